@@ -1,0 +1,77 @@
+# Works with any Python 3.11 or newer: make test PYTHON=python3.13
+PYTHON ?= python3
+# The environment; made anew when it belongs to another version of Python.
+VENV ?= .venv
+# Test processes side by side; 0 runs all tests in one.
+WORKERS ?= 0
+# More for pytest, for example: make pytest ARGS="-m 'not slow'"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test pytest lint format install hooks clean
+
+RUN := $(VENV)/bin
+PIP := $(RUN)/python -m pip --quiet --disable-pip-version-check
+SHOW_VERSION := import sys; print("%d.%d" % sys.version_info[:2])
+VERSION := $(shell $(PYTHON) -c '$(SHOW_VERSION)' 2>/dev/null)
+# Empty files that say what is done; they carry the version, so another Python finds nothing done.
+MADE := $(VENV)/.made-$(VERSION)
+INSTALLED := $(VENV)/.installed-$(VERSION)
+INSTALLED_DEV := $(VENV)/.installed-dev-$(VERSION)
+
+help: ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
+	$(RUN)/jaxmech ensemble configs/double_pendulum.toml --out runs/double_pendulum
+	@echo "Done. Look into runs/double_pendulum/: the summary, the pictures and the arrays."
+
+test: lint pytest ## check the style and run all tests
+
+pytest: $(INSTALLED_DEV) ## run all tests
+	@$(RUN)/python -c 'import platform, jax; print("Python", platform.python_version(), "with jax", jax.__version__)'
+	@$(RUN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(INSTALLED_DEV) ## check the style and the types
+	@$(RUN)/ruff check --quiet .
+	@$(RUN)/ruff format --quiet --check .
+	@$(RUN)/mypy
+
+format: $(INSTALLED_DEV) ## bring the code into the house style
+	@$(RUN)/ruff check --quiet --fix . || true
+	@$(RUN)/ruff format .
+
+install: $(INSTALLED_DEV) ## make the environment, with the tools of development
+
+hooks: $(INSTALLED_DEV) ## let git check every commit
+	@$(RUN)/pre-commit install
+
+clean: ## remove the environment and the caches
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	find jaxmech tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(MADE):
+	@test -n "$(VERSION)" || { \
+	  echo "The command '$(PYTHON)' does not run; name a Python 3.11 or newer, as in: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "jaxmech needs Python 3.11 or newer, but '$(PYTHON)' is Python $(VERSION); name a newer one, as in: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@test ! -e $(VENV) || test -e $(VENV)/pyvenv.cfg || { \
+	  echo "'$(VENV)' exists but is no Python environment; remove it or name another, as in: make $(MAKECMDGOALS) VENV=.venv-dev" >&2; \
+	  exit 1; }
+	@if [ "$$($(RUN)/python -c '$(SHOW_VERSION)' 2>/dev/null)" = "$(VERSION)" ]; \
+	  then $(PYTHON) -m venv $(VENV); \
+	  else echo "Making $(VENV) with Python $(VERSION)"; $(PYTHON) -m venv --clear $(VENV); fi
+	@touch $@
+
+$(INSTALLED): pyproject.toml $(MADE)
+	@echo "Installing jaxmech in $(VENV)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(INSTALLED_DEV): pyproject.toml $(MADE)
+	@echo "Installing jaxmech in $(VENV), with the tools of development"
+	@$(PIP) install --editable '.[dev]'
+	@touch $(INSTALLED) $@

@@ -1,0 +1,31 @@
+"""Checks of actual values; what is still being traced passes, and shows up in a status later."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def is_known(tree: Any) -> bool:
+    """Whether every leaf has an actual value, not one still being traced."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def require_finite(**arguments: Any) -> None:
+    """Raise a ValueError that names the first argument, and its place, that is NaN or infinite.
+
+    Example:
+        >>> require_finite(q0=[1.0, 2.0])
+        >>> require_finite(q0=[1.0, float("nan")])
+        Traceback (most recent call last):
+        ValueError: Argument `q0[1]` must be finite, but is nan.
+    """
+    for argument, tree in arguments.items():
+        for path, leaf in jax.tree.leaves_with_path(tree):
+            if not is_known(leaf) or not jnp.issubdtype(jnp.result_type(leaf), jnp.inexact):
+                continue
+            for index in np.argwhere(~np.isfinite(np.asarray(leaf))):
+                place = argument + jax.tree_util.keystr(path) + "".join(f"[{i}]" for i in index)
+                value = np.asarray(leaf)[tuple(index)]
+                raise ValueError(f"Argument `{place}` must be finite, but is {value}.")

@@ -1,0 +1,206 @@
+"""The command line: `jaxmech ensemble`, `plot`, `models` and `info`.
+
+Everything heavy is imported by the command that needs it, so that `--help` does not wait.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+DONE, TOO_MANY_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+_ABOUT = """\
+Constrained mechanics in batches: Monte Carlo studies from a configuration file.
+
+  jaxmech ensemble configs/double_pendulum.toml    compute, or continue what was interrupted
+  jaxmech plot runs/double_pendulum                draw the pictures of a run again
+  jaxmech models                                   list the ready models
+  jaxmech models chain                             one model: sketch, parameters, start variables
+  jaxmech info                                     versions and devices
+"""
+_ENSEMBLE = """\
+Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9): the results have
+the same bits either way, whatever the chunk. The run folder holds `results.zarr` (read it with
+xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`, `summary.txt` and `pictures/`.
+"""
+_EXAMPLE = """\
+example
+  model = "double_pendulum"                  # or "path/file.py:system", seen from this file
+  size = 4096
+  [times]
+  end = 10.0
+  saves = 201
+  [method]
+  substeps = 25                              # the step is 10 s / 200 / 25 = 2 ms
+  [start]
+  theta1 = { distribution = "uniform", low = -3.0, high = 3.0 }
+  omega1 = 0.5                               # a plain number is a fixed value
+  [parameters]
+  m1 = { distribution = "normal", sd = 0.02, relative = true }    # 2 % around the model's value
+
+exit code
+  0 done; 1 more failed trajectories than `failed_allowed`; 2 bad input; 130 interrupted
+
+keys of a configuration
+"""
+
+
+class InputError(ValueError):
+    """Bad input that only the command line can meet."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command.
+
+    Args:
+        argv: the arguments; those of the process by default.
+
+    Returns:
+        The exit code: 0 done, 1 too many failed trajectories, 2 bad input, 130 interrupted.
+
+    Example:
+        >>> main(["models", "no_such_model"])
+        2
+    """
+    arguments = _parser().parse_args(argv)
+    from jaxmech.config import ConfigError
+    from jaxmech.ensemble import FolderError
+
+    try:
+        return int(arguments.command(arguments))
+    except (ConfigError, FolderError, InputError) as error:
+        print(f"jaxmech: {error}", file=sys.stderr)
+        return BAD_INPUT
+
+
+def _ensemble(arguments: argparse.Namespace) -> int:
+    import jax
+
+    from jaxmech.config import located, read
+    from jaxmech.ensemble import StudyError, as_table, failed, run
+
+    _require_good_jax()
+    config = Path(arguments.config)
+    out = Path(arguments.out) if arguments.out else Path("runs") / config.stem
+    study = read(config)
+    if arguments.chunk is not None:
+        study = replace(study, chunk=arguments.chunk)
+    if study.precision == "float64":
+        jax.config.update("jax_enable_x64", True)
+    begun = time.perf_counter()
+    try:
+        summary = run(study, out, folder=config.parent, progress=True)
+    except StudyError as error:
+        raise located(error, config) from error
+    except KeyboardInterrupt:
+        again = _again(arguments)
+        print(f"jaxmech: interrupted; what is done is kept, continue by: {again}", file=sys.stderr)
+        return INTERRUPTED
+    print(as_table(summary))
+    _report(out, time.perf_counter() - begun)
+    allowed = study.failed_allowed * study.size
+    return TOO_MANY_FAILED if failed(summary) > allowed else DONE
+
+
+def _report(out: Path, seconds: float) -> None:
+    from jaxmech.ensemble import open_results
+    from jaxmech.pictures import draw_pictures
+
+    pictures = draw_pictures(open_results(out))
+    print(f"{seconds:.1f} s; results in {out / 'results.zarr'}, pictures in {out / 'pictures'}:")
+    print("  " + ", ".join(picture.name for picture in pictures))
+
+
+def _again(arguments: argparse.Namespace) -> str:
+    out = f" --out {arguments.out}" if arguments.out else ""
+    return f"jaxmech ensemble {arguments.config}{out}"
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    from jaxmech.ensemble import open_results
+    from jaxmech.pictures import draw_pictures
+
+    results = open_results(Path(arguments.run))
+    for picture in draw_pictures(results):
+        print(picture)
+    return DONE
+
+
+def _models(arguments: argparse.Namespace) -> int:
+    from jaxmech.catalogue_text import table, told
+
+    try:
+        print(told(arguments.name) if arguments.name else table())
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    return DONE
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    import jax
+
+    from jaxmech.ensemble import environment
+
+    jax.config.update("jax_enable_x64", True)
+    facts = environment()
+    print("\n".join(f"{key:<10} {value}" for key, value in facts.items() if value != ""))
+    print("precision  float64, unless a configuration asks for float32")
+    _require_good_jax()
+    return DONE
+
+
+def _require_good_jax() -> None:
+    """The command line does not compute with a jax that is known to give wrong numbers."""
+    from importlib.metadata import version
+
+    from jaxmech.platform import check_jax
+
+    problem = check_jax(version("jax"))
+    if problem:
+        raise InputError(problem)
+
+
+class _Lazy(argparse.ArgumentParser):
+    """A parser whose closing text is made only when it is printed."""
+
+    closing: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        text = super().format_help()
+        return f"{text}\n{self.closing()}\n" if self.closing else text
+
+
+def _schema() -> str:
+    from jaxmech.config import described
+
+    return _EXAMPLE + described()
+
+
+def _parser() -> argparse.ArgumentParser:
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("jaxmech", description=_ABOUT, formatter_class=shape)
+    commands = parser.add_subparsers(
+        required=True, metavar="COMMAND", title="commands", parser_class=_Lazy
+    )
+
+    def command(name: str, text: str, run: Callable[..., int], about: str = "") -> _Lazy:
+        sub = commands.add_parser(
+            name, help=text, description=about or text, formatter_class=shape
+        )
+        sub.set_defaults(command=run)
+        return sub
+
+    ensemble = command("ensemble", "run or continue a Monte Carlo study", _ensemble, _ENSEMBLE)
+    ensemble.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
+    ensemble.add_argument("--out", metavar="DIR", help="run folder [runs/<name of CONFIG>]")
+    ensemble.add_argument("--chunk", metavar="N", type=int, help="in place of the `chunk` of CONFIG")
+    ensemble.closing = _schema
+    plot = command("plot", "draw the pictures of a run folder again", _plot)
+    plot.add_argument("run", metavar="RUN", help="run folder, written by `jaxmech ensemble`")
+    models = command("models", "list the ready models, or show one", _models)
+    models.add_argument("name", metavar="NAME", nargs="?", help="a model of the list")
+    command("info", "show versions, devices and precision", _info)
+    return parser

@@ -1,0 +1,168 @@
+"""Configuration files: TOML into a `Study`, with the line of whatever is wrong, and their help.
+
+The keys, their types, defaults and explanations are those of the dataclasses in
+`jaxmech.ensemble`; nothing is listed here a second time.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import Any, get_args, get_origin, get_type_hints
+
+from jaxmech.ensemble import (
+    DISTRIBUTIONS,
+    DRIFT_CONTROLS,
+    Distribution,
+    DriftControl,
+    Study,
+    StudyError,
+)
+from jaxmech.schema import structure, words
+
+Key = tuple[str, ...]
+_PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
+_DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
+
+
+class ConfigError(ValueError):
+    """A configuration that is refused: one line per problem, with file and line."""
+
+
+def read(path: Path) -> Study:
+    """Reads and checks a configuration file.
+
+    Args:
+        path: the TOML file.
+
+    Returns:
+        The study.
+
+    Raises:
+        ConfigError: the file cannot be read, or something in it is wrong.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: cannot be read: it is not a text file") from error
+    try:
+        return structure(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        place = f"{path}:{line[1]}" if line else str(path)
+        raise ConfigError(f"{place}: is not TOML: {error}") from error
+    except StudyError as error:
+        raise located(error, path) from error
+
+
+def located(error: StudyError, path: Path) -> ConfigError:
+    """The problems of a study, each with its line in the configuration file."""
+    lines = key_lines(path.read_text(encoding="utf-8"))
+    return ConfigError("\n".join(f"{path}{_line(p.key, lines)}: {p}" for p in error.problems))
+
+
+def key_lines(text: str) -> dict[Key, int]:
+    """The line on which each key of a TOML text stands.
+
+    Args:
+        text: the text of the file, valid TOML.
+
+    Returns:
+        Line numbers, counted from 1, by key path.
+
+    Example:
+        >>> key_lines('size = 1\\n[times]\\nend = 2')
+        {('size',): 1, ('times',): 2, ('times', 'end'): 3}
+    """
+    lines: dict[Key, int] = {}
+    table: Key = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(rf"\s*\[({_DOTTED})\s*\]", line):
+            table = _split(header[1])
+            lines.setdefault(table, number)
+        elif entry := re.match(rf"({_DOTTED})\s*=", line):
+            lines.setdefault(table + _split(entry[1]), number)
+    return lines
+
+
+def described() -> str:
+    """Every key of a configuration with its meaning, type and default, from the dataclasses."""
+    return "\n".join(_described(Study, indent=2))
+
+
+def _described(kind: type, indent: int) -> Iterator[str]:
+    hints = get_type_hints(kind)
+    tables = [f for f in fields(kind) if _is_table(hints[f.name])]
+    drawn = [f for f in tables if _holds_distributions(hints[f.name])]
+    for entry in fields(kind):
+        if entry not in tables:
+            yield _row(entry, hints[entry.name], indent)
+    for entry in tables:
+        if entry not in drawn:
+            yield f"\n  [{entry.name}]  {entry.metadata['doc']}"
+            yield from _inside(hints[entry.name])
+    if drawn:
+        yield ""
+        yield from (f"  {f'[{f.name}]':<16}{f.metadata['doc']}" for f in drawn)
+        yield "    name = a number, which is fixed, or a table, one of:"
+        yield from _choices(DISTRIBUTIONS)
+
+
+def _inside(kind: Any) -> Iterator[str]:
+    if is_dataclass(kind):
+        assert isinstance(kind, type)
+        yield from _described(kind, indent=4)
+    elif kind == DriftControl:
+        yield from _choices(DRIFT_CONTROLS)
+
+
+def _choices(kinds: Mapping[str, Any]) -> Iterator[str]:
+    for name, kind in kinds.items():
+        left = f'    {kind.tag[0]} = "{name}"'
+        text = (kind.__doc__ or "").partition("\n")[0]
+        yield f"{left:<34}{text}"
+        yield from _described(kind, indent=6)
+
+
+def _row(entry: Field[Any], kind: Any, indent: int) -> str:
+    left = f"{' ' * indent}{entry.name}"
+    text = f"{left:<18}{entry.metadata['doc']}; {words(kind)}{_default(entry)}"
+    return fill(text, width=98, subsequent_indent=" " * 18, break_long_words=False)
+
+
+def _default(entry: Field[Any]) -> str:
+    if entry.default is MISSING and entry.default_factory is MISSING:
+        return ", needed"
+    value = entry.default
+    if value is MISSING or value is None or value == ():
+        return ""
+    shown = ", ".join(value) if isinstance(value, tuple) else json.dumps(value).strip('"')
+    return f" [{shown}]"
+
+
+def _is_table(kind: Any) -> bool:
+    return is_dataclass(kind) or kind == DriftControl or _holds_distributions(kind)
+
+
+def _holds_distributions(kind: Any) -> bool:
+    return get_origin(kind) is Mapping and get_args(kind)[1] == Distribution
+
+
+def _line(key: Key, lines: Mapping[Key, int]) -> str:
+    parts = [key[:end] for end in range(len(key), 0, -1)]
+    found = [lines[part] for part in map(_without_index, parts) if part in lines]
+    exact = [lines[part] for part in parts if part in lines]
+    return f":{(exact or found)[0]}" if exact or found else ""
+
+
+def _without_index(key: Key) -> Key:
+    return (*key[:-1], key[-1].partition("[")[0])
+
+
+def _split(dotted: str) -> Key:
+    return tuple(part.strip("\"'") for part in re.findall(_PART, dotted))

@@ -1,0 +1,165 @@
+"""The three kinds of constraint a person can write, and the rows A a = b that each gives.
+
+    Holonomic      phi(q, t, p) = 0          a closed loop, a rod, a prescribed position
+    Nonholonomic   psi(q, v, t, p) = 0       rolling, a knife edge, a prescribed speed
+    Acceleration   chi(q, v, a, t, p) = 0    a servo or program constraint, affine in a
+
+q are coordinates, v velocities, a accelerations, t time, p parameters. Differentiated until it is
+linear in a, each becomes (Udwadia and Kalaba 1992; for phi, Kalaba et al. 1995, equation (24))
+
+    A = dphi/dq,   b = -(d2phi/dt2 along the motion, without A a)
+    A = dpsi/dv,   b = -(dpsi/dq v + dpsi/dt)
+    A = dchi/da,   b = -chi at a = 0
+"""
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.generic import concrete, generic
+
+Rows = tuple[Array, Array]
+
+
+def rate(fn: Callable[[Array, Array], Array], q: Array, v: Array, t: Array) -> Array:
+    """Time derivative of fn(q, t) along the motion: (dfn/dq) v + dfn/dt."""
+    return jax.jvp(fn, (q, t), (v, jnp.ones_like(t)))[1]
+
+
+@dataclass(frozen=True, repr=False)
+class AbstractConstraint(abc.ABC):
+    """A named function that is zero; its kind says on what the function depends."""
+
+    fn: Callable[..., Array]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn):
+            kind = type(self).__name__
+            raise TypeError(f"Argument `fn` of {kind} must be a function, but is {self.fn!r}.")
+        if not isinstance(self.name, str):
+            raise TypeError(f"Argument `name` must be a string, but is {self.name!r}.")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def value(self, *state: Any) -> Array:
+        """What `fn` returns, as a (k,) array; a scalar counts as k = 1."""
+        value = jnp.asarray(self.fn(*state))
+        if value.ndim > 1:
+            raise ValueError(
+                f"Constraint {self.name!r} must return a scalar or a (k,) array, but returned "
+                f"shape {value.shape}; stack its components into one array."
+            )
+        return jnp.atleast_1d(value)
+
+    @abc.abstractmethod
+    def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
+        """A (k, n) and b (k,) of A a = b at a state."""
+
+    @abc.abstractmethod
+    def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
+        """What must vanish, (k,), at the level at which the constraint is written."""
+
+
+class Holonomic(AbstractConstraint):
+    """A constraint on the positions: `fn(q, t, params) = 0`.
+
+    Args:
+        fn: returns a scalar or a (k,) array, zero when the constraint holds.
+        name: how messages, reactions and reports call it; by default the name of `fn`.
+
+    Raises:
+        TypeError: `fn` is not a function or `name` not a string.
+
+    Example:
+        >>> Holonomic(lambda q, t, p: q @ q - p["l"] ** 2, name="rod")
+        Holonomic('rod')
+    """
+
+    def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
+        """phi."""
+        return self.value(q, t, params)
+
+    def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
+        """A = dphi/dq and b = -(second time derivative without A a)."""
+
+        def phi(q: Array, t: Array) -> Array:
+            return self.value(q, t, params)
+
+        return jax.jacfwd(phi)(q, t), -rate(lambda q, t: rate(phi, q, v, t), q, v, t)
+
+
+class Nonholonomic(AbstractConstraint):
+    """A constraint on the velocities: `fn(q, v, t, params) = 0`, any smooth dependence on v.
+
+    Args:
+        fn: returns a scalar or a (k,) array, zero when the constraint holds.
+        name: how messages, reactions and reports call it; by default the name of `fn`.
+
+    Raises:
+        TypeError: `fn` is not a function or `name` not a string.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> Nonholonomic(lambda q, v, t, p: v[0] * jnp.sin(q[2]) - v[1] * jnp.cos(q[2]), "edge")
+        Nonholonomic('edge')
+    """
+
+    def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
+        """psi."""
+        return self.value(q, v, t, params)
+
+    def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
+        """A = dpsi/dv and b = -(dpsi/dq v + dpsi/dt)."""
+        A = jax.jacfwd(lambda v: self.value(q, v, t, params))(v)
+        return A, -rate(lambda q, t: self.value(q, v, t, params), q, v, t)
+
+
+class Acceleration(AbstractConstraint):
+    """A constraint on the accelerations: `fn(q, v, a, t, params) = 0`, affine in a.
+
+    Affinity is checked where the constraint is used, at fixed generic arguments.
+
+    Args:
+        fn: returns a scalar or a (k,) array, zero when the constraint holds.
+        name: how messages, reactions and reports call it; by default the name of `fn`.
+
+    Raises:
+        TypeError: `fn` is not a function or `name` not a string.
+
+    Example:
+        >>> Acceleration(lambda q, v, a, t, p: a[0] - p["lift"], name="lift")
+        Acceleration('lift')
+    """
+
+    def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
+        """chi."""
+        return self.value(q, v, a, t, params)
+
+    def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
+        """A = dchi/da and b = -chi at a = 0."""
+        self._require_affine(q, v, t, params)
+        rest = jnp.zeros_like(v)
+        A = jax.jacfwd(lambda a: self.value(q, v, a, t, params))(rest)
+        return A, -self.value(q, v, rest, t, params)
+
+    def _require_affine(self, *state: Any) -> None:
+        def slopes(a: Array, q: Array, v: Array, t: Array, params: Any) -> Array:
+            return jax.jacfwd(lambda a: self.value(q, v, a, t, params))(a)
+
+        q, v, t, params = generic(state, seed=1)
+        one, other = (concrete(slopes, generic(q, seed), q, v, t, params) for seed in (2, 3))
+        if one is None or other is None:
+            return
+        if not np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True):
+            raise ValueError(
+                f"Constraint {self.name!r} must be affine in the acceleration a, but its derivative "
+                f"with respect to a depends on a; solve it for a first."
+            )

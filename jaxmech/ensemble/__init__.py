@@ -1,0 +1,31 @@
+"""Monte Carlo studies: what varies, the compiled block, the run folder, the summary."""
+
+from jaxmech.ensemble.distributions import DISTRIBUTIONS as DISTRIBUTIONS
+from jaxmech.ensemble.distributions import Distribution as Distribution
+from jaxmech.ensemble.distributions import Fixed as Fixed
+from jaxmech.ensemble.distributions import LogNormal as LogNormal
+from jaxmech.ensemble.distributions import Normal as Normal
+from jaxmech.ensemble.distributions import Sobol as Sobol
+from jaxmech.ensemble.distributions import Uniform as Uniform
+from jaxmech.ensemble.draws import draw as draw
+from jaxmech.ensemble.environment import environment as environment
+from jaxmech.ensemble.errors import Problem as Problem
+from jaxmech.ensemble.errors import StudyError as StudyError
+from jaxmech.ensemble.errors import not_one_of as not_one_of
+from jaxmech.ensemble.results import Results as Results
+from jaxmech.ensemble.results import open_results as open_results
+from jaxmech.ensemble.run import run as run
+from jaxmech.ensemble.store import FolderError as FolderError
+from jaxmech.ensemble.study import DRIFT_CONTROLS as DRIFT_CONTROLS
+from jaxmech.ensemble.study import DriftControl as DriftControl
+from jaxmech.ensemble.study import Formulation as Formulation
+from jaxmech.ensemble.study import LetDrift as LetDrift
+from jaxmech.ensemble.study import Method as Method
+from jaxmech.ensemble.study import Project as Project
+from jaxmech.ensemble.study import Stabilize as Stabilize
+from jaxmech.ensemble.study import Study as Study
+from jaxmech.ensemble.study import Times as Times
+from jaxmech.ensemble.study import plain as plain
+from jaxmech.ensemble.subject import load as load
+from jaxmech.ensemble.summary import as_table as as_table
+from jaxmech.ensemble.summary import failed as failed

@@ -1,0 +1,222 @@
+"""The draws of a study: every start variable, coordinate, velocity and parameter it needs.
+
+All trajectories are drawn once, on the host, before any work. The numbers of a variable follow from
+the seed and its own name alone, so they depend neither on the chunks, nor on the order of the keys,
+nor on which other variables vary; a longer study begins with the trajectories of a shorter one.
+(Sobol variables are the exception: they share one sequence, whose dimensions are the Sobol
+variables in the order of their names.)
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import qmc
+
+from jaxmech.ensemble.distributions import Distribution, Fixed, Sobol, needs_default
+from jaxmech.ensemble.errors import Problem, StudyError, not_one_of
+from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.subject import Subject
+
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """One named quantity of a study.
+
+    Attributes:
+        section: "start", "coordinates", "velocities" or "parameters".
+        name: its name there.
+        values: shape (size, ...) where it varies, else its own shape.
+        varies: whether there is one value per trajectory.
+    """
+
+    section: str
+    name: str
+    values: np.ndarray
+    varies: bool
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How one variable is to be drawn: a base value and the entries that are replaced."""
+
+    section: str
+    name: str
+    base: np.ndarray
+    rules: Mapping[Index, Distribution]
+
+    def key(self, index: Index) -> str:
+        place = f"[{','.join(map(str, index))}]" if index else ""
+        return f"{self.section}.{self.name}{place}"
+
+
+def draw(study: Study, subject: Subject) -> tuple[Variable, ...]:
+    """Draws every variable of a study.
+
+    Args:
+        study: the study.
+        subject: its system, from `load`.
+
+    Returns:
+        The variables in the order of their sections and names, defaults of the model included.
+
+    Raises:
+        StudyError: a name is unknown, or something without a default value is not given.
+
+    Example:
+        >>> from jaxmech.ensemble import Study, Times, Uniform, load
+        >>> start = {"theta": Uniform(-3.0, 3.0)}
+        >>> study = Study(model="pendulum", size=4, times=Times(end=1.0), start=start)
+        >>> [v.name for v in draw(study, load("pendulum", {})) if v.varies]
+        ['theta']
+    """
+    plans = _plans(study, subject)
+    spread = _spread(study, plans)
+    return tuple(_variable(study, plan, spread) for plan in plans)
+
+
+def _variable(study: Study, plan: _Plan, spread: Mapping[str, np.ndarray]) -> Variable:
+    if not plan.rules:
+        return Variable(plan.section, plan.name, plan.base, varies=False)
+    values = np.broadcast_to(plan.base, (study.size, *plan.base.shape)).astype(float)
+    for index, rule in plan.rules.items():
+        key = plan.key(index)
+        if isinstance(rule, Sobol):
+            column = rule.scale(spread[key])
+        else:
+            column = rule.draw(_generator(study.seed, key), study.size, float(plan.base[index]))
+        values[(slice(None), *index)] = column
+    return Variable(plan.section, plan.name, values, varies=True)
+
+
+def _generator(seed: int, key: str) -> np.random.Generator:
+    words = np.frombuffer(hashlib.sha256(key.encode()).digest(), dtype="<u4")
+    sequence = np.random.SeedSequence(seed, spawn_key=tuple(int(word) for word in words))
+    return np.random.Generator(np.random.Philox(sequence))
+
+
+def _spread(study: Study, plans: Iterable[_Plan]) -> dict[str, np.ndarray]:
+    """One column of the shared Sobol sequence for each entry that asks for it."""
+    rules = ((p.key(i), rule) for p in plans for i, rule in p.rules.items())
+    keys = sorted(key for key, rule in rules if isinstance(rule, Sobol))
+    if not keys:
+        return {}
+    sequence = qmc.Sobol(len(keys), scramble=True, rng=_generator(study.seed, "sobol"))
+    points = sequence.random_base2((study.size - 1).bit_length())[: study.size]
+    return dict(zip(keys, points.T, strict=True))
+
+
+def _plans(study: Study, subject: Subject) -> list[_Plan]:
+    model, names = subject.model, subject.system.coordinates
+    free = dict.fromkeys(names)  # names without a default value
+    sections: list[tuple[str, Mapping[str, Distribution], Mapping[str, Any] | None, str]] = [
+        ("start", study.start, model.start if model else {}, "a start variable"),
+        ("coordinates", study.coordinates, free, "a coordinate"),
+        ("velocities", study.velocities, free, "a coordinate"),
+        ("parameters", study.parameters, model.params if model else None, "a parameter"),
+    ]
+    problems = list(_missing(study, subject))
+    plans = []
+    for section, rules, defaults, what in sections:
+        for name, group in _grouped(rules, defaults).items():
+            try:
+                plans.append(_plan(section, name, group, defaults, f"{what} of {subject.name}"))
+            except StudyError as error:
+                problems.extend(error.problems)
+    if problems:
+        raise StudyError(problems)
+    return [plan for plan in plans if plan.base.dtype.kind in "fiu"]
+
+
+def _missing(study: Study, subject: Subject) -> Iterable[Problem]:
+    known = subject.system.coordinates
+    for name in study.fixed:
+        if name not in known:
+            message = not_one_of(name, known, f"a coordinate of {subject.name}")
+            yield Problem(("fixed",), f"must name coordinates, but {name} {message}")
+    left = [] if subject.model else [name for name in known if name not in study.coordinates]
+    for name in left:
+        what = "must be given, but is missing: a bare System has no initial state of its own"
+        yield Problem(("coordinates", name), what)
+
+
+Group = dict[str, Distribution]
+
+
+def _grouped(rules: Group | Mapping[str, Any], defaults: Mapping[str, Any] | None) -> dict[str, Group]:
+    """The rules by the name of their variable, `m` before `m[0]`; defaults without rules too."""
+    wanted = [name for name, value in (defaults or {}).items() if value is not None]
+    groups: dict[str, Group] = {name: {} for name in wanted}
+    for key in sorted(rules, key=lambda key: "[" in key):
+        groups.setdefault(key.partition("[")[0], {})[key] = rules[key]
+    return groups
+
+
+def _plan(
+    section: str, name: str, group: Group, defaults: Mapping[str, Any] | None, what: str
+) -> _Plan:
+    if defaults is not None and name not in defaults:
+        message = not_one_of(name, defaults, what)
+        raise StudyError(Problem((section, key), message) for key in group)
+    default = None if defaults is None else defaults[name]
+    base = np.asarray(np.nan if default is None else default)
+    if group and base.dtype.kind not in "fiu":
+        message = f"must hold numbers to be drawn, but is of type {type(default).__name__}"
+        raise StudyError(Problem((section, key), message) for key in group)
+    entries: dict[Index, Distribution] = {}
+    for key, rule in group.items():
+        indices = _indices(section, key, name, base)
+        if isinstance(rule, Fixed):
+            base = _with_value(section, key, base, indices, rule, free=defaults is None)
+            entries = {index: entries[index] for index in entries if index not in indices}
+            continue
+        if default is None and needs_default(rule):
+            message = f"must have a `{needs_default(rule)}`, but it is missing: no default value"
+            raise StudyError([Problem((section, key), message)])
+        entries.update(dict.fromkeys(indices, rule))
+    return _Plan(section, name, base, entries)
+
+
+def _indices(section: str, key: str, name: str, base: np.ndarray) -> list[Index]:
+    """The entries of an array that a key such as `m` or `m[3]` stands for."""
+    if key == name:
+        return list(np.ndindex(base.shape))
+    match = re.fullmatch(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]", key[len(name) :])
+    index = tuple(int(i) for i in match[1].split(",")) if match else None
+    if index is None or len(index) != base.ndim or any(np.greater_equal(index, base.shape)):
+        shape = f"has shape {base.shape}" if base.ndim else "is a single number"
+        example = f"`{name}[{','.join(str(n - 1) for n in base.shape)}]`" if base.ndim else name
+        message = f"must be an entry of `{name}`, but `{name}` {shape}; the last one is {example}"
+        raise StudyError([Problem((section, key), message)])
+    return [index]
+
+
+def _with_value(
+    section: str, key: str, base: np.ndarray, indices: list[Index], rule: Fixed, free: bool
+) -> np.ndarray:
+    """The base with a fixed value in one entry or in all of them."""
+    value = np.asarray(rule.value, dtype=float)
+    whole = "[" not in key
+    if whole and free:
+        return value
+    wanted = base.shape if whole else ()
+    if value.shape not in ((), wanted):
+        message = f"must have shape {wanted}, but has shape {value.shape}"
+        raise StudyError([Problem((section, key), message)])
+    changed = base.astype(float)
+    for index in indices:
+        changed[index] = value[index] if value.shape else value
+    return changed
+
+
+def stored_name(variable: Variable) -> str:
+    """The name of a variable's array in a run folder, such as `parameter_m1`."""
+    singular = {"coordinates": "coordinate", "velocities": "velocity", "parameters": "parameter"}
+    return f"{singular.get(variable.section, variable.section)}_{variable.name}"
+
+

@@ -1,0 +1,61 @@
+"""What is wrong with a study: the key, and what it must be instead."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with one key.
+
+    Attributes:
+        key: path of the key, such as ("times", "end"); empty for the study as a whole.
+        message: predicate of the key, such as "must be a number, but is true".
+    """
+
+    key: Key
+    message: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.key)} {self.message}".strip()
+
+
+class StudyError(ValueError):
+    """A study that cannot be run, with every problem found.
+
+    Args:
+        problems: what is wrong, at least one.
+
+    Example:
+        >>> print(StudyError([Problem(("times", "end"), "must be after `start`")]))
+        Argument `times.end` must be after `start`
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(_sentence(problem) for problem in self.problems))
+
+
+def refuse(key: str, message: str) -> StudyError:
+    """The error for a single key of one name."""
+    return StudyError([Problem((key,), message)])
+
+
+def not_one_of(name: str, known: Iterable[str], what: str) -> str:
+    """Says that a name is unknown, offers the nearest known one, and lists them all.
+
+    Example:
+        >>> print(not_one_of("m9", ["m1", "l1"], "a parameter of the pendulum"))
+        is not a parameter of the pendulum; did you mean `m1`? Known: l1, m1
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" did you mean `{near[0]}`?" if near else ""
+    return f"is not {what};{hint} Known: {', '.join(names) or 'none'}"
+
+
+def _sentence(problem: Problem) -> str:
+    return f"Argument `{'.'.join(problem.key)}` {problem.message}" if problem.key else str(problem)

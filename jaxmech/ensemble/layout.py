@@ -1,0 +1,121 @@
+"""Which arrays a run folder holds: their names, dimensions, types and units."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from jaxmech.ensemble.draws import Variable, stored_name
+from jaxmech.status import Status
+
+_META = {
+    "q": ("generalized coordinates", None),
+    "v": ("generalized velocities", None),
+    "qdd": ("generalized accelerations", None),
+    "constraint_force": ("generalized force of the constraints on the system, A^T lambda", None),
+    "energy": ("energy v . dL/dv - L", "J"),
+    "position_residual": ("largest |phi| since the previous save", None),
+    "velocity_residual": ("largest |dphi/dt| and |psi| since the previous save", None),
+    "worst_position_residual": ("largest |phi| of the whole trajectory", None),
+    "worst_velocity_residual": ("largest |dphi/dt| and |psi| of the whole trajectory", None),
+    "energy_drift": ("largest |E - E(start)|, NaN where E is not conserved", "J"),
+    "rank": ("smallest number of independent constraint equations", None),
+    "status": ("how the trajectory ended; -1 is not yet computed", None),
+    "t_failed": ("time of the failure, NaN where there was none", "s"),
+}
+_TITLES = {
+    "start": "start variable",
+    "coordinates": "initial coordinate",
+    "velocities": "initial velocity of",
+    "parameters": "parameter",
+}
+_BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The arrays of a run folder.
+
+    Attributes:
+        size: trajectories of the study.
+        coordinates: their names.
+        ts: saved times [s].
+        shapes: what the kernel gives for one block, by name.
+        variables: the draws.
+        attributes: attributes of the whole group.
+    """
+
+    size: int
+    coordinates: tuple[str, ...]
+    ts: np.ndarray
+    shapes: Mapping[str, Any]
+    variables: Iterable[Variable]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def create(self, path: Path) -> None:
+        """Makes the Zarr group: times and draws are written, the rest is left to be filled."""
+        # `coordinates` makes xarray take `t` as a coordinate (CF conventions, section 5)
+        attributes = {**self.attributes, "coordinates": "t"}
+        group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
+        _whole(group, "t", self.ts, ("time",), {"long_name": "time", "units": "s"})
+        _whole(group, "coordinate", np.array(self.coordinates), ("coordinate",), {})
+        for variable in self.variables:
+            name = stored_name(variable)
+            extra = variable.values.ndim - variable.varies
+            dims = (*("trajectory",) * variable.varies, *(f"{name}_{k}" for k in range(extra)))
+            title = f"{_TITLES[variable.section]} {variable.name}"
+            _whole(group, name, variable.values, dims, {"long_name": title})
+        for name, shape in self.shapes.items():
+            self._empty(group, name, shape)
+
+    def _empty(self, group: zarr.Group, name: str, block: Any) -> None:
+        attributes: dict[str, Any]
+        long_name, units = _META.get(name, (name.replace("_", " "), None))
+        attributes = {"long_name": long_name} | ({"units": units} if units else {})
+        if name == "status":  # CF conventions, section 3.5
+            names = " ".join(status.name for status in Status)
+            attributes |= {"flag_values": [int(status) for status in Status], "flag_meanings": names}
+        group.create_array(
+            name,
+            shape=(self.size, *block.shape[1:]),
+            chunks=tuple(max(1, n) for n in block.shape),
+            dtype=block.dtype,
+            fill_value=-1 if np.issubdtype(block.dtype, np.integer) else np.nan,
+            dimension_names=("trajectory", *self._dimensions(name, len(block.shape) - 1)),
+            attributes=attributes,
+        )
+
+    def _dimensions(self, name: str, count: int) -> tuple[str, ...]:
+        last = "coordinate" if name in _BY_COORDINATE else f"{name}_row"
+        return ("time", last)[:count]
+
+
+def array_of(group: zarr.Group, name: str) -> zarr.Array:
+    """The array of that name.
+
+    Raises:
+        KeyError: there is no such array.
+    """
+    array = group[name]
+    if not isinstance(array, zarr.Array):
+        raise KeyError(name)
+    return array
+
+
+def _whole(
+    group: zarr.Group, name: str, values: np.ndarray, dims: tuple[str, ...], attributes: dict
+) -> None:
+    """An array that is written at once."""
+    text = values.dtype.kind == "U"
+    array = group.create_array(
+        name,
+        shape=values.shape,
+        chunks=tuple(max(1, n) for n in values.shape),
+        dtype="str" if text else values.dtype,
+        dimension_names=dims,
+        attributes=attributes,
+    )
+    array[...] = values

@@ -1,0 +1,213 @@
+"""`Study`: everything that defines a Monte Carlo study, as a tree of frozen dataclasses.
+
+The tree is the one place where the keys of a study are listed: the schema of a configuration file,
+the text of `jaxmech ensemble --help` and the resolved configuration in a run folder come from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from math import isfinite
+from typing import Any, ClassVar, Literal
+
+from jaxmech.ensemble.distributions import Distribution, doc
+from jaxmech.ensemble.errors import Problem, StudyError, refuse
+
+Series = Literal[
+    "q",
+    "v",
+    "energy",
+    "position_residual",
+    "velocity_residual",
+    "qdd",
+    "multipliers",
+    "constraint_force",
+]
+Solver = Literal["ldl", "qr", "svd"]
+SECTIONS = ("start", "coordinates", "velocities", "parameters")
+LANES = 64  # a block is a whole number of these by default
+LARGEST_DEFAULT_BLOCK = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """When the motion is saved: `saves` equally spaced times from `start` to `end`."""
+
+    end: float = field(metadata=doc("last saved time [s]"))
+    start: float = field(default=0.0, metadata=doc("first saved time, where the state is drawn [s]"))
+    saves: int = field(default=101, metadata=doc("number of saved times, both ends included"))
+
+    def __post_init__(self) -> None:
+        if not self.start < self.end or not isfinite(self.end - self.start):
+            raise refuse("end", f"must be after `start`, but {self.end} is not after {self.start}")
+        if self.saves < 2:
+            raise refuse("saves", f"must be at least 2, but is {self.saves}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """The method of integration; its step is the time between two saves over `substeps`."""
+
+    name: Literal["rk4", "midpoint", "dormand-prince5"] = field(
+        default="rk4", metadata=doc("Runge-Kutta method, of order 4, 2 or 5")
+    )
+    substeps: int = field(default=1, metadata=doc("steps from one saved time to the next"))
+
+    def __post_init__(self) -> None:
+        if self.substeps < 1:
+            raise refuse("substeps", f"must be at least 1, but is {self.substeps}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """Put every step back onto the constraints, in the mass metric (the default)."""
+
+    tag: ClassVar[tuple[str, str]] = ("name", "projection")
+    iterations: int = field(default=2, metadata=doc("Gauss-Newton corrections after each step"))
+    solver: Solver = field(default="ldl", metadata=doc("how dependent constraints are dealt with"))
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise refuse("iterations", f"must be at least 1, but is {self.iterations}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stabilize:
+    """Feed the violation back (Baumgarte): phi'' + 2 alpha phi' + beta^2 phi = 0."""
+
+    tag: ClassVar[tuple[str, str]] = ("name", "baumgarte")
+    alpha: float = field(metadata=doc("damping rate, at least 0 [1/s]"))
+    beta: float = field(metadata=doc("stiffness rate, at least 0 [1/s]"))
+
+    def __post_init__(self) -> None:
+        for key, value in (("alpha", self.alpha), ("beta", self.beta)):
+            if not value >= 0:
+                raise refuse(key, f"must be at least 0, but is {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetDrift:
+    """Nothing holds the motion on the constraints but the accelerations."""
+
+    tag: ClassVar[tuple[str, str]] = ("name", "none")
+
+
+DriftControl = Project | Stabilize | LetDrift
+DRIFT_CONTROLS: dict[str, type] = {kind.tag[1]: kind for kind in (Project, Stabilize, LetDrift)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formulation:
+    """How the law of motion is solved for the accelerations."""
+
+    solver: Solver = field(
+        default="ldl", metadata=doc("ldl is fastest, qr better near singular poses, svd reference")
+    )
+    singular_mass: bool | None = field(
+        default=None, metadata=doc("whether the mass matrix is singular; found out by default")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A Monte Carlo study: a model, what varies in it, and how it is computed.
+
+    Example:
+        >>> from jaxmech.ensemble import Normal, Study, Times
+        >>> heavier = {"m1": Normal(sd=0.02, relative=True)}
+        >>> study = Study(model="pendulum", size=100, times=Times(end=1.0), parameters=heavier)
+        >>> study.block_size, study.chunk_size
+        (128, 128)
+    """
+
+    model: str = field(
+        metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" beside this file')
+    )
+    size: int = field(metadata=doc("number of trajectories"))
+    times: Times = field(metadata=doc("when the motion is saved"))
+    model_options: Mapping[str, Any] = field(
+        default_factory=dict, metadata=doc("options of the model, such as { links = 10 }")
+    )
+    seed: int = field(default=0, metadata=doc("seed of all random numbers, at least 0"))
+    precision: Literal["float64", "float32"] = field(
+        default="float64", metadata=doc("floating-point type of the whole computation")
+    )
+    block: int | None = field(
+        default=None,
+        metadata=doc("trajectories compiled and stored together; size up to 1024 by default"),
+    )
+    chunk: int | None = field(
+        default=None,
+        metadata=doc("trajectories held in memory at a time, in whole blocks; changes no result"),
+    )
+    failed_allowed: float = field(
+        default=0.0, metadata=doc("fraction of failed trajectories up to which the exit code is 0")
+    )
+    fixed: tuple[str, ...] = field(
+        default=(), metadata=doc("coordinates that keep their drawn value in the assembly")
+    )
+    save: tuple[Series, ...] = field(
+        default=("q", "v", "energy", "position_residual", "velocity_residual"),
+        metadata=doc("what is stored at every saved time"),
+    )
+    method: Method = field(default=Method(), metadata=doc("method of integration"))
+    projection: DriftControl = field(default=Project(), metadata=doc("control of drift"))
+    formulation: Formulation = field(default=Formulation(), metadata=doc("law of motion"))
+    start: Mapping[str, Distribution] = field(
+        default_factory=dict, metadata=doc("start variables of the model, by name")
+    )
+    coordinates: Mapping[str, Distribution] = field(
+        default_factory=dict, metadata=doc("initial coordinates, in place of the model's")
+    )
+    velocities: Mapping[str, Distribution] = field(
+        default_factory=dict, metadata=doc("initial velocities, in place of the model's")
+    )
+    parameters: Mapping[str, Distribution] = field(
+        default_factory=dict,
+        metadata=doc("parameters; `m` draws every entry of an array, `m[3]` a single one"),
+    )
+
+    def __post_init__(self) -> None:
+        least = {"size": 1, "seed": 0, "block": 1, "chunk": 1}
+        values = [(key, getattr(self, key), low) for key, low in least.items()]
+        problems = [
+            Problem((key,), f"must be at least {low}, but is {value}")
+            for key, value, low in values
+            if value is not None and value < low
+        ]
+        if not 0 <= self.failed_allowed <= 1:
+            message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
+            problems.append(Problem(("failed_allowed",), message))
+        if problems:
+            raise StudyError(problems)
+
+    @property
+    def block_size(self) -> int:
+        """Trajectories of one block."""
+        return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
+
+    @property
+    def chunk_size(self) -> int:
+        """Trajectories held in memory at a time, a whole number of blocks."""
+        return _round_up(self.chunk or min(self.size, 4 * self.block_size), self.block_size)
+
+    def resolved(self) -> "Study":
+        """This study with its block and its chunk as they are used."""
+        return replace(self, block=self.block_size, chunk=self.chunk_size)
+
+
+def plain(value: Any) -> Any:
+    """A study, or a part of one, as dicts, lists and numbers: what its TOML file holds."""
+    if is_dataclass(value):
+        items = {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        tag = {value.tag[0]: value.tag[1]} if isinstance(value, _Tagged) else {}
+        return tag | {key: item for key, item in items.items() if item is not None}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+_Tagged = Distribution | DriftControl
+
+
+def _round_up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit

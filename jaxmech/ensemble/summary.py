@@ -1,0 +1,118 @@
+"""The summary of a run: how the trajectories ended, how exact they are, where they are.
+
+It follows from the stored results alone, so an interrupted and continued run has the same one.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jaxmech.ensemble.results import Results
+from jaxmech.status import Status
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_SHOWN = 5  # times at which the quantiles are given
+_WORST = {
+    "position_residual": "worst_position_residual",
+    "velocity_residual": "worst_velocity_residual",
+    "energy_drift": "energy_drift",
+}
+
+
+def summarize(results: Results) -> dict[str, Any]:
+    """What `summary.json` holds.
+
+    Args:
+        results: the run, finished or not.
+
+    Returns:
+        Counts by status, the worst residuals and energy drift and the smallest rank among the good
+        trajectories (None where there is none), and quantiles of each coordinate at a few times.
+    """
+    status = results.status
+    counts = {
+        s.name: {"count": int(np.sum(status == s)), "message": s.message}
+        for s in Status
+        if s == Status.OK or np.any(status == s)
+    }
+    ranks = results.good("rank")
+    worst: dict[str, Any] = {key: _largest(results.good(name)) for key, name in _WORST.items()}
+    return {
+        "model": results.config["model"],
+        "size": results.size,
+        "done": len(status),
+        "status": counts,
+        "worst": worst,
+        "smallest_rank": int(ranks.min()) if len(ranks) else None,
+        "quantiles": _quantiles(results) if results.has("q") else None,
+    }
+
+
+def failed(summary: dict[str, Any]) -> int:
+    """How many of the finished trajectories failed."""
+    return int(summary["done"]) - int(summary["status"]["OK"]["count"])
+
+
+def as_json(summary: dict[str, Any]) -> str:
+    """The text of `summary.json`."""
+    return json.dumps(summary, indent=2, allow_nan=False) + "\n"
+
+
+def as_table(summary: dict[str, Any]) -> str:
+    """The text of `summary.txt`, as it is printed."""
+    return "\n".join([*_counts(summary), "", *_audit(summary), "", *_bands(summary)]).rstrip() + "\n"
+
+
+def _counts(summary: dict[str, Any]) -> Iterator[str]:
+    done, size = summary["done"], summary["size"]
+    of = "" if done == size else f" of {size:,}"
+    yield f"{done:,}{of} trajectories of {summary['model']}"
+    for name, entry in summary["status"].items():
+        yield f"  {name:<18}{entry['count']:>9,}   {entry['message']}"
+
+
+def _audit(summary: dict[str, Any]) -> Iterator[str]:
+    worst = summary["worst"]
+    yield "worst of the good ones"
+    yield f"  position residual {_number(worst['position_residual'])}"
+    yield f"  velocity residual {_number(worst['velocity_residual'])}"
+    drift = worst["energy_drift"]
+    yield f"  energy drift      {_number(drift)}{' J' if drift is not None else ' (not conserved)'}"
+    yield f"  smallest rank     {summary['smallest_rank']}"
+
+
+def _bands(summary: dict[str, Any]) -> Iterator[str]:
+    quantiles = summary["quantiles"]
+    if quantiles is None or not summary["status"]["OK"]["count"]:
+        return
+    width = max(18, *(len(name) + 2 for name in quantiles["coordinates"]))
+    title = f"quantiles at t = {quantiles['times'][-1]:g} s"
+    yield f"{title:<{width + 2}}" + "".join(f"{100 * p:>9g} %" for p in QUANTILES)
+    for name, rows in quantiles["coordinates"].items():
+        yield f"  {name:<{width}}" + "".join(f"{x:>11.4g}" for x in rows[-1])
+
+
+def _quantiles(results: Results) -> dict[str, Any]:
+    ts = results.ts
+    shown = np.unique(np.linspace(0, len(ts) - 1, _SHOWN).round().astype(int))
+    q = results.good("q", times=shown)
+    bands = np.quantile(q, QUANTILES, axis=0).transpose(2, 1, 0) if len(q) else []
+    names = results.coordinates if len(q) else ()
+    return {
+        "times": ts[shown].tolist(),
+        "probabilities": list(QUANTILES),
+        "coordinates": {
+            name: np.asarray(band).tolist() for name, band in zip(names, bands, strict=True)
+        },
+    }
+
+
+def _largest(values: np.ndarray) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.max()) if len(known) else None
+
+
+def _number(value: float | None) -> str:
+    return f"{'-' if value is None else f'{value:.2e}':>9}"

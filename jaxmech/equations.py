@@ -1,0 +1,50 @@
+"""From a Lagrangian and constraints to equations of motion, by automatic differentiation.
+
+    M = d2L/dv2,    Q = dL/dq - (d2L/dv dq) v - d2L/dv dt + F
+
+so that without constraints M a = Q. With the constraints A qdd = b and their multipliers,
+
+    M qdd = Q + A^T lambda,    A qdd = b
+
+(Lagrange's equations of the first kind; Kalaba, Udwadia, Xu and Itiki 1995, equation (1)).
+A^T lambda is the force of the constraints on the system.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class EquationsOfMotion(eqx.Module):
+    """The equations at one state: M a = Q without the constraints, and the constraints A a = b.
+
+    Attributes:
+        M: mass matrix, shape (n, n).
+        Q: generalized force, shape (n,).
+        A: constraint matrix, shape (m, n), rows in the order of the system's constraints.
+        b: right-hand side, shape (m,).
+    """
+
+    M: Float[Array, " n n"]
+    Q: Float[Array, " n"]
+    A: Float[Array, " m n"]
+    b: Float[Array, " m"]
+
+
+def mass_matrix(
+    lagrangian: Callable[..., Array], q: Array, v: Array, t: Array
+) -> Float[Array, " n n"]:
+    """M = d2L/dv2 (n, n) of a Lagrangian L(q, v, t)."""
+    return jax.jacfwd(jax.grad(lagrangian, argnums=1), argnums=1)(q, v, t)
+
+
+def generalized_force(
+    lagrangian: Callable[..., Array], q: Array, v: Array, t: Array
+) -> Float[Array, " n"]:
+    """Q (n,) of a Lagrangian L(q, v, t), without the non-conservative force."""
+    momentum = jax.grad(lagrangian, argnums=1)
+    transported = jax.jvp(lambda q, t: momentum(q, v, t), (q, t), (v, jnp.ones_like(t)))[1]
+    return jax.grad(lagrangian)(q, v, t) - transported

@@ -1,0 +1,100 @@
+"""`acceleration`: what a system does at one state, with everything a person asks about it."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations.base import AbstractFormulation
+from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
+from jaxmech.linalg import smallest_multipliers, times
+from jaxmech.system import System
+from jaxmech.traits import traits
+
+
+class Motion(eqx.Module):
+    """The motion at one state: M qdd = Q + A^T lambda, A qdd = b.
+
+    Attributes:
+        qdd: accelerations, shape (n,).
+        multipliers: the smallest lambda of those possible, shape (m,), in the order of the rows of
+            A; it depends on how a constraint is scaled.
+        constraint_force: A^T lambda, the force of the constraints on the system, shape (n,).
+        rank: number of independent constraint equations.
+        residual: largest |A qdd - b|; not small where constraints contradict each other.
+        definite: false where M is singular and the constraints do not make up for it.
+    """
+
+    qdd: Float[Array, " n"]
+    multipliers: Float[Array, " m"]
+    constraint_force: Float[Array, " n"]
+    rank: Int[Array, ""]
+    residual: Float[Array, ""]
+    definite: Bool[Array, ""]
+
+
+def acceleration(
+    system: System,
+    q: Any,
+    v: Any,
+    t: Any = 0.0,
+    params: Any = None,
+    *,
+    formulation: AbstractFormulation = UdwadiaKalaba(),
+) -> Motion:
+    """Accelerations, multipliers and constraint force at one state.
+
+    Args:
+        system: the system, with n coordinates and m constraint equations.
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        t: time [s].
+        params: the parameters that the functions of the system expect.
+        formulation: the law of motion.
+
+    Returns:
+        A `Motion`. Its multipliers are the member of smallest norm of the family of Kalaba et al.
+        1995, equation (17).
+
+    Raises:
+        ValueError: an argument or what a function of the system returns has the wrong shape.
+
+    Example:
+        >>> from jaxmech import models
+        >>> model = models.pendulum()
+        >>> motion = acceleration(model.system, [0.6, -0.8], [0.8, 0.6], 0.0, model.params)
+        >>> print(motion.qdd.round(4), motion.rank)
+        [-5.3088 -2.7316] 1
+    """
+    q, v, t, params = system.arguments(q, v, t, params)
+    eom = system.equations(q, v, t, params)
+    singular = traits(system, q, v, t, params).singular_mass
+    law = formulation.solve(eom, singular_mass=singular)
+    force = times(eom.A.T, law.multipliers)
+    return Motion(
+        qdd=law.qdd,
+        multipliers=smallest_multipliers(eom.A, force),
+        constraint_force=force,
+        rank=law.rank,
+        residual=jnp.max(jnp.abs(times(eom.A, law.qdd) - eom.b), initial=0.0),
+        definite=law.definite,
+    )
+
+
+def null_projector(eom: EquationsOfMotion) -> Float[Array, " m m"]:
+    """I - C C^+: what may be added to the multipliers without changing the motion, (m, m).
+
+    C = A M^-1/2 and A have the same column space, so C C^+ = A A^+ (Kalaba et al. 1995, equation
+    (17)). It is zero when the constraints are independent.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> A = jnp.array([[1.0, 0.0], [1.0, 0.0]])
+        >>> eom = EquationsOfMotion(jnp.eye(2), jnp.zeros(2), A, jnp.zeros(2))
+        >>> print(null_projector(eom).round(12))
+        [[ 0.5 -0.5]
+         [-0.5  0.5]]
+    """
+    return jnp.eye(eom.A.shape[0], dtype=eom.A.dtype) - eom.A @ jnp.linalg.pinv(eom.A)

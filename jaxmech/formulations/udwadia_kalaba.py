@@ -1,0 +1,57 @@
+"""The Udwadia-Kalaba equation: constrained accelerations by a generalized inverse.
+
+Among all accelerations with A qdd = b, nature takes the one closest to the free acceleration
+a = M^-1 Q in the metric of M (Gauss 1829). Kalaba, Udwadia, Xu and Itiki 1995, equation (2):
+
+    qdd = a + M^-1/2 (A M^-1/2)^+ (b - A a)
+
+M^1/2 is never formed: with M = L L^T and C = A L^-T the same acceleration is
+
+    qdd = a + L^-T C^+ (b - A a) = a + M^-1 A^T lambda.
+
+It is defined for redundant constraints too; then lambda is not unique, A^T lambda is.
+"""
+
+from dataclasses import dataclass
+
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.linalg import LDL, AbstractSolver, metric, row_weights, times, weighted_gram
+
+
+@dataclass(frozen=True)
+class UdwadiaKalaba(AbstractFormulation):
+    """The generalized-inverse form of the equations of motion, the default law.
+
+    Args:
+        solver: how C^+ is computed: `LDL()` (fast), `QR()` (near singular poses), `SVD()`
+            (reference).
+        singular_mass: whether M lacks full rank; found out by default. M is then made definite
+            with the constraints, which leaves the motion as it is when [M; A] has full column rank.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> eom = EquationsOfMotion(
+        ...     M=jnp.eye(2),
+        ...     Q=jnp.array([0.0, -9.81]),
+        ...     A=jnp.array([[0.6, 0.8]]),
+        ...     b=jnp.array([-25.0]),
+        ... )
+        >>> law = UdwadiaKalaba().solve(eom, singular_mass=False)
+        >>> print(law.qdd, law.multipliers)
+        [-10.2912 -23.5316] [-17.152]
+    """
+
+    solver: AbstractSolver = LDL()
+    singular_mass: bool | None = None
+
+    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+        """Accelerations and multipliers at one state."""
+        M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
+        if singular_mass if self.singular_mass is None else self.singular_mass:
+            W = row_weights(M, A)
+            M, Q = M + weighted_gram(A, W), Q + times(A.T, W * b)
+        mass = metric(M, A, self.solver)
+        a = mass.inverse(Q)
+        constrained, multipliers = mass.smallest(b - times(A, a))
+        return Law(a + constrained, a, multipliers, mass.rank, mass.definite)

@@ -1,0 +1,33 @@
+"""Asking a function for its structure while its arguments are still being traced.
+
+A property that holds at a generic point (fixed pseudo-random numbers in the place of every array)
+holds almost everywhere. So "is the mass matrix always singular?" or "is this affine?" can be
+answered under `jit` and `vmap`, where no actual value is known.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def generic(tree: Any, seed: int) -> Any:
+    """The same pytree with numbers from [0.5, 1.5) in the place of all floating-point leaves."""
+    draw = np.random.default_rng(seed)
+
+    def leaf(x: Any) -> Any:
+        if not jnp.issubdtype(jnp.result_type(x), jnp.floating):
+            return x
+        return jnp.asarray(draw.uniform(0.5, 1.5, np.shape(x)), jnp.result_type(x))
+
+    with jax.ensure_compile_time_eval():
+        return jax.tree.map(leaf, tree)
+
+
+def concrete(fn: Callable[..., Any], *args: Any) -> np.ndarray | None:
+    """fn(*args) as a numpy array, also inside a trace; None if fn itself holds traced values."""
+    with jax.ensure_compile_time_eval():
+        value = jax.jit(fn)(*args)
+    return None if isinstance(value, jax.core.Tracer) else np.asarray(value)

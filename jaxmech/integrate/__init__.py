@@ -1,0 +1,13 @@
+"""Fixed-step integration of one trajectory: methods, one step, a rollout."""
+
+from jaxmech.integrate.derivative import AbstractDerivative as AbstractDerivative
+from jaxmech.integrate.derivative import ForwardMode as ForwardMode
+from jaxmech.integrate.derivative import ReverseMode as ReverseMode
+from jaxmech.integrate.methods import RK4 as RK4
+from jaxmech.integrate.methods import AbstractMethod as AbstractMethod
+from jaxmech.integrate.methods import DormandPrince5 as DormandPrince5
+from jaxmech.integrate.methods import Midpoint as Midpoint
+from jaxmech.integrate.methods import Tableau as Tableau
+from jaxmech.integrate.rollout import Trajectory as Trajectory
+from jaxmech.integrate.rollout import rollout as rollout
+from jaxmech.integrate.step import Scheme as Scheme

@@ -1,0 +1,101 @@
+"""Explicit Runge-Kutta methods with a fixed step, as Butcher tableaus."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+
+class Tableau(NamedTuple):
+    """Coefficients of an explicit Runge-Kutta method.
+
+    Attributes:
+        nodes: c, at what fraction of the step each stage is taken.
+        stages: a, row i holds the weights of the stages before stage i.
+        weights: b, how the stages make up the step.
+        order: of accuracy.
+    """
+
+    nodes: tuple[float, ...]
+    stages: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...]
+    order: int
+
+
+@dataclass(frozen=True)
+class AbstractMethod:
+    """A tableau and the number of steps between two save times.
+
+    Args:
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps.
+
+    Raises:
+        ValueError: `substeps` is not a positive integer.
+    """
+
+    tableau: ClassVar[Tableau]
+    substeps: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.substeps, int) or self.substeps < 1:
+            raise ValueError(
+                f"Argument `substeps` must be a positive integer, but is {self.substeps!r}."
+            )
+
+
+class RK4(AbstractMethod):
+    """The classical fourth-order method (Kutta 1901), the default.
+
+    Args:
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps.
+
+    Raises:
+        ValueError: `substeps` is not a positive integer.
+
+    Example:
+        >>> RK4(substeps=10)
+        RK4(substeps=10)
+    """
+
+    tableau = Tableau(
+        nodes=(0, 1 / 2, 1 / 2, 1),
+        stages=((), (1 / 2,), (0, 1 / 2), (0, 0, 1)),
+        weights=(1 / 6, 1 / 3, 1 / 3, 1 / 6),
+        order=4,
+    )
+
+
+class Midpoint(AbstractMethod):
+    """The explicit midpoint rule, second order: half the work of RK4 for rough runs.
+
+    Args:
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps.
+
+    Raises:
+        ValueError: `substeps` is not a positive integer.
+    """
+
+    tableau = Tableau(nodes=(0, 1 / 2), stages=((), (1 / 2,)), weights=(0, 1), order=2)
+
+
+class DormandPrince5(AbstractMethod):
+    """The fifth-order method of Dormand and Prince 1980 (six stages), without its error estimate.
+
+    Args:
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps.
+
+    Raises:
+        ValueError: `substeps` is not a positive integer.
+    """
+
+    tableau = Tableau(
+        nodes=(0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1),
+        stages=(
+            (),
+            (1 / 5,),
+            (3 / 40, 9 / 40),
+            (44 / 45, -56 / 15, 32 / 9),
+            (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+            (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+        ),
+        weights=(35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+        order=5,
+    )

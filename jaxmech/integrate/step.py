@@ -1,0 +1,123 @@
+"""One step of one trajectory: the stages of the method, then back onto the constraints."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations import AbstractFormulation, Law
+from jaxmech.integrate.methods import AbstractMethod, Tableau
+from jaxmech.linalg import times
+from jaxmech.manifold import AbstractStabilization
+from jaxmech.status import Status
+from jaxmech.system import Params, System
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """All that is fixed before a trajectory is computed.
+
+    Attributes:
+        system: whose motion it is.
+        method: Runge-Kutta method and number of substeps.
+        formulation: law of motion.
+        stabilization: what is done against drift.
+        singular_mass: whether M lacks full rank.
+    """
+
+    system: System
+    method: AbstractMethod
+    formulation: AbstractFormulation
+    stabilization: AbstractStabilization
+    singular_mass: bool
+
+    def law(
+        self, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[EquationsOfMotion, Law]:
+        """The equations at a state, feedback included, and what the law of motion makes of them."""
+        eom = self.system.equations(q, v, t, params)
+        feedback = self.stabilization.feedback(self.system, q, v, t, params)
+        eom = replace(eom, b=eom.b + feedback)
+        return eom, self.formulation.solve(eom, singular_mass=self.singular_mass)
+
+
+class Health(eqx.Module):
+    """What a step says about itself.
+
+    Attributes:
+        status: `Status` of this step alone, int32.
+        rank: smallest number of independent constraint equations seen.
+    """
+
+    status: Int[Array, ""]
+    rank: Int[Array, ""]
+
+
+def step(
+    scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
+) -> tuple[Array, Array, Health]:
+    """q and v after one step of size h, and how it went.
+
+    Args:
+        scheme: what to integrate and how.
+        q: coordinates (n,) at time t.
+        v: velocities (n,) at time t.
+        t: time, scalar.
+        h: step, scalar.
+        params: parameters.
+    """
+    tableau = scheme.method.tableau
+    none = jnp.zeros((len(tableau.nodes), q.size), q.dtype)
+
+    def stage(rates: tuple[Array, Array], coefficients: tuple[Array, ...]) -> tuple[Any, Any]:
+        number, node, weights = coefficients
+        speeds, accelerations = rates
+        stage_q = q + h * times(speeds.T, weights)
+        stage_v = v + h * times(accelerations.T, weights)
+        eom, law = scheme.law(stage_q, stage_v, t + node * h, params)
+        rates = speeds.at[number].set(stage_v), accelerations.at[number].set(law.qdd)
+        return rates, (law.definite, law.rank, _contradicts(eom, law))
+
+    # A loop, so that the law of motion is compiled once and not once per stage.
+    (speeds, accelerations), (definite, rank, contradicts) = jax.lax.scan(
+        stage, (none, none), _coefficients(tableau, q.dtype)
+    )
+    new_q = q + h * times(speeds.T, jnp.asarray(tableau.weights, q.dtype))
+    new_v = v + h * times(accelerations.T, jnp.asarray(tableau.weights, q.dtype))
+    new_q, new_v, reached = scheme.stabilization.after_step(
+        scheme.system, new_q, new_v, t + h, params, singular_mass=scheme.singular_mass
+    )
+    finite = jnp.isfinite(new_q).all() & jnp.isfinite(new_v).all()
+    status = _first_that_holds(
+        (~definite.all(), Status.SINGULAR_MASS),
+        (~finite, Status.NONFINITE),
+        (contradicts.any(), Status.CONTRADICTORY),
+        (~reached, Status.PROJECTION_FAILED),
+    )
+    return new_q, new_v, Health(status, rank.min())
+
+
+def _coefficients(tableau: Tableau, dtype: Any) -> tuple[Array, Array, Array]:
+    """Number, node and weights of every stage, the weights padded to the number of stages."""
+    count = len(tableau.nodes)
+    weights = [(*stage, *(0,) * (count - len(stage))) for stage in tableau.stages]
+    return jnp.arange(count), jnp.asarray(tableau.nodes, dtype), jnp.asarray(weights, dtype)
+
+
+def _contradicts(eom: EquationsOfMotion, law: Law) -> Bool[Array, ""]:
+    """Whether A qdd misses b by more than eps^(1/4) of the accelerations that are at play."""
+    tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
+    miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
+    at_play = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
+    return (miss > tolerance * (jnp.abs(eom.A).sum(1) * at_play + jnp.abs(eom.b))).any()
+
+
+def _first_that_holds(*cases: tuple[Array, Status]) -> Int[Array, ""]:
+    status = jnp.asarray(Status.OK, jnp.int32)
+    for condition, code in reversed(cases):
+        status = jnp.where(condition, jnp.asarray(code, jnp.int32), status)
+    return status

@@ -1,0 +1,68 @@
+"""A mass matrix together with constraint rows: the two solves that all of mechanics here needs.
+
+With M = L L^T and C = A L^-T (Kalaba et al. 1995 have C = A M^-1/2; any square root of M serves, and
+this one has no trouble with equal masses), the smallest x in the metric x^T M x with A x = r is
+
+    x = L^-T C^+ r = M^-1 A^T lambda.
+
+A matrix M without full rank is made definite with the constraints themselves: M + A^T W A has
+the same constrained motion as long as [M; A] has full column rank (after Udwadia and Phohomsiri
+2006).
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.linalg.cholesky import Cholesky, cholesky
+from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver, unit_rows
+
+
+class Metric(eqx.Module):
+    """The factorized pair (M, A).
+
+    Attributes:
+        mass: Cholesky factor of M.
+        rows: factorized C = A L^-T.
+    """
+
+    mass: Cholesky
+    rows: AbstractRowSpace
+
+    @property
+    def definite(self) -> Bool[Array, ""]:
+        """Whether M was positive definite; if not, no result means anything."""
+        return self.mass.definite
+
+    @property
+    def rank(self) -> Int[Array, ""]:
+        """Number of independent rows of A."""
+        return self.rows.rank
+
+    def inverse(self, Q: Float[Array, " n"]) -> Float[Array, " n"]:
+        """M^-1 Q."""
+        return self.mass.upper(self.mass.lower(Q))
+
+    def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
+        """The x with A x = r that has the smallest x^T M x, and lambda with M x = A^T lambda."""
+        y, multipliers = self.rows.smallest(r)
+        return self.mass.upper(y), multipliers
+
+
+def metric(M: Float[Array, " n n"], A: Float[Array, " m n"], solver: AbstractSolver) -> Metric:
+    """Factorize M (n, n) and the rows A (m, n).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxmech.linalg import LDL
+        >>> pair = metric(jnp.diag(jnp.array([1.0, 3.0])), jnp.array([[1.0, 1.0]]), LDL())
+        >>> print(pair.smallest(jnp.array([4.0]))[0])
+        [3. 1.]
+    """
+    mass = cholesky(M)
+    return Metric(mass, solver.factor(mass.lower(A.T).T))
+
+
+def row_weights(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " m"]:
+    """The diagonal of W that makes M + A^T W A of one size: tr(M) / n over the rows' squares."""
+    return jnp.trace(M) / M.shape[0] * unit_rows(A)[1] ** 2

@@ -1,0 +1,71 @@
+"""What the three solvers of the smallest-solution problem have in common.
+
+Given C (m, n), possibly without full row rank, and r in its range: the smallest y with C y = r,
+which is C^+ r, and some lambda with C^T lambda = y. Rows are first scaled to unit length, so that
+what counts as dependent does not hang on the units of a constraint.
+"""
+
+import abc
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+
+class AbstractRowSpace(eqx.Module):
+    """A factorized C, ready for right-hand sides.
+
+    Attributes:
+        rank: number of rows kept as independent, a scalar.
+    """
+
+    rank: eqx.AbstractVar[Int[Array, ""]]
+
+    @abc.abstractmethod
+    def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
+        """y = C^+ r and some lambda with C^T lambda = y."""
+
+
+@dataclass(frozen=True)
+class AbstractSolver(abc.ABC):
+    """How C is factorized, and below which relative size a row counts as dependent.
+
+    Args:
+        tolerance: dependent below this; by default eps^(2/3), about 4e-11 in float64. For LDL it
+            bounds a squared length, for QR and SVD a length.
+    """
+
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None and not 0 <= self.tolerance < 1:
+            raise ValueError(
+                f"Argument `tolerance` must be in [0, 1), but is {self.tolerance}; "
+                "leave it out for eps^(2/3)."
+            )
+
+    def threshold(self, dtype: jnp.dtype) -> float:
+        """The tolerance in use for numbers of this type."""
+        if self.tolerance is not None:
+            return self.tolerance
+        return float(jnp.finfo(dtype).eps) ** (2 / 3)
+
+    @abc.abstractmethod
+    def factor(self, C: Float[Array, " m n"]) -> AbstractRowSpace:
+        """Factorize C."""
+
+
+def unit_rows(C: Float[Array, " m n"]) -> tuple[Float[Array, " m n"], Float[Array, " m"]]:
+    """C with its rows scaled to unit length, and the scales; a zero row stays zero.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> print(unit_rows(jnp.array([[3.0, 4.0], [0.0, 0.0]]))[0])
+        [[0.6 0.8]
+         [0.  0. ]]
+    """
+    squared = (C * C).sum(1)
+    nonzero = squared > 0
+    scale = jnp.where(nonzero, 1 / jnp.sqrt(jnp.where(nonzero, squared, 1.0)), 0.0)
+    return C * scale[:, None], scale

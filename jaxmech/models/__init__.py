@@ -1,0 +1,17 @@
+"""Ready models, one per file: sketch, units, parameters and known facts stand in their files."""
+
+from jaxmech.models.andrews import andrews as andrews
+from jaxmech.models.bead_on_parabola import bead_on_parabola as bead_on_parabola
+from jaxmech.models.bead_on_rod import bead_on_rod as bead_on_rod
+from jaxmech.models.catalogue import CATALOGUE as CATALOGUE
+from jaxmech.models.catalogue import make as make
+from jaxmech.models.chain import chain as chain
+from jaxmech.models.chaplygin_sleigh import chaplygin_sleigh as chaplygin_sleigh
+from jaxmech.models.double_pendulum import double_pendulum as double_pendulum
+from jaxmech.models.double_pendulum_angles import double_pendulum_angles as double_pendulum_angles
+from jaxmech.models.four_bars import four_bars as four_bars
+from jaxmech.models.free_body import free_body as free_body
+from jaxmech.models.model import Model as Model
+from jaxmech.models.particle_on_curve import particle_on_curve as particle_on_curve
+from jaxmech.models.pendulum import pendulum as pendulum
+from jaxmech.models.rolling_wheel import rolling_wheel as rolling_wheel

@@ -1,0 +1,81 @@
+"""Particle on the curve where x1 x2 x3 = c1 meets x1 + x2 = c2, tied to the origin by springs.
+
+        x3 ^   .
+           |   '.            surface  x1 x2 x3 = c1
+           |     `o m        plane    x1 + x2 = c2
+           |  k /   `'--.    spring   k |x|^2 / 2
+           o---------------> x1 - x2
+
+Coordinates: x1, x2, x3 [m].
+
+    parameter   default   unit      meaning
+    m           1         kg        mass
+    k           2         N/m       stiffness of the springs, the same in all three directions
+    c1          0.5       m^3       product of the coordinates, not 0
+    c2          2         m         sum of the first two
+
+Constraints (Bravy, NRL Memorandum Report 6001, 1987, section 12):
+`product`: x1 x2 x3 - c1 = 0,  `sum`: x1 + x2 - c2 = 0.
+
+Known facts:
+- One degree of freedom; the energy is conserved.
+- m x1'' + k x1 = lambda1 x2 x3 + lambda2, m x2'' + k x2 = lambda1 x1 x3 + lambda2 and
+  m x3'' + k x3 = lambda1 x1 x2 (Bravy, section 12). With d = sqrt(c2^2 - 4 c1 / x3) = |x1 - x2|
+  and x1 > x2, lambda1 = (m x2'' + k x2 - m x1'' - k x1) / (d x3).
+- The two rows of A depend on each other nowhere on the curve: x3 x2 = x3 x1 and x1 x2 = 0 cannot
+  hold together there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.models.model import Model, vector
+from jaxmech.system import Holonomic, System
+
+Vector = Float[Array, " 3"]
+
+
+def particle_on_curve() -> Model:
+    """Particle on x1 x2 x3 = c1 and x1 + x2 = c2 (facts: `jaxmech.models.particle_on_curve`).
+
+    Start variables: x1 [m], neither 0 nor c2, and its rate v1 [m/s].
+
+    Example:
+        >>> q, v = particle_on_curve().initial({"x1": 1.0, "v1": 1.0})
+        >>> print(q, v)
+        [1.  1.  0.5] [ 1. -1.  0.]
+    """
+    return Model(
+        name="particle_on_curve",
+        summary="particle on x1 x2 x3 = c1 and x1 + x2 = c2 with springs",
+        system=System(
+            _lagrangian,
+            [Holonomic(_product, name="product"), Holonomic(_sum, name="sum")],
+            coordinates=("x1", "x2", "x3"),
+        ),
+        params={"m": 1.0, "k": 2.0, "c1": 0.5, "c2": 2.0},
+        start={"x1": 1.4, "v1": 0.0},
+        state=_state,
+    )
+
+
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+    return 0.5 * p["m"] * v @ v - 0.5 * p["k"] * q @ q
+
+
+def _product(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+    return q[0] * q[1] * q[2] - p["c1"]
+
+
+def _sum(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+    return q[0] + q[1] - p["c2"]
+
+
+def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+    x1, v1 = jnp.asarray(start["x1"]), jnp.asarray(start["v1"])
+    x2 = p["c2"] - x1
+    x3 = p["c1"] / (x1 * x2)
+    return vector(x1, x2, x3), vector(v1, -v1, -x3 * (v1 / x1 - v1 / x2))

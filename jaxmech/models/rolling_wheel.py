@@ -1,0 +1,87 @@
+"""Thin upright wheel rolling without slip on a horizontal plane.
+
+        y ^        theta: heading, phi: rotation of the wheel about its axle
+          |   \\
+          |    \\ <- wheel seen from above, along (cos(theta), -sin(theta))
+          |     o (x, y)
+          |      \\
+          o---------> x
+
+Coordinates: x, y [m] of the centre, phi, theta [rad].
+
+    parameter   default   unit      meaning
+    m           1         kg        mass, spread evenly over a thin disc
+    R           0.5       m         radius
+
+    T = m/2 (x'^2 + y'^2) + (m R^2 / 2) phi'^2 / 2 + (m R^2 / 4) theta'^2 / 2
+
+The wheel stays upright: its potential energy m g R is constant and left out.
+
+Constraints (nonholonomic, the point of contact is at rest):
+`rolling_x`: x' + R phi' cos(theta) = 0,  `rolling_y`: y' - R phi' sin(theta) = 0.
+
+Source: Alijani, lecture "Lagrange Equations" (TU Delft WB1418-07), "The rolling wheel". The lecture
+counts four degrees of freedom: four coordinates can be chosen freely, but only two velocities.
+
+Known facts:
+- m x'' = lambda1, m y'' = lambda2, m R^2/2 phi'' = R (lambda1 cos(theta) - lambda2 sin(theta)),
+  m R^2/4 theta'' = 0 (the lecture's four equations).
+- Put together they give phi'' = 0 and theta'' = 0: the centre runs on a circle of radius
+  R |phi' / theta'|, and the energy is conserved.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.models.model import Model, vector
+from jaxmech.system import Nonholonomic, System
+
+Vector = Float[Array, " 4"]
+
+
+def rolling_wheel() -> Model:
+    """Upright wheel rolling without slip (sketch and facts: `jaxmech.models.rolling_wheel`).
+
+    Start variables: x, y [m], phi, theta [rad], and the rates spin = phi', turn = theta' [rad/s].
+
+    Example:
+        >>> q, v = rolling_wheel().initial({"spin": -2.0, "turn": 0.0})
+        >>> print(v)
+        [ 1. -0. -2.  0.]
+    """
+    return Model(
+        name="rolling_wheel",
+        summary="upright wheel rolling without slip on a plane",
+        system=System(
+            _lagrangian,
+            [Nonholonomic(_rolling_x, name="rolling_x"), Nonholonomic(_rolling_y, name="rolling_y")],
+            coordinates=("x", "y", "phi", "theta"),
+        ),
+        params={"m": 1.0, "R": 0.5},
+        start={"x": 0.0, "y": 0.0, "phi": 0.0, "theta": 0.0, "spin": -3.0, "turn": 1.0},
+        state=_state,
+    )
+
+
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+    inertia = p["m"] * p["R"] ** 2 / 4  # about a diameter; twice that about the axle
+    translation = 0.5 * p["m"] * (v[0] ** 2 + v[1] ** 2)
+    return translation + 0.5 * inertia * (2 * v[2] ** 2 + v[3] ** 2)
+
+
+def _rolling_x(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+    return v[0] + p["R"] * v[2] * jnp.cos(q[3])
+
+
+def _rolling_y(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+    return v[1] - p["R"] * v[2] * jnp.sin(q[3])
+
+
+def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+    theta, spin = start["theta"], start["spin"]
+    rim = p["R"] * spin
+    q = vector(start["x"], start["y"], start["phi"], theta)
+    return q, vector(-rim * jnp.cos(theta), rim * jnp.sin(theta), spin, start["turn"])

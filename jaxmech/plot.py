@@ -1,0 +1,157 @@
+"""Pictures of trajectories: data in, `Axes` out. Nothing here calls `show()`.
+
+Every function draws into `ax`, or into new axes if there are none. The colours are those of Okabe
+and Ito ("Color universal design", 2008), which colour-blind readers can tell apart.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from numpy.typing import ArrayLike
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#5A5A5A"
+BANDS = ((0.05, 0.95, 0.2), (0.25, 0.75, 0.35))  # low, high, opacity
+_SMALLEST = 1e-18  # stands in for an exact zero on a logarithmic axis
+
+
+def quantile_bands(
+    ts: ArrayLike,
+    values: ArrayLike,
+    *,
+    name: str = "",
+    color: str = BLUE,
+    ax: Axes | None = None,
+) -> Axes:
+    """Where most trajectories are: median, the middle half, and the middle nine tenths.
+
+    Args:
+        ts: times [s], shape (T,).
+        values: one value per trajectory and time, shape (N, T), finite.
+        name: what it is, with its unit; the label of the vertical axis.
+        color: of the bands and the median.
+        ax: axes to draw into.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> ax = quantile_bands([0.0, 1.0], [[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]], name="x [m]")
+        >>> ax.get_ylabel()
+        'x [m]'
+    """
+    ax = _axes(ax)
+    for low, high, opacity in BANDS:
+        edges = np.quantile(np.asarray(values), [low, high], axis=0)
+        text = f"{100 * low:g} to {100 * high:g} %"
+        ax.fill_between(ts, *edges, color=color, alpha=opacity, linewidth=0, label=text)
+    ax.plot(ts, np.median(np.asarray(values), axis=0), color=color, linewidth=1.2, label="median")
+    return _labelled(ax, "t [s]", name)
+
+
+def phase_portrait(
+    q: ArrayLike, v: ArrayLike, *, name: str = "q", bins: int = 100, ax: Axes | None = None
+) -> Axes:
+    """How often each pair of coordinate and velocity occurs, over all trajectories and times.
+
+    Args:
+        q: a coordinate, any shape, finite.
+        v: its velocity, same shape.
+        name: of the coordinate.
+        bins: cells in each direction.
+        ax: axes to draw into.
+
+    Returns:
+        The axes, with the density of the states in logarithmic colours.
+
+    Example:
+        >>> ax = phase_portrait([[0.0, 1.0]], [[1.0, 0.0]], name="x")
+        >>> ax.get_ylabel()
+        'dx/dt'
+    """
+    ax = _axes(ax)
+    counts, q_edges, v_edges = np.histogram2d(np.ravel(q), np.ravel(v), bins=bins)
+    shown = np.ma.masked_equal(counts.T, 0)
+    norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
+    ax.pcolormesh(q_edges, v_edges, shown, norm=norm, cmap="viridis", rasterized=True)
+    return _labelled(ax, name, f"d{name}/dt")
+
+
+def drift(
+    ts: ArrayLike,
+    position: ArrayLike,
+    velocity: ArrayLike | None = None,
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """How well the constraints hold over time: median and largest residual, logarithmic.
+
+    Args:
+        ts: times [s], shape (T,).
+        position: largest |phi| of each trajectory, shape (N, T).
+        velocity: largest |dphi/dt| and |psi|, shape (N, T), if known.
+        ax: axes to draw into.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> ax = drift([0.0, 1.0], [[1e-16, 2e-16]])
+        >>> ax.get_yscale()
+        'log'
+    """
+    ax = _axes(ax)
+    _magnitude(ax, ts, position, BLUE, "position")
+    if velocity is not None:
+        _magnitude(ax, ts, velocity, ORANGE, "velocity")
+    ax.set_yscale("log")
+    ax.legend(frameon=False, fontsize="small")
+    return _labelled(ax, "t [s]", "constraint residual")
+
+
+def energy_drift(ts: ArrayLike, energy: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """How well the energy is kept over time: |E - E(start)|, logarithmic.
+
+    Args:
+        ts: times [s], shape (T,).
+        energy: energy of each trajectory [J], shape (N, T).
+        ax: axes to draw into.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> ax = energy_drift([0.0, 1.0], [[2.0, 2.0000001]])
+        >>> ax.get_ylabel()
+        '|E - E(start)| [J]'
+    """
+    ax = _axes(ax)
+    E = np.asarray(energy)
+    _magnitude(ax, np.asarray(ts)[1:], np.abs(E - E[:, :1])[:, 1:], GREEN, "")
+    ax.set_yscale("log")
+    ax.legend(frameon=False, fontsize="small")
+    return _labelled(ax, "t [s]", "|E - E(start)| [J]")
+
+
+def _magnitude(ax: Axes, ts: ArrayLike, values: ArrayLike, color: str, name: str) -> None:
+    """Median, middle nine tenths and maximum of something that is small or zero."""
+    size = np.maximum(np.asarray(values), _SMALLEST)
+    low, median, high = np.quantile(size, [0.05, 0.5, 0.95], axis=0)
+    lead = f"{name}, " if name else ""
+    ax.fill_between(ts, low, high, color=color, alpha=0.25, linewidth=0, label=f"{lead}5 to 95 %")
+    ax.plot(ts, median, color=color, linewidth=1.2, label=f"{lead}median")
+    ax.plot(ts, size.max(axis=0), color=color, linewidth=1, linestyle=":", label=f"{lead}largest")
+
+
+def _axes(ax: Axes | None) -> Axes:
+    return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def _labelled(ax: Axes, x: str, y: str) -> Axes:
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.margins(x=0)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+

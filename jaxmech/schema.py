@@ -1,0 +1,198 @@
+"""The schema of a study: plain data into the dataclasses of `jaxmech.ensemble`, strictly.
+
+No value is converted in silence (an integer stands for a number, nothing else does), no key is
+overlooked, and all problems are found at once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from math import isfinite
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from jaxmech.ensemble import (
+    DISTRIBUTIONS,
+    DRIFT_CONTROLS,
+    Distribution,
+    DriftControl,
+    Fixed,
+    Problem,
+    Study,
+    StudyError,
+    not_one_of,
+)
+
+Key = tuple[str, ...]
+Reader = Callable[[Any, Key], Any]
+
+
+def structure(data: Mapping[str, Any]) -> Study:
+    """A study from the plain data of a TOML file.
+
+    Args:
+        data: what `tomllib` reads.
+
+    Returns:
+        The study.
+
+    Raises:
+        StudyError: naming every key that is unknown, missing, of the wrong type or impossible.
+
+    Example:
+        >>> structure({"model": "chain", "size": 8, "times": {"end": 1}}).times.end
+        1.0
+    """
+    study: Study = _reader(Study)(data, ())
+    return study
+
+
+def words(kind: Any) -> str:
+    """A type of the schema in words, for messages and for `--help`.
+
+    Example:
+        >>> words(int), words(Literal["ldl", "qr"])
+        ('an integer', '"ldl" or "qr"')
+    """
+    kind = _required(kind)
+    if get_origin(kind) is Literal:
+        *most, last = [f'"{choice}"' for choice in get_args(kind)]
+        return f"{', '.join(most)} or {last}" if most else last
+    if get_origin(kind) is tuple:
+        inner = get_args(kind)[0]
+        return "a list of texts" if inner is str else f"a list of {words(inner)}"
+    if is_dataclass(kind) or get_origin(kind) is Mapping:
+        return "a table"
+    names = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
+    return names.get(kind, "a number or a list of numbers")
+
+
+def _reader(kind: Any) -> Reader:
+    """What turns a value of a TOML file into a value of the given type, or raises."""
+    kind = _required(kind)
+    if kind == Distribution:
+        return _distribution
+    if kind == DriftControl:
+        return lambda value, key: _tagged(value, key, DRIFT_CONTROLS)
+    if is_dataclass(kind):
+        return lambda value, key: _table(kind, value, key)
+    if get_origin(kind) is Mapping:
+        item = _reader(get_args(kind)[1])
+        return lambda value, key: _entries(value, key, lambda name: item)
+    if get_origin(kind) is tuple:
+        item = _reader(get_args(kind)[0])
+        return lambda value, key: _list(value, key, item, words(kind))
+    return lambda value, key: _scalar(kind, value, key)
+
+
+def _required(kind: Any) -> Any:
+    """`int` for `int | None`."""
+    inner = [part for part in get_args(kind) if part is not NoneType]
+    return inner[0] if NoneType in get_args(kind) else kind
+
+
+def _scalar(kind: Any, value: Any, key: Key) -> Any:
+    if get_origin(kind) is Literal:
+        fits = value in get_args(kind)
+    elif kind is float:
+        fits = _is_number(value)
+    elif kind in (int, str, bool):
+        fits = type(value) is kind
+    else:
+        fits = kind is Any or _is_number(value) or _is_numbers(value)
+    if not fits:
+        raise StudyError([Problem(key, f"must be {words(kind)}, but is {_shown(value)}")])
+    return float(value) if kind is float else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_number(x) or _is_numbers(x) for x in value)
+
+
+def _list(value: Any, key: Key, item: Reader, what: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise StudyError([Problem(key, f"must be {what}, but is {_shown(value)}")])
+    name = key[-1]
+    return tuple(item(x, (*key[:-1], f"{name}[{place}]")) for place, x in enumerate(value))
+
+
+def _entries(value: Any, key: Key, item: Callable[[str], Reader | None]) -> dict[str, Any]:
+    """Reads the entries of a table, and gathers the problems of all of them."""
+    if not isinstance(value, dict):
+        raise StudyError([Problem(key, f"must be a table, but is {_shown(value)}")])
+    built: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, entry in value.items():
+        reader = item(name)
+        try:
+            if reader:
+                built[name] = reader(entry, (*key, name))
+        except StudyError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise StudyError(problems)
+    return built
+
+
+def _table(kind: type, value: Any, key: Key) -> Any:
+    """One dataclass of the schema."""
+    hints = get_type_hints(kind)
+    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    problems = [] if not isinstance(value, dict) else [*_strangers(value, key, readers)]
+    problems += [
+        Problem((*key, name), "must be given, but is missing")
+        for name in needed
+        if isinstance(value, dict) and name not in value
+    ]
+    try:
+        built = _entries(value, key, readers.get)
+    except StudyError as error:
+        problems = [*error.problems, *problems]
+    if problems:
+        raise StudyError(problems)
+    try:
+        return kind(**built)
+    except StudyError as error:  # each value is possible, but not together
+        raise StudyError(Problem((*key, *p.key), p.message) for p in error.problems) from None
+
+
+def _strangers(value: Mapping[str, Any], key: Key, known: Iterable[str]) -> Iterator[Problem]:
+    place = f"a key of `{'.'.join(key)}`" if key else "a key of a configuration"
+    for name in value:
+        if name not in known:
+            yield Problem((*key, name), not_one_of(name, known, place))
+
+
+def _tagged(value: Any, key: Key, kinds: Mapping[str, type]) -> Any:
+    """One of several dataclasses, told apart by the text of their tag."""
+    tag = next(iter(kinds.values())).tag[0]
+    if not isinstance(value, dict) or not isinstance(value.get(tag), str):
+        choices = ", ".join(f'"{name}"' for name in kinds)
+        what = f"must be a table with `{tag}`, one of {choices}; but is {_shown(value)}"
+        raise StudyError([Problem(key, what)])
+    if value[tag] not in kinds:
+        raise StudyError([Problem((*key, tag), not_one_of(value[tag], kinds, f"a known {tag}"))])
+    rest = {name: item for name, item in value.items() if name != tag}
+    return _table(kinds[value[tag]], rest, key)
+
+
+def _distribution(value: Any, key: Key) -> Any:
+    """A table with a `distribution`, or a plain number, which is a fixed value."""
+    if _is_number(value) or _is_numbers(value):
+        return Fixed(value)
+    return _tagged(value, key, DISTRIBUTIONS)
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value}"'
+        case dict():
+            return f"a table of {', '.join(value) or 'nothing'}"
+    return str(value)

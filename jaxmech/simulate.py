@@ -1,0 +1,167 @@
+"""`simulate`: one trajectory, or under `jax.vmap` as many as fit."""
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.checks import is_known, require_finite
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ReverseMode, Scheme
+from jaxmech.manifold import AbstractStabilization, Free, Projection, violations
+from jaxmech.solution import Solution, energy_drift
+from jaxmech.status import Status
+from jaxmech.system import Params, System
+from jaxmech.traits import traits
+
+
+class SimulationError(RuntimeError):
+    """A trajectory failed. What was computed until then is in `solution`.
+
+    Attributes:
+        solution: the `Solution`, NaN from the failure on.
+    """
+
+    def __init__(self, message: str, solution: Solution) -> None:
+        super().__init__(message)
+        self.solution = solution
+
+
+def simulate(
+    system: System,
+    q0: Any,
+    v0: Any,
+    ts: Any,
+    params: Params = None,
+    *,
+    method: AbstractMethod = RK4(),
+    projection: AbstractStabilization | None = Projection(),
+    formulation: AbstractFormulation = UdwadiaKalaba(),
+    derivative: AbstractDerivative = ReverseMode(),
+    throw: bool = True,
+) -> Solution:
+    """The motion of a constrained system from a consistent state.
+
+    Pure and single-trajectory: `jax.vmap` runs a batch, each trajectory with a status of its own,
+    and `jax.grad` goes through to `q0`, `v0`, `ts` and `params` in reverse mode.
+
+    Args:
+        system: the system, with n coordinates.
+        q0: coordinates at ts[0], shape (n,).
+        v0: velocities at ts[0], shape (n,).
+        ts: save times [s], shape (T,), strictly increasing or decreasing.
+        params: the parameters that the functions of the system expect.
+        method: Runge-Kutta method with its number of steps per save interval.
+        projection: what is done against drift: `Projection()`, `Baumgarte(...)` or None.
+        formulation: law of motion.
+        derivative: `ReverseMode()` for `jax.grad`, or `ForwardMode()` for `jax.jvp` as well.
+        throw: whether a failure raises. It can only when actual values are at hand; under `jit`
+            and `vmap` the failure is in `status` alone.
+
+    Returns:
+        A `Solution` with q (T, n), v (T, n), status and audit, all in the precision of q0 and v0.
+
+    Raises:
+        ValueError: a shape is wrong, a value is not finite, or the times are not in order.
+        TypeError: a policy is of the wrong kind.
+        SimulationError: the trajectory failed and `throw` is set; it carries the solution.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxmech import models
+        >>> model = models.pendulum()
+        >>> q0, v0 = model.initial()
+        >>> sol = simulate(model.system, q0, v0, jnp.linspace(0, 1, 101), model.params)
+        >>> print(sol.position_residual.max() < 1e-14, sol.rank)
+        True 1
+    """
+    q0, v0, _, params = system.arguments(q0, v0, 0.0, params)
+    ts = _times(ts, q0.dtype)
+    require_finite(q0=q0, v0=v0, ts=ts, params=params)
+    policies = _Policies(method, Free() if projection is None else projection, formulation, derivative)
+    solution = _simulate(system, policies, q0, v0, ts, params)
+    if throw and is_known(solution) and solution.status != Status.OK:
+        raise SimulationError(_explanation(system, solution, params), solution)
+    return solution
+
+
+@dataclass(frozen=True)
+class _Policies:
+    method: AbstractMethod
+    projection: AbstractStabilization
+    formulation: AbstractFormulation
+    derivative: AbstractDerivative
+
+    def __post_init__(self) -> None:
+        kinds = (AbstractMethod, AbstractStabilization, AbstractFormulation, AbstractDerivative)
+        examples = ("RK4()", "Projection() or None", "UdwadiaKalaba()", "ReverseMode()")
+        for field, kind, example in zip(fields(self), kinds, examples, strict=True):
+            value = getattr(self, field.name)
+            if not isinstance(value, kind):
+                raise TypeError(
+                    f"Argument `{field.name}` must be a policy such as {example}, but is {value!r}."
+                )
+
+
+@partial(jax.jit, static_argnames=("system", "policies"))
+def _simulate(
+    system: System, policies: _Policies, q0: Array, v0: Array, ts: Array, params: Params
+) -> Solution:
+    facts = traits(system, q0, v0, ts[0], params)
+    scheme = Scheme(
+        system, policies.method, policies.formulation, policies.projection, facts.singular_mass
+    )
+    trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params)
+    energy = jax.vmap(lambda q, v, t: system.energy(q, v, t, params))(
+        trajectory.q, trajectory.v, ts
+    )
+    drift = energy_drift(energy) if facts.conserves_energy else jnp.full((), jnp.nan, q0.dtype)
+    return Solution(
+        ts=ts,
+        q=trajectory.q,
+        v=trajectory.v,
+        status=trajectory.status,
+        t_failed=trajectory.t_failed,
+        energy=energy,
+        energy_drift=drift,
+        position_residual=trajectory.position_residual,
+        velocity_residual=trajectory.velocity_residual,
+        rank=trajectory.rank,
+        coordinates=tuple(system.coordinates),
+    )
+
+
+def _times(ts: Any, dtype: Any) -> Array:
+    ts = jnp.asarray(ts, dtype)
+    if ts.ndim != 1 or ts.size < 2:
+        raise ValueError(
+            f"Argument `ts` must have shape (T,) with T >= 2 save times, but has shape {ts.shape}."
+        )
+    if is_known(ts):
+        steps = np.diff(np.asarray(ts))
+        if not (np.all(steps > 0) or np.all(steps < 0)) and np.isfinite(steps).all():
+            raise ValueError(
+                "Argument `ts` must be strictly increasing or strictly decreasing, but is not; "
+                "sort it and drop repeated times."
+            )
+    return ts
+
+
+def _explanation(system: System, solution: Solution, params: Params) -> str:
+    """What went wrong and when, with the name of a violated constraint where there is one."""
+    status = Status(int(solution.status))
+    message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
+    if status == Status.INCONSISTENT:
+        q, v, t, params = system.arguments(
+            solution.q[0], solution.v[0], solution.ts[0], params
+        )
+        for violation in violations(system, q, v, t, params):
+            message += (
+                f" Constraint {violation.name!r} has a {violation.level} residual of "
+                f"{violation.size:.3g}."
+            )
+    return message

@@ -1,0 +1,93 @@
+"""`Solution`: a trajectory with its status and its audit."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmech.checks import is_known
+from jaxmech.status import Status
+
+
+class Solution(eqx.Module):
+    """What `simulate` gives back. Under `jax.vmap` every array gets a leading batch axis.
+
+    Attributes:
+        ts: save times [s], shape (T,).
+        q: coordinates, shape (T, n); NaN after a failure.
+        v: velocities, shape (T, n); NaN after a failure.
+        status: how it ended, a `Status` as int32.
+        t_failed: time [s] of the last good state before a failure, NaN without one.
+        energy: v . dL/dv - L at the save times [J], shape (T,).
+        energy_drift: largest |energy - energy[0]| [J] where the system conserves it, else NaN.
+        position_residual: largest |phi| over all steps since the previous save, shape (T,).
+        velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
+        rank: smallest number of independent constraint equations seen.
+        coordinates: their names.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> sol = jm.simulate(model.system, *model.initial(), jnp.linspace(0, 1, 101), model.params)
+        >>> Status(int(sol.status)).name, sol.q.shape
+        ('OK', (101, 2))
+    """
+
+    ts: Float[Array, " T"]
+    q: Float[Array, " T n"]
+    v: Float[Array, " T n"]
+    status: Int[Array, ""]
+    t_failed: Float[Array, ""]
+    energy: Float[Array, " T"]
+    energy_drift: Float[Array, ""]
+    position_residual: Float[Array, " T"]
+    velocity_residual: Float[Array, " T"]
+    rank: Int[Array, ""]
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def ok(self) -> Array:
+        """Whether the whole trajectory was computed."""
+        return self.status == Status.OK
+
+    def __repr__(self) -> str:
+        if not is_known((self.q, self.status)):
+            return f"Solution(coordinates={self.coordinates}, traced)"
+        return "\n".join(_card(self))
+
+
+def _card(sol: Solution) -> list[str]:
+    """A few lines that say what was computed and how far it can be trusted."""
+    status = np.atleast_1d(np.asarray(sol.status).ravel())
+    many = f"{status.size} trajectories, " if np.ndim(sol.status) else ""
+    ts = np.asarray(sol.ts)
+    span = f"t = {ts.min():g} ... {ts.max():g} s, {ts.shape[-1]} saved"
+    return [
+        f"Solution: {many}{span}, coordinates {', '.join(sol.coordinates)}",
+        f"  status             {_statuses(sol, status)}",
+        f"  position residual  {_largest(sol.position_residual)}",
+        f"  velocity residual  {_largest(sol.velocity_residual)}",
+        f"  energy drift       {_largest(sol.energy_drift, unit=' J', absent='not conserved')}",
+        f"  smallest rank      {np.min(np.asarray(sol.rank))}",
+    ]
+
+
+def _statuses(sol: Solution, status: np.ndarray) -> str:
+    if status.size > 1:
+        codes, counts = np.unique(status, return_counts=True)
+        return ", ".join(f"{n} {Status(int(c)).name}" for c, n in zip(codes, counts, strict=True))
+    code = Status(int(status[0]))
+    if code == Status.OK:
+        return "OK"
+    return f"{code.name} at t = {float(np.ravel(sol.t_failed)[0]):g} s: {code.message}"
+
+
+def _largest(values: Array, unit: str = "", absent: str = "none") -> str:
+    finite = np.asarray(values)[np.isfinite(np.asarray(values))]
+    return f"{finite.max():.2e}{unit}" if finite.size else absent
+
+
+def energy_drift(energy: Float[Array, " T"]) -> Float[Array, ""]:
+    """Largest |energy - energy[0]| over the times that were reached."""
+    return jnp.nanmax(jnp.abs(energy - energy[0]))

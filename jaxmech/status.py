@@ -1,0 +1,48 @@
+"""What became of a trajectory: one code, and a sentence that says what to do about it."""
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """How a trajectory ended. Anything but `OK` comes with the time at which it happened.
+
+    Example:
+        >>> Status(2).name
+        'INCONSISTENT'
+        >>> print(Status.OK.message)
+        the whole trajectory was computed
+    """
+
+    OK = 0
+    NONFINITE = 1
+    INCONSISTENT = 2
+    CONTRADICTORY = 3
+    PROJECTION_FAILED = 4
+    SINGULAR_MASS = 5
+
+    @property
+    def message(self) -> str:
+        """One sentence: what happened, and the usual remedy."""
+        return _MESSAGES[self]
+
+
+_MESSAGES = {
+    Status.OK: "the whole trajectory was computed",
+    Status.NONFINITE: (
+        "the state became infinite or NaN; take a smaller step or check the functions of the system"
+    ),
+    Status.INCONSISTENT: (
+        "the initial state violates the constraints; pass it through `assemble` first"
+    ),
+    Status.CONTRADICTORY: (
+        "no acceleration satisfies A qdd = b; two constraints contradict each other there"
+    ),
+    Status.PROJECTION_FAILED: (
+        "the state could not be brought back onto the constraints; take a smaller step or more "
+        "iterations in `Projection`"
+    ),
+    Status.SINGULAR_MASS: (
+        "the mass matrix is not positive definite there, alone or together with the constraints; "
+        "if [M; A] has full column rank pass `UdwadiaKalaba(singular_mass=True)`"
+    ),
+}

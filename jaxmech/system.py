@@ -1,0 +1,207 @@
+"""`System`: a Lagrangian, a force and named constraints, and what follows from them at a state."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic, rate
+from jaxmech.equations import EquationsOfMotion, generalized_force, mass_matrix
+
+Params = Any  # any pytree of arrays and numbers
+
+
+@dataclass(frozen=True, repr=False)
+class System:
+    """A mechanical system: Lagrangian, constraints, force, and the names of its coordinates.
+
+    Parameters are always an argument of the functions, never closed over, so that they can be
+    swept and differentiated.
+
+    Args:
+        lagrangian: `lagrangian(q, v, t, params)`, a scalar [J]: kinetic minus potential energy.
+        constraints: `Holonomic`, `Nonholonomic` and `Acceleration` objects, in any order.
+        force: `force(q, v, t, params)`, shape (n,): the non-conservative generalized force.
+        coordinates: the names of the n coordinates.
+
+    Raises:
+        TypeError: a function is not callable, or a constraint is of no known kind.
+        ValueError: there is no coordinate, or a name is empty or given twice.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> system = System(
+        ...     lambda q, v, t, p: 0.5 * p["m"] * v @ v - p["m"] * p["g"] * q[1],
+        ...     [Holonomic(lambda q, t, p: (q @ q - p["l"] ** 2) / 2, name="rod")],
+        ...     coordinates=("x", "y"),
+        ... )
+        >>> system
+        System(coordinates=('x', 'y'), constraints=(Holonomic('rod'),))
+        >>> eom = system.equations([0.6, 0.8], [4.0, -3.0], 0.0, {"m": 2.0, "g": 9.81, "l": 1.0})
+        >>> print(eom.M.diagonal(), eom.Q, eom.A, eom.b)
+        [2. 2.] [  0.   -19.62] [[0.6 0.8]] [-25.]
+    """
+
+    lagrangian: Callable[..., Array]
+    constraints: Sequence[AbstractConstraint] = ()
+    force: Callable[..., Array] | None = None
+    coordinates: Sequence[str] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        for role, fn in (("lagrangian", self.lagrangian), ("force", self.force or len)):
+            if not callable(fn):
+                raise TypeError(f"Argument `{role}` must be a function, but is {fn!r}.")
+        object.__setattr__(self, "coordinates", _coordinate_names(self.coordinates))
+        object.__setattr__(self, "constraints", _named_constraints(self.constraints))
+
+    def __repr__(self) -> str:
+        force = "" if self.force is None else f", force={self.force.__name__}"
+        return f"System(coordinates={self.coordinates}, constraints={self.constraints}{force})"
+
+    @property
+    def n(self) -> int:
+        """Number of coordinates."""
+        return len(self.coordinates)
+
+    def equations(
+        self, q: Any, v: Any, t: Any = 0.0, params: Params = None
+    ) -> EquationsOfMotion:
+        """M, Q, A and b at one state (formulas in `jaxmech.equations` and `jaxmech.constraints`).
+
+        Args:
+            q: coordinates, shape (n,).
+            v: velocities, shape (n,).
+            t: time [s], scalar.
+            params: the parameters that the functions of the system expect.
+
+        Returns:
+            `EquationsOfMotion` with M (n, n), Q (n,), A (m, n), b (m,).
+
+        Raises:
+            ValueError: an argument or what a function returns has the wrong shape, or an
+                `Acceleration` constraint is not affine in the acceleration.
+        """
+        q, v, t, params = self.arguments(q, v, t, params)
+        L = self._lagrangian(params)
+        Q = generalized_force(L, q, v, t)
+        if self.force is not None:
+            Q = Q + _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
+        rows = [c.rows(q, v, t, params) for c in self.constraints]
+        A = jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *(A for A, _ in rows)])
+        b = jnp.concatenate([jnp.zeros((0,), q.dtype), *(b for _, b in rows)])
+        return EquationsOfMotion(mass_matrix(L, q, v, t), Q, A, b)
+
+    def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The mass matrix M = d2L/dv2 at a state, shape (n, n)."""
+        return mass_matrix(self._lagrangian(params), q, v, t)
+
+    def energy(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The energy v . dL/dv - L at a state [J], a scalar."""
+        L = self._lagrangian(params)
+        return v @ jax.grad(L, argnums=1)(q, v, t) - L(q, v, t)
+
+    def position_level(self, q: Array, t: Array, params: Params) -> Array:
+        """What must vanish at the level of positions: phi of the holonomic constraints, (k,)."""
+        holonomic = [c for c in self.constraints if isinstance(c, Holonomic)]
+        return _stacked([c.value(q, t, params) for c in holonomic], q.dtype)
+
+    def velocity_level(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """What must vanish at the level of velocities: dphi/dt and psi, in system order, (k,)."""
+
+        def value(constraint: AbstractConstraint) -> Array:
+            if isinstance(constraint, Nonholonomic):
+                return constraint.value(q, v, t, params)
+            return rate(lambda q, t: constraint.value(q, t, params), q, v, t)
+
+        levels = [c for c in self.constraints if isinstance(c, Holonomic | Nonholonomic)]
+        return _stacked([value(c) for c in levels], q.dtype)
+
+    def sizes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[int, ...]:
+        """How many equations each constraint has, in system order."""
+        rows = jax.eval_shape(
+            lambda q, v, t, p: [c.rows(q, v, t, p)[1] for c in self.constraints], q, v, t, params
+        )
+        return tuple(b.shape[0] for b in rows)
+
+    def arguments(self, q: Any, v: Any, t: Any, params: Params) -> tuple[Array, Array, Array, Any]:
+        """(q, v, t, params) as arrays of the one floating-point type of q and v, shapes checked."""
+        q, v = jnp.asarray(q), jnp.asarray(v)
+        dtype = jnp.result_type(q, v, float)
+        q, v = (_shaped(f"Argument `{k}`", x, (self.n,)) for k, x in (("q", q), ("v", v)))
+        t = _shaped("Argument `t`", jnp.asarray(t), ())
+        return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
+
+    def _lagrangian(self, params: Params) -> Callable[[Array, Array, Array], Array]:
+        return lambda q, v, t: _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
+
+
+def as_dtype(params: Params, dtype: Any) -> Params:
+    """The parameters with every floating-point leaf an array of the given type."""
+
+    def leaf(x: Any) -> Any:
+        x = jnp.asarray(x)
+        return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    return jax.tree.map(leaf, params)
+
+
+def _stacked(values: list[Array], dtype: Any) -> Array:
+    return jnp.concatenate([jnp.zeros((0,), dtype), *values])
+
+
+def _shaped(what: str, value: Any, shape: tuple[int, ...]) -> Array:
+    if np.shape(value) != shape:
+        need = "one number per coordinate" if shape else "a scalar"
+        raise ValueError(
+            f"{what} must have shape {shape} ({need}), but has shape {np.shape(value)}."
+        )
+    return jnp.asarray(value)
+
+
+def _coordinate_names(coordinates: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(coordinates, str):
+        raise TypeError(
+            f"Argument `coordinates` must be a sequence of names, but is the string {coordinates!r}; "
+            f"write ({coordinates!r},) for a single coordinate."
+        )
+    names = tuple(coordinates)
+    if not names:
+        raise ValueError("Argument `coordinates` must name at least one coordinate, but is empty.")
+    _require_distinct("coordinates", names)
+    return names
+
+
+def _named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[AbstractConstraint, ...]:
+    if isinstance(constraints, AbstractConstraint):
+        constraints = (constraints,)
+    for constraint in constraints:
+        if not isinstance(constraint, AbstractConstraint):
+            raise TypeError(
+                "Argument `constraints` must hold Holonomic, Nonholonomic or Acceleration objects, "
+                f"but holds {constraint!r}; wrap the function, for example Holonomic(fn, name=...)."
+            )
+    named = tuple(
+        c if c.name else replace(c, name=_default_name(c, number))
+        for number, c in enumerate(constraints, start=1)
+    )
+    _require_distinct("constraints", tuple(c.name for c in named))
+    return named
+
+
+def _default_name(constraint: AbstractConstraint, number: int) -> str:
+    name = getattr(constraint.fn, "__name__", "<lambda>")
+    return f"constraint{number}" if name == "<lambda>" else name
+
+
+def _require_distinct(argument: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"Argument `{argument}` must have non-empty names, but has {name!r}.")
+        if names.count(name) > 1:
+            raise ValueError(
+                f"Argument `{argument}` must have distinct names, but {name!r} is given twice."
+            )
