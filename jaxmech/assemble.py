@@ -58,7 +58,7 @@ def assemble(
         >>> print(q, v)
         [ 0.6 -0.8] [1.   0.75]
     """
-    q, v, t, params = system.arguments(q_guess, v_guess, t, params)
+    q, v, t, params = system.arguments(q_guess, v_guess, t, params, ("q_guess", "v_guess"))
     velocity_names = fixed if fixed_velocities is None else fixed_velocities
     free_q = _free(system, "fixed", fixed)
     free_v = _free(system, "fixed_velocities", velocity_names)

@@ -79,7 +79,7 @@ def simulate(
         >>> print(sol.position_residual.max() < 1e-14, sol.rank)
         True 1
     """
-    q0, v0, _, params = system.arguments(q0, v0, 0.0, params)
+    q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = _times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     policies = _Policies(method, Free() if projection is None else projection, formulation, derivative)

@@ -127,12 +127,14 @@ class System:
         )
         return tuple(b.shape[0] for b in rows)
 
-    def arguments(self, q: Any, v: Any, t: Any, params: Params) -> tuple[Array, Array, Array, Any]:
+    def arguments(
+        self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
+    ) -> tuple[Array, Array, Array, Params]:
         """(q, v, t, params) as arrays of the one floating-point type of q and v, shapes checked."""
-        q, v = jnp.asarray(q), jnp.asarray(v)
-        dtype = jnp.result_type(q, v, float)
-        q, v = (_shaped(f"Argument `{k}`", x, (self.n,)) for k, x in (("q", q), ("v", v)))
+        q = _shaped(f"Argument `{names[0]}`", jnp.asarray(q), (self.n,))
+        v = _shaped(f"Argument `{names[1]}`", jnp.asarray(v), (self.n,))
         t = _shaped("Argument `t`", jnp.asarray(t), ())
+        dtype = jnp.result_type(q, v, float)
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
 
     def _lagrangian(self, params: Params) -> Callable[[Array, Array, Array], Array]:

@@ -177,7 +177,7 @@ def test_hanging_chain_swings_with_the_zeros_of_a_laguerre_polynomial() -> None:
     q, v = model.initial({"theta": np.zeros(n)}, params)
     tension = motion_at(model.system, q, v, 0.0, params).multipliers
     rods = model.system.constraints[0].fn
-    stiffness = -jax.hessian(lambda q: tension @ rods(q, 0.0, params))(q)[::2, ::2]
+    stiffness = -jax.hessian(lambda q: tension @ rods(q, jnp.zeros(()), params))(q)[::2, ::2]
     zeros = np.polynomial.laguerre.Laguerre.basis(n).roots()
     np.testing.assert_allclose(np.linalg.eigvalsh(stiffness), g / l * zeros, rtol=1e-12)
 
