@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import require_finite
-from jaxmech.linalg import QR, metric, row_weights, weighted_gram
-from jaxmech.manifold import constraint_jacobians, near, violations
+from jaxmech.checks import is_known, require_finite, require_kind
+from jaxmech.linalg import QR, metric
+from jaxmech.manifold import metric_mass, near, violations
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
 
@@ -47,6 +47,7 @@ def assemble(
         Consistent q (n,) and v (n,).
 
     Raises:
+        TypeError: `system` is no `System`, or names are not in a sequence.
         ValueError: a name is unknown, a shape is wrong, a guess is not finite, or a constraint
             cannot be met (not under `jit` or `vmap`: there `simulate` reports the state as
             `INCONSISTENT`).
@@ -58,13 +59,14 @@ def assemble(
         >>> print(q, v)
         [ 0.6 -0.8] [1.   0.75]
     """
+    require_kind("system", system, System, "System(...)")
     q, v, t, params = system.arguments(q_guess, v_guess, t, params, ("q_guess", "v_guess"))
     velocity_names = fixed if fixed_velocities is None else fixed_velocities
     free_q = _free(system, "fixed", fixed)
     free_v = _free(system, "fixed_velocities", velocity_names)
     require_finite(q_guess=q, v_guess=v, t=t, params=params)
     q, v = _assemble(system, free_q, free_v, q, v, t, params)
-    if not isinstance(q, jax.core.Tracer):
+    if is_known((q, v, t, params)):
         held = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
         _require_met(system, q, v, t, params, held)
     return q, v
@@ -80,10 +82,8 @@ def _assemble(
     t: Array,
     params: Params,
 ) -> tuple[Array, Array]:
-    M = system.mass(q, v, t, params)
-    if traits(system, q, v, t, params).singular_mass:
-        A = constraint_jacobians(system, q, v, t, params)[1]
-        M = M + weighted_gram(A, row_weights(M, A))
+    singular = traits(system, q, v, t, params).singular_mass
+    M = metric_mass(system, q, v, t, params, singular_mass=singular)
     q = _with_free(system.position_level, q, free_q, M, (t, params))
     v = _with_free(lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params))
     return q, v
@@ -100,7 +100,7 @@ def _with_free(
     def inner(y: Array, x: Array, *context: Any) -> Array:
         return level(x.at[index].set(y), *context)
 
-    inner_mass = jax.lax.stop_gradient(M[np.ix_(index, index)])
+    inner_mass = M[np.ix_(index, index)]
     return x.at[index].set(_nearest(inner, x[index], inner_mass, (x, *context)))
 
 
@@ -113,28 +113,31 @@ def _nearest(level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> 
     at frozen arguments; the derivative is that of one last Newton step, which is zero in value.
     """
 
-    def stationarity(z: Array, guess: Array, context: tuple[Any, ...]) -> Array:
+    def stationarity(z: Array, guess: Array, M: Array, context: tuple[Any, ...]) -> Array:
         y, multipliers = z[: guess.size], z[guess.size :]
         value, pull = jax.vjp(lambda y: level(y, *context), y)
         return jnp.concatenate([M @ (y - guess) - pull(multipliers)[0], value])
 
-    start, frozen = jax.lax.stop_gradient((guess, context))
-    newton_matrix = jax.jacfwd(lambda z: stationarity(z, start, frozen))
+    start, mass, frozen = jax.lax.stop_gradient((guess, M, context))
+    newton_matrix = jax.jacfwd(lambda z: stationarity(z, start, mass, frozen))
 
-    def newton(_: int, z: Array) -> Array:
-        return z - jnp.linalg.pinv(newton_matrix(z)) @ stationarity(z, start, frozen)
+    def newton(_: Array, z: Array) -> Array:
+        return z - jnp.linalg.pinv(newton_matrix(z)) @ stationarity(z, start, mass, frozen)
 
     def surface(y: Array) -> Array:
         return level(y, *frozen)
 
-    first = _onto(surface, start, M, iterations=30)
-    multipliers = jnp.linalg.pinv(jax.jacfwd(surface)(first).T) @ (M @ (first - start))
-    z = jax.lax.fori_loop(0, 10, newton, jnp.concatenate([first, multipliers]))
-    polished = _onto(surface, z[: start.size], M, iterations=3)
-    y = _nearer(surface, start, M, polished, first)
-    z = z.at[: start.size].set(y)
+    def with_multipliers(y: Array) -> Array:
+        multipliers = jnp.linalg.pinv(jax.jacfwd(surface)(y).T) @ (mass @ (y - start))
+        return jnp.concatenate([y, multipliers])
+
+    first = _onto(surface, start, mass, iterations=30)
+    z = jax.lax.fori_loop(0, 10, newton, with_multipliers(first))
+    polished = _onto(surface, z[: start.size], mass, iterations=3)
+    y = _nearer(surface, start, mass, polished, first)
+    z = with_multipliers(y)
     inverse = jax.lax.stop_gradient(jnp.linalg.pinv(newton_matrix(z)))
-    step = inverse @ stationarity(z, guess, context)
+    step = inverse @ stationarity(z, guess, M, context)
     return y - (step - jax.lax.stop_gradient(step))[: start.size]
 
 
@@ -142,7 +145,7 @@ def _onto(surface: Callable[[Array], Array], y: Array, M: Array, iterations: int
     """Gauss-Newton steps towards surface(y) = 0, each shortened to what helps most."""
     lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
 
-    def step(_: int, y: Array) -> Array:
+    def step(_: Array, y: Array) -> Array:
         A = jax.jacfwd(surface)(y)
         towards = metric(M, A, QR()).smallest(surface(y))[0]
         trials = y[None] - lengths[:, None] * towards[None]
@@ -164,6 +167,10 @@ def _nearer(
 
 
 def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...]:
+    if isinstance(names, str):
+        raise TypeError(
+            f"Argument `{argument}` must be a sequence of names, but is {names!r}; write ({names!r},)."
+        )
     for name in names:
         if name not in system.coordinates:
             raise ValueError(

@@ -12,6 +12,33 @@ def is_known(tree: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
+def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
+    """Raise a TypeError unless the value is an instance of the kind.
+
+    Example:
+        >>> require_kind("method", "rk4", int, "RK4()")
+        Traceback (most recent call last):
+        TypeError: Argument `method` must be an object such as RK4(), but is 'rk4'.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"Argument `{argument}` must be an object such as {example}, but is {value!r}.")
+
+
+def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
+    """Raise a ValueError unless the value is a whole number from 1 on.
+
+    Example:
+        >>> require_positive_integer("substeps", 0.5, "give the number of steps")
+        Traceback (most recent call last):
+        ValueError: Argument `substeps` must be a positive integer, but is 0.5; give the number of steps.
+    """
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 1:
+        raise ValueError(
+            f"Argument `{argument}` must be a positive integer, but is {value!r}; {remedy}."
+        )
+
+
 def require_finite(**arguments: Any) -> None:
     """Raise a ValueError that names the first argument, and its place, that is NaN or infinite.
 

@@ -4,6 +4,7 @@ Everything heavy is imported by the command that needs it, so that `--help` does
 """
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -74,6 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, FolderError, InputError) as error:
         print(f"jaxmech: {error}", file=sys.stderr)
         return BAD_INPUT
+    except BrokenPipeError:  # whoever read the output has seen enough, as in `jaxmech info | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
 
 
 def _ensemble(arguments: argparse.Namespace) -> int:
@@ -173,6 +177,12 @@ class _Lazy(argparse.ArgumentParser):
         return f"{text}\n{self.closing()}\n" if self.closing else text
 
 
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive integer, but is {text}")
+    return int(text)
+
+
 def _schema() -> str:
     from jaxmech.config import described
 
@@ -187,16 +197,16 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     def command(name: str, text: str, run: Callable[..., int], about: str = "") -> _Lazy:
-        sub = commands.add_parser(
-            name, help=text, description=about or text, formatter_class=shape
-        )
+        sub = commands.add_parser(name, help=text, description=about or text, formatter_class=shape)
         sub.set_defaults(command=run)
         return sub
 
     ensemble = command("ensemble", "run or continue a Monte Carlo study", _ensemble, _ENSEMBLE)
     ensemble.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
     ensemble.add_argument("--out", metavar="DIR", help="run folder [runs/<name of CONFIG>]")
-    ensemble.add_argument("--chunk", metavar="N", type=int, help="in place of the `chunk` of CONFIG")
+    ensemble.add_argument(
+        "--chunk", metavar="N", type=_positive, help="in place of the `chunk` of CONFIG"
+    )
     ensemble.closing = _schema
     plot = command("plot", "draw the pictures of a run folder again", _plot)
     plot.add_argument("run", metavar="RUN", help="run folder, written by `jaxmech ensemble`")

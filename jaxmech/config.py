@@ -67,7 +67,7 @@ def located(error: StudyError, path: Path) -> ConfigError:
 
 
 def key_lines(text: str) -> dict[Key, int]:
-    """The line on which each key of a TOML text stands.
+    r"""The line on which each key of a TOML text stands.
 
     Args:
         text: the text of the file, valid TOML.
@@ -76,7 +76,7 @@ def key_lines(text: str) -> dict[Key, int]:
         Line numbers, counted from 1, by key path.
 
     Example:
-        >>> key_lines('size = 1\\n[times]\\nend = 2')
+        >>> key_lines('size = 1\n[times]\nend = 2')
         {('size',): 1, ('times',): 2, ('times', 'end'): 3}
     """
     lines: dict[Key, int] = {}

@@ -51,7 +51,10 @@ class AbstractConstraint(abc.ABC):
 
     def value(self, *state: Any) -> Array:
         """What `fn` returns, as a (k,) array; a scalar counts as k = 1."""
-        value = jnp.asarray(self.fn(*state))
+        value = self.fn(*state)
+        if value is None:
+            raise ValueError(f"Constraint {self.name!r} returned None; add a `return` to its function.")
+        value = jnp.asarray(value).astype(state[0].dtype)  # also of a constant in another precision
         if value.ndim > 1:
             raise ValueError(
                 f"Constraint {self.name!r} must return a scalar or a (k,) array, but returned "
@@ -151,14 +154,19 @@ class Acceleration(AbstractConstraint):
         return A, -self.value(q, v, rest, t, params)
 
     def _require_affine(self, *state: Any) -> None:
-        def slopes(a: Array, q: Array, v: Array, t: Array, params: Any) -> Array:
-            return jax.jacfwd(lambda a: self.value(q, v, a, t, params))(a)
+        def slopes(points: Array, q: Array, v: Array, t: Array, params: Any) -> Array:
+            def slope(a: Array) -> Array:
+                return jax.jacfwd(lambda a: self.value(q, v, a, t, params))(a)
 
-        q, v, t, params = generic(state, seed=1)
-        one, other = (concrete(slopes, generic(q, seed), q, v, t, params) for seed in (2, 3))
-        if one is None or other is None:
+            return jax.vmap(slope)(points * scales[:, None])
+
+        scales = np.array([-1e3, -1.0, -1e-3, 1e-3, 1.0, 1e3])  # abs, clip and the like too
+        q, v, t, params = state
+        points = jnp.zeros((scales.size, *q.shape), q.dtype)
+        found = concrete(slopes, *generic((points, q, v, t, params), seed=1))
+        if found is None:
             return
-        if not np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True):
+        if not np.allclose(found, found[0], rtol=1e-4, atol=1e-6, equal_nan=True):
             raise ValueError(
                 f"Constraint {self.name!r} must be affine in the acceleration a, but its derivative "
                 f"with respect to a depends on a; solve it for a first."

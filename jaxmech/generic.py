@@ -14,13 +14,20 @@ import numpy as np
 
 
 def generic(tree: Any, seed: int) -> Any:
-    """The same pytree with numbers from [0.5, 1.5) in the place of all floating-point leaves."""
+    """The same pytree with numbers from [0.5, 1.5) in the place of all floating-point leaves.
+
+    Integers keep their value where it is known; a traced one, which would make everything
+    computed from it traced, becomes 1.
+    """
     draw = np.random.default_rng(seed)
 
     def leaf(x: Any) -> Any:
-        if not jnp.issubdtype(jnp.result_type(x), jnp.floating):
-            return x
-        return jnp.asarray(draw.uniform(0.5, 1.5, np.shape(x)), jnp.result_type(x))
+        dtype = jnp.result_type(x)
+        if jnp.issubdtype(dtype, jnp.floating):
+            return jnp.asarray(draw.uniform(0.5, 1.5, np.shape(x)), dtype)
+        countable = jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_
+        traced = isinstance(x, jax.core.Tracer)
+        return jnp.ones(np.shape(x), dtype) if traced and countable else x
 
     with jax.ensure_compile_time_eval():
         return jax.tree.map(leaf, tree)

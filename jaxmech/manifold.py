@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.checks import require_kind, require_positive_integer
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic, rate
 from jaxmech.linalg import LDL, AbstractSolver, metric, row_weights, weighted_gram
 from jaxmech.system import Params, System
@@ -56,11 +57,13 @@ class Projection(AbstractStabilization):
     factorization (Gauss-Newton). The correction is part of the step and is differentiated with it.
 
     Args:
-        iterations: corrections per step; each squares the error, two reach round-off.
+        iterations: corrections per step; each makes the error smaller by a factor of the size of
+            the first correction, so that two reach round-off where the step is not too coarse.
         solver: how dependent rows are dealt with.
 
     Raises:
         ValueError: `iterations` is not a positive integer.
+        TypeError: `solver` is not a solver.
 
     Example:
         >>> Projection(iterations=3)
@@ -71,11 +74,9 @@ class Projection(AbstractStabilization):
     solver: AbstractSolver = LDL()
 
     def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise ValueError(
-                f"Argument `iterations` must be at least 1, but is {self.iterations}; "
-                "pass `projection=None` for no projection."
-            )
+        remedy = "pass `projection=None` for no projection"
+        require_positive_integer("iterations", self.iterations, remedy)
+        require_kind("solver", self.solver, AbstractSolver, "LDL()")
 
     def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
         """Zero: projection leaves the accelerations alone."""
@@ -88,9 +89,7 @@ class Projection(AbstractStabilization):
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
         if A_velocity.shape[0] == 0:
             return q, v, jnp.asarray(True)
-        M = system.mass(q, v, t, params)
-        if singular_mass:
-            M = M + weighted_gram(A_velocity, row_weights(M, A_velocity))
+        M = metric_mass(system, q, v, t, params, singular_mass=singular_mass)
         positions = metric(M, A_position, self.solver)
         same = A_position is A_velocity
         velocities = positions if same else metric(M, A_velocity, self.solver)
@@ -150,6 +149,16 @@ class Baumgarte(AbstractStabilization):
     ) -> tuple[Array, Array, Array]:
         """The state as it is."""
         return q, v, jnp.asarray(True)
+
+
+def metric_mass(
+    system: System, q: Array, v: Array, t: Array, params: Params, *, singular_mass: bool
+) -> Array:
+    """M, made definite with the rows of all constraints if it is singular, (n, n)."""
+    if not singular_mass:
+        return system.mass(q, v, t, params)
+    eom = system.equations(q, v, t, params)
+    return eom.M + weighted_gram(eom.A, row_weights(eom.M, eom.A))
 
 
 def constraint_jacobians(

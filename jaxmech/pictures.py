@@ -1,6 +1,6 @@
 """The pictures of a run folder, drawn from what is stored there and nothing else."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
 
@@ -46,11 +46,9 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
     }
     q, v, energy = (stored.get(name) for name in ("q", "v", "energy"))
     if q is not None:
-        bands = lambda ax, k, q=q: quantile_bands(ts, q[..., k], name=names[k], ax=ax)  # noqa: E731
-        yield "quantile_bands", _panels(names, bands, legend=True)
+        yield "quantile_bands", _all_bands(ts, q, names)
     if q is not None and v is not None:
-        portrait = lambda ax, k, q=q, v=v: phase_portrait(q[..., k], v[..., k], name=names[k], ax=ax)  # noqa: E731, E501
-        yield "phase_portrait", _panels(names, portrait)
+        yield "phase_portrait", _all_portraits(q, v, names)
     if "position_residual" in stored:
         figure, ax = _single()
         drift(ts, stored["position_residual"], stored.get("velocity_residual"), ax=ax)
@@ -60,27 +58,36 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
         if np.isfinite(results.good("energy_drift")).any():
             energy_drift(ts, energy, ax=ax)
         else:
-            quantile_bands(ts, energy, name="energy, not conserved [J]", ax=ax).legend(frameon=False)
+            quantile_bands(ts, energy, name="energy, not conserved [J]", ax=ax)
+            ax.legend(frameon=False, fontsize="small")
         yield "energy", figure
 
 
-def _panels(
-    names: tuple[str, ...], draw: Callable[[Axes, int], Axes], legend: bool = False
-) -> Figure:
-    """One small panel per coordinate."""
-    columns = min(len(names), 2 if len(names) <= 4 else 4)
-    rows = ceil(len(names) / columns)
-    figure = Figure(figsize=(max(3.0 * columns, 5.0), 2.3 * rows + 0.6), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for k, ax in enumerate(grid.flat):
-        if k < len(names):
-            draw(ax, k)
-        else:
-            ax.axis("off")
-    if legend:
-        handles, labels = grid.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+def _all_bands(ts: np.ndarray, q: np.ndarray, names: tuple[str, ...]) -> Figure:
+    figure, panels = _panels(len(names))
+    for k, ax in enumerate(panels):
+        quantile_bands(ts, q[..., k], name=names[k], ax=ax)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return figure
+
+
+def _all_portraits(q: np.ndarray, v: np.ndarray, names: tuple[str, ...]) -> Figure:
+    figure, panels = _panels(len(names))
+    for k, ax in enumerate(panels):
+        phase_portrait(q[..., k], v[..., k], name=names[k], ax=ax)
+    return figure
+
+
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+    """One small panel per coordinate."""
+    columns = min(count, 2 if count <= 4 else 4)
+    rows = ceil(count / columns)
+    figure = Figure(figsize=(max(3.0 * columns, 5.0), 2.3 * rows + 0.6), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for ax in panels[count:]:
+        ax.axis("off")
+    return figure, panels[:count]
 
 
 def _single() -> tuple[Figure, Axes]:

@@ -31,9 +31,7 @@ KNOWN_BAD = (
         "gives wrong numbers on the CPU for batches of more than 16384 matrix-vector products, "
         "and can hang when one program holds two batched LAPACK calls",
     ),
-    KnownBad(
-        "==0.11.0", "can hang on the CPU when one program holds two batched LAPACK calls"
-    ),
+    KnownBad("==0.11.0", "can hang on the CPU when one program holds two batched LAPACK calls"),
 )
 
 ALLOWED_JAX = "jax>=0.9.2,!=0.10.*,!=0.11.0"

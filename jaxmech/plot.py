@@ -101,7 +101,8 @@ def drift(
         'log'
     """
     ax = _axes(ax)
-    _magnitude(ax, ts, position, BLUE, "position")
+    if velocity is None or np.any(position):  # all zero without holonomic constraints
+        _magnitude(ax, ts, position, BLUE, "position")
     if velocity is not None:
         _magnitude(ax, ts, velocity, ORANGE, "velocity")
     ax.set_yscale("log")
@@ -153,5 +154,3 @@ def _labelled(ax: Axes, x: str, y: str) -> Axes:
     ax.margins(x=0)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
-
-

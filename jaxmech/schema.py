@@ -73,7 +73,7 @@ def _reader(kind: Any) -> Reader:
         return _distribution
     if kind == DriftControl:
         return lambda value, key: _tagged(value, key, DRIFT_CONTROLS)
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         return lambda value, key: _table(kind, value, key)
     if get_origin(kind) is Mapping:
         item = _reader(get_args(kind)[1])
@@ -167,7 +167,7 @@ def _strangers(value: Mapping[str, Any], key: Key, known: Iterable[str]) -> Iter
             yield Problem((*key, name), not_one_of(name, known, place))
 
 
-def _tagged(value: Any, key: Key, kinds: Mapping[str, type]) -> Any:
+def _tagged(value: Any, key: Key, kinds: Mapping[str, Any]) -> Any:
     """One of several dataclasses, told apart by the text of their tag."""
     tag = next(iter(kinds.values())).tag[0]
     if not isinstance(value, dict) or not isinstance(value.get(tag), str):

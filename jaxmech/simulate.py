@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import is_known, require_finite
+from jaxmech.checks import is_known, require_finite, require_kind
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ReverseMode, Scheme
 from jaxmech.manifold import AbstractStabilization, Free, Projection, violations
@@ -67,7 +67,7 @@ def simulate(
 
     Raises:
         ValueError: a shape is wrong, a value is not finite, or the times are not in order.
-        TypeError: a policy is of the wrong kind.
+        TypeError: `system` is no `System` or a policy is of the wrong kind.
         SimulationError: the trajectory failed and `throw` is set; it carries the solution.
 
     Example:
@@ -79,6 +79,7 @@ def simulate(
         >>> print(sol.position_residual.max() < 1e-14, sol.rank)
         True 1
     """
+    require_kind("system", system, System, "System(...)")
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = _times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
@@ -100,11 +101,7 @@ class _Policies:
         kinds = (AbstractMethod, AbstractStabilization, AbstractFormulation, AbstractDerivative)
         examples = ("RK4()", "Projection() or None", "UdwadiaKalaba()", "ReverseMode()")
         for field, kind, example in zip(fields(self), kinds, examples, strict=True):
-            value = getattr(self, field.name)
-            if not isinstance(value, kind):
-                raise TypeError(
-                    f"Argument `{field.name}` must be a policy such as {example}, but is {value!r}."
-                )
+            require_kind(field.name, getattr(self, field.name), kind, example)
 
 
 @partial(jax.jit, static_argnames=("system", "policies"))
@@ -112,9 +109,8 @@ def _simulate(
     system: System, policies: _Policies, q0: Array, v0: Array, ts: Array, params: Params
 ) -> Solution:
     facts = traits(system, q0, v0, ts[0], params)
-    scheme = Scheme(
-        system, policies.method, policies.formulation, policies.projection, facts.singular_mass
-    )
+    singular = policies.formulation.takes_as_singular(facts.singular_mass)
+    scheme = Scheme(system, policies.method, policies.formulation, policies.projection, singular)
     trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params)
     energy = jax.vmap(lambda q, v, t: system.energy(q, v, t, params))(
         trajectory.q, trajectory.v, ts
@@ -141,9 +137,9 @@ def _times(ts: Any, dtype: Any) -> Array:
         raise ValueError(
             f"Argument `ts` must have shape (T,) with T >= 2 save times, but has shape {ts.shape}."
         )
-    if is_known(ts):
+    if is_known(ts) and np.isfinite(ts).all():
         steps = np.diff(np.asarray(ts))
-        if not (np.all(steps > 0) or np.all(steps < 0)) and np.isfinite(steps).all():
+        if not (np.all(steps > 0) or np.all(steps < 0)):
             raise ValueError(
                 "Argument `ts` must be strictly increasing or strictly decreasing, but is not; "
                 "sort it and drop repeated times."

@@ -1,6 +1,7 @@
 """`Solution`: a trajectory with its status and its audit."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -52,8 +53,10 @@ class Solution(eqx.Module):
         return self.status == Status.OK
 
     def __repr__(self) -> str:
-        if not is_known((self.q, self.status)):
-            return f"Solution(coordinates={self.coordinates}, traced)"
+        leaves = jax.tree.leaves(self, is_leaf=lambda x: x is None)
+        arrays = (jax.Array, np.ndarray, np.generic)
+        if not (is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)):
+            return f"Solution(coordinates={self.coordinates}, without values)"
         return "\n".join(_card(self))
 
 
@@ -61,7 +64,7 @@ def _card(sol: Solution) -> list[str]:
     """A few lines that say what was computed and how far it can be trusted."""
     status = np.atleast_1d(np.asarray(sol.status).ravel())
     many = f"{status.size} trajectories, " if np.ndim(sol.status) else ""
-    ts = np.asarray(sol.ts)
+    ts = np.atleast_1d(np.asarray(sol.ts))
     span = f"t = {ts.min():g} ... {ts.max():g} s, {ts.shape[-1]} saved"
     return [
         f"Solution: {many}{span}, coordinates {', '.join(sol.coordinates)}",

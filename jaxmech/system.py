@@ -1,6 +1,6 @@
 """`System`: a Lagrangian, a force and named constraints, and what follows from them at a state."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,14 +52,14 @@ class System:
     coordinates: Sequence[str] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        for role, fn in (("lagrangian", self.lagrangian), ("force", self.force or len)):
-            if not callable(fn):
+        for role, fn in (("lagrangian", self.lagrangian), ("force", self.force)):
+            if not callable(fn) and not (role == "force" and fn is None):
                 raise TypeError(f"Argument `{role}` must be a function, but is {fn!r}.")
         object.__setattr__(self, "coordinates", _coordinate_names(self.coordinates))
         object.__setattr__(self, "constraints", _named_constraints(self.constraints))
 
     def __repr__(self) -> str:
-        force = "" if self.force is None else f", force={self.force.__name__}"
+        force = "" if self.force is None else f", force={_name_of(self.force, 'given')}"
         return f"System(coordinates={self.coordinates}, constraints={self.constraints}{force})"
 
     @property
@@ -89,7 +89,8 @@ class System:
         L = self._lagrangian(params)
         Q = generalized_force(L, q, v, t)
         if self.force is not None:
-            Q = Q + _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
+            F = _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
+            Q = Q + F.astype(q.dtype)
         rows = [c.rows(q, v, t, params) for c in self.constraints]
         A = jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *(A for A, _ in rows)])
         b = jnp.concatenate([jnp.zeros((0,), q.dtype), *(b for _, b in rows)])
@@ -138,7 +139,11 @@ class System:
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
 
     def _lagrangian(self, params: Params) -> Callable[[Array, Array, Array], Array]:
-        return lambda q, v, t: _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
+        def L(q: Array, v: Array, t: Array) -> Array:
+            value = _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
+            return value.astype(q.dtype)
+
+        return L
 
 
 def as_dtype(params: Params, dtype: Any) -> Params:
@@ -156,6 +161,8 @@ def _stacked(values: list[Array], dtype: Any) -> Array:
 
 
 def _shaped(what: str, value: Any, shape: tuple[int, ...]) -> Array:
+    if value is None:
+        raise ValueError(f"{what} must have shape {shape}, but is None; add a `return`.")
     if np.shape(value) != shape:
         need = "one number per coordinate" if shape else "a scalar"
         raise ValueError(
@@ -165,10 +172,10 @@ def _shaped(what: str, value: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _coordinate_names(coordinates: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(coordinates, str):
+    if isinstance(coordinates, str) or not isinstance(coordinates, Iterable):
         raise TypeError(
-            f"Argument `coordinates` must be a sequence of names, but is the string {coordinates!r}; "
-            f"write ({coordinates!r},) for a single coordinate."
+            f"Argument `coordinates` must be a sequence of names, but is {coordinates!r}; "
+            'write ("x",) for a single coordinate x.'
         )
     names = tuple(coordinates)
     if not names:
@@ -178,8 +185,8 @@ def _coordinate_names(coordinates: Sequence[str]) -> tuple[str, ...]:
 
 
 def _named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[AbstractConstraint, ...]:
-    if isinstance(constraints, AbstractConstraint):
-        constraints = (constraints,)
+    several = isinstance(constraints, Iterable)
+    constraints = tuple(constraints) if several else (constraints,)
     for constraint in constraints:
         if not isinstance(constraint, AbstractConstraint):
             raise TypeError(
@@ -195,8 +202,13 @@ def _named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[Abstr
 
 
 def _default_name(constraint: AbstractConstraint, number: int) -> str:
-    name = getattr(constraint.fn, "__name__", "<lambda>")
-    return f"constraint{number}" if name == "<lambda>" else name
+    return _name_of(constraint.fn, f"constraint{number}")
+
+
+def _name_of(fn: Callable[..., Array], default: str) -> str:
+    """The name a function was defined with, which a lambda or a partial function has not."""
+    name = getattr(fn, "__name__", "<lambda>")
+    return default if name == "<lambda>" else name
 
 
 def _require_distinct(argument: str, names: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ impossible (`low` above `high`, a negative deviation) is refused when the object
 
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Fixed:
     """
 
     tag: ClassVar[tuple[str, str]] = ("distribution", "fixed")
-    value: float | list = field(metadata=doc("the value; a list for an array parameter"))
+    value: float | list[Any] = field(metadata=doc("the value; a list for an array parameter"))
 
     def __post_init__(self) -> None:
         if not all(isfinite(x) for x in _leaves(self.value)):
@@ -146,5 +146,5 @@ def _require_interval(low: float, high: float) -> None:
         raise refuse("high", f"must be finite, as `low` must, but they are {low} and {high}")
 
 
-def _leaves(value: float | list) -> list[float]:
+def _leaves(value: float | list[Any]) -> list[float]:
     return [x for part in value for x in _leaves(part)] if isinstance(value, list) else [value]

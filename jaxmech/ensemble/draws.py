@@ -50,6 +50,10 @@ class _Plan:
     base: np.ndarray
     rules: Mapping[Index, Distribution]
 
+    def place(self, index: Index) -> int:
+        """The place of an entry among all of them."""
+        return int(np.ravel_multi_index(index, self.base.shape)) if index else 0
+
     def key(self, index: Index) -> str:
         place = f"[{','.join(map(str, index))}]" if index else ""
         return f"{self.section}.{self.name}{place}"
@@ -83,14 +87,16 @@ def draw(study: Study, subject: Subject) -> tuple[Variable, ...]:
 def _variable(study: Study, plan: _Plan, spread: Mapping[str, np.ndarray]) -> Variable:
     if not plan.rules:
         return Variable(plan.section, plan.name, plan.base, varies=False)
-    values = np.broadcast_to(plan.base, (study.size, *plan.base.shape)).astype(float)
+    values = np.array(np.broadcast_to(plan.base, (study.size, *plan.base.shape)), float, order="C")
     for index, rule in plan.rules.items():
         key = plan.key(index)
-        if isinstance(rule, Sobol):
+        if isinstance(rule, Fixed):
+            column = np.full(study.size, rule.value)
+        elif isinstance(rule, Sobol):
             column = rule.scale(spread[key])
         else:
             column = rule.draw(_generator(study.seed, key), study.size, float(plan.base[index]))
-        values[(slice(None), *index)] = column
+        values.reshape(study.size, -1)[:, plan.place(index)] = column
     return Variable(plan.section, plan.name, values, varies=True)
 
 
@@ -148,7 +154,9 @@ def _missing(study: Study, subject: Subject) -> Iterable[Problem]:
 Group = dict[str, Distribution]
 
 
-def _grouped(rules: Group | Mapping[str, Any], defaults: Mapping[str, Any] | None) -> dict[str, Group]:
+def _grouped(
+    rules: Group | Mapping[str, Any], defaults: Mapping[str, Any] | None
+) -> dict[str, Group]:
     """The rules by the name of their variable, `m` before `m[0]`; defaults without rules too."""
     wanted = [name for name, value in (defaults or {}).items() if value is not None]
     groups: dict[str, Group] = {name: {} for name in wanted}
@@ -218,5 +226,3 @@ def stored_name(variable: Variable) -> str:
     """The name of a variable's array in a run folder, such as `parameter_m1`."""
     singular = {"coordinates": "coordinate", "velocities": "velocity", "parameters": "parameter"}
     return f"{singular.get(variable.section, variable.section)}_{variable.name}"
-
-

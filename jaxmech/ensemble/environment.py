@@ -44,7 +44,7 @@ def environment(subject: Subject | None = None) -> dict[str, Any]:
         "devices": jax.device_count(),
         "processor": processor(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        "x64": bool(jax.config.jax_enable_x64),
+        "x64": bool(jax.config.read("jax_enable_x64")),
     }
     if subject and subject.sha256:
         facts["model_sha256"] = subject.sha256

@@ -4,7 +4,7 @@ Every call has the same shape, `study.block` trajectories, whatever the size and
 study, so that it is compiled once and a trajectory has the same bits however the work is divided.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +19,16 @@ from jaxmech.ensemble.study import SECTIONS, LetDrift, Project, Stabilize, Study
 from jaxmech.ensemble.subject import Subject
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, DormandPrince5, Midpoint
-from jaxmech.linalg import LDL, QR, SVD
+from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
 from jaxmech.manifold import Baumgarte, Projection
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
+from jaxmech.solution import Solution
+from jaxmech.system import System
 
-Inputs = Mapping[str, Mapping[str, Any]]  # section, name -> value
+Tree = dict[str, dict[str, Any]]  # section, name -> value
 _METHODS = {"rk4": RK4, "midpoint": Midpoint, "dormand-prince5": DormandPrince5}
-_SOLVERS = {"ldl": LDL, "qr": QR, "svd": SVD}
+_SOLVERS: dict[str, AbstractSolver] = {"ldl": LDL(), "qr": QR(), "svd": SVD()}
 _OBSERVED = {"qdd", "multipliers", "constraint_force"}
 
 
@@ -41,13 +43,16 @@ class Kernel:
         dtype: floating-point type.
     """
 
-    run: Callable[[Inputs], dict[str, jax.Array]]
+    run: Callable[[Tree, Tree], dict[str, jax.Array]]
     variables: tuple[Variable, ...]
     block: int
-    dtype: np.dtype
+    dtype: np.dtype[Any]
 
-    def inputs(self, block: int) -> Inputs:
-        """The draws of one block; the last one is filled up with copies of its last trajectory."""
+    def inputs(self, block: int) -> tuple[Tree, Tree]:
+        """The draws of one block: what varies, and what all its trajectories share.
+
+        The last block is filled up with copies of the last trajectory.
+        """
         rows = np.arange(block * self.block, (block + 1) * self.block)
 
         def value(variable: Variable) -> np.ndarray:
@@ -56,16 +61,23 @@ class Kernel:
                 values = values[np.minimum(rows, len(values) - 1)]
             return values.astype(self.dtype) if values.dtype.kind == "f" else values
 
-        return _tree(self.variables, value)
+        varying: Tree = {section: {} for section in SECTIONS}
+        same: Tree = {section: {} for section in SECTIONS}
+        for variable in self.variables:
+            tree = varying if variable.varies else same
+            tree[variable.section][variable.name] = value(variable)
+        return varying, same
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """Shapes and types of what a block gives, found by tracing; the functions of a user run here.
+        """Shapes and types of what a block gives, found by tracing.
+
+        The functions of a model run here for the first time.
 
         Raises:
-            StudyError: a function of the model raises.
+            StudyError: one of them raises.
         """
         try:
-            return jax.eval_shape(self.run, self.inputs(0))
+            return jax.eval_shape(self.run, *self.inputs(0))
         except KeyError as error:
             message = f"must give the parameter {error}, which the model asks for"
             raise refuse("parameters", message) from error
@@ -85,12 +97,20 @@ def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]
     Returns:
         The `Kernel`; it is compiled at its first call.
     """
-    variables = tuple(variables)
-    dtype = np.dtype(study.precision)
-    one = _trajectory(study, subject, dtype)
-    axes = _tree(variables, lambda variable: 0 if variable.varies else None)
-    run = jax.jit(jax.vmap(one, in_axes=(axes,)))
-    return Kernel(run, variables, study.block_size, dtype)
+    dtype, size = np.dtype(study.precision), study.block_size
+    initial = _initial(subject, dtype)
+    assembled = _assembled(study, subject, dtype)
+    trajectory = _trajectory(study, subject, dtype)
+
+    def block(varying: Tree, same: Tree) -> dict[str, jax.Array]:
+        def inputs(own: Tree) -> Tree:
+            return {section: same[section] | own[section] for section in SECTIONS}
+
+        q, v = jax.vmap(lambda own: initial(inputs(own)), axis_size=size)(varying)
+        q, v = _each(lambda q, v, own: assembled(q, v, inputs(own)), q, v, varying)
+        return jax.vmap(lambda q, v, own: trajectory(q, v, inputs(own)))(q, v, varying)
+
+    return Kernel(jax.jit(block), tuple(variables), size, dtype)
 
 
 def save_times(study: Study) -> np.ndarray:
@@ -98,20 +118,58 @@ def save_times(study: Study) -> np.ndarray:
     return np.linspace(study.times.start, study.times.end, study.times.saves)
 
 
+def _each(fn: Callable[..., Any], *args: Any) -> Any:
+    """Applies a function with LAPACK calls to every trajectory, on a CPU one after the other.
+
+    There, two batched LAPACK calls that run at once can wait for each other forever (seen with
+    jaxlib 0.9.2 on two cores in a batched `assemble`; unbatched calls do not use the thread pool).
+    """
+    if jax.default_backend() != "cpu":
+        return jax.vmap(fn)(*args)
+    return jax.lax.map(lambda one: fn(*one), args)
+
+
+def _initial(subject: Subject, dtype: np.dtype[Any]) -> Callable[[Tree], tuple[Any, Any]]:
+    """The state of the model, with the drawn coordinates and velocities in their places."""
+    system, model = subject.system, subject.model
+
+    def initial(inputs: Tree) -> tuple[Any, Any]:
+        q, v = jnp.zeros((2, system.n), dtype)
+        if model:
+            params = _params(subject, inputs)
+            q, v = (jnp.asarray(x, dtype) for x in model.state(inputs["start"], params))
+        for name, value in inputs["coordinates"].items():
+            q = q.at[system.coordinates.index(name)].set(value)
+        for name, value in inputs["velocities"].items():
+            v = v.at[system.coordinates.index(name)].set(value)
+        return q, v
+
+    return initial
+
+
+def _assembled(
+    study: Study, subject: Subject, dtype: np.dtype[Any]
+) -> Callable[[Any, Any, Tree], tuple[Any, Any]]:
+    """The consistent state nearest to the drawn one."""
+    start = save_times(study).astype(dtype)[0]
+
+    def assembled(q: Any, v: Any, inputs: Tree) -> tuple[Any, Any]:
+        params = _params(subject, inputs)
+        return assemble(subject.system, q, v, start, params, fixed=study.fixed)
+
+    return assembled
+
+
 def _trajectory(
-    study: Study, subject: Subject, dtype: np.dtype
-) -> Callable[[Inputs], dict[str, jax.Array]]:
-    """The function of one trajectory: its draws -> what is saved of it."""
+    study: Study, subject: Subject, dtype: np.dtype[Any]
+) -> Callable[[Any, Any, Tree], dict[str, Any]]:
+    """The motion from a consistent state, as what is saved of it."""
     system, ts = subject.system, save_times(study).astype(dtype)
     method = _METHODS[study.method.name](substeps=study.method.substeps)
-    formulation = _law(study)
-    projection = _drift_control(study)
-    defaults = subject.model.params if subject.model else {}
+    formulation, projection = _law(study), _drift_control(study)
 
-    def trajectory(inputs: Inputs) -> dict[str, jax.Array]:
-        params = {**defaults, **inputs["parameters"]}
-        q, v = _initial(subject, inputs, params, dtype)
-        q, v = assemble(system, q, v, ts[0], params, fixed=study.fixed)
+    def trajectory(q: Any, v: Any, inputs: Tree) -> dict[str, Any]:
+        params = _params(subject, inputs)
         sol = simulate(
             system, q, v, ts, params,
             method=method, projection=projection, formulation=formulation,
@@ -129,29 +187,20 @@ def _trajectory(
     return trajectory
 
 
-def _initial(
-    subject: Subject, inputs: Inputs, params: Any, dtype: np.dtype
-) -> tuple[jax.Array, jax.Array]:
-    """The state of the model, with the drawn coordinates and velocities in their places."""
-    system = subject.system
-    q, v = jnp.zeros((2, system.n), dtype)
-    if subject.model:
-        q, v = (jnp.asarray(x, dtype) for x in subject.model.state(inputs["start"], params))
-    place = system.coordinates.index
-    for name, value in inputs["coordinates"].items():
-        q = q.at[place(name)].set(value)
-    for name, value in inputs["velocities"].items():
-        v = v.at[place(name)].set(value)
-    return q, v
+def _params(subject: Subject, inputs: Tree) -> dict[str, Any]:
+    defaults = subject.model.params if subject.model else {}
+    return {**defaults, **inputs["parameters"]}
 
 
-def _series(study: Study, system: Any, sol: Any, params: Any) -> dict[str, jax.Array]:
+def _series(study: Study, system: System, sol: Solution, params: Any) -> dict[str, Any]:
     """What is saved at every time."""
-    series = {name: getattr(sol, name) for name in study.save if name not in _OBSERVED}
+    series: dict[str, Any] = {
+        name: getattr(sol, name) for name in study.save if name not in _OBSERVED
+    }
     if _OBSERVED.isdisjoint(study.save):
         return series
     seen = observe(system, sol, params, formulation=_law(study))
-    plain = {"qdd": seen.qdd, "constraint_force": seen.constraint_force}
+    plain: dict[str, Any] = {"qdd": seen.qdd, "constraint_force": seen.constraint_force}
     series |= {name: value for name, value in plain.items() if name in study.save}
     if "multipliers" in study.save:
         series |= {f"multipliers_{name}": value for name, value in seen.multipliers.items()}
@@ -160,24 +209,14 @@ def _series(study: Study, system: Any, sol: Any, params: Any) -> dict[str, jax.A
 
 def _law(study: Study) -> UdwadiaKalaba:
     law = study.formulation
-    return UdwadiaKalaba(solver=_SOLVERS[law.solver](), singular_mass=law.singular_mass)
+    return UdwadiaKalaba(solver=_SOLVERS[law.solver], singular_mass=law.singular_mass)
 
 
 def _drift_control(study: Study) -> Projection | Baumgarte | None:
     match study.projection:
         case Project(iterations=iterations, solver=solver):
-            return Projection(iterations=iterations, solver=_SOLVERS[solver]())
+            return Projection(iterations=iterations, solver=_SOLVERS[solver])
         case Stabilize(alpha=alpha, beta=beta):
             return Baumgarte(alpha=alpha, beta=beta)
         case LetDrift():
             return None
-
-
-def _tree(
-    variables: Iterable[Variable], value: Callable[[Variable], Any]
-) -> dict[str, dict[str, Any]]:
-    tree: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-    for variable in variables:
-        tree[variable.section][variable.name] = value(variable)
-    return tree
-

@@ -72,12 +72,14 @@ class Layout:
             self._empty(group, name, shape)
 
     def _empty(self, group: zarr.Group, name: str, block: Any) -> None:
-        attributes: dict[str, Any]
         long_name, units = _META.get(name, (name.replace("_", " "), None))
-        attributes = {"long_name": long_name} | ({"units": units} if units else {})
+        attributes: dict[str, Any] = {"long_name": long_name} | ({"units": units} if units else {})
         if name == "status":  # CF conventions, section 3.5
             names = " ".join(status.name for status in Status)
-            attributes |= {"flag_values": [int(status) for status in Status], "flag_meanings": names}
+            attributes |= {
+                "flag_values": [int(status) for status in Status],
+                "flag_meanings": names,
+            }
         group.create_array(
             name,
             shape=(self.size, *block.shape[1:]),
@@ -93,7 +95,7 @@ class Layout:
         return ("time", last)[:count]
 
 
-def array_of(group: zarr.Group, name: str) -> zarr.Array:
+def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
     """The array of that name.
 
     Raises:
@@ -106,7 +108,11 @@ def array_of(group: zarr.Group, name: str) -> zarr.Array:
 
 
 def _whole(
-    group: zarr.Group, name: str, values: np.ndarray, dims: tuple[str, ...], attributes: dict
+    group: zarr.Group,
+    name: str,
+    values: np.ndarray,
+    dims: tuple[str, ...],
+    attributes: dict[str, Any],
 ) -> None:
     """An array that is written at once."""
     text = values.dtype.kind == "U"

@@ -19,7 +19,9 @@ from jaxmech.ensemble.subject import load
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 
 
-def run(study: Study, out: Path, *, folder: Path = Path(), progress: bool = False) -> dict[str, Any]:
+def run(
+    study: Study, out: Path, *, folder: Path = Path(), progress: bool = False
+) -> dict[str, Any]:
     """Runs a study, or continues it where it was interrupted.
 
     Everything about the study is checked before any work. The results have the same bits whatever
@@ -62,7 +64,7 @@ def _compute(
     kernel: Kernel, target: RunFolder, blocks: list[int], done: Callable[[int], object]
 ) -> None:
     """Starts every block of a chunk, then stores one after the other."""
-    started = [kernel.run(kernel.inputs(block)) for block in blocks]
+    started = [kernel.run(*kernel.inputs(block)) for block in blocks]
     for block, arrays in zip(blocks, started, strict=True):
         target.write(block, jax.device_get(arrays))
         done(_trajectories(target, [block]))
@@ -84,6 +86,6 @@ def _grouped(blocks: list[int], count: int) -> list[list[int]]:
 
 
 def _require_precision(study: Study) -> None:
-    if study.precision == "float64" and not jax.config.jax_enable_x64:
+    if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         advice = 'call jax.config.update("jax_enable_x64", True) first, or ask for float32'
         raise refuse("precision", f"must be float32, as this process computes; {advice}")

@@ -33,7 +33,9 @@ class Times:
     """When the motion is saved: `saves` equally spaced times from `start` to `end`."""
 
     end: float = field(metadata=doc("last saved time [s]"))
-    start: float = field(default=0.0, metadata=doc("first saved time, where the state is drawn [s]"))
+    start: float = field(
+        default=0.0, metadata=doc("first saved time, where the state is drawn [s]")
+    )
     saves: int = field(default=101, metadata=doc("number of saved times, both ends included"))
 
     def __post_init__(self) -> None:

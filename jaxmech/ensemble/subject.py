@@ -12,8 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jaxmech.ensemble.errors import StudyError, not_one_of, refuse
-from jaxmech.ensemble.errors import Problem
+from jaxmech.ensemble.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.system import System
 
@@ -61,8 +60,8 @@ def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subjec
             advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
             raise refuse("model", f'{advice}; or write "path/file.py:attribute"')
         return _subject(name, _call(CATALOGUE[name], options))
-    path, attribute = _split(name)
-    path = folder / path
+    file, attribute = _split(name)
+    path = folder / file
     if not path.is_file():
         raise refuse("model", f"must name a Python file, but there is none at {path}")
     code = path.read_bytes()
@@ -116,7 +115,7 @@ def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
         raise StudyError(unknown)
     try:
         return factory(**options)
-    except Exception as error:  # whatever the function of a user raises is the user's to see
+    except Exception as error:
         raise refuse("model", f"cannot be made: {_told(error)}") from error
 
 
@@ -129,7 +128,7 @@ def _run(path: Path) -> ModuleType:
     try:
         with _importable(path.parent):
             spec.loader.exec_module(module)
-    except Exception as error:  # whatever the file of a user raises is the user's to see
+    except Exception as error:
         raise refuse("model", f"cannot be loaded: {_told(error)}{_where(error, path)}") from error
     return module
 

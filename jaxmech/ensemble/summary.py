@@ -62,7 +62,8 @@ def as_json(summary: dict[str, Any]) -> str:
 
 def as_table(summary: dict[str, Any]) -> str:
     """The text of `summary.txt`, as it is printed."""
-    return "\n".join([*_counts(summary), "", *_audit(summary), "", *_bands(summary)]).rstrip() + "\n"
+    lines = [*_counts(summary), "", *_audit(summary), "", *_bands(summary)]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _counts(summary: dict[str, Any]) -> Iterator[str]:

@@ -6,10 +6,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.checks import require_kind
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
-from jaxmech.linalg import smallest_multipliers, times
+from jaxmech.linalg import SVD, smallest_multipliers, times
 from jaxmech.system import System
 from jaxmech.traits import traits
 
@@ -60,6 +61,7 @@ def acceleration(
 
     Raises:
         ValueError: an argument or what a function of the system returns has the wrong shape.
+        TypeError: `system` is no `System`.
 
     Example:
         >>> from jaxmech import models
@@ -68,6 +70,7 @@ def acceleration(
         >>> print(motion.qdd.round(4), motion.rank)
         [-5.3088 -2.7316] 1
     """
+    require_kind("system", system, System, "System(...)")
     q, v, t, params = system.arguments(q, v, t, params)
     eom = system.equations(q, v, t, params)
     singular = traits(system, q, v, t, params).singular_mass
@@ -97,4 +100,5 @@ def null_projector(eom: EquationsOfMotion) -> Float[Array, " m m"]:
         [[ 0.5 -0.5]
          [-0.5  0.5]]
     """
-    return jnp.eye(eom.A.shape[0], dtype=eom.A.dtype) - eom.A @ jnp.linalg.pinv(eom.A)
+    inverse = jnp.linalg.pinv(eom.A, rtol=SVD().threshold(eom.A.dtype))
+    return jnp.eye(eom.A.shape[0], dtype=eom.A.dtype) - eom.A @ inverse

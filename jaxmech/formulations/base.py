@@ -33,5 +33,9 @@ class AbstractFormulation(abc.ABC):
     """A law of motion: from M, Q, A, b to accelerations and multipliers."""
 
     @abc.abstractmethod
+    def takes_as_singular(self, found: bool) -> bool:
+        """Whether M is taken as singular, given whether it was found to be."""
+
+    @abc.abstractmethod
     def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
         """Accelerations and multipliers at one state; M may be singular if the flag says so."""

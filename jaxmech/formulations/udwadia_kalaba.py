@@ -14,6 +14,7 @@ It is defined for redundant constraints too; then lambda is not unique, A^T lamb
 
 from dataclasses import dataclass
 
+from jaxmech.checks import require_kind
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.linalg import LDL, AbstractSolver, metric, row_weights, times, weighted_gram
@@ -28,6 +29,9 @@ class UdwadiaKalaba(AbstractFormulation):
             (reference).
         singular_mass: whether M lacks full rank; found out by default. M is then made definite
             with the constraints, which leaves the motion as it is when [M; A] has full column rank.
+
+    Raises:
+        TypeError: `solver` is not a solver.
 
     Example:
         >>> import jax.numpy as jnp
@@ -45,10 +49,17 @@ class UdwadiaKalaba(AbstractFormulation):
     solver: AbstractSolver = LDL()
     singular_mass: bool | None = None
 
+    def __post_init__(self) -> None:
+        require_kind("solver", self.solver, AbstractSolver, "LDL()")
+
+    def takes_as_singular(self, found: bool) -> bool:
+        """What `singular_mass` says; by default what was found."""
+        return found if self.singular_mass is None else self.singular_mass
+
     def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
         """Accelerations and multipliers at one state."""
         M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
-        if singular_mass if self.singular_mass is None else self.singular_mass:
+        if self.takes_as_singular(singular_mass):
             W = row_weights(M, A)
             M, Q = M + weighted_gram(A, W), Q + times(A.T, W * b)
         mass = metric(M, A, self.solver)

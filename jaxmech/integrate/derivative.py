@@ -14,6 +14,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.integrate.rollout import Trajectory, rollout
@@ -51,8 +52,8 @@ class ReverseMode(AbstractDerivative):
         """The rollout with a backward pass that recomputes its steps."""
         remember = partial(jax.checkpoint, prevent_cse=False)
         inputs = (q0, v0, ts, params)
-        run, closed_over = jax.closure_convert(partial(rollout, scheme, remember=remember), *inputs)
-        return _reversible(run)((*inputs, *closed_over))
+        run, closed_over = _hoisted(partial(rollout, scheme, remember=remember), *inputs)
+        return _reversible(run)((closed_over, *inputs))
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,17 @@ class ForwardMode(AbstractDerivative):
         return rollout(scheme, q0, v0, ts, params)
 
 
+def _hoisted(run: Callable[..., Trajectory], *inputs: Any) -> tuple[Callable[..., Trajectory], Any]:
+    """run as run(closed_over, *inputs), and the traced values that the system's functions close over.
+
+    They should be parameters; but a system made inside a differentiated or vectorized function is
+    not wrong for it.
+    """
+    closure = eqx.filter_closure_convert(run, *inputs)
+    traced, rest = eqx.partition(closure, lambda leaf: isinstance(leaf, jax.core.Tracer))
+    return lambda traced, *inputs: eqx.combine(traced, rest)(*inputs), traced
+
+
 def _reversible(run: Callable[..., Trajectory]) -> Callable[[tuple[Any, ...]], Trajectory]:
     """run(*inputs) as a function of the tuple of inputs, with its vector-Jacobian product."""
 
@@ -89,7 +101,10 @@ def _reversible(run: Callable[..., Trajectory]) -> Callable[[tuple[Any, ...]], T
         def floats(varied: Any) -> Any:
             return eqx.filter(run(*eqx.combine(varied, rest)), eqx.is_inexact_array)
 
-        return jax.vjp(floats, varied)[1](cotangent)[0]
+        pulled = jax.vjp(floats, varied)[1](cotangent)[0]
+        # A failed trajectory that nothing is asked of: 0, not 0 times NaN.
+        asked = jnp.stack([jnp.any(ct != 0) for ct in jax.tree.leaves(cotangent)]).any()
+        return jax.tree.map(lambda x: jnp.where(asked, x, jnp.zeros_like(x)), pulled)
 
     def forward(inputs: tuple[Any, ...]) -> tuple[Trajectory, tuple[Any, ...]]:
         return batched(run)(*inputs), inputs

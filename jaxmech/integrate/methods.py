@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from jaxmech.checks import require_positive_integer
+
 
 class Tableau(NamedTuple):
     """Coefficients of an explicit Runge-Kutta method.
@@ -35,10 +37,7 @@ class AbstractMethod:
     substeps: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.substeps, int) or self.substeps < 1:
-            raise ValueError(
-                f"Argument `substeps` must be a positive integer, but is {self.substeps!r}."
-            )
+        require_positive_integer("substeps", self.substeps, "give the steps per save interval")
 
 
 class RK4(AbstractMethod):

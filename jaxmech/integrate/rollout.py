@@ -107,9 +107,10 @@ def rollout(
 def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _State:
     system = scheme.system
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-    consistent = near(system.position_level(q, t, params), A_position, q)
-    consistent &= near(system.velocity_level(q, v, t, params), A_velocity, v)
-    finite = jnp.isfinite(q).all() & jnp.isfinite(v).all()
+    position = system.position_level(q, t, params)
+    velocity = system.velocity_level(q, v, t, params)
+    consistent = near(position, A_position, q) & near(velocity, A_velocity, v)
+    finite = jnp.isfinite(jnp.concatenate([q, v, position, velocity])).all()
     status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
     status = jnp.where(finite, status, Status.NONFINITE).astype(jnp.int32)
     rows = sum(system.sizes(q, v, t, params))
@@ -134,7 +135,7 @@ def _advance(scheme: Scheme, state: _State, t: Array, h: Array, params: Params) 
         velocity_residual=jnp.where(
             good, jnp.maximum(state.velocity_residual, velocity), state.velocity_residual
         ),
-        rank=jnp.where(running, jnp.minimum(state.rank, health.rank), state.rank),
+        rank=jnp.where(running & health.computed, jnp.minimum(state.rank, health.rank), state.rank),
         status=jnp.where(running, health.status, state.status),
         t_failed=jnp.where(running & ~good, t, state.t_failed),
     )

@@ -51,10 +51,12 @@ class Health(eqx.Module):
     Attributes:
         status: `Status` of this step alone, int32.
         rank: smallest number of independent constraint equations seen.
+        computed: whether the law of motion gave numbers, so that `rank` means something.
     """
 
     status: Int[Array, ""]
     rank: Int[Array, ""]
+    computed: Bool[Array, ""]
 
 
 def step(
@@ -98,7 +100,7 @@ def step(
         (contradicts.any(), Status.CONTRADICTORY),
         (~reached, Status.PROJECTION_FAILED),
     )
-    return new_q, new_v, Health(status, rank.min())
+    return new_q, new_v, Health(status, rank.min(), definite.all() & finite)
 
 
 def _coefficients(tableau: Tableau, dtype: Any) -> tuple[Array, Array, Array]:

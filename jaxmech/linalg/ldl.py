@@ -5,29 +5,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxmech.linalg.products import times
-from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver, unit_rows
+from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver
 
 
 class LDLRowSpace(AbstractRowSpace):
     """C with the factorization of its Gram matrix.
 
     Attributes:
-        C: rows of unit length, shape (m, n).
-        scale: what the rows were multiplied by, shape (m,).
+        C: the matrix, shape (m, n).
         columns: column j of the unit lower triangle below the diagonal, shape (m - j - 1,).
         inverse_pivots: 1 / D, zero where the row was dropped, shape (m,).
         rank: number of rows kept.
     """
 
     C: Float[Array, " m n"]
-    scale: Float[Array, " m"]
     columns: tuple[Array, ...]
     inverse_pivots: tuple[Array, ...]
     rank: Int[Array, ""]
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """y = C^+ r and a lambda that is zero on the dropped rows."""
-        r = r * self.scale
         halfway = []
         for column, inverse in zip(self.columns, self.inverse_pivots, strict=True):
             halfway.append(r[0] * inverse)
@@ -35,7 +32,7 @@ class LDLRowSpace(AbstractRowSpace):
         multipliers = r
         for column, z in zip(reversed(self.columns), reversed(halfway), strict=True):
             multipliers = jnp.concatenate([(z - (column * multipliers).sum())[None], multipliers])
-        return times(self.C.T, multipliers), multipliers * self.scale
+        return times(self.C.T, multipliers), multipliers
 
 
 class LDL(AbstractSolver):
@@ -56,16 +53,15 @@ class LDL(AbstractSolver):
     """
 
     def factor(self, C: Float[Array, " m n"]) -> LDLRowSpace:
-        """Factorize C C^T after scaling the rows of C."""
-        C, scale = unit_rows(C)
-        threshold = self.threshold(C.dtype)
+        """Factorize C C^T; the pivots are held against the squared lengths of the rows of C."""
         gram = (C[:, None, :] * C[None, :, :]).sum(-1)
+        smallest = self.threshold(C.dtype) * (C * C).sum(1)
         rank = jnp.zeros((), jnp.int32)
         columns, inverse_pivots = [], []
-        for _ in range(C.shape[0]):
-            keep = gram[0, 0] > threshold
+        for least in smallest:
+            keep = gram[0, 0] > least
             rank = rank + keep
             inverse_pivots.append(jnp.where(keep, 1 / jnp.where(keep, gram[0, 0], 1.0), 0.0))
             columns.append(gram[1:, 0] * inverse_pivots[-1])
             gram = gram[1:, 1:] - columns[-1][:, None] * gram[:1, 1:]
-        return LDLRowSpace(C, scale, tuple(columns), tuple(inverse_pivots), rank)
+        return LDLRowSpace(C, tuple(columns), tuple(inverse_pivots), rank)

@@ -1,15 +1,17 @@
-"""Andrews' squeezing mechanism: seven rigid bodies, three closed loops, one motor, one stiff spring.
+r"""Andrews' squeezing mechanism: seven rigid bodies, three closed loops, a motor, a stiff spring.
 
-             e      ___o G          body 1   O-P   crank rr, driven by the torque mom
-         ____------'    \\ zt        body 2   P-E   coupler d
-      E o-----.          \\          body 3   B-E   rocker ss, carries D, the end of the spring
-       /|\\     `-- d      o A       body 4   E-G   link e
-      / | `-._    `--.   /          body 5   A-G   link zt
-  ss /  | zf  `--.     o P          body 6   E-H   link zf
-    /   |_________`-o H \\ rr        body 7   A-H   link u
-   o B                 u   o O      spring   D-C   stiffness c0, length l0 when slack
+               B                  C
+                o--._            /         body   joints   length
+                 \   `--o D ~~~~~          1      O - P    rr      crank, driven by mom
+          G       \ 3  /                   2      P - E    d       coupler
+    5  __o__  4    \  /                    3      B - E    ss      rocker, carries D
+ A _--`     `--___  \/                     4      E - G    e
+  o_              `-o E-----2------o P     5      A - G    zt
+    `--__     __--`             o-'        6      E - H    zf
+   7     `-o-`  6              O  1        7      A - H    u
+           H
 
-(Not to scale.) O = (0, 0), A, B and C are fixed; E joins bodies 2, 3, 4 and 6. No gravity.
+O = (0, 0), A, B and C are fixed; four bodies meet in E; the spring is between D and C. No gravity.
 
 Coordinates [rad]: beta (body 1), Theta (2, from body 1), gamma (3), Phi (4, from 5), delta (5),
 Omega (6, from 7), eps (7).
@@ -18,7 +20,7 @@ Omega (6, from 7), eps (7).
     m1 ... m7                 kg        masses
     i1 ... i7                 kg m^2    moments of inertia about the centres of mass
     xa, ya, xb, yb, xc, yc    m         fixed points A, B, C
-    rr, d, ss, e, zt, zf, u   m         lengths between the joints (sketch); zf and zt as in `fa`
+    rr, d, ss, e, zt, zf, u   m         lengths between the joints
     ra, da, sa, sb, ea, ta,   m         where the centres of mass are
       tb, ua, ub, fa
     sc, sd                    m         where D is on body 3
@@ -46,13 +48,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from jaxmech.constraints import Holonomic
 from jaxmech.models.model import Model, vector
-from jaxmech.system import Holonomic, System
+from jaxmech.system import System
 
 Vector = Float[Array, " 7"]
 Point = Float[Array, " 2"]
 
-PARAMS = {
+_DEFAULTS = {
     "m1": 0.04325, "m2": 0.00365, "m3": 0.02373, "m4": 0.00706,
     "m5": 0.0705, "m6": 0.00706, "m7": 0.05498,
     "i1": 2.194e-6, "i2": 4.41e-7, "i3": 5.255e-6, "i4": 5.667e-7,
@@ -68,9 +71,9 @@ PARAMS = {
 def andrews() -> Model:
     """Andrews' squeezing mechanism (sketch and facts: `jaxmech.models.andrews`).
 
-    Start variables: beta [rad], the angle of the crank, and its rate beta_rate [rad/s]. The loops are
-    closed in closed form, in the assembly mode of the published problem; the angles of the other
-    bodies come out between -pi and pi.
+    Start variables: beta [rad], the angle of the crank, and its rate beta_rate [rad/s]. The loops
+    are closed by formula, in the assembly mode of the published problem; the angles of the other
+    bodies come out between -pi and pi. Lengths that cannot be joined give NaN.
 
     Example:
         >>> andrews().system.coordinates
@@ -89,7 +92,7 @@ def andrews() -> Model:
             force=_motor,
             coordinates=("beta", "Theta", "gamma", "Phi", "delta", "Omega", "eps"),
         ),
-        params=dict(PARAMS),
+        params=dict(_DEFAULTS),
         start={"beta": -0.06171389001427645, "beta_rate": 0.0},
         state=_state,
     )

@@ -1,8 +1,8 @@
-"""Bead on a parabolic wire, without friction.
+r"""Bead on a parabolic wire, without friction.
 
           x2 ^        /
-         \\   |       o m        wire x2 = x1^2 (in metres)
-          \\  |      /           gravity along -x2
+         \   |       o m        wire x2 = x1^2 (in metres)
+          \  |      /           gravity along -x2
            `.|___.'
         -----o-------> x1
 
@@ -29,8 +29,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech.constraints import Holonomic
 from jaxmech.models.model import Model, vector
-from jaxmech.system import Holonomic, System
+from jaxmech.system import System
 
 Vector = Float[Array, " 2"]
 

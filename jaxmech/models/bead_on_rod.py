@@ -33,8 +33,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech.constraints import Holonomic
 from jaxmech.models.model import Model, vector
-from jaxmech.system import Holonomic, System
+from jaxmech.system import System
 
 Vector = Float[Array, " 3"]
 

@@ -63,7 +63,8 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Model:
     unknown = [option for option in options if option not in known]
     if unknown:
         raise ValueError(
-            f"Argument `options` must name only options of `{name}` ({', '.join(known) or 'none'}), "
-            f"but has {', '.join(map(repr, unknown))}; correct or remove it."
+            f"Argument `options` must name only options of `{name}` "
+            f"({', '.join(known) or 'none'}), but has {', '.join(map(repr, unknown))}; "
+            "correct or remove it."
         )
     return factory(**options)

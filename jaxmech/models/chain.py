@@ -1,11 +1,11 @@
-"""Hanging chain: n point masses on n massless rods, Cartesian coordinates.
+r"""Hanging chain: n point masses on n massless rods, Cartesian coordinates.
 
          y ^
            |
            o----> x
-            \\ l_1, theta_1        every angle from the downward vertical, counter-clockwise
+            \ l_1, theta_1        every angle from the downward vertical, counter-clockwise
              o m_1
-              \\ l_2, theta_2      x_k = x_(k-1) + l_k sin(theta_k)
+              \ l_2, theta_2      x_k = x_(k-1) + l_k sin(theta_k)
                o m_2              y_k = y_(k-1) - l_k cos(theta_k)
                :
                o m_n              gravity along -y
@@ -18,7 +18,7 @@ Coordinates: x1, y1, x2, y2, ..., xn, yn [m].
     g           9.81          m/s^2     gravity
 
 Constraint `rods`, n rows, halved so that a row of A holds the vectors along its rod:
-((x_k - x_(k-1))^2 + (y_k - y_(k-1))^2 - l_k^2) / 2 = 0. The multiplier is minus tension over length.
+((x_k - x_(k-1))^2 + (y_k - y_(k-1))^2 - l_k^2) / 2 = 0. The multiplier is -tension / length.
 
 Known facts:
 - n degrees of freedom (2n coordinates, n independent constraints); the energy is conserved. One
@@ -37,8 +37,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmech.constraints import Holonomic
 from jaxmech.models.model import Model
-from jaxmech.system import Holonomic, System
+from jaxmech.system import System
 
 Vector = Float[Array, " n"]
 

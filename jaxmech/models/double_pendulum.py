@@ -1,10 +1,10 @@
-"""Double pendulum in Cartesian coordinates: two point masses on two massless rods.
+r"""Double pendulum in Cartesian coordinates: two point masses on two massless rods.
 
          y ^
            |
            o----> x
-            \\
-          l1 \\  theta1         both angles from the downward vertical, counter-clockwise
+            \
+          l1 \  theta1         both angles from the downward vertical, counter-clockwise
               o m1
               |               x1 = l1 sin(theta1),       y1 = -l1 cos(theta1)
            l2 | theta2        x2 = x1 + l2 sin(theta2),  y2 = y1 - l2 cos(theta2)
@@ -32,11 +32,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from jaxmech.constraints import Holonomic
 from jaxmech.models.model import Model
-from jaxmech.system import Holonomic, System
+from jaxmech.system import System
 
 Vector = Float[Array, " 4"]
 
@@ -87,7 +87,7 @@ def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vect
     return q, v
 
 
-def _rod(l: ArrayLike, theta: ArrayLike, omega: ArrayLike) -> tuple[Array, Array]:  # noqa: E741
+def _rod(l: Any, theta: Any, omega: Any) -> tuple[Array, Array]:  # noqa: E741
     """The vector along a rod, and its rate."""
     sine, cosine = jnp.sin(theta), jnp.cos(theta)
     return l * jnp.stack([sine, -cosine]), l * omega * jnp.stack([cosine, sine])

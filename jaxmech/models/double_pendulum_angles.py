@@ -1,11 +1,11 @@
-"""Double pendulum in relative angles: the same mechanism without any constraint.
+r"""Double pendulum in relative angles: the same mechanism without any constraint.
 
            o--------
-            \\ theta1           theta1 from the downward vertical,
-          l1 \\                theta2 from the extension of the first rod,
+            \ theta1           theta1 from the downward vertical,
+          l1 \                theta2 from the extension of the first rod,
               o m1            both counter-clockwise
-              |\\
-              | \\ theta2
+              |\
+              | \ theta2
            l2 |   (extension of rod 1)
               o m2            gravity downwards
 

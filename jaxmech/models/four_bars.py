@@ -1,4 +1,4 @@
-"""N four-bars in a row: parallel cranks joined by couplers, which all become collinear twice a turn.
+"""N four-bars in a row: parallel cranks joined by couplers, all collinear twice a turn.
 
         B0___1___B1___2___B2       cranks 0..N stand on the ground at A_i = (i l, 0),
          |       |        |        couplers 1..N join their upper ends B_i
@@ -6,7 +6,7 @@
          |       |        |        every link: length l, mass m, centre (x, y), angle from x,
         A0      A1       A2        moment of inertia m l^2 / 12; gravity along -y
 
-Coordinates: x, y [m] and angle [rad] of the 2 N + 1 links, the N + 1 cranks first, then the couplers:
+Coordinates: x, y [m] and angle [rad] of the 2 N + 1 links, the N + 1 cranks first, then couplers:
 `crank0_x, crank0_y, crank0_angle, ..., coupler1_x, ...`.
 
     parameter   default   unit      meaning
@@ -18,9 +18,9 @@ Constraints, two rows each, one per revolute joint: `A0` ... `AN` hold the foot 
 ground; `Bi_left` joins the head of crank i to the coupler on its left, `Bi_right` to the one on its
 right.
 
-Known facts (problem A02 of the IFToMM multibody benchmark library; with N = 2 the "double four-bar"):
+Known facts (problem A02 of the IFToMM multibody benchmark library, "double four-bar" for N = 2):
 - 6 N + 2 rows for 6 N + 3 coordinates: one degree of freedom. Where all links are collinear
-  (angle 0 or pi) N of the rows depend on the others, and the linkage could leave as antiparallelogram:
+  (angle 0 or pi) N of the rows depend on the others, and the links could leave the parallelogram:
   a plain solver stops there or takes the wrong branch. For N = 2 the rank falls from 14 to 12.
   Exactly there the constraints leave more than one acceleration open, and for N > 1 Gauss'
   principle picks one in which the cranks begin to part: start somewhere else.
@@ -38,8 +38,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from jaxmech.constraints import Holonomic
 from jaxmech.models.model import Model
-from jaxmech.system import Holonomic, System
+from jaxmech.system import System
 
 Vector = Float[Array, " n"]
 

@@ -31,8 +31,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmech.constraints import Holonomic
 from jaxmech.models.model import Model, vector
-from jaxmech.system import Holonomic, System
+from jaxmech.system import System
 
 Quaternion = Float[Array, " 4"]
 
@@ -40,8 +41,8 @@ Quaternion = Float[Array, " 4"]
 def free_body() -> Model:
     """Torque-free rigid body with a unit quaternion (facts: `jaxmech.models.free_body`).
 
-    Start variables: e, shape (4,), the attitude (any length but 0: it is made a unit), and w [rad/s],
-    shape (3,), the angular velocity in body axes.
+    Start variables: e, shape (4,), the attitude (of any length but 0: it is made a unit), and
+    w [rad/s], shape (3,), the angular velocity in body axes.
 
     Example:
         >>> e, e_rate = free_body().initial()

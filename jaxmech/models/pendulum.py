@@ -1,11 +1,11 @@
-"""Planar pendulum in Cartesian coordinates: a point mass on a massless rod.
+r"""Planar pendulum in Cartesian coordinates: a point mass on a massless rod.
 
          x2 ^
             |
             o----> x1          theta: from the downward vertical, counter-clockwise
-            |\\
-            | \\  l             x1 =  l sin(theta)
-            |th\\               x2 = -l cos(theta)
+            |\
+            | \  l             x1 =  l sin(theta)
+            |th\               x2 = -l cos(theta)
                 o m            gravity along -x2
 
 Coordinates: x1, x2 [m].
@@ -35,8 +35,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech.constraints import Holonomic
 from jaxmech.models.model import Model
-from jaxmech.system import Holonomic, System
+from jaxmech.system import System
 
 Vector = Float[Array, " 2"]
 

@@ -1,10 +1,10 @@
-"""Thin upright wheel rolling without slip on a horizontal plane.
+r"""Thin upright wheel rolling without slip on a horizontal plane.
 
         y ^        theta: heading, phi: rotation of the wheel about its axle
-          |   \\
-          |    \\ <- wheel seen from above, along (cos(theta), -sin(theta))
+          |   \
+          |    \ <- wheel seen from above, along (cos(theta), -sin(theta))
           |     o (x, y)
-          |      \\
+          |      \
           o---------> x
 
 Coordinates: x, y [m] of the centre, phi, theta [rad].
@@ -36,8 +36,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech.constraints import Nonholonomic
 from jaxmech.models.model import Model, vector
-from jaxmech.system import Nonholonomic, System
+from jaxmech.system import System
 
 Vector = Float[Array, " 4"]
 
@@ -57,7 +58,10 @@ def rolling_wheel() -> Model:
         summary="upright wheel rolling without slip on a plane",
         system=System(
             _lagrangian,
-            [Nonholonomic(_rolling_x, name="rolling_x"), Nonholonomic(_rolling_y, name="rolling_y")],
+            [
+                Nonholonomic(_rolling_x, name="rolling_x"),
+                Nonholonomic(_rolling_y, name="rolling_y"),
+            ],
             coordinates=("x", "y", "phi", "theta"),
         ),
         params={"m": 1.0, "R": 0.5},

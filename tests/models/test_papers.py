@@ -9,13 +9,15 @@ import pytest
 
 from jaxmech.formulations import acceleration
 from jaxmech.models import Model, make
+from jaxmech.system import System
 
-DRAWS = range(4)
+DRAWS = range(3)
 motion_at = jax.jit(acceleration, static_argnums=0)
+equations_at = jax.jit(System.equations, static_argnums=0)
 
 
 def motion_of(model: Model, start: dict[str, Any] | None = None, seed: int | None = None) -> Any:
-    """q, v and the motion at a consistent state, with scattered parameters where a seed is given."""
+    """q, v and the motion at a consistent state, parameters scattered where a seed is given."""
     draw = np.random.default_rng(seed)
     width = 0.0 if seed is None else 0.2
     params = {
@@ -43,9 +45,7 @@ def test_bead_on_parabola_has_bravys_multiplier(seed: int) -> None:
     """Bravy 1987, section 10: lambda = -m x1'' / (2 x1)."""
     x1, v1 = np.random.default_rng(seed).uniform(0.3, 2.0, 2)
     _, _, motion, p = motion_of(make("bead_on_parabola"), {"x1": x1, "v1": v1}, seed)
-    np.testing.assert_allclose(
-        motion.multipliers, [-p["m"] * motion.qdd[0] / (2 * x1)], rtol=1e-12
-    )
+    np.testing.assert_allclose(motion.multipliers, [-p["m"] * motion.qdd[0] / (2 * x1)], rtol=1e-12)
     everywhere = p["m"] * (p["g"] + 2 * v1**2) / (1 + 4 * x1**2)
     np.testing.assert_allclose(motion.multipliers, [everywhere], rtol=1e-12)
     equation = (1 + 4 * x1**2) * motion.qdd[0] + 4 * x1 * v1**2 + 2 * p["g"] * x1
@@ -116,8 +116,8 @@ def test_relative_double_pendulum_is_that_of_the_lecture_term_by_term(seed: int)
     model, draw = make("double_pendulum_angles"), np.random.default_rng(seed)
     (th1, th2), (d1, d2), (a1, a2) = draw.normal(size=(3, 2))
     m, l1, l2, g = draw.uniform(0.5, 2.0, 4)
-    eom = model.system.equations(
-        np.array([th1, th2]), np.array([d1, d2]), 0.0,
+    eom = equations_at(
+        model.system, np.array([th1, th2]), np.array([d1, d2]), 0.0,
         {"m1": m, "m2": m, "l1": l1, "l2": l2, "g": g},
     )  # fmt: skip
     c2, s2 = np.cos(th2), np.sin(th2)
@@ -140,7 +140,7 @@ def test_both_double_pendulums_have_the_same_motion(seed: int) -> None:
     cartesian = {"theta1": th1, "theta2": th1 + th2, "omega1": w1, "omega2": w1 + w2}
     relative = {"theta1": th1, "theta2": th2, "omega1": w1, "omega2": w2}
     _, _, motion, p = motion_of(make("double_pendulum"), cartesian, seed)
-    _, _, (turned), _ = motion_of(make("double_pendulum_angles"), relative, seed)
+    _, _, turned, _ = motion_of(make("double_pendulum_angles"), relative, seed)
 
     def positions(angles: Any) -> Any:
         a, b = angles[0], angles[0] + angles[1]
@@ -155,19 +155,19 @@ def test_both_double_pendulums_have_the_same_motion(seed: int) -> None:
 
 
 def test_short_chains_are_the_pendulums() -> None:
-    one, two = make("chain", {"links": 1}).system, make("chain", {"links": 2}).system
     q, v = np.random.default_rng(0).normal(size=(2, 4))
-    chained = {"m": np.array([1.5, 0.7]), "l": np.array([0.8, 1.1]), "g": 9.81}
-    single = {"m": 1.5, "l": 0.8, "g": 9.81}
-    double = {"m1": 1.5, "m2": 0.7, "l1": 0.8, "l2": 1.1, "g": 9.81}
-    pairs = [
-        (one.equations(q[:2], v[:2], 0.0, {**chained, "m": chained["m"][:1], "l": chained["l"][:1]}),
-         make("pendulum").system.equations(q[:2], v[:2], 0.0, single)),
-        (two.equations(q, v, 0.0, chained),
-         make("double_pendulum").system.equations(q, v, 0.0, double)),
-    ]  # fmt: skip
-    for chain, pendulum in pairs:
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), chain, pendulum)
+    m, l, g = np.array([1.5, 0.7]), np.array([0.8, 1.1]), 9.81  # noqa: E741
+    (m1, m2), (l1, l2) = m, l
+
+    def equations(name: str, n: int, params: dict[str, Any], **options: Any) -> Any:
+        return equations_at(make(name, options).system, q[:n], v[:n], 0.0, params)
+
+    one = equations("chain", 2, {"m": m[:1], "l": l[:1], "g": g}, links=1)
+    two = equations("chain", 4, {"m": m, "l": l, "g": g}, links=2)
+    single = equations("pendulum", 2, {"m": m1, "l": l1, "g": g})
+    double = equations("double_pendulum", 4, {"m1": m1, "m2": m2, "l1": l1, "l2": l2, "g": g})
+    for ours, theirs in ((one, single), (two, double)):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), ours, theirs)
 
 
 def test_hanging_chain_swings_with_the_zeros_of_a_laguerre_polynomial() -> None:
@@ -177,12 +177,13 @@ def test_hanging_chain_swings_with_the_zeros_of_a_laguerre_polynomial() -> None:
     q, v = model.initial({"theta": np.zeros(n)}, params)
     tension = motion_at(model.system, q, v, 0.0, params).multipliers
     rods = model.system.constraints[0].fn
-    stiffness = -jax.hessian(lambda q: tension @ rods(q, jnp.zeros(()), params))(q)[::2, ::2]
+    curvature = jax.jit(jax.hessian(lambda q: tension @ rods(q, jnp.zeros(()), params)))
+    stiffness = -curvature(q)[::2, ::2]
     zeros = np.polynomial.laguerre.Laguerre.basis(n).roots()
     np.testing.assert_allclose(np.linalg.eigvalsh(stiffness), g / l * zeros, rtol=1e-12)
 
 
-@pytest.mark.parametrize("bars", [1, 2, 5])
+@pytest.mark.parametrize("bars", [1, 3])
 def test_four_bars_move_as_one_pendulum(bars: int) -> None:
     model = make("four_bars", {"bars": bars})
     for angle in (np.pi / 2, 0.4, -1.1, 1e-3, np.pi + 1e-3):
@@ -194,7 +195,7 @@ def test_four_bars_move_as_one_pendulum(bars: int) -> None:
         assert motion.rank == 6 * bars + 2
 
 
-@pytest.mark.parametrize("bars", [1, 2, 5])
+@pytest.mark.parametrize("bars", [1, 3])
 def test_four_bars_lose_rank_when_collinear(bars: int) -> None:
     """The constraints then leave more accelerations open; along the motion nothing changes."""
     model = make("four_bars", {"bars": bars})
@@ -202,7 +203,7 @@ def test_four_bars_lose_rank_when_collinear(bars: int) -> None:
         q, v, motion, p = motion_of(model, {"angle": angle, "omega": 1.0})
         assert motion.rank == 6 * bars + 2 - bars
         assert motion.residual < 1e-10
-        eom = model.system.equations(q, v, 0.0, p)
+        eom = equations_at(model.system, q, v, 0.0, p)
         c = ((bars + 1) / 2 + bars) * p["g"] / (((bars + 1) / 3 + bars) * p["l"])
         along = v @ eom.M @ motion.qdd / (v @ eom.M @ v)
         np.testing.assert_allclose(along, -c * np.sin(angle + np.pi / 2), rtol=1e-10)
@@ -232,9 +233,9 @@ def test_free_body_obeys_eulers_equations(seed: int) -> None:
     w, J = start["w"], p["J"]
     np.testing.assert_allclose(2 * matrix @ e_rate, w, atol=1e-14)
     np.testing.assert_allclose(
-        J * (2 * matrix @ motion.qdd), -np.cross(w, J * w), atol=1e-12, err_msg="E e' ' is 0"
+        J * (2 * matrix @ motion.qdd), -np.cross(w, J * w), atol=1e-12, err_msg="Euler"
     )
-    eom = model.system.equations(e, e_rate, 0.0, p)
+    eom = equations_at(model.system, e, e_rate, 0.0, p)
     np.testing.assert_allclose(eom.M, 4 * matrix.T @ np.diag(J) @ matrix, atol=1e-13)
     assert np.linalg.matrix_rank(eom.M) == 3
     np.testing.assert_allclose(motion.multipliers, [-2 * J @ w**2], rtol=1e-11)

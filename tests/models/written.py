@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
-from sympy import Rational, cos, sin
+from sympy import cos, sin
 
-Half = Rational(1, 2)
 Written = tuple[sp.Expr, list[sp.Expr], list[sp.Expr], list[sp.Expr] | None]
 
 
@@ -70,7 +69,7 @@ def particle_on_curve(q: Any, v: Any, t: Any, p: Any) -> Written:
 def rolling_wheel(q: Any, v: Any, t: Any, p: Any) -> Written:
     m, R, theta = p["m"], p["R"], q[3]
     dx, dy, dphi, dtheta = v
-    T = m * (dx**2 + dy**2) / 2 + Half * (Half * m * R**2) * dphi**2 + Half * (m * R**2 / 4) * dtheta**2
+    T = m * (dx**2 + dy**2) / 2 + (m * R**2 / 2) * dphi**2 / 2 + (m * R**2 / 4) * dtheta**2 / 2
     return T, [], [dx + R * dphi * cos(theta), dy - R * dphi * sin(theta)], None
 
 
@@ -115,23 +114,31 @@ def four_bars(q: Any, v: Any, t: Any, p: Any) -> Written:
 
 def andrews(q: Any, v: Any, t: Any, p: Any) -> Written:
     """Component by component, as the references beside the project give it."""
-    b, Th, g, Ph, d, Om, ep = q
-    s = {name: symbol for name, symbol in p.items()}
+    (b, Th, g, Ph, d, Om, ep), s = q, p
     x_arm, y_arm = (s["rr"] * f(b) - s["d"] * f(b + Th) for f in (cos, sin))
     k, h = s["e"] - s["ea"], s["zf"] - s["fa"]
-    centres = [
-        (s["ra"] * cos(b), s["ra"] * sin(b)),
-        (s["rr"] * cos(b) - s["da"] * cos(b + Th), s["rr"] * sin(b) - s["da"] * sin(b + Th)),
-        (s["xb"] + s["sa"] * sin(g) + s["sb"] * cos(g), s["yb"] - s["sa"] * cos(g) + s["sb"] * sin(g)),
-        (s["xa"] + s["zt"] * cos(d) + k * sin(Ph + d), s["ya"] + s["zt"] * sin(d) - k * cos(Ph + d)),
-        (s["xa"] + s["ta"] * cos(d) - s["tb"] * sin(d), s["ya"] + s["ta"] * sin(d) + s["tb"] * cos(d)),
-        (s["xa"] + s["u"] * sin(ep) + h * cos(Om + ep), s["ya"] - s["u"] * cos(ep) + h * sin(Om + ep)),
-        (s["xa"] + s["ua"] * sin(ep) - s["ub"] * cos(ep), s["ya"] - s["ua"] * cos(ep) - s["ub"] * sin(ep)),
-    ]  # fmt: skip
+    x = [
+        s["ra"] * cos(b),
+        s["rr"] * cos(b) - s["da"] * cos(b + Th),
+        s["xb"] + s["sa"] * sin(g) + s["sb"] * cos(g),
+        s["xa"] + s["zt"] * cos(d) + k * sin(Ph + d),
+        s["xa"] + s["ta"] * cos(d) - s["tb"] * sin(d),
+        s["xa"] + s["u"] * sin(ep) + h * cos(Om + ep),
+        s["xa"] + s["ua"] * sin(ep) - s["ub"] * cos(ep),
+    ]
+    y = [
+        s["ra"] * sin(b),
+        s["rr"] * sin(b) - s["da"] * sin(b + Th),
+        s["yb"] - s["sa"] * cos(g) + s["sb"] * sin(g),
+        s["ya"] + s["zt"] * sin(d) - k * cos(Ph + d),
+        s["ya"] + s["ta"] * sin(d) + s["tb"] * cos(d),
+        s["ya"] - s["u"] * cos(ep) + h * sin(Om + ep),
+        s["ya"] - s["ua"] * cos(ep) - s["ub"] * sin(ep),
+    ]
     rates = (v[0], v[0] + v[1], v[2], v[3] + v[4], v[4], v[5] + v[6], v[6])
     T = sum(
         s[f"m{i}"] * (_rate(x, q, v) ** 2 + _rate(y, q, v) ** 2) / 2 + s[f"i{i}"] * w**2 / 2
-        for i, ((x, y), w) in enumerate(zip(centres, rates, strict=True), start=1)
+        for i, (x, y, w) in enumerate(zip(x, y, rates, strict=True), start=1)
     )
     Dx = s["xb"] + s["sc"] * sin(g) + s["sd"] * cos(g)
     Dy = s["yb"] + s["sd"] * sin(g) - s["sc"] * cos(g)

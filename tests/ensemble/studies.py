@@ -1,0 +1,94 @@
+"""Small studies: a mass on a spring in a file of its own, quick to compile, and what reads it."""
+
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+SPRING = '''
+import jax.numpy as jnp
+import jaxmech as jm
+
+
+def lagrangian(q, v, t, p):
+    return 0.5 * p["m"] * v @ v - 0.5 * p["k"] * q @ q
+
+
+def burst(q, v, t, p):
+    """Runs away in finite time where the kick is above the limit."""
+    return jnp.where(p["kick"] > p["limit"], 1e9 * (1 + q**4), 0.0)
+
+
+spring = jm.System(lagrangian, force=burst, coordinates=("x",))
+number = 3
+
+
+def springs(count: int = 2):
+    if count < 1:
+        raise ValueError("there must be a spring")
+    return jm.System(lagrangian, coordinates=tuple(f"x{i}" for i in range(count)))
+'''
+
+STUDY = """
+model = "spring.py:spring"
+size = 20
+seed = 3
+block = 4
+
+[times]
+end = 1.0
+saves = 5
+
+[method]
+substeps = 8
+
+[coordinates]
+x = { distribution = "uniform", low = -1.0, high = 1.0 }
+
+[parameters]
+m = 1.0
+k = { distribution = "normal", mean = 10.0, sd = 0.1, relative = true }
+kick = { distribution = "uniform", low = 0.0, high = 1.0 }
+limit = 2.0
+"""
+
+PENDULUM = """
+model = "pendulum"
+size = 10
+block = 8
+
+[times]
+end = 0.5
+saves = 6
+
+[method]
+substeps = 10
+
+[start]
+theta = { distribution = "sobol", low = -2.0, high = 2.0 }
+"""
+
+
+def write_study(folder: Path, text: str = STUDY, name: str = "study.toml") -> Path:
+    """Puts a configuration beside the spring's file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spring.py").write_text(SPRING)
+    config = folder / name
+    config.write_text(text)
+    return config
+
+
+def arrays(run: Path) -> dict[str, np.ndarray]:
+    """All arrays of a run folder."""
+    group = zarr.open_group(run / "results.zarr", mode="r")
+    return {name: np.asarray(array[...]) for name, array in group.arrays()}
+
+
+def same_bits(run: Path, other: Path) -> bool:
+    """Whether two run folders hold the same arrays, NaN included."""
+    first, second = arrays(run), arrays(other)
+    return first.keys() == second.keys() and all(
+        first[k].dtype == second[k].dtype and first[k].tobytes() == second[k].tobytes()
+        for k in first
+        if k != "coordinate"
+    )

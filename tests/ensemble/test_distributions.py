@@ -1,0 +1,65 @@
+"""Distributions: what they draw, and what is impossible."""
+
+import numpy as np
+import pytest
+
+from jaxmech.ensemble import Fixed, LogNormal, Normal, Sobol, StudyError, Uniform
+
+N = 40_000
+
+
+def sample(rule: Uniform | Normal | LogNormal, default: float | None = None) -> np.ndarray:
+    return rule.draw(np.random.default_rng(5), N, default)
+
+
+def test_uniform_fills_its_interval() -> None:
+    values = sample(Uniform(-1.0, 3.0))
+    assert values.min() >= -1.0
+    assert values.max() <= 3.0
+    assert np.histogram(values, bins=4)[0] / N == pytest.approx(0.25, abs=0.01)
+
+
+def test_normal_has_its_mean_and_deviation() -> None:
+    values = sample(Normal(sd=0.5, mean=2.0), default=9.0)
+    assert (values.mean(), values.std()) == pytest.approx((2.0, 0.5), abs=0.01)
+
+
+@pytest.mark.parametrize("mean", [None, -4.0])
+def test_relative_scatter_is_a_fraction_of_the_mean(mean: float | None) -> None:
+    values = sample(Normal(sd=0.02, mean=mean, relative=True), default=-4.0)
+    assert (values.mean(), values.std()) == pytest.approx((-4.0, 0.08), abs=0.002)
+
+
+def test_log_normal_has_its_median() -> None:
+    values = sample(LogNormal(sigma=0.3, median=2.0))
+    assert np.median(values) == pytest.approx(2.0, abs=0.02)
+    assert np.log(values).std() == pytest.approx(0.3, abs=0.005)
+    assert np.median(sample(LogNormal(sigma=0.3), default=5.0)) == pytest.approx(5.0, abs=0.05)
+
+
+def test_a_deviation_of_zero_is_no_scatter() -> None:
+    assert np.ptp(sample(Normal(sd=0.0, mean=1.0))) == 0
+    assert np.ptp(sample(LogNormal(sigma=0.0, median=1.0))) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "key", "message"),
+    [
+        (lambda: Uniform(1.0, 1.0), "low", "must be below `high`"),
+        (lambda: Uniform(2.0, 1.0), "low", "must be below `high`"),
+        (lambda: Uniform(0.0, float("inf")), "high", "must be finite"),
+        (lambda: Uniform(float("nan"), 1.0), "low", "must be below `high`"),
+        (lambda: Sobol(2.0, 1.0), "low", "must be below `high`"),
+        (lambda: Normal(sd=-0.1), "sd", "at least 0, but is -0.1"),
+        (lambda: Normal(sd=float("nan")), "sd", "at least 0"),
+        (lambda: Normal(sd=0.1, mean=0.0, relative=True), "relative", "a fraction of 0"),
+        (lambda: LogNormal(sigma=-1.0), "sigma", "at least 0"),
+        (lambda: LogNormal(sigma=1.0, median=0.0), "median", "must be above 0"),
+        (lambda: Fixed(float("nan")), "value", "must be finite"),
+        (lambda: Fixed([1.0, [float("inf")]]), "value", "must be finite"),
+    ],
+)
+def test_what_is_impossible_is_refused(make, key: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message) as caught:
+        make()
+    assert caught.value.problems[0].key == (key,)

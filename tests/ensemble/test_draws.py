@@ -1,0 +1,165 @@
+"""Draws: reproducible, independent of everything but seed and name, and checked."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from jaxmech.ensemble import (
+    Fixed,
+    Normal,
+    Sobol,
+    Study,
+    StudyError,
+    Times,
+    Uniform,
+    draw,
+    load,
+)
+from tests.ensemble.studies import write_study
+
+ANGLE = Uniform(-3.0, 3.0)
+SCATTER = Normal(sd=0.02, relative=True)
+
+
+def study(model: str = "double_pendulum", size: int = 50, **sections: Any) -> Study:
+    return Study(model=model, size=size, times=Times(end=1.0), **sections)
+
+
+def drawn(study: Study) -> dict[str, np.ndarray]:
+    subject = load(study.model, study.model_options)
+    return {f"{v.section}.{v.name}": v.values for v in draw(study, subject)}
+
+
+def test_a_variable_depends_on_seed_and_name_alone() -> None:
+    one = drawn(study(start={"theta1": ANGLE}))["start.theta1"]
+    more = drawn(study(start={"theta2": ANGLE, "theta1": ANGLE}, parameters={"m1": SCATTER}))
+    assert np.array_equal(one, more["start.theta1"])
+    assert not np.array_equal(one, more["start.theta2"])
+    other = drawn(study(start={"theta1": ANGLE}, seed=1))["start.theta1"]
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("rule", [ANGLE, SCATTER, Sobol(0.0, 1.0)])
+def test_a_longer_study_begins_with_the_shorter_one(rule: Any) -> None:
+    short = drawn(study(start={"theta1": rule}))["start.theta1"]
+    long = drawn(study(start={"theta1": rule}, size=333))["start.theta1"]
+    assert np.array_equal(long[:50], short)
+
+
+def test_the_numbers_stay_what_they_were() -> None:
+    """A release that draws other numbers would silently change every study."""
+    values = drawn(study(start={"theta1": ANGLE, "theta2": Sobol(0.0, 1.0)}, size=2))
+    assert values["start.theta1"] == pytest.approx([THETA1[0], THETA1[1]], abs=1e-12)
+    assert values["start.theta2"] == pytest.approx([THETA2[0], THETA2[1]], abs=1e-9)
+
+
+THETA1 = (0.0, 0.0)
+THETA2 = (0.0, 0.0)
+
+
+def test_defaults_of_the_model_are_kept() -> None:
+    values = drawn(study(start={"theta1": ANGLE}, parameters={"g": Fixed(1.62)}))
+    assert values["start.theta2"] == 2.5
+    assert values["parameters.m1"] == 1.0
+    assert values["parameters.g"] == 1.62
+
+
+def test_every_entry_of_an_array_is_drawn_on_its_own() -> None:
+    rules = {"m": SCATTER, "m[1]": Fixed(7.0), "l[0]": Uniform(2.0, 3.0)}
+    values = drawn(study("chain", model_options={"links": 3}, parameters=rules))
+    m, rod = values["parameters.m"], values["parameters.l"]
+    assert m.shape == rod.shape == (50, 3)
+    assert np.all(m[:, 1] == 7.0)
+    assert abs(np.corrcoef(m[:, 0], m[:, 2])[0, 1]) < 0.4
+    assert np.all((rod[:, 0] >= 2) & (rod[:, 0] <= 3))
+    assert np.all(rod[:, 1:] == 1.0)
+    single = drawn(study("chain", model_options={"links": 3}, parameters={"m[2]": SCATTER}))
+    assert np.array_equal(single["parameters.m"][:, 2], m[:, 2])
+
+
+def test_a_list_gives_an_array_its_entries() -> None:
+    rules = {"m": Fixed([1.0, 2.0, 3.0])}
+    values = drawn(study("chain", model_options={"links": 3}, parameters=rules))
+    assert values["parameters.m"].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_sobol_variables_share_one_sequence() -> None:
+    rules = {"theta1": Sobol(0.0, 1.0), "theta2": Sobol(-2.0, 2.0)}
+    values = drawn(study(start=rules, size=256))
+    x, y = values["start.theta1"], (values["start.theta2"] + 2) / 4
+    cells = np.histogram2d(x, y, bins=16, range=[[0, 1], [0, 1]])[0]
+    assert np.all(cells == 1)  # what 256 random points would never do
+    assert kstest(x, "uniform").statistic < 0.01
+
+
+def test_sobol_draws_any_size_without_a_warning() -> None:
+    for size in (1, 2, 3, 100):
+        assert len(drawn(study(start={"theta1": Sobol(0.0, 1.0)}, size=size))["start.theta1"]) == size
+
+
+def spring(tmp_path, **sections: Any) -> dict[str, np.ndarray]:
+    write_study(tmp_path)
+    wanted = study(f"{tmp_path / 'spring.py'}:spring", size=4, **sections)
+    return drawn(wanted)
+
+
+def test_a_bare_system_takes_what_is_given(tmp_path) -> None:
+    values = spring(tmp_path, coordinates={"x": ANGLE}, parameters={"m": Fixed([1.0, 2.0])})
+    assert values["coordinates.x"].shape == (4,)
+    assert values["parameters.m"].tolist() == [1.0, 2.0]
+    assert "velocities.x" not in values
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({}, "coordinates.x` must be given, but is missing"),
+        ({"coordinates": {"x": SCATTER}}, "coordinates.x` must have a `mean`"),
+        ({"coordinates": {"x": ANGLE, "y": ANGLE}}, "coordinates.y` is not a coordinate of"),
+        ({"coordinates": {"x": ANGLE}, "start": {"a": ANGLE}}, "start.a` is not a start variable"),
+        ({"coordinates": {"x": ANGLE}, "fixed": ("z",)}, "fixed` must name coordinates, but z"),
+        ({"coordinates": {"x": ANGLE}, "parameters": {"m": SCATTER}}, "parameters.m` must have a"),
+        ({"coordinates": {"x": ANGLE}, "parameters": {"m[1]": ANGLE}}, "`m` is a single number"),
+    ],
+)
+def test_a_bare_system_has_no_defaults(tmp_path, sections: dict, message: str) -> None:
+    with pytest.raises(StudyError, match=message.replace("[", r"\[")):
+        spring(tmp_path, **sections)
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"start": {"theta": ANGLE}}, "start.theta` is not a start variable.*did you mean `theta"),
+        ({"parameters": {"m9": ANGLE}}, "parameters.m9` is not a parameter.*did you mean `m"),
+        ({"coordinates": {"z1": ANGLE}}, "coordinates.z1` is not a coordinate of double_pendulum"),
+        ({"velocities": {"x9": ANGLE}}, "velocities.x9` is not a coordinate of double_pendulum"),
+        ({"parameters": {"m1[0]": ANGLE}}, r"m1\[0\]` must be an entry of `m1`, but .* a single"),
+        ({"parameters": {"m1": Fixed([1.0])}}, r"m1` must have shape \(\), but has shape \(1,\)"),
+        ({"fixed": ("q1",)}, "fixed` must name coordinates, but q1 is not"),
+    ],
+)
+def test_unknown_names_are_refused(sections: dict, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        drawn(study(**sections))
+
+
+@pytest.mark.parametrize("key", ["m[3]", "m[-1]", "m[0,0]", "m[x]", "m[", "m[]"])
+def test_entries_that_are_not_there_are_refused(key: str) -> None:
+    wanted = study("chain", model_options={"links": 3}, parameters={key: ANGLE})
+    with pytest.raises(StudyError, match=r"must be an entry of `m`.*the last one is `m\[2\]`"):
+        drawn(wanted)
+
+
+def test_all_problems_are_named_at_once() -> None:
+    wanted = replace(study(start={"a": ANGLE}), parameters={"b": ANGLE}, fixed=("c",))
+    with pytest.raises(StudyError) as caught:
+        drawn(wanted)
+    assert {p.key for p in caught.value.problems} == {
+        ("start", "a"),
+        ("parameters", "b"),
+        ("fixed",),
+    }

@@ -1,0 +1,190 @@
+"""Which file of the package may import which, read from the sources.
+
+The floors are those of docs/design.md. A tree of sources is a dictionary, path in the package to
+text, so that wrong houses can be shown to the checker too.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = "jaxmech"
+FLOORS = (
+    {"checks", "generic", "lanes", "linalg", "platform", "status"},
+    {"constraints", "equations", "system", "traits"},
+    {"formulations", "models"},
+    {"assemble", "integrate", "manifold"},
+    {"observe", "simulate", "solution"},
+    {"analysis", "ensemble", "identify"},
+    {"__main__", "catalogue_text", "cli", "config", "interop", "pictures", "plot", "schema"},
+)
+ONLY = {  # rooms that see less than the floors allow, beside themselves
+    "models": FLOORS[1],
+    "linalg": set(),
+    "lanes": FLOORS[0] - {"status"},
+}
+MAY_SET = {"cli"}  # where jax.config and os.environ may be written
+ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
+
+
+@dataclass(frozen=True)
+class File:
+    """One source file: `module` in dotted form, `room` its first name inside the package."""
+
+    path: str
+    tree: ast.Module
+
+    @property
+    def is_init(self) -> bool:
+        return self.path.endswith("__init__.py")
+
+    @property
+    def module(self) -> str:
+        parts = [PACKAGE, *Path(self.path).with_suffix("").parts]
+        return ".".join(parts[:-1] if self.is_init else parts)
+
+    @property
+    def room(self) -> str:
+        return room(self.module)
+
+    def imports(self) -> Iterator[tuple[int, str, str]]:
+        """(line, module, name) of everything imported, at any depth; the name may be empty."""
+        package = self.module.split(".")[: None if self.is_init else -1]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from ((node.lineno, alias.name, "") for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                module = ".".join([*base, *([node.module] if node.module else [])])
+                yield from ((node.lineno, module, alias.name) for alias in node.names)
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def floor(room: str) -> int | None:
+    return next((level for level, rooms in enumerate(FLOORS) if room in rooms), None)
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
+
+
+def house_imports(file: File, modules: set[str]) -> Iterator[tuple[int, str]]:
+    """(line, module) of what a file imports from the package."""
+    for line, module, name in file.imports():
+        if module.split(".")[0] == PACKAGE:
+            yield line, f"{module}.{name}" if f"{module}.{name}" in modules else module
+
+
+def wrong_floors(file: File, modules: set[str]) -> Iterator[str]:
+    if file.module == PACKAGE:
+        return
+    own = floor(file.room)
+    if own is None:
+        yield f"{file.path}: has no floor; give it one in tests/test_house.py"
+        return
+    for line, module in house_imports(file, modules):
+        other, where = room(module), f"{file.path}:{line}"
+        level = floor(other)
+        if module == PACKAGE:
+            yield f"{where}: imports the package itself; import from the file that defines the name"
+        elif level is None or level > own:
+            yield f"{where}: floor {own} imports {module} of floor {level}"
+        elif file.room in ONLY and other not in ONLY[file.room] | {file.room}:
+            yield f"{where}: {file.room} must not import {module}"
+
+
+def circles(files: list[File], modules: set[str]) -> Iterator[str]:
+    direct = {f.module: {module for _, module in house_imports(f, modules)} for f in files}
+
+    for module, others in direct.items():
+        for other in sorted(others):
+            if module in reachable(other, direct):
+                yield f"{module} and {other} import each other"
+
+
+def reachable(module: str, direct: dict[str, set[str]]) -> set[str]:
+    """A module and all that it imports, directly or through others."""
+    seen, waiting = set(), [module]
+    while waiting:
+        seen.add(module := waiting.pop())
+        waiting += direct.get(module, set()) - seen
+    return seen
+
+
+def private_names(file: File) -> Iterator[str]:
+    known = set()
+    for line, module, name in file.imports():
+        known.add(name or module.split(".")[0])
+        if any(map(is_private, [*module.split("."), name])):
+            yield f"{file.path}:{line}: imports the private name {module}.{name}".rstrip(".")
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            known |= {alias.asname for alias in node.names if alias.asname}
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            owner = ast.unparse(node.value)
+            if owner.split(".")[0] in known:
+                yield f"{file.path}:{node.lineno}: uses the private name {owner}.{node.attr}"
+
+
+def own_code_in_init(file: File) -> Iterator[str]:
+    if not file.is_init:
+        return
+    for node in file.tree.body:
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        dunder = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("__")
+        again = isinstance(node, ast.ImportFrom) and all(a.asname == a.name for a in node.names)
+        if not (docstring or dunder or again):
+            yield f"{file.path}:{node.lineno}: does more than re-export (from ... import X as X)"
+
+
+def settings(file: File) -> Iterator[str]:
+    """Writes to jax.config and to the environment."""
+    if file.room in MAY_SET:
+        return
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr=attr)):
+                name = ast.unparse(owner).split(".")[-1]
+                wrong = (name == "config" and attr == "update") or (
+                    name == "environ" and attr in ENVIRON_WRITES
+                )
+                wrong |= name == "os" and attr in {"putenv", "unsetenv"}
+            case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()):
+                wrong = ast.unparse(owner).split(".")[-1] == "environ"
+            case ast.Attribute(value=owner, ctx=ast.Store()):
+                wrong = ast.unparse(owner) == "jax.config"
+            case ast.AugAssign(target=ast.Attribute(attr=attr)):
+                wrong = attr == "environ"
+            case _:
+                wrong = False
+        if wrong:
+            yield f"{file.path}:{node.lineno}: changes settings of the process"
+
+
+def faults(sources: dict[str, str]) -> list[str]:
+    """Everything that is wrong with a tree of sources."""
+    files = [File(path, ast.parse(text)) for path, text in sources.items()]
+    modules = {file.module for file in files}
+    return [
+        *circles(files, modules),
+        *(fault for file in files for fault in wrong_floors(file, modules)),
+        *(
+            fault
+            for rule in (private_names, own_code_in_init, settings)
+            for file in files
+            for fault in rule(file)
+        ),
+    ]
+
+
+def foreign_packages(sources: dict[str, str]) -> set[str]:
+    """The packages of others that a tree of sources imports."""
+    files = [File(path, ast.parse(text)) for path, text in sources.items()]
+    names = {module.split(".")[0] for file in files for _, module, _ in file.imports()}
+    return names - sys.stdlib_module_names - {PACKAGE}

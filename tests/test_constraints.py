@@ -1,0 +1,140 @@
+"""The rows A a = b of each kind, their names, and what is refused."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import Acceleration, Holonomic, Nonholonomic, System
+from tests.small import CASES, OSCILLATOR, Case
+
+
+def along_a_path(case: Case, constraint: Any, q: Any, v: Any, a: Any, t: Any) -> Any:
+    """d^2 phi / dt^2, d psi / dt or chi along the path q + v s + a s^2 / 2."""
+
+    def residual(s: Any) -> Any:
+        return constraint.residual(q + v * s + a * s**2 / 2, v + a * s, a, t + s, case.params)
+
+    derivatives = {
+        Holonomic: jax.jacfwd(jax.jacfwd(residual)),
+        Nonholonomic: jax.jacfwd(residual),
+        Acceleration: residual,
+    }
+    return derivatives[type(constraint)](0.0)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "oscillator"])
+def test_rows_are_the_derivative_along_any_path(name: str) -> None:
+    case = CASES[name]
+
+    @jax.jit
+    @jax.vmap
+    def pairs(q: Any, v: Any, a: Any, t: Any) -> Any:
+        rows = [c.rows(q, v, t, case.params) for c in case.system.constraints]
+        return [
+            (A @ a - b, along_a_path(case, c, q, v, a, t))
+            for c, (A, b) in zip(case.system.constraints, rows, strict=True)
+        ]
+
+    q, v, a = np.random.default_rng(4).uniform(0.5, 1.5, (3, 5, case.system.n))
+    for ours, path in pairs(q, v, a, np.linspace(0.0, 2.0, 5)):
+        assert np.abs(path).max() > 0.1
+        np.testing.assert_allclose(ours, path, rtol=1e-12, atol=1e-12)
+
+
+def test_rows_by_hand() -> None:
+    """phi = x y - sin(w t), psi = x v_y^2 + t, chi = 2 a_x + x a_y - t."""
+    rows = [
+        Holonomic(lambda q, t, w: q[0] * q[1] - jnp.sin(w * t)),
+        Nonholonomic(lambda q, v, t, w: q[0] * v[1] ** 2 + t),
+        Acceleration(lambda q, v, a, t, w: 2 * a[0] + q[0] * a[1] - t),
+    ]
+    system = System(lambda q, v, t, w: 0.5 * v @ v, rows, coordinates=("x", "y"))
+    (x, y), (vx, vy), t, w = (2.0, 3.0), (5.0, 7.0), 0.4, 1.1
+    eom = jax.jit(system.equations)([x, y], [vx, vy], t, w)
+    np.testing.assert_allclose(eom.A, [[y, x], [0.0, 2 * x * vy], [2.0, x]], rtol=1e-15)
+    b = [-2 * vx * vy - w**2 * np.sin(w * t), -(vx * vy**2) - 1, t]
+    np.testing.assert_allclose(eom.b, b, rtol=1e-14)
+
+
+def test_a_scalar_counts_as_one_row_and_a_constant_as_a_number() -> None:
+    scalar = Holonomic(lambda q, t, p: q[0])
+    vector = Holonomic(lambda q, t, p: q[:1])
+    whole = Nonholonomic(lambda q, v, t, p: 0)
+    q = jnp.array([1.0, 2.0])
+    np.testing.assert_array_equal(scalar.value(q, 0.0, None), vector.value(q, 0.0, None))
+    A, b = jax.jit(whole.rows)(q, q, jnp.asarray(0.0), None)
+    assert A.tolist() == [[0.0, 0.0]]
+    assert b.tolist() == [0.0]
+    assert A.dtype == b.dtype == q.dtype
+
+
+def test_names() -> None:
+    def loop(q: Any, t: Any, p: Any) -> Any:
+        return q[0]
+
+    constraints = [Holonomic(loop), Holonomic(lambda q, t, p: q[1]), Holonomic(loop, name="other")]
+    system = System(lambda q, v, t, p: 0.5 * v @ v, constraints, coordinates=("x", "y"))
+    assert [c.name for c in system.constraints] == ["loop", "constraint2", "other"]
+    assert repr(system.constraints[1]) == "Holonomic('constraint2')"
+
+
+def system_with(chi: Any) -> System:
+    constraint = Acceleration(chi, name="servo")
+    return System(lambda q, v, t, p: 0.5 * v @ v, [constraint], coordinates=("x", "y"))
+
+
+NOT_AFFINE = {
+    "square": lambda q, v, a, t, p: a[0] ** 2 - 1,
+    "product": lambda q, v, a, t, p: a[0] * a[1],
+    "sine": lambda q, v, a, t, p: a[0] + 0.1 * jnp.sin(a[1]),
+    "magnitude": lambda q, v, a, t, p: jnp.abs(a[0]) - 1,
+    "one-sided": lambda q, v, a, t, p: jnp.maximum(a[0], 0.0) + a[1],
+    "limited": lambda q, v, a, t, p: jnp.clip(a[0], -5.0, 5.0) - q[0],
+    "dead band": lambda q, v, a, t, p: jnp.where(jnp.abs(a[0]) > 0.01, a[0], 0.0) - q[0],
+    "switched": lambda q, v, a, t, p: jnp.where(a[0] > 1.0, 2 * a[0], a[0]),
+    "second row": lambda q, v, a, t, p: jnp.stack([a[0], a[0] * a[1]]),
+}
+AFFINE = {
+    "switched by the state": lambda q, v, a, t, p: jnp.where(q[0] > t, a[0] - 1, 2 * a[1]),
+    "products with the state": lambda q, v, a, t, p: v[0] ** 2 * a[0] + jnp.sin(q[1]) * a[1] + t,
+    "large coefficients": lambda q, v, a, t, p: 1e6 * a[0] - 1e-6 * a[1],
+    "undefined at some states": lambda q, v, a, t, p: a[0] * jnp.sqrt(-q[0]),
+    "none at all": lambda q, v, a, t, p: q[0],
+}
+
+
+@pytest.mark.parametrize("name", NOT_AFFINE)
+def test_not_affine_in_a_is_refused(name: str) -> None:
+    system, q = system_with(NOT_AFFINE[name]), np.zeros(2)
+    with pytest.raises(ValueError, match="Constraint 'servo' must be affine in the acceleration a"):
+        system.equations(q, q)
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_affine_in_a_is_taken(name: str) -> None:
+    system, q = system_with(AFFINE[name]), np.zeros(2)
+    assert jax.eval_shape(system.equations, q, q).A.shape == (1, 2)
+
+
+def test_affinity_is_checked_while_everything_is_traced() -> None:
+    """Under `jit` and `vmap`, whole numbers among the parameters included."""
+    system = system_with(lambda q, v, a, t, p: a[0] ** p["power"] - p["lift"])
+
+    def qdd(q: Any, p: Any) -> Any:
+        return system.equations(q, q, 0.0, p).A
+
+    q = np.ones((3, 2))
+    with pytest.raises(ValueError, match="must be affine"):
+        jax.jit(jax.vmap(qdd, (0, None)))(q, {"power": 2.0, "lift": 1})
+    square = system_with(lambda q, v, a, t, p: p["n"] * a[0] ** 2)
+    with pytest.raises(ValueError, match="must be affine"):
+        jax.jit(lambda p: square.equations(q[0], q[0], 0.0, p).A)({"n": 2})
+
+
+def test_no_rows_without_constraints() -> None:
+    eom = jax.eval_shape(OSCILLATOR.system.equations, *OSCILLATOR[2:], 0.0, OSCILLATOR.params)
+    assert eom.A.shape == (0, 2)
+    assert eom.b.shape == (0,)

@@ -1,0 +1,97 @@
+"""The house is in order: floors, private names, re-exports, settings, dependencies, shapes."""
+
+import tomllib
+from pathlib import Path
+
+import jax.numpy as jnp
+import jaxtyping
+import pytest
+from packaging.requirements import Requirement
+
+import jaxmech
+from tests.house import PACKAGE, faults, foreign_packages
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def house() -> dict[str, str]:
+    package = ROOT / PACKAGE
+    return {p.relative_to(package).as_posix(): p.read_text("utf-8") for p in package.rglob("*.py")}
+
+
+def test_the_house_is_in_order() -> None:
+    assert len(house()) > 20
+    assert faults(house()) == []
+
+
+def test_dependencies_are_what_is_imported() -> None:
+    declared = {Requirement(r).name.replace("-", "_") for r in project()["dependencies"]}
+    assert foreign_packages(house()) == declared
+
+
+def test_the_version_is_the_one_of_the_project() -> None:
+    assert jaxmech.__version__ == project()["version"]
+
+
+def test_shapes_are_checked_while_tests_run() -> None:
+    M = jnp.eye(2)
+    with pytest.raises(jaxtyping.TypeCheckError, match="Q"):
+        jaxmech.EquationsOfMotion(M, jnp.zeros(3), M, jnp.zeros(2))
+
+
+SMALL_HOUSE = {
+    "__init__.py": '"""A house."""\nfrom jaxmech.system import System as System\n__version__ = "1"',
+    "cli.py": "import jax\nfrom jaxmech import plot\njax.config.update('jax_enable_x64', True)",
+    "linalg/__init__.py": "from jaxmech.linalg.ldl import LDL as LDL",
+    "linalg/ldl.py": "import os\n_EPS = 1e-12\nclass LDL: pass\nflags = os.environ.get('X')",
+    "models/chain.py": "from jaxmech.models.model import Model\nfrom ..system import System",
+    "models/model.py": "from jaxmech.system import System",
+    "plot.py": "def plot(ax): ax.figure._suptitle = None",
+    "system.py": "from jaxmech.linalg import LDL\nclass System: pass",
+}
+
+
+def test_a_small_house_is_in_order() -> None:
+    assert faults(SMALL_HOUSE) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "fault"),
+    [
+        ("system.py", "from jaxmech.models.model import Model", "of floor 2"),
+        ("system.py", "def f():\n    import jaxmech.plot", "of floor 6"),
+        ("system.py", "from .simulate import simulate", "of floor 4"),
+        ("system.py", "from jaxmech import System", "imports the package itself"),
+        ("system.py", "import jaxmech as jm", "imports the package itself"),
+        ("garden.py", "", "has no floor"),
+        ("models/model.py", "from jaxmech.linalg import LDL", "models must not import"),
+        ("models/model.py", "from jaxmech.formulations import Law", "models must not import"),
+        ("models/model.py", "from jaxmech.models.chain import chain", "import each other"),
+        ("linalg/ldl.py", "from jaxmech.linalg import LDL", "import each other"),
+        ("linalg/ldl.py", "from jaxmech.status import Status", "linalg must not import"),
+        ("linalg/ldl.py", "from jaxmech.system import System", "of floor 1"),
+        ("lanes/block.py", "from jaxmech.equations import mass_matrix", "of floor 1"),
+        ("system.py", "from jaxmech.linalg.ldl import _EPS", "private name"),
+        ("system.py", "from jaxmech.linalg import ldl as l\nl._EPS", "private name"),
+        ("system.py", "import jaxmech.linalg.ldl\njaxmech.linalg.ldl._EPS", "private name"),
+        ("plot.py", "from jax._src import core", "private name"),
+        ("__init__.py", "def helper(): pass", "more than re-export"),
+        ("__init__.py", "from jaxmech.system import System", "more than re-export"),
+        ("linalg/__init__.py", "SOLVERS = {}", "more than re-export"),
+        ("plot.py", "import jax\njax.config.update('jax_enable_x64', True)", "settings"),
+        ("plot.py", "from jax import config\nconfig.update('jax_enable_x64', True)", "settings"),
+        ("plot.py", "import jax\njax.config.jax_enable_x64 = True", "settings"),
+        ("plot.py", "import os\nos.environ['XLA_FLAGS'] = ''", "settings"),
+        ("plot.py", "import os\nos.environ |= {}", "settings"),
+        ("plot.py", "import os\ndel os.environ['XLA_FLAGS']", "settings"),
+        ("plot.py", "from os import environ\nenviron.setdefault('XLA_FLAGS', '')", "settings"),
+        ("plot.py", "import os\nos.putenv('XLA_FLAGS', '')", "settings"),
+    ],
+)
+def test_a_wrong_house_is_noticed(path: str, line: str, fault: str) -> None:
+    found = faults({**SMALL_HOUSE, path: SMALL_HOUSE.get(path, "") + "\n" + line})
+    assert any(fault in message for message in found), found

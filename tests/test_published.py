@@ -1,0 +1,206 @@
+"""Motion against published solutions and closed forms, each to the digits it is known to.
+
+The numbers lie beside the project (fixture `reference`). Every run uses fixed steps and the default
+law, solver and projection; the comment beside a run gives the error seen when it was written.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.models import make
+from tests import systems
+
+Reference = Callable[[str], dict[str, Any]]
+acceleration = jax.jit(jm.acceleration, static_argnums=0)
+
+
+def run(system: jm.System, start: Any, ts: Any, params: dict[str, Any], method: Any) -> jm.Solution:
+    """The trajectory, which must have stayed on its constraints."""
+    q0, v0 = (jnp.asarray(x, float) for x in start)
+    sol = jm.simulate(system, q0, v0, jnp.asarray(ts, float), params, method=method)
+    assert np.max(sol.position_residual) < 1e-12
+    assert np.max(sol.velocity_residual) < 1e-11
+    return sol
+
+
+def relative(value: Any, wanted: Any) -> float:
+    """The largest relative error of a component."""
+    return float(np.max(np.abs(np.asarray(value) / np.asarray(wanted) - 1)))
+
+
+def absolute(value: Any, wanted: Any) -> float:
+    """The largest error of a component."""
+    return float(np.max(np.abs(np.asarray(value) - np.asarray(wanted))))
+
+
+CLOSED_FORMS = {
+    "knife_edge_incline": (systems.knife_edge, "qv", 2000),  # 6.4e-13
+    "chaplygin_sleigh": (lambda: make("chaplygin_sleigh").system, "qv", 2000),  # 1.4e-14
+    "sphere_on_turntable": (systems.ball_on_turntable, "plane", 8000),  # 1.0e-13
+    "vertical_coin_on_incline": (systems.vertical_coin, "q", 2000),  # 3.4e-12
+    "rolling_disc_steady_turn": (systems.rolling_disc, "q", 2000),  # 2.3e-12
+    "spherical_pendulum": (systems.spherical_pendulum, "q", 4000),  # 1.4e-13
+    "bead_on_rotating_wire": (systems.rotating_wire, "q", 2000),  # 1.6e-13
+    "pendulum_accelerated_pivot": (systems.accelerated_pivot, "q", 2000),  # 1.2e-12
+    "two_mass_singular_mass_matrix": (systems.two_masses, "q", 2000),  # 2.6e-13
+}
+
+
+@pytest.mark.parametrize("name", CLOSED_FORMS)
+def test_closed_forms_to_1e_11(name: str, reference: Reference) -> None:
+    case = reference("closed_forms")[name]
+    make_system, compared, steps = CLOSED_FORMS[name]
+    start, ts = (case["q0"], case["v0"]), [0.0, case["t_end"]]
+    sol = run(make_system(), start, ts, case["params"], jm.DormandPrince5(substeps=steps))
+    q, v = sol.q[-1], sol.v[-1]
+    choices = {"q": [q], "qv": [q, v], "plane": [q[:2], v[:2]]}
+    assert absolute(np.concatenate(choices[compared]), case["exact_final"]) < 1e-11
+
+
+def test_bead_on_rotating_rod_moves_like_the_bead_on_the_wire(reference: Reference) -> None:
+    """The same motion with the superfluous coordinate r and a singular mass matrix."""
+    case, model = reference("closed_forms")["bead_on_rotating_wire"], make("bead_on_rod")
+    params = {"m": 1.3, "omega": case["params"]["W"]}
+    start = model.initial({"r": case["q0"][0], "r_rate": case["v0"][0]}, params)
+    assert absolute(start[0][:2], case["q0"]) == 0.0
+    assert absolute(start[1][:2], case["v0"]) < 1e-15
+    sol = run(model.system, start, [0.0, case["t_end"]], params, jm.DormandPrince5(substeps=2000))
+    assert absolute(sol.q[-1, :2], case["exact_final"]) < 1e-11
+
+
+def test_free_rigid_body_spins_by_elliptic_functions(reference: Reference) -> None:
+    case, model = reference("closed_forms")["torque_free_rigid_body"], make("free_body")
+    start, J = model.initial(), np.array(case["params"]["J"])
+    assert absolute(start, [case["q0"], case["v0"]]) < 1e-16
+    sol = run(model.system, start, [0.0, case["t_end"]], {"J": J}, jm.DormandPrince5(substeps=2000))
+    e, e_rate = np.asarray(sol.q[-1]), np.asarray(sol.v[-1])
+    conjugate = e * [1, -1, -1, -1]
+    w = 2 * product(conjugate, e_rate)[1:]
+    momentum = product(product(e, np.array([0.0, *(J * w)])), conjugate)[1:]
+    assert absolute(np.concatenate([w, momentum]), case["exact_final"]) < 1e-12  # 7e-15
+    assert sol.energy_drift < 1e-13
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of two quaternions."""
+    return np.array(
+        [a[0] * b[0] - a[1:] @ b[1:], *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))]
+    )
+
+
+def test_andrews_mechanism_to_nine_digits(reference: Reference) -> None:
+    """The published positions have 9.6 digits; against a converged solution there are twelve."""
+    case, model = reference("andrews"), make("andrews")
+    start, params = model.initial(), case["params"]
+    assert dict(model.params) == params
+    assert absolute(start, [case["q0"], case["v0"]]) < 1e-15
+    sol = run(model.system, start, [0.0, case["t_end"]], params, jm.RK4(substeps=6000))
+    q, v = sol.q[-1], sol.v[-1]
+    converged = np.array(case["our_converged"])
+    assert relative(q, case["reference"][:7]) < 1e-9  # 2.7e-10
+    assert relative(q, converged[:7]) < 1e-11  # 2.4e-12
+    assert relative(v, converged[7:14]) < 1e-9  # 2.4e-10
+    motion = acceleration(model.system, q, v, case["t_end"], params)
+    assert relative(motion.qdd, converged[14:21]) < 1e-7
+    assert relative(motion.multipliers, -converged[21:]) < 1e-7  # the test set has the other sign
+    energy = sol.energy - params["mom"] * sol.q[:, 0]
+    assert absolute(energy[-1], energy[0]) < 1e-10  # 1.3e-11 of 0.5 J
+
+
+def test_andrews_mechanism_starts_with_the_published_acceleration(reference: Reference) -> None:
+    case, model = reference("andrews"), make("andrews")
+    motion = acceleration(model.system, *model.initial(), 0.0, model.params)
+    np.testing.assert_allclose(motion.qdd, case["a0"], rtol=1e-11, atol=1e-8)
+    multipliers = -np.array(case["lambda0"])  # the test set has the other sign
+    np.testing.assert_allclose(motion.multipliers, multipliers, rtol=1e-11, atol=1e-10)
+
+
+def test_car_axis_to_eleven_digits(reference: Reference) -> None:
+    case, system = reference("caraxis"), systems.car_axis()
+    start, ts, params = (case["q0"], case["v0"]), [0.0, case["t_end"]], case["params"]
+    sol = run(system, start, ts, params, jm.DormandPrince5(substeps=12000))
+    q, v, published = sol.q[-1], sol.v[-1], np.array(case["reference"])
+    assert relative(q, published[:4]) < 1e-11  # 3.5e-13
+    assert relative(v, published[4:8]) < 1e-8  # 6.3e-10: published to nine digits
+    assert relative(v, case["our_converged"][4:8]) < 1e-9  # 3.2e-11
+    motion = acceleration(system, q, v, case["t_end"], params)
+    assert relative(motion.multipliers, published[8:]) < 1e-10  # 3.7e-12, the same sign as ours
+
+
+@pytest.mark.parametrize("name", ["double_pendulum", "double_pendulum_angles"])
+def test_double_pendulum_to_nine_digits(name: str, reference: Reference) -> None:
+    case, model = reference("pendula_high_precision")["double_pendulum"], make(name)
+    theta, omega = final_angles(case)
+    first = 1 if name == "double_pendulum_angles" else 0  # the second angle is from the first rod
+    q, v = model.initial({
+        "theta1": theta[0], "theta2": theta[1] - first * theta[0],
+        "omega1": omega[0], "omega2": omega[1] - first * omega[0],
+    })  # fmt: skip
+    ts, method = [0.0, case["t_end"]], jm.DormandPrince5(substeps=20000)
+    sol = run(model.system, model.initial(), ts, dict(model.params), method)
+    assert absolute(sol.q[-1], q) < 1e-9  # 8.6e-12, in angles 5.0e-13
+    assert absolute(sol.v[-1], v) < 1e-9  # 4.7e-11, in angles 2.0e-12
+    assert sol.energy_drift < 1e-11
+
+
+def test_triple_pendulum_to_ten_digits(reference: Reference) -> None:
+    case = reference("pendula_high_precision")["triple_pendulum"]
+    model = make("chain", {"links": 3})
+    start = {"theta": np.array(case["theta0"]), "omega": np.array(case["omega0"])}
+    theta, omega = final_angles(case)
+    q, v = model.initial({"theta": theta, "omega": omega})
+    ts, method = [0.0, case["t_end"]], jm.DormandPrince5(substeps=16000)
+    sol = run(model.system, model.initial(start), ts, dict(model.params), method)
+    assert absolute(sol.q[-1], q) < 1e-10  # 6.7e-13
+    assert absolute(sol.v[-1], v) < 1e-10  # 1.6e-12
+
+
+def final_angles(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Absolute angles and their rates at the end."""
+    theta, omega = np.split(np.array(case["theta_omega_final"], float), 2)
+    return theta, omega
+
+
+def test_kapitza_pendulum_stays_upside_down(reference: Reference) -> None:
+    case = reference("pendula_high_precision")["kapitza"]
+    params = {name: case[name] for name in ("g", "L", "a", "W")}
+
+    def state(theta: float, omega: float, t: float) -> tuple[np.ndarray, np.ndarray]:
+        a, W, L, s, c = case["a"], case["W"], case["L"], np.sin(theta), np.cos(theta)
+        q = np.array([L * s, a * np.cos(W * t) - L * c])
+        return q, np.array([L * omega * c, -a * W * np.sin(W * t) + L * omega * s])
+
+    start, end = state(case["theta0"], 0.0, 0.0), case["t_end"]
+    sol = run(systems.kapitza(), start, [0.0, end], params, jm.DormandPrince5(substeps=10000))
+    q, v = state(case["theta_final"], case["omega_final"], end)
+    assert absolute(sol.q[-1], q) < 1e-11  # 4.7e-14
+    assert absolute(sol.v[-1], v) < 1e-10  # 4.2e-13
+
+
+def test_iftomm_pendulum_over_100_seconds(reference: Reference) -> None:
+    """RK4 with h = 1 ms, 100,000 steps: about 50 swings without drift off the circle."""
+    case, model = reference("iftomm_A01_pendulum"), make("pendulum")
+    start, ts = model.initial(), np.linspace(0.0, 100.0, 11)
+    assert absolute(start, [case["q0"], case["v0"]]) < 1e-15
+    sol = run(model.system, start, ts, dict(model.params), jm.RK4(substeps=10000))
+    assert absolute(sol.q[1], case["exact_samples"]["10"]) < 1e-9  # 1.1e-10
+    assert absolute(sol.q[10], case["exact_samples"]["100"]) < 1e-9  # 4.5e-10
+    assert np.max(sol.position_residual) < 1e-14
+
+
+def test_double_four_bar_passes_its_singular_pose(reference: Reference) -> None:
+    """IFToMM A02 with N = 2, RK4 with h = 1 ms: collinear several times within the ten seconds."""
+    case, model = reference("iftomm_A02_fourbar"), make("four_bars", {"bars": 2})
+    start, ts = model.initial(), np.linspace(0.0, 10.0, 11)
+    assert absolute(start, [case["q0_N2"], case["v0_N2"]]) < 1e-15
+    sol = run(model.system, start, ts, dict(model.params), jm.RK4(substeps=1000))
+    head = np.concatenate([2 * sol.q[:, :2], 2 * sol.v[:, :2]], axis=1)
+    for t in (1, 2, 4, 5, 10):
+        assert absolute(head[t], case["exact"]["2"][str(t)]) < 1e-9  # 7.8e-11 at t = 10
+    assert sol.energy_drift < 1e-9
