@@ -3,7 +3,7 @@ PYTHON ?= python3
 # The environment; made anew when it belongs to another version of Python.
 VENV ?= .venv
 # Test processes side by side; 0 runs all tests in one.
-WORKERS ?= 0
+WORKERS ?= 2
 # More for pytest, for example: make pytest ARGS="-m 'not slow'"
 ARGS ?=
 
@@ -25,7 +25,7 @@ help: ## list the commands
 
 demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 	$(RUN)/jaxmech ensemble configs/double_pendulum.toml --out runs/double_pendulum
-	@echo "Done. Look into runs/double_pendulum/: the summary, the pictures and the arrays."
+	@echo "Done. Look into runs/double_pendulum: summary.txt, pictures/ and results.zarr"
 
 test: lint pytest ## check the style and run all tests
 
@@ -47,8 +47,8 @@ install: $(INSTALLED_DEV) ## make the environment, with the tools of development
 hooks: $(INSTALLED_DEV) ## let git check every commit
 	@$(RUN)/pre-commit install
 
-clean: ## remove the environment and the caches
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+clean: ## remove the environments and the caches
+	rm -rf $(VENV) .venv-3.* build dist .mypy_cache .pytest_cache .ruff_cache
 	find jaxmech tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(MADE):

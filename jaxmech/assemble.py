@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.checks import is_known, require_finite, require_kind
-from jaxmech.linalg import QR, metric
+from jaxmech.linalg import QR, Cholesky, cholesky, times, with_rows
 from jaxmech.manifold import metric_mass, near, violations
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
@@ -122,32 +122,37 @@ def _nearest(level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> 
     newton_matrix = jax.jacfwd(lambda z: stationarity(z, start, mass, frozen))
 
     def newton(_: Array, z: Array) -> Array:
-        return z - jnp.linalg.pinv(newton_matrix(z)) @ stationarity(z, start, mass, frozen)
+        miss = stationarity(z, start, mass, frozen)
+        return z - QR().factor(newton_matrix(z)).smallest(miss)[0]
 
     def surface(y: Array) -> Array:
         return level(y, *frozen)
 
     def with_multipliers(y: Array) -> Array:
-        multipliers = jnp.linalg.pinv(jax.jacfwd(surface)(y).T) @ (mass @ (y - start))
-        return jnp.concatenate([y, multipliers])
+        A = jax.jacfwd(surface)(y)
+        pull = times(A, times(mass, y - start))
+        return jnp.concatenate([y, QR().factor(A).smallest(pull)[1]])
 
-    first = _onto(surface, start, mass, iterations=30)
+    root = cholesky(mass)
+    first = _onto(surface, start, root, iterations=30)
     z = jax.lax.fori_loop(0, 10, newton, with_multipliers(first))
-    polished = _onto(surface, z[: start.size], mass, iterations=3)
+    polished = _onto(surface, z[: start.size], root, iterations=3)
     y = _nearer(surface, start, mass, polished, first)
     z = with_multipliers(y)
-    inverse = jax.lax.stop_gradient(jnp.linalg.pinv(newton_matrix(z)))
-    step = inverse @ stationarity(z, guess, M, context)
+    last = jax.lax.stop_gradient(QR().factor(newton_matrix(z)))
+    step, _ = last.smallest(stationarity(z, guess, M, context))
     return y - (step - jax.lax.stop_gradient(step))[: start.size]
 
 
-def _onto(surface: Callable[[Array], Array], y: Array, M: Array, iterations: int) -> Array:
+def _onto(
+    surface: Callable[[Array], Array], y: Array, mass: Cholesky, iterations: int
+) -> Array:
     """Gauss-Newton steps towards surface(y) = 0, each shortened to what helps most."""
     lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
 
     def step(_: Array, y: Array) -> Array:
         A = jax.jacfwd(surface)(y)
-        towards = metric(M, A, QR()).smallest(surface(y))[0]
+        towards, _ = with_rows(mass, A, QR()).smallest(surface(y))
         trials = y[None] - lengths[:, None] * towards[None]
         return trials[jnp.nanargmin(jnp.abs(jax.vmap(surface)(trials)).sum(1))]
 

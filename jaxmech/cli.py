@@ -75,6 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, FolderError, InputError) as error:
         print(f"jaxmech: {error}", file=sys.stderr)
         return BAD_INPUT
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:  # whoever read the output has seen enough, as in `jaxmech info | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
@@ -114,8 +116,9 @@ def _report(out: Path, seconds: float) -> None:
     from jaxmech.pictures import draw_pictures
 
     pictures = draw_pictures(open_results(out))
-    print(f"{seconds:.1f} s; results in {out / 'results.zarr'}, pictures in {out / 'pictures'}:")
-    print("  " + ", ".join(picture.name for picture in pictures))
+    print(f"{seconds:.1f} s; results in {out / 'results.zarr'}")
+    if pictures:
+        print(f"pictures in {out / 'pictures'}: {', '.join(file.name for file in pictures)}")
 
 
 def _again(arguments: argparse.Namespace) -> str:

@@ -6,6 +6,7 @@ The keys, their types, defaults and explanations are those of the dataclasses in
 
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -24,6 +25,7 @@ from jaxmech.ensemble import (
 from jaxmech.schema import structure, words
 
 Key = tuple[str, ...]
+_NO_LINE = sys.maxsize
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
 
@@ -61,9 +63,11 @@ def read(path: Path) -> Study:
 
 
 def located(error: StudyError, path: Path) -> ConfigError:
-    """The problems of a study, each with its line in the configuration file."""
+    """The problems of a study, each with its line in the configuration file, in their order."""
     lines = key_lines(path.read_text(encoding="utf-8"))
-    return ConfigError("\n".join(f"{path}{_line(p.key, lines)}: {p}" for p in error.problems))
+    places = sorted(((_line(p.key, lines), p) for p in error.problems), key=lambda place: place[0])
+    shown = (f"{path}{f':{line}' if line < _NO_LINE else ''}: {p}" for line, p in places)
+    return ConfigError("\n".join(shown))
 
 
 def key_lines(text: str) -> dict[Key, int]:
@@ -83,10 +87,13 @@ def key_lines(text: str) -> dict[Key, int]:
     table: Key = ()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(rf"\s*\[({_DOTTED})\s*\]", line):
-            table = _split(header[1])
-            lines.setdefault(table, number)
+            table = key = _split(header[1])
         elif entry := re.match(rf"({_DOTTED})\s*=", line):
-            lines.setdefault(table + _split(entry[1]), number)
+            key = table + _split(entry[1])
+        else:
+            continue
+        for end in range(1, len(key) + 1):  # `a.b = 1` is the first line of `a`, too
+            lines.setdefault(key[:end], number)
     return lines
 
 
@@ -153,11 +160,11 @@ def _holds_distributions(kind: Any) -> bool:
     return get_origin(kind) is Mapping and get_args(kind)[1] == Distribution
 
 
-def _line(key: Key, lines: Mapping[Key, int]) -> str:
+def _line(key: Key, lines: Mapping[Key, int]) -> int:
+    """The line of a key, or of the nearest table around it that has one."""
     parts = [key[:end] for end in range(len(key), 0, -1)]
-    found = [lines[part] for part in map(_without_index, parts) if part in lines]
-    exact = [lines[part] for part in parts if part in lines]
-    return f":{(exact or found)[0]}" if exact or found else ""
+    names = (name for part in parts for name in (part, _without_index(part)))
+    return next((lines[name] for name in names if name in lines), _NO_LINE)
 
 
 def _without_index(key: Key) -> Key:

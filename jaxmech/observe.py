@@ -27,13 +27,13 @@ class Observation(eqx.Module):
         rank: number of independent constraint equations, shape (T,).
     """
 
-    qdd: Float[Array, " T n"]
-    multipliers: dict[str, Float[Array, " T _"]]
-    reactions: dict[str, Float[Array, " T n"]]
-    constraint_force: Float[Array, " T n"]
-    energy: Float[Array, " T"]
-    residuals: dict[str, Float[Array, " T _"]]
-    rank: Int[Array, " T"]
+    qdd: Float[Array, " *T n"]
+    multipliers: dict[str, Float[Array, " *T _"]]
+    reactions: dict[str, Float[Array, " *T n"]]
+    constraint_force: Float[Array, " *T n"]
+    energy: Float[Array, " *T"]
+    residuals: dict[str, Float[Array, " *T _"]]
+    rank: Int[Array, " *T"]
 
 
 def observe(

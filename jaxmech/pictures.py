@@ -100,4 +100,4 @@ def _title(results: Results) -> str:
     drawn = f", the first {MOST_TRAJECTORIES:,} drawn" if good > MOST_TRAJECTORIES else ""
     lost = f", {done - good:,} failed and left out" if done > good else ""
     part = f" of {results.size:,}" if done < results.size else ""
-    return f"{results.config['model']}: {done:,}{part} trajectories{drawn}{lost}"
+    return f"{results.name}: {done:,}{part} trajectories{drawn}{lost}"

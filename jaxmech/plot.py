@@ -50,7 +50,7 @@ def quantile_bands(
 
 
 def phase_portrait(
-    q: ArrayLike, v: ArrayLike, *, name: str = "q", bins: int = 100, ax: Axes | None = None
+    q: ArrayLike, v: ArrayLike, *, name: str = "q", bins: int | None = None, ax: Axes | None = None
 ) -> Axes:
     """How often each pair of coordinate and velocity occurs, over all trajectories and times.
 
@@ -58,7 +58,7 @@ def phase_portrait(
         q: a coordinate, any shape, finite.
         v: its velocity, same shape.
         name: of the coordinate.
-        bins: cells in each direction.
+        bins: cells in each direction; 30 to 100 by default, more for more states.
         ax: axes to draw into.
 
     Returns:
@@ -67,14 +67,15 @@ def phase_portrait(
     Example:
         >>> ax = phase_portrait([[0.0, 1.0]], [[1.0, 0.0]], name="x")
         >>> ax.get_ylabel()
-        'dx/dt'
+        'd x/dt'
     """
     ax = _axes(ax)
-    counts, q_edges, v_edges = np.histogram2d(np.ravel(q), np.ravel(v), bins=bins)
+    cells = bins or int(np.clip(np.sqrt(np.size(q)) / 4, 30, 100))
+    counts, q_edges, v_edges = np.histogram2d(np.ravel(q), np.ravel(v), bins=cells)
     shown = np.ma.masked_equal(counts.T, 0)
     norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
     ax.pcolormesh(q_edges, v_edges, shown, norm=norm, cmap="viridis", rasterized=True)
-    return _labelled(ax, name, f"d{name}/dt")
+    return _labelled(ax, name, f"d {name}/dt")
 
 
 def drift(

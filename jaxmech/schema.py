@@ -183,8 +183,12 @@ def _tagged(value: Any, key: Key, kinds: Mapping[str, Any]) -> Any:
 def _distribution(value: Any, key: Key) -> Any:
     """A table with a `distribution`, or a plain number, which is a fixed value."""
     if _is_number(value) or _is_numbers(value):
-        return Fixed(value)
+        return Fixed(_floats(value))
     return _tagged(value, key, DISTRIBUTIONS)
+
+
+def _floats(value: Any) -> Any:
+    return [_floats(item) for item in value] if isinstance(value, list) else float(value)
 
 
 def _shown(value: Any) -> str:

@@ -16,6 +16,8 @@ from jaxmech.ensemble import (
     Stabilize,
     Study,
     Uniform,
+    draw,
+    load,
     plain,
 )
 from jaxmech.schema import structure
@@ -96,7 +98,11 @@ def test_a_study_survives_the_way_through_plain_data(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("size = 100", "sizes = 100", "FILE:3: sizes is not a key of a configuration; did you mean"),
+        (
+            "size = 100",
+            "sizes = 100",
+            "FILE:3: sizes is not a key of a configuration; did you mean",
+        ),
         ("size = 100", "", "FILE: size must be given, but is missing"),
         ("size = 100", "size = 0", "FILE:3: size must be at least 1, but is 0"),
         ("size = 100", "size = 1e3", "FILE:3: size must be an integer, but is 1000.0"),
@@ -145,17 +151,15 @@ def test_a_study_survives_the_way_through_plain_data(tmp_path) -> None:
 )
 def test_what_is_wrong_is_refused(refused, old: str, new: str, message: str) -> None:
     assert old in GOOD
-    assert refused(GOOD.replace(old, new, 1)).startswith(message) or message in refused(
-        GOOD.replace(old, new, 1)
-    )
+    assert message in refused(GOOD.replace(old, new, 1))
 
 
 def test_all_problems_are_told_at_once(refused) -> None:
     lines = refused(GOOD.replace("size = 100", "seed = 1.5").replace("end = 10", "ende = 10"))
     assert [line.split(": ")[1].split()[0] for line in lines.splitlines()] == [
         "seed",
-        "times.ende",
         "times.end",
+        "times.ende",
         "size",
     ]
 
@@ -176,7 +180,9 @@ def test_a_file_that_is_no_text_is_refused(tmp_path) -> None:
 def test_lines_of_keys_are_found() -> None:
     lines = key_lines('a.b = 1\n\n[ "x y" . z ]  # here\n  "m[3]" = 2\n\'q\' = {low = 1}\n')
     assert lines == {
+        ("a",): 1,
         ("a", "b"): 1,
+        ("x y",): 3,
         ("x y", "z"): 3,
         ("x y", "z", "m[3]"): 4,
         ("x y", "z", "q"): 5,
@@ -198,6 +204,11 @@ def test_the_help_names_every_key_and_every_choice() -> None:
         assert f'"{name}"' in text
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda p: p.stem)
-def test_the_configurations_of_the_project_are_good(path: Path) -> None:
-    assert read(path).size > 0
+STUDIES = [p for p in sorted((ROOT / "configs").glob("*.toml")) if "\nmodel = " in p.read_text()]
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_studies_of_the_project_are_good(path: Path) -> None:
+    study = read(path)
+    subject = load(study.model, study.model_options, path.parent)
+    assert any(variable.varies for variable in draw(study, subject))

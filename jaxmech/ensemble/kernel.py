@@ -36,6 +36,9 @@ _OBSERVED = {"qdd", "multipliers", "constraint_force"}
 class Kernel:
     """One block of a study, ready to be computed.
 
+    Blocks are to be computed one after the other: on a CPU with two cores, the LAPACK calls (of the
+    solver `svd`) of two of them could wait for each other.
+
     Attributes:
         run: the compiled function; takes the inputs of one block.
         variables: the draws.
@@ -98,17 +101,15 @@ def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]
         The `Kernel`; it is compiled at its first call.
     """
     dtype, size = np.dtype(study.precision), study.block_size
-    initial = _initial(subject, dtype)
-    assembled = _assembled(study, subject, dtype)
+    initial = _initial(study, subject, dtype)
     trajectory = _trajectory(study, subject, dtype)
 
     def block(varying: Tree, same: Tree) -> dict[str, jax.Array]:
-        def inputs(own: Tree) -> Tree:
-            return {section: same[section] | own[section] for section in SECTIONS}
+        def one(own: Tree) -> dict[str, jax.Array]:
+            inputs = {section: same[section] | own[section] for section in SECTIONS}
+            return trajectory(*initial(inputs), inputs)
 
-        q, v = jax.vmap(lambda own: initial(inputs(own)), axis_size=size)(varying)
-        q, v = _each(lambda q, v, own: assembled(q, v, inputs(own)), q, v, varying)
-        return jax.vmap(lambda q, v, own: trajectory(q, v, inputs(own)))(q, v, varying)
+        return jax.vmap(one, axis_size=size)(varying)
 
     return Kernel(jax.jit(block), tuple(variables), size, dtype)
 
@@ -118,46 +119,25 @@ def save_times(study: Study) -> np.ndarray:
     return np.linspace(study.times.start, study.times.end, study.times.saves)
 
 
-def _each(fn: Callable[..., Any], *args: Any) -> Any:
-    """Applies a function with LAPACK calls to every trajectory, on a CPU one after the other.
-
-    There, two batched LAPACK calls that run at once can wait for each other forever (seen with
-    jaxlib 0.9.2 on two cores in a batched `assemble`; unbatched calls do not use the thread pool).
-    """
-    if jax.default_backend() != "cpu":
-        return jax.vmap(fn)(*args)
-    return jax.lax.map(lambda one: fn(*one), args)
-
-
-def _initial(subject: Subject, dtype: np.dtype[Any]) -> Callable[[Tree], tuple[Any, Any]]:
-    """The state of the model, with the drawn coordinates and velocities in their places."""
+def _initial(
+    study: Study, subject: Subject, dtype: np.dtype[Any]
+) -> Callable[[Tree], tuple[Any, Any]]:
+    """The consistent state nearest to the model's, with what was drawn in its place."""
     system, model = subject.system, subject.model
+    start = save_times(study).astype(dtype)[0]
 
     def initial(inputs: Tree) -> tuple[Any, Any]:
+        params = _params(subject, inputs)
         q, v = jnp.zeros((2, system.n), dtype)
         if model:
-            params = _params(subject, inputs)
             q, v = (jnp.asarray(x, dtype) for x in model.state(inputs["start"], params))
         for name, value in inputs["coordinates"].items():
             q = q.at[system.coordinates.index(name)].set(value)
         for name, value in inputs["velocities"].items():
             v = v.at[system.coordinates.index(name)].set(value)
-        return q, v
+        return assemble(system, q, v, start, params, fixed=study.fixed)
 
     return initial
-
-
-def _assembled(
-    study: Study, subject: Subject, dtype: np.dtype[Any]
-) -> Callable[[Any, Any, Tree], tuple[Any, Any]]:
-    """The consistent state nearest to the drawn one."""
-    start = save_times(study).astype(dtype)[0]
-
-    def assembled(q: Any, v: Any, inputs: Tree) -> tuple[Any, Any]:
-        params = _params(subject, inputs)
-        return assemble(subject.system, q, v, start, params, fixed=study.fixed)
-
-    return assembled
 
 
 def _trajectory(

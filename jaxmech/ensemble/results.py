@@ -32,6 +32,11 @@ class Results:
     blocks: tuple[int, ...]
 
     @property
+    def name(self) -> str:
+        """Name of the model, without the file it comes from."""
+        return str(self.config["model"]).rpartition(":")[2]
+
+    @property
     def size(self) -> int:
         """Trajectories of the study."""
         return int(self.config["size"])

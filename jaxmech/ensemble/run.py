@@ -1,6 +1,7 @@
 """`run`: computes a study block by block into its run folder, or finishes what is there."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,15 @@ from tqdm import tqdm
 
 from jaxmech.ensemble.draws import draw
 from jaxmech.ensemble.environment import environment
-from jaxmech.ensemble.errors import refuse
+from jaxmech.ensemble.errors import StudyError, refuse
 from jaxmech.ensemble.kernel import Kernel, compile_kernel, save_times
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.results import open_results
 from jaxmech.ensemble.store import RunFolder, open_run, write_whole
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.subject import load
+from jaxmech.ensemble.subject import Subject, load
 from jaxmech.ensemble.summary import as_json, as_table, summarize
+from jaxmech.ensemble.usage import unused_parameters
 
 
 def run(
@@ -45,8 +47,10 @@ def run(
     subject = load(study.model, study.model_options, folder)
     variables = draw(study, subject)
     kernel = compile_kernel(study, subject, variables)
+    shapes = kernel.shapes()
+    _require_use(subject, kernel)
     names, ts = tuple(subject.system.coordinates), save_times(study)
-    layout = Layout(study.size, names, ts, kernel.shapes(), variables, {"model": study.model})
+    layout = Layout(study.size, names, ts, shapes, variables, {"model": study.model})
     with open_run(out, study, subject, layout, environment(subject)) as target:
         missing = target.missing()
         with tqdm(
@@ -55,19 +59,26 @@ def run(
             unit=" trajectories",
             disable=None if progress else True,
         ) as bar:
+            computed = _computed(kernel, missing)
             for blocks in _grouped(missing, study.chunk_size // study.block_size):
-                _compute(kernel, target, blocks, bar.update)
+                held = list(islice(computed, len(blocks)))
+                for block, arrays in zip(blocks, held, strict=True):
+                    target.write(block, jax.device_get(arrays))
+                    bar.update(_trajectories(target, [block]))
         return _conclude(target)
 
 
-def _compute(
-    kernel: Kernel, target: RunFolder, blocks: list[int], done: Callable[[int], object]
-) -> None:
-    """Starts every block of a chunk, then stores one after the other."""
-    started = [kernel.run(*kernel.inputs(block)) for block in blocks]
-    for block, arrays in zip(blocks, started, strict=True):
-        target.write(block, jax.device_get(arrays))
-        done(_trajectories(target, [block]))
+def _computed(kernel: Kernel, blocks: list[int]) -> Iterator[dict[str, jax.Array]]:
+    """The results of one block after the other, the next one under way while one is stored.
+
+    Never two at once: their LAPACK calls could wait for each other (see `Kernel`).
+    """
+    ahead = kernel.run(*kernel.inputs(blocks[0])) if blocks else {}
+    for place in range(len(blocks)):
+        ready = jax.block_until_ready(ahead)
+        if place + 1 < len(blocks):
+            ahead = kernel.run(*kernel.inputs(blocks[place + 1]))
+        yield ready
 
 
 def _conclude(target: RunFolder) -> dict[str, Any]:
@@ -83,6 +94,15 @@ def _trajectories(target: RunFolder, blocks: list[int]) -> int:
 
 def _grouped(blocks: list[int], count: int) -> list[list[int]]:
     return [blocks[i : i + count] for i in range(0, len(blocks), count)]
+
+
+def _require_use(subject: Subject, kernel: Kernel) -> None:
+    varying, same = kernel.inputs(0)
+    first = {name: values[0] for name, values in varying["parameters"].items()}
+    params = first | same["parameters"]
+    problems = [] if subject.model else unused_parameters(subject.system, params)
+    if problems:
+        raise StudyError(problems)
 
 
 def _require_precision(study: Study) -> None:

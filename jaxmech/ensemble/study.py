@@ -139,7 +139,9 @@ class Study:
     )
     chunk: int | None = field(
         default=None,
-        metadata=doc("trajectories held in memory at a time, in whole blocks; changes no result"),
+        metadata=doc(
+            "trajectories computed before they are stored, in whole blocks; changes no result"
+        ),
     )
     failed_allowed: float = field(
         default=0.0, metadata=doc("fraction of failed trajectories up to which the exit code is 0")
@@ -189,8 +191,8 @@ class Study:
 
     @property
     def chunk_size(self) -> int:
-        """Trajectories held in memory at a time, a whole number of blocks."""
-        return _round_up(self.chunk or min(self.size, 4 * self.block_size), self.block_size)
+        """Trajectories computed before they are stored, a whole number of blocks."""
+        return _round_up(self.chunk or 1, self.block_size)
 
     def resolved(self) -> "Study":
         """This study with its block and its chunk as they are used."""

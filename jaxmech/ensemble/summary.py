@@ -40,7 +40,7 @@ def summarize(results: Results) -> dict[str, Any]:
     ranks = results.good("rank")
     worst: dict[str, Any] = {key: _largest(results.good(name)) for key, name in _WORST.items()}
     return {
-        "model": results.config["model"],
+        "model": results.name,
         "size": results.size,
         "done": len(status),
         "status": counts,

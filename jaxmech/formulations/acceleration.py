@@ -10,7 +10,7 @@ from jaxmech.checks import require_kind
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
-from jaxmech.linalg import SVD, smallest_multipliers, times
+from jaxmech.linalg import row_space_projector, times
 from jaxmech.system import System
 from jaxmech.traits import traits
 
@@ -78,7 +78,7 @@ def acceleration(
     force = times(eom.A.T, law.multipliers)
     return Motion(
         qdd=law.qdd,
-        multipliers=smallest_multipliers(eom.A, force),
+        multipliers=times(row_space_projector(eom.A.T), law.multipliers),
         constraint_force=force,
         rank=law.rank,
         residual=jnp.max(jnp.abs(times(eom.A, law.qdd) - eom.b), initial=0.0),
@@ -100,5 +100,4 @@ def null_projector(eom: EquationsOfMotion) -> Float[Array, " m m"]:
         [[ 0.5 -0.5]
          [-0.5  0.5]]
     """
-    inverse = jnp.linalg.pinv(eom.A, rtol=SVD().threshold(eom.A.dtype))
-    return jnp.eye(eom.A.shape[0], dtype=eom.A.dtype) - eom.A @ inverse
+    return jnp.eye(eom.A.shape[0], dtype=eom.A.dtype) - row_space_projector(eom.A.T)

@@ -6,11 +6,12 @@ from jaxmech.linalg.ldl import LDL as LDL
 from jaxmech.linalg.metric import Metric as Metric
 from jaxmech.linalg.metric import metric as metric
 from jaxmech.linalg.metric import row_weights as row_weights
+from jaxmech.linalg.metric import with_rows as with_rows
 from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR
+from jaxmech.linalg.qr import row_space_projector as row_space_projector
 from jaxmech.linalg.solver import AbstractRowSpace as AbstractRowSpace
 from jaxmech.linalg.solver import AbstractSolver as AbstractSolver
 from jaxmech.linalg.solver import unit_rows as unit_rows
 from jaxmech.linalg.svd import SVD as SVD
-from jaxmech.linalg.svd import smallest_multipliers as smallest_multipliers

@@ -59,7 +59,11 @@ def metric(M: Float[Array, " n n"], A: Float[Array, " m n"], solver: AbstractSol
         >>> print(pair.smallest(jnp.array([4.0]))[0])
         [3. 1.]
     """
-    mass = cholesky(M)
+    return with_rows(cholesky(M), A, solver)
+
+
+def with_rows(mass: Cholesky, A: Float[Array, " m n"], solver: AbstractSolver) -> Metric:
+    """The same for an M that is factorized already."""
     return Metric(mass, solver.factor(mass.lower(A.T).T))
 
 

@@ -1,5 +1,6 @@
 """`QR`: the pseudo-inverse from an orthogonalization of the rows of C."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -8,40 +9,44 @@ from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver, unit_rows
 
 
 class QRRowSpace(AbstractRowSpace):
-    """C = R U with orthonormal rows in U (zero where dropped) and lower triangular R.
+    """C = (R + D) U with orthonormal rows in U, strictly lower triangular R and diagonal D.
 
     Attributes:
-        U: orthonormal rows, shape (m, n).
-        R: row j of R left of the diagonal, shape (j,).
-        inverse_lengths: 1 / diagonal of R, zero where the row was dropped, shape (m,).
+        U: orthonormal rows, zero where a row of C was dropped, shape (m, n).
+        R: shape (m, m).
+        inverse_lengths: 1 / D, zero where the row was dropped, shape (m,).
         scale: what the rows of C were multiplied by, shape (m,).
         rank: number of rows kept.
     """
 
     U: Float[Array, " m n"]
-    R: tuple[Array, ...]
-    inverse_lengths: tuple[Array, ...]
+    R: Float[Array, " m m"]
+    inverse_lengths: Float[Array, " m"]
     scale: Float[Array, " m"]
     rank: Int[Array, ""]
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """y = C^+ r and a lambda that is zero on the dropped rows."""
-        r = r * self.scale
-        z = r[:0]
-        for j, (row, inverse) in enumerate(zip(self.R, self.inverse_lengths, strict=True)):
-            z = jnp.concatenate([z, ((r[j] - (row * z).sum()) * inverse)[None]])
-        rest, multipliers = z, z[:0]
-        for row, inverse in zip(reversed(self.R), reversed(self.inverse_lengths), strict=True):
-            last = rest[-1] * inverse
-            multipliers = jnp.concatenate([last[None], multipliers])
-            rest = rest[:-1] - row * last
+        rows = (jnp.arange(r.size), self.R, self.inverse_lengths)
+
+        def forward(z: Array, row: tuple[Array, Array, Array]) -> tuple[Array, None]:
+            j, R, inverse = row
+            return z.at[j].set((z[j] - (R * z).sum()) * inverse), None
+
+        def backward(rest: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+            j, R, inverse = row
+            multiplier = rest[j] * inverse
+            return rest - R * multiplier, multiplier
+
+        z, _ = jax.lax.scan(forward, r * self.scale, rows)
+        _, multipliers = jax.lax.scan(backward, z, rows, reverse=True)
         return times(self.U.T, z), multipliers * self.scale
 
 
 class QR(AbstractSolver):
     """Gram-Schmidt on the rows of C, done twice: the more accurate choice near a singular pose.
 
-    It never squares the condition number as C C^T does. A row that keeps less than `tolerance` of
+    It never squares the condition number as C C^T does, and as a loop over rows it compiles fast. A row that keeps less than `tolerance` of
     its length is dropped as dependent on the rows before it.
 
     Args:
@@ -59,18 +64,32 @@ class QR(AbstractSolver):
         """Orthogonalize the rows of C after scaling them."""
         C, scale = unit_rows(C)
         threshold = self.threshold(C.dtype)
-        U, R, inverse_lengths = C[:0], [], []
-        rank = jnp.zeros((), jnp.int32)
-        for row in C:
-            along = times(U, row)
-            rest = row - times(U.T, along)
+
+        def orthogonalize(U: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+            j, c = row
+            along = times(U, c)
+            rest = c - times(U.T, along)
             again = times(U, rest)
             rest = rest - times(U.T, again)
             squared = (rest * rest).sum()
             keep = squared > threshold**2
-            rank = rank + keep
             inverse = jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, squared, 1.0)), 0.0)
-            U = jnp.concatenate([U, (rest * inverse)[None]])
-            R.append(along + again)
-            inverse_lengths.append(inverse)
-        return QRRowSpace(U, tuple(R), tuple(inverse_lengths), scale, rank)
+            return U.at[j].set(rest * inverse), (along + again, inverse)
+
+        rows = (jnp.arange(C.shape[0]), C)
+        U, (R, inverse_lengths) = jax.lax.scan(orthogonalize, jnp.zeros_like(C), rows)
+        rank = (inverse_lengths > 0).sum(dtype=jnp.int32)
+        return QRRowSpace(U, R, inverse_lengths, scale, rank)
+
+
+def row_space_projector(A: Float[Array, " m n"]) -> Float[Array, " n n"]:
+    """The orthogonal projector A^+ A onto the space of the rows of A.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> print(row_space_projector(jnp.array([[1.0, 1.0], [2.0, 2.0]])).round(12))
+        [[0.5 0.5]
+         [0.5 0.5]]
+    """
+    U = QR().factor(A).U
+    return (U[:, :, None] * U[:, None, :]).sum(0)

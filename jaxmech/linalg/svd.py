@@ -1,6 +1,5 @@
 """`SVD`: the pseudo-inverse from singular values, the audited reference."""
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -49,13 +48,6 @@ class SVD(AbstractSolver):
         threshold = self.threshold(C.dtype)
         if C.shape[0] == 0:
             return SVDRowSpace(C.T, scale, jnp.zeros((), jnp.int32))
-        values = jnp.linalg.svd(jax.lax.stop_gradient(C), compute_uv=False)
-        rank = (values > threshold * values.max()).sum(dtype=jnp.int32)
-        return SVDRowSpace(jnp.linalg.pinv(C, rtol=threshold), scale, rank)
-
-
-def smallest_multipliers(A: Float[Array, " m n"], force: Float[Array, " n"]) -> Float[Array, " m"]:
-    """The smallest lambda with A^T lambda = force, which is (A^T)^+ force."""
-    if A.shape[0] == 0:
-        return A[:, 0]
-    return jnp.linalg.pinv(A.T, rtol=SVD().threshold(A.dtype)) @ force
+        inverse = jnp.linalg.pinv(C, rtol=threshold)
+        rank = jnp.round((C * inverse.T).sum())  # the trace of the projector C C^+
+        return SVDRowSpace(inverse, scale, rank.astype(jnp.int32))

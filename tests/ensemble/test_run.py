@@ -1,0 +1,269 @@
+"""Running a study: the same bits whatever the chunks, failures kept apart, folders protected."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import xarray
+
+from jaxmech.config import read
+from jaxmech.ensemble import FolderError, StudyError, load, open_results, run
+from jaxmech.ensemble.draws import draw
+from jaxmech.ensemble.kernel import compile_kernel
+from jaxmech.ensemble.store import finished_blocks
+from jaxmech.status import Status
+from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_study
+
+
+def computed(folder: Path, text: str = STUDY, out: str = "run", home: Path | None = None) -> Path:
+    config = write_study(home or folder, text)
+    run(read(config), folder / out, folder=config.parent)
+    return folder / out
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A finished run of the small study."""
+    return computed(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def begun(whole, tmp_path) -> Path:
+    """A copy of the finished run that lacks its last three blocks, as if it had been killed."""
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    shutil.copy(whole.parent / "spring.py", tmp_path)
+    for block in (2, 3, 4):
+        (out / "blocks" / f"{block:06d}").unlink()
+    shutil.rmtree(out / "results.zarr" / "q" / "c" / "4")
+    (out / "results.zarr" / "q" / "c" / "3" / "0" / "0").write_bytes(b"half a file")
+    (out / "results.zarr" / "q" / "c" / "2" / "0" / "0.1234.partial").write_bytes(b"a draft")
+    return out
+
+
+def test_the_motion_is_that_of_the_spring(whole) -> None:
+    found = arrays(whole)
+    frequency = np.sqrt(found["parameter_k"] / found["parameter_m"])
+    exact = found["coordinate_x"][:, None] * np.cos(frequency[:, None] * found["t"])
+    assert np.abs(found["q"][..., 0] - exact).max() < 1e-4
+    assert np.array_equal(found["status"], np.zeros(20))
+    assert np.all(np.isnan(found["t_failed"]))
+
+
+@pytest.mark.parametrize("chunk", [1, 9, 1000])
+def test_an_interrupted_run_continues_to_the_same_bits(whole, begun, chunk: int) -> None:
+    computed(begun.parent, STUDY.replace("block = 4", f"block = 4\nchunk = {chunk}"))
+    assert finished_blocks(begun) == set(range(5))
+    assert same_bits(whole, begun)
+    for name in ("summary.json", "summary.txt"):
+        assert (whole / name).read_text() == (begun / name).read_text()
+
+
+def test_a_finished_run_is_left_alone(whole) -> None:
+    before = {p: p.stat().st_mtime_ns for p in (whole / "results.zarr").rglob("*")}
+    computed(whole.parent)
+    assert before == {p: p.stat().st_mtime_ns for p in (whole / "results.zarr").rglob("*")}
+
+
+def test_a_creation_that_was_interrupted_begins_again(whole, tmp_path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    (out / "config.toml").unlink()
+    shutil.rmtree(out / "results.zarr" / "q")
+    assert same_bits(computed(tmp_path), whole)
+
+
+def test_good_members_do_not_feel_the_bad_ones(whole, tmp_path) -> None:
+    bad = arrays(computed(tmp_path, STUDY.replace("limit = 2.0", "limit = 0.7")))
+    good = arrays(whole)
+    failed = good["parameter_kick"] > 0.7
+    assert 0 < failed.sum() < 20
+    assert np.array_equal(bad["status"], np.where(failed, Status.NONFINITE, Status.OK))
+    assert np.array_equal(np.isfinite(bad["t_failed"]), failed)
+    for name in ("q", "v", "energy"):
+        assert bad[name][~failed].tobytes() == good[name][~failed].tobytes()
+        assert np.all(np.isnan(bad[name][failed, -1]))
+
+
+def test_the_last_block_is_filled_with_copies(tmp_path) -> None:
+    study = read(write_study(tmp_path, STUDY.replace("size = 20", "size = 18"))).resolved()
+    subject = load(study.model, {}, tmp_path)
+    kernel = compile_kernel(study, subject, draw(study, subject))
+    last = kernel.inputs(4)[0]["coordinates"]["x"]
+    assert last.shape == (4,)
+    assert np.all(last[1:] == last[1])
+
+
+def test_xarray_opens_the_results_with_their_names(whole) -> None:
+    data = xarray.open_zarr(whole / "results.zarr", chunks=None)
+    assert data.q.dims == data.v.dims == ("trajectory", "time", "coordinate")
+    assert data.energy.dims == ("trajectory", "time")
+    assert data.status.dims == data.parameter_k.dims == ("trajectory",)
+    assert data.parameter_m.dims == ()
+    assert data.coordinate.values.tolist() == ["x"]
+    assert data.t.dims == ("time",)
+    assert "t" in data.coords
+    assert (data.t.units, data.energy.units) == ("s", "J")
+    assert data.status.flag_meanings.split()[0] == "OK"
+    assert float(data.q.sel(coordinate="x").isel(trajectory=3, time=0)) == float(
+        data.coordinate_x[3]
+    )
+
+
+def test_everything_can_be_saved(tmp_path) -> None:
+    text = PENDULUM.replace(
+        "block = 8", 'block = 8\nsave = ["q", "v", "qdd", "multipliers", "constraint_force"]'
+    )
+    config = write_study(tmp_path, text)
+    run(read(config), tmp_path / "run")
+    found = arrays(tmp_path / "run")
+    assert found["multipliers_rod"].shape == (10, 6, 1)
+    m, g = float(found["parameter_m"]), float(found["parameter_g"])
+    weight = np.array([0.0, -m * g])
+    assert np.abs(m * found["qdd"] - weight - found["constraint_force"]).max() < 1e-9
+    assert "energy" not in found
+    assert not list((tmp_path / "run").glob("**/energy"))
+
+
+def test_drawn_states_are_made_consistent(tmp_path) -> None:
+    text = PENDULUM.replace("[start]", "[velocities]\nx1 = 0.3\n\n[start]")
+    text = text.replace("block = 8", 'block = 8\nfixed = ["x1"]')
+    config = write_study(tmp_path, text)
+    summary = run(read(config), tmp_path / "run")
+    assert summary["status"]["OK"]["count"] == 10
+    found = arrays(tmp_path / "run")
+    assert found["v"][:, 0, 0] == pytest.approx(0.3)
+    assert np.abs(np.sum(found["q"] * found["v"], axis=-1)).max() < 1e-12
+
+
+def test_single_precision_is_kept(tmp_path) -> None:
+    found = arrays(computed(tmp_path, 'precision = "float32"\n' + STUDY))
+    assert found["q"].dtype == found["energy"].dtype == np.float32
+    assert found["parameter_k"].dtype == np.float64
+
+
+def test_double_precision_must_be_on(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(type(jax.config), "read", lambda self, name: False)
+    with pytest.raises(StudyError, match="`precision` must be float32, as this process computes"):
+        computed(tmp_path)
+
+
+def test_the_run_folder_repeats_the_run(whole, tmp_path) -> None:
+    study = read(whole / "config.toml")
+    assert (study.model, study.block, study.chunk) == ("model.py:spring", 4, 4)
+    run(study, tmp_path / "again", folder=whole)
+    assert same_bits(whole, tmp_path / "again")
+
+
+def test_the_environment_is_stored(whole) -> None:
+    facts = json.loads((whole / "environment.json").read_text())
+    assert facts["jax"] == jax.__version__
+    assert facts["x64"] is True
+    assert {"python", "numpy", "platform", "device", "processor", "started"} <= facts.keys()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("size = 20", "size = 24", "`size` is 20 there and 24 here"),
+        ("seed = 3", "seed = 4", "`seed` is 3 there and 4 here"),
+        ("end = 1.0", "end = 2.0", r"`times.end` is 1.0 there and 2.0 here"),
+        ("low = -1.0", "low = -2.0", r"`coordinates.x.low` is -1.0 there and -2.0 here"),
+        ("mean = 10.0,", "mean = 10.0, ", None),
+        ("m = 1.0\n", "m = 1\n", None),
+        ("limit = 2.0", "limit = 2.0\n[velocities]\nx = 1.0", "`velocities.x` is not given there"),
+        ("spring.py:spring", "spring.py:springs", "coordinates.x"),
+    ],
+)
+def test_a_folder_of_another_study_is_refused(begun, old, new, message) -> None:
+    text = STUDY.replace(old, new)
+    if message is None:
+        computed(begun.parent, text)
+        return
+    with pytest.raises((FolderError, StudyError), match=message):
+        computed(begun.parent, text)
+
+
+def test_a_changed_model_file_is_refused(begun) -> None:
+    config = write_study(begun.parent)
+    file = begun.parent / "spring.py"
+    file.write_text(file.read_text() + "# changed\n")
+    with pytest.raises(FolderError, match="begun with another version of the model file"):
+        run(read(config), begun, folder=begun.parent)
+
+
+def test_another_environment_is_refused_unless_the_run_is_finished(begun) -> None:
+    file = begun / "environment.json"
+    facts = file.read_text()
+    file.write_text(json.dumps({**json.loads(facts), "jax": "0.0.1"}))
+    with pytest.raises(FolderError, match=r'begun with jax "0\.0\.1", and this is'):
+        computed(begun.parent)
+    file.write_text(facts)
+    computed(begun.parent)
+    file.write_text(json.dumps({**json.loads(facts), "jax": "0.0.1"}))
+    computed(begun.parent)
+
+
+def test_files_that_are_no_run_are_not_touched(tmp_path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("years of work")
+    with pytest.raises(FolderError, match="holds files that are no run; choose another folder"):
+        computed(tmp_path)
+    assert (tmp_path / "run" / "thesis.txt").read_text() == "years of work"
+    assert len(list((tmp_path / "run").iterdir())) == 1
+
+
+@pytest.mark.parametrize("out", ["spring.py", "spring.py/run"])
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path, out: str) -> None:
+    with pytest.raises(FolderError, match="cannot be used"):
+        computed(tmp_path, out=out)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"), [("config.toml", "size = "), ("environment.json", "{"), ("results.zarr", "")]
+)
+def test_a_damaged_folder_is_refused(begun, file: str, text: str) -> None:
+    if (begun / file).is_dir():
+        shutil.rmtree(begun / file)
+    (begun / file).write_text(text)
+    with pytest.raises(FolderError, match="cannot be"):
+        computed(begun.parent)
+
+
+def test_two_processes_do_not_share_a_folder(begun) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    with (begun / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(FolderError, match="is being written by another process"):
+            computed(begun.parent)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (STUDY.replace("m = 1.0", ""), "`parameters` must give the parameter 'm'"),
+        (STUDY.replace("m = 1.0", "m = [1.0, 2.0]"), "`model` cannot be computed: "),
+        (STUDY.replace("m = 1.0", "m = 1.0\nmm = 1.0"), "`parameters.mm` is not used"),
+    ],
+)
+def test_what_the_functions_of_the_model_refuse_is_told(tmp_path, text, message) -> None:
+    with pytest.raises(StudyError, match=message):
+        computed(tmp_path, text)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unfinished_run_can_be_read(begun, whole) -> None:
+    results = open_results(begun)
+    assert results.blocks == (0, 1)
+    assert len(results.status) == 8
+    q = open_results(whole).good("q")
+    assert np.array_equal(results.good("q"), q[:8])
+    assert np.array_equal(open_results(whole).good("q", most=3), q[:3])
+
+
+def test_a_folder_without_a_run_cannot_be_read(tmp_path) -> None:
+    with pytest.raises(FolderError, match="holds no run"):
+        open_results(tmp_path)

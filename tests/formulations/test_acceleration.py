@@ -1,0 +1,114 @@
+"""`acceleration` of whole systems: sign and size of the multipliers, what it says of itself."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import LDL, QR, SVD, Acceleration, System, UdwadiaKalaba, acceleration
+from tests.small import CASES, PENDULUM, REDUNDANT
+
+
+def quadratic(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.5 * v @ (p["M"] @ v) + p["Q"] @ q
+
+
+# A system whose M, Q, A and b are its parameters.
+GIVEN = System(
+    quadratic,
+    [Acceleration(lambda q, v, a, t, p: p["A"] @ a - p["b"], "given")],
+    coordinates=("x", "y", "z"),
+)
+
+
+def given(rank: int, *, consistent: bool = True) -> dict[str, Any]:
+    draw = np.random.default_rng(rank)
+    F, A = draw.normal(size=(3, 3)), draw.normal(size=(4, rank)) @ draw.normal(size=(rank, 3))
+    b = A @ draw.normal(size=3) if consistent else draw.normal(size=4)
+    return {"M": F @ F.T + np.eye(3), "Q": draw.normal(size=3), "A": A, "b": b}
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("solver", [LDL(), QR(), SVD()], ids=lambda s: type(s).__name__)
+def test_multipliers_are_the_smallest_and_push_the_system(rank: int, solver: Any) -> None:
+    """M qdd = Q + A^T lambda with the lambda of numpy's least squares, whatever the solver."""
+    p, rest = given(rank), np.zeros(3)
+    law = UdwadiaKalaba(solver)
+    motion = jax.jit(lambda p: acceleration(GIVEN, rest, rest, 0.0, p, formulation=law))(p)
+    np.testing.assert_allclose(p["M"] @ motion.qdd, p["Q"] + p["A"].T @ motion.multipliers, atol=1e-11)
+    np.testing.assert_allclose(p["A"] @ motion.qdd, p["b"], atol=1e-11)
+    push = p["M"] @ np.asarray(motion.qdd) - p["Q"]
+    np.testing.assert_allclose(motion.constraint_force, push, atol=1e-11)
+    smallest = np.linalg.lstsq(p["A"].T, push, rcond=1e-10)[0]
+    np.testing.assert_allclose(motion.multipliers, smallest, atol=1e-10)
+    assert motion.rank == rank
+    assert motion.residual < 1e-11
+    assert motion.definite
+
+
+def test_contradictory_constraints_leave_a_residual() -> None:
+    p, rest = given(2, consistent=False), np.zeros(3)
+    motion = jax.jit(lambda p: acceleration(GIVEN, rest, rest, 0.0, p))(p)
+    miss = np.abs(p["A"] @ np.asarray(motion.qdd) - p["b"]).max()
+    assert motion.residual == pytest.approx(miss, rel=1e-12)
+    assert motion.residual > 0.1
+    assert np.isfinite(motion.multipliers).all()
+
+
+def test_a_rod_pulls() -> None:
+    """At rest below the pivot the rod holds the weight: A^T lambda = (0, m g)."""
+    p = PENDULUM.params
+    motion = acceleration(PENDULUM.system, [0.0, -2.0], [0.0, 0.0], 0.0, p)
+    np.testing.assert_allclose(motion.constraint_force, [0.0, p["m"] * p["g"]], atol=1e-14)
+    np.testing.assert_allclose(motion.multipliers, [-p["m"] * p["g"] / 2], rtol=1e-15)
+    np.testing.assert_allclose(motion.qdd, 0.0, atol=1e-15)
+
+
+def test_redundant_rows_share_the_multiplier() -> None:
+    """Rows s_k q: the smallest multipliers are in the proportion of the s_k."""
+    plain, shared = (
+        jax.jit(lambda q, v, c=case: acceleration(c.system, q, v, 0.0, c.params))(*case[2:])
+        for case in (PENDULUM, REDUNDANT)
+    )
+    np.testing.assert_allclose(shared.qdd, plain.qdd, rtol=1e-12)
+    np.testing.assert_allclose(shared.constraint_force, plain.constraint_force, rtol=1e-12)
+    s = np.array([1e3, 1.0, 2 / PENDULUM.params["l"] ** 2])
+    np.testing.assert_allclose(shared.multipliers, plain.multipliers * s / (s @ s), rtol=1e-10)
+    assert plain.rank == shared.rank == 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_parts_belong_together(name: str) -> None:
+    case = CASES[name]
+
+    @jax.jit
+    def everything(q: Any, v: Any) -> Any:
+        eom = case.system.equations(q, v, 0.3, case.params)
+        return eom, acceleration(case.system, q, v, 0.3, case.params)
+
+    eom, motion = everything(case.q + 0.1, case.v)
+    np.testing.assert_allclose(eom.M @ motion.qdd, eom.Q + motion.constraint_force, atol=1e-10)
+    np.testing.assert_allclose(eom.A.T @ motion.multipliers, motion.constraint_force, atol=1e-10)
+    np.testing.assert_allclose(eom.A @ motion.qdd, eom.b, atol=1e-10)
+    assert motion.rank == np.linalg.matrix_rank(eom.A) if eom.A.size else motion.rank == 0
+    assert motion.residual < 1e-10
+    assert motion.definite
+
+
+def test_a_massless_coordinate_is_reported() -> None:
+    system = System(lambda q, v, t, p: 0.5 * p * v[0] ** 2, coordinates=("x", "y"))
+    motion = acceleration(system, [0.0, 0.0], [0.0, 0.0], 0.0, 1.0)
+    assert not motion.definite
+    assert np.isfinite(motion.qdd).all()
+
+
+def test_batches_of_states() -> None:
+    q, v = np.random.default_rng(0).normal(size=(2, 6, 2))
+    one = jax.jit(lambda q, v: acceleration(PENDULUM.system, q, v, 0.0, PENDULUM.params))
+    many = jax.jit(jax.vmap(one))(q, v)
+    for k in range(6):
+        for batch, single in zip(jax.tree.leaves(many), jax.tree.leaves(one(q[k], v[k])), strict=True):
+            np.testing.assert_allclose(batch[k], single, rtol=1e-14)
+    assert jnp.shape(many.multipliers) == (6, 1)

@@ -1,0 +1,83 @@
+"""The tableaus are explicit Runge-Kutta methods of the order that they claim."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxmech import RK4, DormandPrince5, Midpoint
+
+METHODS = {"RK4": RK4, "Midpoint": Midpoint, "DormandPrince5": DormandPrince5}
+
+
+def trees(order: int) -> list[Any]:
+    """All rooted trees with up to `order` vertices, each a sorted tuple of subtrees."""
+    found: dict[int, set[Any]] = {1: {()}}
+    for size in range(2, order + 1):
+        found[size] = {branches for branches in _forests(size - 1, found)}
+    return [tree for size in found for tree in sorted(found[size])]
+
+
+def _forests(size: int, found: dict[int, set[Any]]) -> set[Any]:
+    if size == 0:
+        return {()}
+    return {
+        tuple(sorted((tree, *rest)))
+        for first in range(1, size + 1)
+        for tree in found[first]
+        for rest in _forests(size - first, found)
+    }
+
+
+def vertices(tree: Any) -> int:
+    return 1 + sum(map(vertices, tree))
+
+
+def density(tree: Any) -> int:
+    return vertices(tree) * int(np.prod([density(branch) for branch in tree], dtype=int))
+
+
+def weights(tree: Any, a: np.ndarray) -> np.ndarray:
+    """What every stage contributes to a tree: products over its branches of a times theirs."""
+    return np.prod([a @ weights(branch, a) for branch in tree], axis=0) * np.ones(len(a))
+
+
+def square(stages: Any) -> np.ndarray:
+    a = np.zeros((len(stages), len(stages)))
+    for i, row in enumerate(stages):
+        a[i, : len(row)] = row
+    return a
+
+
+def test_the_trees_are_counted_right() -> None:
+    assert [sum(vertices(t) == k for t in trees(6)) for k in range(1, 7)] == [1, 1, 2, 4, 9, 20]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_order_conditions(name: str) -> None:
+    """b . Phi(tree) = 1 / density(tree) for all rooted trees up to the order, and not beyond it."""
+    tableau = METHODS[name].tableau
+    a, b = square(tableau.stages), np.array(tableau.weights)
+
+    def miss(order: int) -> float:
+        wanted = [tree for tree in trees(order) if vertices(tree) == order]
+        return max(abs(b @ weights(tree, a) - 1 / density(tree)) for tree in wanted)
+
+    assert all(miss(order) < 1e-15 for order in range(1, tableau.order + 1))
+    assert miss(tableau.order + 1) > 1e-4
+    np.testing.assert_allclose(a.sum(1), tableau.nodes, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_stages_use_earlier_ones_only(name: str) -> None:
+    tableau = METHODS[name].tableau
+    assert [len(row) <= number for number, row in enumerate(tableau.stages)]
+    assert len(tableau.nodes) == len(tableau.stages) == len(tableau.weights)
+
+
+def test_policies_are_values() -> None:
+    assert RK4() == RK4(substeps=1)
+    assert RK4(2) != RK4(3)
+    assert RK4(2) != Midpoint(2)
+    assert hash(RK4(2)) == hash(RK4(2))
+    assert repr(DormandPrince5(substeps=4)) == "DormandPrince5(substeps=4)"

@@ -1,0 +1,229 @@
+"""Steps and save times: against a Runge-Kutta method in numpy, forwards, backwards and uneven."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from jaxmech import (
+    RK4,
+    Baumgarte,
+    DormandPrince5,
+    Midpoint,
+    Projection,
+    Solution,
+    System,
+    simulate,
+)
+from tests.small import DOUBLE, OSCILLATOR, PENDULUM, PRESCRIBED, WIRE
+
+FORCED = System(
+    lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * q @ q,
+    force=lambda q, v, t, p: jnp.stack([jnp.sin(t), -0.3 * v[1] * t]),
+    coordinates=("x", "y"),
+)
+
+
+def reference(tableau: Any, ts: Any, substeps: int) -> np.ndarray:
+    """The forced oscillator in plain numpy, (T, 4)."""
+
+    def rate(y: Any, t: Any) -> Any:
+        return np.array([*y[2:], np.sin(t) - 4 * y[0], -0.3 * y[3] * t - 4 * y[1]])
+
+    y, out = np.array([1.0, 0.0, 0.0, 3.0]), []
+    for t, t_next in zip(ts[:-1], ts[1:], strict=True):
+        out.append(y)
+        h = (t_next - t) / substeps
+        for k in range(substeps):
+            rates: list[Any] = []
+            for node, stage in zip(tableau.nodes, tableau.stages, strict=True):
+                inner = sum((a * r for a, r in zip(stage, rates, strict=False)), np.zeros(4))
+                rates.append(rate(y + h * inner, t + (k + node) * h))
+            y = y + h * sum(b * r for b, r in zip(tableau.weights, rates, strict=True))
+    return np.array([*out, y])
+
+
+@pytest.mark.parametrize("method", [RK4(), RK4(3), Midpoint(2), DormandPrince5()], ids=repr)
+def test_steps_are_those_of_the_tableau(method: Any) -> None:
+    """At uneven save times, with a force that depends on time."""
+    ts = np.array([0.5, 0.6, 0.65, 1.0, 1.5])
+    sol = simulate(FORCED, *OSCILLATOR[2:], ts, OSCILLATOR.params, method=method)
+    expected = reference(method.tableau, ts, method.substeps)
+    np.testing.assert_allclose(np.hstack([sol.q, sol.v]), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_substeps_are_steps_that_are_not_saved() -> None:
+    ts = jnp.linspace(0.0, 1.0, 13)
+    coarse = simulate(*PENDULUM[:1], *PENDULUM[2:], ts[::4], PENDULUM.params, method=RK4(4))
+    fine = simulate(*PENDULUM[:1], *PENDULUM[2:], ts, PENDULUM.params)
+    np.testing.assert_allclose(coarse.q, fine.q[::4], rtol=1e-13)
+    np.testing.assert_allclose(coarse.v, fine.v[::4], rtol=1e-13, atol=1e-13)
+    worst = np.asarray(fine.position_residual)[1:].reshape(3, 4).max(1)
+    np.testing.assert_allclose(coarse.position_residual[1:], worst, atol=1e-15)
+
+
+def test_backwards_in_time_it_comes_back() -> None:
+    ts = jnp.linspace(0.0, 1.0, 13)
+    there = simulate(PENDULUM.system, *PENDULUM[2:], ts, PENDULUM.params, method=RK4(4))
+    back = simulate(
+        PENDULUM.system, there.q[-1], there.v[-1], ts[::-1], PENDULUM.params, method=RK4(4)
+    )
+    np.testing.assert_allclose(back.q[::-1], there.q, atol=1e-7)
+    np.testing.assert_allclose(back.v[::-1], there.v, atol=1e-7)
+
+
+def test_the_first_save_is_the_start() -> None:
+    sol = simulate(PENDULUM.system, *PENDULUM[2:], [3.0, 3.1], PENDULUM.params)
+    np.testing.assert_array_equal(sol.q[0], PENDULUM.q)
+    np.testing.assert_array_equal(sol.v[0], PENDULUM.v)
+    assert sol.ts.tolist() == [3.0, 3.1]
+    assert sol.position_residual[0] < 1e-15
+
+
+def test_a_step_of_no_length_changes_nothing() -> None:
+    """Traced times are not checked; repeated ones do no harm."""
+    run = jax.jit(lambda ts: simulate(PENDULUM.system, *PENDULUM[2:], ts, PENDULUM.params))
+    sol = run(jnp.array([0.0, 0.1, 0.1, 0.2]))
+    np.testing.assert_allclose(sol.q[1], sol.q[2], atol=1e-15)
+    assert sol.ok
+
+
+STEPS = (20, 40, 80, 160)
+SPAN = 1.0
+
+
+def padded(steps: int) -> np.ndarray:
+    """The times of a run of few steps, its last one repeated, so that all runs have one shape."""
+    return np.minimum(np.arange(STEPS[-1] + 1) * (SPAN / steps), SPAN)
+
+
+@pytest.fixture(scope="module")
+def exact() -> np.ndarray:
+    """The double pendulum in its angles, by an independent integrator: (q, v) at the end."""
+    p = DOUBLE.params
+    m1, m2, l1, l2, g = (p[name] for name in ("m1", "m2", "l1", "l2", "g"))
+
+    def rate(_: float, y: Any) -> Any:
+        a, b, wa, wb = y
+        c, s = np.cos(a - b), np.sin(a - b)
+        M = [[(m1 + m2) * l1, m2 * l2 * c], [l1 * c, l2]]
+        pull = [-m2 * l2 * wb**2 * s - (m1 + m2) * g * np.sin(a), l1 * wa**2 * s - g * np.sin(b)]
+        return [wa, wb, *np.linalg.solve(M, pull)]
+
+    def angle(rod: Any, speed: Any) -> tuple[float, float]:
+        return np.arctan2(rod[0], -rod[1]), (rod[0] * speed[1] - rod[1] * speed[0]) / (rod @ rod)
+
+    q, v = DOUBLE.q, DOUBLE.v
+    (a, wa), (b, wb) = angle(q[:2], v[:2]), angle(q[2:] - q[:2], v[2:] - v[:2])
+    y = solve_ivp(rate, (0, SPAN), [a, b, wa, wb], "DOP853", rtol=3e-14, atol=1e-14).y[:, -1]
+    x1 = l1 * np.array([np.sin(y[0]), -np.cos(y[0])])
+    x2 = l2 * np.array([np.sin(y[1]), -np.cos(y[1])])
+    v1 = l1 * y[2] * np.array([np.cos(y[0]), np.sin(y[0])])
+    v2 = l2 * y[3] * np.array([np.cos(y[1]), np.sin(y[1])])
+    return np.array([*x1, *(x1 + x2), *v1, *(v1 + v2)])
+
+
+def sweep(**policies: Any) -> Solution:
+    """The same motion of the double pendulum with ever smaller steps."""
+    times = np.stack([padded(steps) for steps in STEPS])
+    run = jax.vmap(lambda ts: simulate(DOUBLE.system, *DOUBLE[2:], ts, DOUBLE.params, **policies))
+    return jax.jit(run)(times)
+
+
+def slopes(errors: Any) -> np.ndarray:
+    """By what power of the step the errors fall."""
+    return np.log2(np.asarray(errors)[:-1] / np.asarray(errors)[1:])
+
+
+def errors(sol: Solution, exact: np.ndarray) -> np.ndarray:
+    return np.abs(np.hstack([sol.q[:, -1], sol.v[:, -1]]) - exact).max(1)
+
+
+@pytest.mark.parametrize(
+    ("method", "order"), [(RK4(), 4), (Midpoint(), 2), (DormandPrince5(), 5)], ids=repr
+)
+def test_order_with_projection(method: Any, order: int, exact: np.ndarray) -> None:
+    sol = sweep(method=method)
+    assert sol.ok.all()
+    measured = slopes(errors(sol, exact))
+    assert np.all(np.abs(measured[1:] - order) < 0.35), measured
+    assert errors(sol, exact)[-1] < {2: 5e-3, 4: 1e-6, 5: 1e-8}[order]
+    energy = slopes(sol.energy_drift)
+    assert energy[-1] > order - 0.3, energy
+    assert sol.energy_drift[-1] < {2: 1e-2, 4: 1e-6, 5: 1e-8}[order]
+    assert sol.position_residual[-1].max() < 1e-13
+    assert sol.velocity_residual[-1].max() < 1e-12
+
+
+def test_without_projection_the_constraints_drift(exact: np.ndarray) -> None:
+    """With the error of the method; still of order 4, and none of it hidden."""
+    none, feedback = sweep(projection=None), sweep(projection=Baumgarte(alpha=10.0, beta=10.0))
+    kept = sweep(projection=Projection())
+    worst = [sol.position_residual.max(1) for sol in (none, feedback, kept)]
+    assert np.all(worst[2] < 1e-3 * worst[0])
+    assert np.all(worst[1] < worst[0])
+    assert np.all(worst[2] < worst[1])
+    assert np.all(slopes(worst[0]) > 3.5)
+    assert worst[0][-1] > 1e-10
+    for sol in (none, feedback):
+        assert np.all(slopes(errors(sol, exact))[1:] > 3.6)
+        assert np.all(np.diff(sol.velocity_residual.max(1)) < 0)
+    q, p = np.asarray(none.q[-1]), DOUBLE.params
+    first, second = q[:, :2], q[:, 2:] - q[:, :2]
+    phi = [(np.sum(r**2, 1) - l**2) / 2 for r, l in ((first, p["l1"]), (second, p["l2"]))]  # noqa: E741
+    np.testing.assert_allclose(none.position_residual[-1], np.abs(phi).max(0), atol=1e-15)
+
+
+def test_baumgarte_keeps_the_residual_bounded() -> None:
+    """Over 40 s the drift without it grows and grows; with it it stays where it was after 4 s."""
+    ts = jnp.linspace(0.0, 40.0, 11)
+
+    def residual(projection: Any) -> Any:
+        sol = simulate(
+            DOUBLE.system, *DOUBLE[2:], ts, DOUBLE.params, method=RK4(800), projection=projection
+        )
+        return np.asarray(sol.position_residual)
+
+    free, fed = residual(None), residual(Baumgarte(alpha=20.0, beta=20.0))
+    assert free[-1] > 5 * free[1]
+    assert fed[1:].max() < 20 * fed[1]
+    assert fed[-1] < 0.1 * free[-1]
+
+
+def test_a_prescribed_motion_is_followed() -> None:
+    """As many constraints as coordinates, all of them depending on time."""
+    ts = jnp.linspace(0.0, 2.0, 21)
+    sol = simulate(PRESCRIBED.system, *PRESCRIBED[2:], ts, PRESCRIBED.params)
+    np.testing.assert_allclose(sol.q, np.stack([np.sin(ts), 2 * ts**3], 1), atol=1e-13)
+    np.testing.assert_allclose(sol.v, np.stack([np.cos(ts), 6 * ts**2], 1), atol=1e-12)
+    assert sol.rank == 2
+
+
+def test_a_bead_on_a_rotating_wire_with_friction() -> None:
+    """r'' = w^2 r - (c / m) r', in closed form; the constraint depends on time."""
+    p = WIRE.params
+    ts = np.linspace(0.0, 2.0, 9)
+    sol = simulate(WIRE.system, *WIRE[2:], ts, p, method=RK4(20))
+    k = p["c"] / p["m"]
+    root = np.sqrt(k**2 / 4 + p["w"] ** 2)
+    plus, minus = -k / 2 + root, -k / 2 - root
+    first = (0.3 - minus * 0.5) / (plus - minus)
+    r = first * np.exp(plus * ts) + (0.5 - first) * np.exp(minus * ts)
+    expected = np.stack([r * np.cos(p["w"] * ts), r * np.sin(p["w"] * ts)], 1)
+    np.testing.assert_allclose(sol.q, expected, atol=1e-7)
+    assert sol.position_residual.max() < 1e-13
+    assert np.isnan(sol.energy_drift)
+
+
+def test_constraints_hold_over_a_hundred_thousand_steps() -> None:
+    """And the energy with them, to the error of the method."""
+    ts = jnp.linspace(0.0, 100.0, 5)
+    sol = simulate(DOUBLE.system, *DOUBLE[2:], ts, DOUBLE.params, method=RK4(25_000))
+    assert sol.ok
+    assert sol.position_residual.max() < 1e-12
+    assert sol.velocity_residual.max() < 1e-12
+    assert 0 < sol.energy_drift < 1e-6
+    assert sol.rank == 2

@@ -1,0 +1,215 @@
+"""`assemble` gives the nearest consistent state, keeps what is fixed, and says what cannot be met."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from jaxmech import Holonomic, System, assemble
+from tests.small import (
+    DOUBLE,
+    MIXED,
+    OSCILLATOR,
+    PENDULUM,
+    QUATERNION,
+    REDUNDANT,
+    Case,
+)
+
+HEAVY = {**DOUBLE.params, "m1": 5.0}
+M_HEAVY = np.diag([5.0, 5.0, 0.7, 0.7])
+
+
+def many(case: Case, **options: Any) -> Any:
+    """Assembles a batch of guesses at t = 0.3 with the parameters of the case."""
+    return jax.jit(jax.vmap(lambda q, v: assemble(case.system, q, v, 0.3, case.params, **options)))
+
+
+on_circle = many(PENDULUM)  # compiled once for all tests
+
+
+def levels(case: Case, q: Any, v: Any) -> np.ndarray:
+    def one(q: Any, v: Any) -> Any:
+        t = jnp.asarray(0.3)
+        position = case.system.position_level(q, t, case.params)
+        return jnp.concatenate([position, case.system.velocity_level(q, v, t, case.params)])
+
+    return np.asarray(jax.jit(jax.vmap(one))(q, v))
+
+
+def guesses(case: Case, width: float, count: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(2)
+    near = draw.uniform(-width, width, (2, count, case.system.n))
+    return case.q + near[0], case.v + near[1]
+
+
+@pytest.fixture(scope="module")
+def heavy() -> tuple[np.ndarray, ...]:
+    """Guesses for the double pendulum with a heavy first mass, and what became of them."""
+    case = DOUBLE._replace(params=HEAVY)
+    guess = guesses(case, 0.3)
+    return *guess, *map(np.asarray, many(case)(*guess))
+
+
+def test_positions_are_those_of_a_general_minimizer(heavy: Any) -> None:
+    def rods(q: Any) -> Any:
+        first, second = q[:2], q[2:] - q[:2]
+        return [first @ first - HEAVY["l1"] ** 2, second @ second - HEAVY["l2"] ** 2]
+
+    for guess, q in zip(heavy[0], heavy[2], strict=True):
+        found = minimize(
+            lambda x, guess=guess: (x - guess) @ M_HEAVY @ (x - guess),
+            DOUBLE.q,
+            constraints={"type": "eq", "fun": rods},
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 200},
+        )
+        assert found.success
+        np.testing.assert_allclose(rods(q), 0.0, atol=1e-13)
+        np.testing.assert_allclose(q, found.x, atol=2e-6)
+        cost = (q - guess) @ M_HEAVY @ (q - guess)
+        assert cost <= found.fun * (1 + 1e-9)
+
+
+def test_velocities_are_the_projection_in_the_mass_metric(heavy: Any) -> None:
+    """v = v_guess - M^-1 A^T (A M^-1 A^T)^-1 A v_guess at the assembled q."""
+    for guess, q, v in zip(*heavy[1:], strict=True):
+        rod = q[2:] - q[:2]
+        A = np.array([[*q[:2], 0.0, 0.0], [*-rod, *rod]])
+        W = np.linalg.inv(M_HEAVY) @ A.T
+        np.testing.assert_allclose(v, guess - W @ np.linalg.solve(A @ W, A @ guess), atol=1e-12)
+
+
+def test_nearest_point_of_an_ellipse_from_far_and_near() -> None:
+    """Against a search along the curve, in a metric that is not that of the plane."""
+    system = System(
+        lambda q, v, t, p: 0.5 * v @ (p * v),
+        [Holonomic(lambda q, t, p: q[0] ** 2 / 4 + q[1] ** 2 - 1)],
+        coordinates=("x", "y"),
+    )
+    case = Case(system, np.array([1.0, 5.0]), np.zeros(2), np.zeros(2))
+    draw = np.random.default_rng(0)
+    guess = draw.normal(size=(200, 2)) * 10 ** draw.uniform(0, 2, (200, 1))
+    q, _ = many(case)(guess, np.zeros((200, 2)))
+    angle = np.linspace(0, 2 * np.pi, 20_001)
+    curve = np.stack([2 * np.cos(angle), np.sin(angle)], 1)
+    distances = np.sqrt(((curve - guess[:, None]) ** 2 @ case.params).min(1))
+    ours = np.sqrt((q - guess) ** 2 @ case.params)
+    np.testing.assert_allclose(q[:, 0] ** 2 / 4 + q[:, 1] ** 2, 1.0, atol=1e-13)
+    np.testing.assert_allclose(ours, distances, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("case", "width"),
+    [(QUATERNION, 0.3), (MIXED, 0.2)],
+    ids=["singular mass", "all kinds, time-dependent, nonlinear in v"],
+)
+def test_every_kind_of_constraint_holds_afterwards(case: Case, width: float) -> None:
+    guess, run = guesses(case, width), many(case)
+    q, v = run(*guess)
+    assert np.abs(levels(case, *guess)).max() > 0.01
+    assert np.abs(levels(case, q, v)).max() < 1e-12
+    np.testing.assert_allclose(run(q, v), (q, v), atol=1e-12)
+
+
+def test_redundant_loops_close_as_one() -> None:
+    guess = guesses(PENDULUM, 0.5)
+    np.testing.assert_allclose(many(REDUNDANT)(*guess), on_circle(*guess), atol=1e-12)
+    q = 2.0 * guess[0] / np.linalg.norm(guess[0], axis=1)[:, None]
+    np.testing.assert_allclose(on_circle(*guess)[0], q, atol=1e-12)
+
+
+def test_fixed_coordinates_keep_their_guess() -> None:
+    """Bit for bit, positions and velocities; the other follows on its side of the circle."""
+    guess = guesses(PENDULUM, 0.3)
+    q, v = map(np.asarray, many(PENDULUM, fixed=("x",))(*guess))
+    np.testing.assert_array_equal(q[:, 0], guess[0][:, 0])
+    np.testing.assert_array_equal(v[:, 0], guess[1][:, 0])
+    np.testing.assert_allclose(q[:, 1], -np.sqrt(4.0 - q[:, 0] ** 2), atol=1e-12)
+    np.testing.assert_allclose(v[:, 1], -v[:, 0] * q[:, 0] / q[:, 1], atol=1e-12)
+
+
+def test_other_velocities_may_be_fixed_than_coordinates() -> None:
+    guess = guesses(DOUBLE, 0.1)
+    q, v = map(np.asarray, many(DOUBLE, fixed=("x1",), fixed_velocities=("y2",))(*guess))
+    assert np.abs(levels(DOUBLE, q, v)).max() < 1e-12
+    np.testing.assert_array_equal(q[:, 0], guess[0][:, 0])
+    np.testing.assert_array_equal(v[:, 3], guess[1][:, 3])
+    assert np.abs(v[:, 0] - guess[1][:, 0]).min() > 1e-4
+
+
+def test_without_constraints_a_guess_is_a_state() -> None:
+    q, v = many(OSCILLATOR)(*guesses(OSCILLATOR, 1.0))
+    np.testing.assert_array_equal((q, v), guesses(OSCILLATOR, 1.0))
+
+
+def test_a_bad_guess_spoils_no_other() -> None:
+    """The others have the bits that they have beside any other member."""
+    good = guesses(PENDULUM, 0.5)
+    bad = [guess.copy() for guess in good]
+    bad[0][2] = np.nan
+    bad[0][4] = 0.0  # every point of the circle is as near
+    bad[1][3] = np.inf
+    one, other = on_circle(*good), on_circle(*bad)
+    assert np.isnan(other[0][2]).all()
+    assert not np.isfinite(other[1][3]).all()
+    for k in (0, 1, 5):
+        np.testing.assert_array_equal([one[0][k], one[1][k]], [other[0][k], other[1][k]])
+    np.testing.assert_array_equal(one[0][3], other[0][3])
+
+
+@pytest.mark.parametrize("traced", ["v", "params"])
+def test_any_argument_alone_may_be_traced(traced: str) -> None:
+    """Then a constraint that cannot be met is for `simulate` to report."""
+    args = {"q": PENDULUM.q, "v": PENDULUM.v, "t": 0.3, "params": PENDULUM.params["l"]}
+
+    def state(value: Any) -> Any:
+        given = {**args, traced: value}
+        params = {**PENDULUM.params, "l": given.pop("params")}
+        return assemble(PENDULUM.system, given["q"], given["v"], given["t"], params)
+
+    batch = np.stack([np.asarray(args[traced])] * 2)
+    q, v = jax.vmap(state)(batch)
+    np.testing.assert_allclose(q, [PENDULUM.q] * 2, atol=1e-12)
+    np.testing.assert_allclose(v, [PENDULUM.v] * 2, atol=1e-12)
+
+
+def test_a_constraint_that_cannot_be_met_is_named() -> None:
+    case, shortened = PENDULUM, {**PENDULUM.params, "l": 1.0}
+    with pytest.raises(
+        ValueError,
+        match=r"^Constraint 'rod' cannot be met at t = 0: the nearest state found leaves its position "
+        r"residual at 0\.\d+ with x held fixed; release one of them or give a closer guess, or check "
+        r"that the constraints agree\.$",
+    ):
+        assemble(case.system, [1.2, -1.6], case.v, 0.0, shortened, fixed=["x"])
+    with pytest.raises(ValueError, match=r"velocity residual at 1\.\d+ with x, y held fixed"):
+        assemble(case.system, case.q, [1.0, 0.0], 0.0, case.params, fixed_velocities=["x", "y"])
+
+
+def test_constraints_that_disagree_are_named() -> None:
+    both = [
+        *PENDULUM.system.constraints,
+        Holonomic(lambda q, t, p: q[1] - 3.0, name="too high"),
+    ]
+    system = System(PENDULUM.system.lagrangian, both, coordinates=("x", "y"))
+    with pytest.raises(ValueError, match=r"^Constraint '(rod|too high)' cannot be met .* residual at"):
+        assemble(system, PENDULUM.q, PENDULUM.v, 0.0, PENDULUM.params)
+
+
+def test_far_from_a_loop() -> None:
+    """A rod of 2 m guessed at 2 km and at a micrometre."""
+    far = np.array([[2e3, 1.0], [1e-6, -1e-6], [-3e3, -4e3], [0.0, 1e-9], [5.0, 0.0], [0.1, 9e5]])
+    q, v = on_circle(far, np.ones((6, 2)))
+    np.testing.assert_allclose(q, 2 * far / np.linalg.norm(far, axis=1)[:, None], atol=1e-9)
+    assert np.abs(levels(PENDULUM, q, v)).max() < 1e-12
+
+
+def test_single_precision() -> None:
+    guess = [x.astype(np.float32) for x in guesses(PENDULUM, 0.5)]
+    q, v = on_circle(*guess)
+    assert q.dtype == v.dtype == np.float32
+    assert np.abs(levels(PENDULUM, q, v)).max() < 3e-6

@@ -1,0 +1,93 @@
+"""What else is known along a trajectory: multipliers and reactions by name, residuals, rank."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import QR, RK4, Holonomic, System, UdwadiaKalaba, observe, simulate
+from tests.small import MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT
+
+TS = np.linspace(0.0, 0.6, 4)
+
+
+def seen(case: Any, **options: Any) -> Any:
+    sol = simulate(case.system, *case[2:], TS, case.params, method=RK4(10))
+    eom = jax.jit(jax.vmap(lambda q, v, t: case.system.equations(q, v, t, case.params)))
+    return sol, observe(case.system, sol, case.params, **options), eom(sol.q, sol.v, sol.ts)
+
+
+@pytest.mark.parametrize("case", [MIXED, REDUNDANT, QUATERNION], ids=["mixed", "redundant", "quaternion"])
+def test_the_parts_add_up(case: Any) -> None:
+    sol, obs, eom = seen(case)
+    total = sum(obs.reactions.values())
+    np.testing.assert_allclose(total, obs.constraint_force, atol=1e-12)
+    left = np.einsum("tij,tj->ti", eom.M, obs.qdd)
+    np.testing.assert_allclose(left, eom.Q + obs.constraint_force, atol=1e-11)
+    stacked = np.concatenate([obs.multipliers[c.name] for c in case.system.constraints], 1)
+    force = np.einsum("tmi,tm->ti", eom.A, stacked)
+    np.testing.assert_allclose(force, obs.constraint_force, atol=1e-11)
+    np.testing.assert_allclose(np.einsum("tmi,ti->tm", eom.A, obs.qdd), eom.b, atol=1e-10)
+    np.testing.assert_array_equal(obs.rank, np.linalg.matrix_rank(np.asarray(eom.A), tol=1e-9))
+    np.testing.assert_allclose(obs.energy, sol.energy, rtol=1e-13)
+
+
+def test_names_shapes_and_residuals() -> None:
+    """Of a constraint on positions phi, on velocities psi, on accelerations what is left of chi."""
+    sol, obs, _ = seen(MIXED)
+    names = ["servo", "road", "blade and speed"]
+    assert sorted(obs.multipliers) == sorted(obs.reactions) == sorted(obs.residuals) == sorted(names)
+    assert [obs.multipliers[name].shape for name in names] == [(4, 1), (4, 1), (4, 2)]
+    assert [obs.residuals[name].shape for name in names] == [(4, 1), (4, 1), (4, 2)]
+    assert all(reaction.shape == (4, 5) for reaction in obs.reactions.values())
+    assert all(np.abs(residual).max() < 1e-12 for residual in obs.residuals.values())
+    worst = np.abs(obs.residuals["road"]).max(1)
+    assert np.all(worst <= sol.position_residual)
+    # the blade pushes across itself, the speed along it, neither turns it
+    np.testing.assert_array_equal(obs.reactions["blade and speed"][:, 2:], 0.0)
+    np.testing.assert_array_equal(obs.reactions["servo"][:, :3], 0.0)
+
+
+def test_a_state_off_the_constraints_shows_its_residuals() -> None:
+    sol = simulate(PENDULUM.system, *PENDULUM[2:], TS, PENDULUM.params)
+    off = observe(PENDULUM.system, sol, {**PENDULUM.params, "l": 1.0})
+    np.testing.assert_allclose(off.residuals["rod"], 1.5, atol=1e-12)
+
+
+def test_the_pull_of_a_rod() -> None:
+    """T = m (v^2 - g y) / l, towards the pivot: the reaction is -T q / l."""
+    sol, obs, _ = seen(PENDULUM)
+    p, q, v = PENDULUM.params, np.asarray(sol.q), np.asarray(sol.v)
+    tension = p["m"] * (np.sum(v * v, 1) - p["g"] * q[:, 1]) / p["l"]
+    np.testing.assert_allclose(obs.reactions["rod"], -tension[:, None] * q / p["l"], rtol=1e-9)
+
+
+def test_the_law_is_a_choice() -> None:
+    _, ldl, _ = seen(REDUNDANT)
+    _, qr, _ = seen(REDUNDANT, formulation=UdwadiaKalaba(QR()))
+    np.testing.assert_allclose(ldl.qdd, qr.qdd, atol=1e-11)
+    for name in ("scaled", "twice"):
+        np.testing.assert_allclose(ldl.multipliers[name], qr.multipliers[name], atol=1e-10)
+
+
+def test_without_constraints() -> None:
+    sol, obs, _ = seen(OSCILLATOR)
+    assert obs.multipliers == obs.reactions == obs.residuals == {}
+    np.testing.assert_array_equal(obs.constraint_force, np.zeros((4, 2)))
+    np.testing.assert_allclose(obs.qdd, -4 * sol.q, rtol=1e-14)
+
+
+def test_after_a_failure_there_is_nothing_to_see() -> None:
+    """NaN, and no error."""
+    system = System(
+        PENDULUM.system.lagrangian,
+        [Holonomic(lambda q, t, p: q @ q - jnp.where(t > 0.3, -1.0, p["l"] ** 2), "rod")],
+        coordinates=("x", "y"),
+    )
+    sol = simulate(system, *PENDULUM[2:], TS, PENDULUM.params, method=RK4(10), throw=False)
+    obs = observe(system, sol, PENDULUM.params)
+    assert np.isfinite(obs.qdd[:2]).all()
+    assert np.isnan(obs.qdd[2:]).all()
+    assert np.isnan(obs.multipliers["rod"][2:]).all()

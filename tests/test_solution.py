@@ -1,0 +1,91 @@
+"""The card that a solution prints itself as."""
+
+import copy
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import RK4, Solution, Status, simulate
+from tests.small import PENDULUM, WIRE
+
+TS = np.linspace(0.0, 1.0, 6)
+
+
+def run(q: Any, case: Any = PENDULUM, v: Any = None) -> Solution:
+    v = case.v if v is None else v
+    return simulate(case.system, q, v, TS, case.params, method=RK4(10), throw=False)
+
+
+@pytest.fixture(scope="module")
+def batch() -> Solution:
+    q = np.stack([PENDULUM.q] * 4)
+    q[1], q[3] = np.nan, 0.0
+    return jax.jit(jax.vmap(run))(q)
+
+
+def test_card_of_one() -> None:
+    sol = run(PENDULUM.q)
+    lines = repr(sol).splitlines()
+    assert lines == [
+        "Solution: t = 0 ... 1 s, 6 saved, coordinates x, y",
+        "  status             OK",
+        f"  position residual  {sol.position_residual.max():.2e}",
+        f"  velocity residual  {sol.velocity_residual.max():.2e}",
+        f"  energy drift       {sol.energy_drift:.2e} J",
+        "  smallest rank      1",
+    ]
+    assert str(jax.device_get(sol)) == repr(sol)
+
+
+def test_card_of_a_driven_system() -> None:
+    assert "  energy drift       not conserved" in repr(run(WIRE.q, WIRE)).splitlines()
+
+
+def test_card_of_a_failure() -> None:
+    lines = repr(run(1.1 * PENDULUM.q)).splitlines()
+    status = "INCONSISTENT at t = 0 s: " + Status.INCONSISTENT.message
+    assert lines[1] == f"  status             {status}"
+
+
+def test_card_of_a_batch(batch: Solution) -> None:
+    lines = repr(batch).splitlines()
+    assert lines[0] == "Solution: 4 trajectories, t = 0 ... 1 s, 6 saved, coordinates x, y"
+    assert lines[1] == "  status             2 OK, 1 NONFINITE, 1 INCONSISTENT"
+    one = jax.tree.map(lambda leaf: leaf[1:2], batch)
+    assert repr(one).splitlines()[0].startswith("Solution: 1 trajectories, t = 0")
+    assert "NONFINITE at t = 0 s" in repr(one)
+    assert batch.ok.tolist() == [True, False, True, False]
+
+
+def test_card_without_values() -> None:
+    """A traced or abstract solution prints itself too: messages of others may show it."""
+    seen = []
+
+    def traced(q: Any) -> Any:
+        seen.append(repr(run(q)))
+        return q
+
+    jax.jit(traced)(PENDULUM.q)
+    seen.append(repr(jax.eval_shape(run, PENDULUM.q)))
+    seen.append(repr(jax.tree.map(lambda leaf: 0, jax.eval_shape(run, PENDULUM.q))))
+    assert seen == ["Solution(coordinates=('x', 'y'), without values)"] * 3
+
+
+def test_it_is_a_pytree() -> None:
+    sol = run(PENDULUM.q)
+    assert len(jax.tree.leaves(sol)) == 10
+    doubled = jax.tree.map(lambda leaf: 2 * leaf, sol)
+    np.testing.assert_array_equal(doubled.q, 2 * sol.q)
+    assert doubled.coordinates == sol.coordinates == ("x", "y")
+    np.testing.assert_array_equal(copy.deepcopy(sol).v, sol.v)
+
+
+def test_every_status_has_a_message() -> None:
+    messages = {status.message for status in Status}
+    assert len(messages) == len(Status) == 6
+    assert all(message and not message.endswith(".") for message in messages)
+    assert [int(status) for status in Status] == list(range(6))
+    assert jnp.asarray(Status.SINGULAR_MASS) == 5
