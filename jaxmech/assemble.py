@@ -85,7 +85,9 @@ def _assemble(
     singular = traits(system, q, v, t, params).singular_mass
     M = metric_mass(system, q, v, t, params, singular_mass=singular)
     q = _with_free(system.position_level, q, free_q, M, (t, params))
-    v = _with_free(lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params))
+    v = _with_free(
+        lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params)
+    )
     return q, v
 
 
@@ -144,9 +146,7 @@ def _nearest(level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> 
     return y - (step - jax.lax.stop_gradient(step))[: start.size]
 
 
-def _onto(
-    surface: Callable[[Array], Array], y: Array, mass: Cholesky, iterations: int
-) -> Array:
+def _onto(surface: Callable[[Array], Array], y: Array, mass: Cholesky, iterations: int) -> Array:
     """Gauss-Newton steps towards surface(y) = 0, each shortened to what helps most."""
     lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
 
@@ -174,7 +174,8 @@ def _nearer(
 def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...]:
     if isinstance(names, str):
         raise TypeError(
-            f"Argument `{argument}` must be a sequence of names, but is {names!r}; write ({names!r},)."
+            f"Argument `{argument}` must be a sequence of names, but is {names!r}; "
+            f"write ({names!r},)."
         )
     for name in names:
         if name not in system.coordinates:

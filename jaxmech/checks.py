@@ -21,16 +21,18 @@ def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
         TypeError: Argument `method` must be an object such as RK4(), but is 'rk4'.
     """
     if not isinstance(value, kind):
-        raise TypeError(f"Argument `{argument}` must be an object such as {example}, but is {value!r}.")
+        raise TypeError(
+            f"Argument `{argument}` must be an object such as {example}, but is {value!r}."
+        )
 
 
 def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
     """Raise a ValueError unless the value is a whole number from 1 on.
 
     Example:
-        >>> require_positive_integer("substeps", 0.5, "give the number of steps")
+        >>> require_positive_integer("substeps", 0.5, "count the steps")
         Traceback (most recent call last):
-        ValueError: Argument `substeps` must be a positive integer, but is 0.5; give the number of steps.
+        ValueError: Argument `substeps` must be a positive integer, but is 0.5; count the steps.
     """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < 1:

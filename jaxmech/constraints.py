@@ -53,7 +53,9 @@ class AbstractConstraint(abc.ABC):
         """What `fn` returns, as a (k,) array; a scalar counts as k = 1."""
         value = self.fn(*state)
         if value is None:
-            raise ValueError(f"Constraint {self.name!r} returned None; add a `return` to its function.")
+            raise ValueError(
+                f"Constraint {self.name!r} returned None; add a `return` to its function."
+            )
         value = jnp.asarray(value).astype(state[0].dtype)  # also of a constant in another precision
         if value.ndim > 1:
             raise ValueError(
@@ -89,6 +91,10 @@ class Holonomic(AbstractConstraint):
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
         """phi."""
         return self.value(q, t, params)
+
+    def speed(self, q: Array, v: Array, t: Array, params: Any) -> Array:
+        """dphi/dt along the motion."""
+        return rate(lambda q, t: self.value(q, t, params), q, v, t)
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
         """A = dphi/dq and b = -(second time derivative without A a)."""
@@ -168,6 +174,6 @@ class Acceleration(AbstractConstraint):
             return
         if not np.allclose(found, found[0], rtol=1e-4, atol=1e-6, equal_nan=True):
             raise ValueError(
-                f"Constraint {self.name!r} must be affine in the acceleration a, but its derivative "
-                f"with respect to a depends on a; solve it for a first."
+                f"Constraint {self.name!r} must be affine in the acceleration a, but its "
+                f"derivative with respect to a depends on a; solve it for a first."
             )

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.checks import require_kind, require_positive_integer
-from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic, rate
+from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.linalg import LDL, AbstractSolver, metric, row_weights, weighted_gram
 from jaxmech.system import Params, System
 
@@ -136,8 +136,8 @@ class Baumgarte(AbstractStabilization):
         terms = []
         for c in system.constraints:
             if isinstance(c, Holonomic):
-                speed = rate(lambda q, t, c=c: c.value(q, t, params), q, v, t)
-                terms.append(-2 * self.alpha * speed - self.beta**2 * c.value(q, t, params))
+                position, speed = c.value(q, t, params), c.speed(q, v, t, params)
+                terms.append(-2 * self.alpha * speed - self.beta**2 * position)
             elif isinstance(c, Acceleration):
                 terms.append(jnp.zeros_like(c.value(q, v, jnp.zeros_like(v), t, params)))
             else:
@@ -189,9 +189,7 @@ class Violation(NamedTuple):
     size: float
 
 
-def violations(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> list[Violation]:
+def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
     """The constraints that do not hold at an actual state, positions before velocities."""
     found = []
     for c in system.constraints:

@@ -89,13 +89,9 @@ def _at(
     return Observation(
         qdd=motion.qdd,
         multipliers=multipliers,
-        reactions={
-            name: A[k].T @ multipliers[name] for name, k in zip(names, rows, strict=True)
-        },
+        reactions={name: A[k].T @ multipliers[name] for name, k in zip(names, rows, strict=True)},
         constraint_force=motion.constraint_force,
         energy=system.energy(q, v, t, params),
-        residuals={
-            c.name: c.residual(q, v, motion.qdd, t, params) for c in system.constraints
-        },
+        residuals={c.name: c.residual(q, v, motion.qdd, t, params) for c in system.constraints},
         rank=motion.rank,
     )

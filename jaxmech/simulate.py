@@ -83,7 +83,9 @@ def simulate(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = _times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    policies = _Policies(method, Free() if projection is None else projection, formulation, derivative)
+    policies = _Policies(
+        method, Free() if projection is None else projection, formulation, derivative
+    )
     solution = _simulate(system, policies, q0, v0, ts, params)
     if throw and is_known(solution) and solution.status != Status.OK:
         raise SimulationError(_explanation(system, solution, params), solution)
@@ -152,9 +154,7 @@ def _explanation(system: System, solution: Solution, params: Params) -> str:
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:
-        q, v, t, params = system.arguments(
-            solution.q[0], solution.v[0], solution.ts[0], params
-        )
+        q, v, t, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
         for violation in violations(system, q, v, t, params):
             message += (
                 f" Constraint {violation.name!r} has a {violation.level} residual of "

@@ -86,7 +86,7 @@ def _statuses(sol: Solution, status: np.ndarray) -> str:
     return f"{code.name} at t = {float(np.ravel(sol.t_failed)[0]):g} s: {code.message}"
 
 
-def _largest(values: Array, unit: str = "", absent: str = "none") -> str:
+def _largest(values: Array | np.ndarray, unit: str = "", absent: str = "none") -> str:
     finite = np.asarray(values)[np.isfinite(np.asarray(values))]
     return f"{finite.max():.2e}{unit}" if finite.size else absent
 

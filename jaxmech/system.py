@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic, rate
+from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
 from jaxmech.equations import EquationsOfMotion, generalized_force, mass_matrix
 
 Params = Any  # any pytree of arrays and numbers
@@ -67,9 +67,7 @@ class System:
         """Number of coordinates."""
         return len(self.coordinates)
 
-    def equations(
-        self, q: Any, v: Any, t: Any = 0.0, params: Params = None
-    ) -> EquationsOfMotion:
+    def equations(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> EquationsOfMotion:
         """M, Q, A and b at one state (formulas in `jaxmech.equations` and `jaxmech.constraints`).
 
         Args:
@@ -113,10 +111,10 @@ class System:
     def velocity_level(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """What must vanish at the level of velocities: dphi/dt and psi, in system order, (k,)."""
 
-        def value(constraint: AbstractConstraint) -> Array:
+        def value(constraint: Holonomic | Nonholonomic) -> Array:
             if isinstance(constraint, Nonholonomic):
                 return constraint.value(q, v, t, params)
-            return rate(lambda q, t: constraint.value(q, t, params), q, v, t)
+            return constraint.speed(q, v, t, params)
 
         levels = [c for c in self.constraints if isinstance(c, Holonomic | Nonholonomic)]
         return _stacked([value(c) for c in levels], q.dtype)
@@ -139,11 +137,11 @@ class System:
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
 
     def _lagrangian(self, params: Params) -> Callable[[Array, Array, Array], Array]:
-        def L(q: Array, v: Array, t: Array) -> Array:
+        def lagrangian(q: Array, v: Array, t: Array) -> Array:
             value = _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
             return value.astype(q.dtype)
 
-        return L
+        return lagrangian
 
 
 def as_dtype(params: Params, dtype: Any) -> Params:
@@ -185,9 +183,10 @@ def _coordinate_names(coordinates: Sequence[str]) -> tuple[str, ...]:
 
 
 def _named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[AbstractConstraint, ...]:
-    several = isinstance(constraints, Iterable)
-    constraints = tuple(constraints) if several else (constraints,)
-    for constraint in constraints:
+    given: tuple[Any, ...] = (
+        tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
+    )
+    for constraint in given:
         if not isinstance(constraint, AbstractConstraint):
             raise TypeError(
                 "Argument `constraints` must hold Holonomic, Nonholonomic or Acceleration objects, "
@@ -195,7 +194,7 @@ def _named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[Abstr
             )
     named = tuple(
         c if c.name else replace(c, name=_default_name(c, number))
-        for number, c in enumerate(constraints, start=1)
+        for number, c in enumerate(given, start=1)
     )
     _require_distinct("constraints", tuple(c.name for c in named))
     return named

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.constraints import Acceleration, Holonomic, rate
+from jaxmech.constraints import Acceleration, Holonomic
 from jaxmech.generic import concrete, generic
 from jaxmech.linalg import times
 from jaxmech.system import Params, System
@@ -76,7 +76,7 @@ def _work_sources(system: System, q: Array, v: Array, t: Array, params: Params) 
     for constraint in system.constraints:
         if isinstance(constraint, Holonomic):
             still = jnp.zeros_like(v)
-            sources.append(rate(lambda q, t, c=constraint: c.value(q, t, params), q, still, t))
+            sources.append(constraint.speed(q, still, t, params))
         else:
             A, _ = constraint.rows(q, v, t, params)
             sources.append(times(A, v) - constraint.value(q, v, t, params))

@@ -161,11 +161,24 @@ OSCILLATOR = Case(
     np.array([0.0, 3.0]),
 )
 
+# One mass on two coordinates that are tied: M has rank 1 of 2.
+MASSLESS = Case(
+    System(
+        lambda q, v, t, p: 0.5 * p["m"] * (v[0] + v[1]) ** 2 - 0.5 * p["k"] * q[0] ** 2,
+        [Holonomic(lambda q, t, p: q[0] - 2 * q[1] - p["d"], "tie")],
+        coordinates=("x", "s"),
+    ),
+    {"m": 1.2, "k": 3.0, "d": 0.3},
+    np.array([1.1, 0.4]),
+    np.array([-0.4, -0.2]),
+)
+
 CASES = {
     "pendulum": PENDULUM,
     "double": DOUBLE,
     "redundant": REDUNDANT,
     "quaternion": QUATERNION,
+    "massless": MASSLESS,
     "skate": SKATE,
     "wire": WIRE,
     "mixed": MIXED,

@@ -44,7 +44,7 @@ def test_names_shapes_and_residuals() -> None:
     assert all(reaction.shape == (4, 5) for reaction in obs.reactions.values())
     assert all(np.abs(residual).max() < 1e-12 for residual in obs.residuals.values())
     worst = np.abs(obs.residuals["road"]).max(1)
-    assert np.all(worst <= sol.position_residual)
+    assert np.all(worst <= sol.position_residual + 1e-16)
     # the blade pushes across itself, the speed along it, neither turns it
     np.testing.assert_array_equal(obs.reactions["blade and speed"][:, 2:], 0.0)
     np.testing.assert_array_equal(obs.reactions["servo"][:, :3], 0.0)

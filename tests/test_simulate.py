@@ -21,7 +21,7 @@ from jaxmech import (
     UdwadiaKalaba,
     simulate,
 )
-from tests.small import DOUBLE, MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT, SKATE
+from tests.small import MASSLESS, MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT, SKATE
 
 NEVER = 1e9
 TS = np.linspace(0.0, 1.0, 11)
@@ -168,7 +168,7 @@ def test_a_vanishing_mass() -> None:
     assert sol.rank == 1
 
 
-MASSLESS = System(
+WEIGHTLESS = System(
     lambda q, v, t, p: 0.5 * p["m1"] * v[0] ** 2 + 0.5 * p["m2"] * v[1] ** 2 - 9.81 * q[1],
     [Holonomic(lambda q, t, p: q[0] - q[1], "tie")],
     coordinates=("x", "y"),
@@ -179,9 +179,9 @@ def test_the_remedy_for_a_singular_mass_works() -> None:
     """M is singular for these parameters, not for most: what the message advises helps."""
     rest, params = np.zeros(2), {"m1": 2.0, "m2": 0.0}
     with pytest.raises(SimulationError, match=r"pass `UdwadiaKalaba\(singular_mass=True\)`"):
-        simulate(MASSLESS, rest, rest, TS, params)
+        simulate(WEIGHTLESS, rest, rest, TS, params)
     remedy = UdwadiaKalaba(singular_mass=True)
-    sol = simulate(MASSLESS, rest, rest, TS, params, formulation=remedy)
+    sol = simulate(WEIGHTLESS, rest, rest, TS, params, formulation=remedy)
     np.testing.assert_allclose(sol.q[:, 0], -9.81 * TS**2 / 4, atol=1e-14)
 
 
@@ -252,6 +252,16 @@ def test_a_skate_on_a_slope_in_closed_form() -> None:
     np.testing.assert_allclose(sol.v[:, 1], u * np.sin(phi), atol=1e-9)
     assert sol.velocity_residual.max() < 1e-14
     assert sol.energy_drift < 1e-8
+
+
+def test_a_singular_mass_in_closed_form() -> None:
+    """With x = 2 s + d: m (3/2)^2 x'' + k x = 0 for x alone."""
+    p = MASSLESS.params
+    sol = simulate(MASSLESS.system, *MASSLESS[2:], TS, p, method=RK4(20))
+    w = np.sqrt(p["k"] / p["m"] / 2.25)
+    x = 1.1 * np.cos(w * TS) - 0.4 / w * np.sin(w * TS)
+    np.testing.assert_allclose(sol.q, np.stack([x, (x - p["d"]) / 2], 1), atol=1e-9)
+    assert sol.energy_drift < 1e-9
 
 
 def test_a_body_with_a_singular_mass() -> None:

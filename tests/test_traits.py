@@ -65,7 +65,7 @@ def test_of_the_small_systems() -> None:
         name: traits(case.system, *map(jnp.asarray, case[2:]), jnp.zeros(()), case.params)
         for name, case in CASES.items()
     }
-    assert [name for name in found if found[name].singular_mass] == ["quaternion"]
+    assert [name for name in found if found[name].singular_mass] == ["quaternion", "massless"]
     assert [name for name in found if not found[name].conserves_energy] == ["wire", "mixed", "prescribed"]
 
 

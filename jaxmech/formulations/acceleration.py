@@ -10,7 +10,7 @@ from jaxmech.checks import require_kind
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
-from jaxmech.linalg import row_space_projector, times
+from jaxmech.linalg import column_space_projector, times
 from jaxmech.system import System
 from jaxmech.traits import traits
 
@@ -78,7 +78,7 @@ def acceleration(
     force = times(eom.A.T, law.multipliers)
     return Motion(
         qdd=law.qdd,
-        multipliers=times(row_space_projector(eom.A.T), law.multipliers),
+        multipliers=times(column_space_projector(eom.A), law.multipliers),
         constraint_force=force,
         rank=law.rank,
         residual=jnp.max(jnp.abs(times(eom.A, law.qdd) - eom.b), initial=0.0),
@@ -100,4 +100,4 @@ def null_projector(eom: EquationsOfMotion) -> Float[Array, " m m"]:
         [[ 0.5 -0.5]
          [-0.5  0.5]]
     """
-    return jnp.eye(eom.A.shape[0], dtype=eom.A.dtype) - row_space_projector(eom.A.T)
+    return jnp.eye(eom.A.shape[0], dtype=eom.A.dtype) - column_space_projector(eom.A)

@@ -28,7 +28,9 @@ class AbstractDerivative(abc.ABC):
     """By which mode of automatic differentiation a trajectory can be differentiated."""
 
     @abc.abstractmethod
-    def trajectory(self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params) -> Trajectory:
+    def trajectory(
+        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
+    ) -> Trajectory:
         """The rollout, with its derivative rule."""
 
 
@@ -48,7 +50,9 @@ class ReverseMode(AbstractDerivative):
         0.0
     """
 
-    def trajectory(self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params) -> Trajectory:
+    def trajectory(
+        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
+    ) -> Trajectory:
         """The rollout with a backward pass that recomputes its steps."""
         remember = partial(jax.checkpoint, prevent_cse=False)
         inputs = (q0, v0, ts, params)
@@ -78,13 +82,19 @@ class ForwardMode(AbstractDerivative):
         (2,)
     """
 
-    def trajectory(self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params) -> Trajectory:
+    def trajectory(
+        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
+    ) -> Trajectory:
         """The rollout as plain JAX operations."""
         return rollout(scheme, q0, v0, ts, params)
 
 
+def _any(tree: Any) -> Array:
+    return jnp.stack([jnp.any(leaf) for leaf in jax.tree.leaves(tree)]).any()
+
+
 def _hoisted(run: Callable[..., Trajectory], *inputs: Any) -> tuple[Callable[..., Trajectory], Any]:
-    """run as run(closed_over, *inputs), and the traced values that the system's functions close over.
+    """run as run(closed_over, *inputs), and the traced values that the system closes over.
 
     They should be parameters; but a system made inside a differentiated or vectorized function is
     not wrong for it.
@@ -101,10 +111,15 @@ def _reversible(run: Callable[..., Trajectory]) -> Callable[[tuple[Any, ...]], T
         def floats(varied: Any) -> Any:
             return eqx.filter(run(*eqx.combine(varied, rest)), eqx.is_inexact_array)
 
-        pulled = jax.vjp(floats, varied)[1](cotangent)[0]
-        # A failed trajectory that nothing is asked of: 0, not 0 times NaN.
-        asked = jnp.stack([jnp.any(ct != 0) for ct in jax.tree.leaves(cotangent)]).any()
-        return jax.tree.map(lambda x: jnp.where(asked, x, jnp.zeros_like(x)), pulled)
+        values, back = jax.vjp(floats, varied)
+        asked = jax.tree.map(lambda ct: ct != 0, cotangent)
+        unknown = jax.tree.map(lambda asked, value: asked & jnp.isnan(value), asked, values)
+        # After a failure: NaN where a saved NaN has a say, and 0, not 0 times NaN, where none has.
+        answer = jnp.where(_any(unknown), jnp.nan, 0.0)
+        return jax.tree.map(
+            lambda x: jnp.where(_any(asked) & ~_any(unknown), x, answer.astype(x.dtype)),
+            back(cotangent)[0],
+        )
 
     def forward(inputs: tuple[Any, ...]) -> tuple[Trajectory, tuple[Any, ...]]:
         return batched(run)(*inputs), inputs

@@ -1,6 +1,7 @@
 """A whole trajectory: steps between the save times, and an audit of every step."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -52,7 +53,7 @@ def rollout(
     ts: Array,
     params: Params,
     *,
-    remember: Callable[[Callable], Callable] = lambda fn: fn,
+    remember: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda fn: fn,
 ) -> Trajectory:
     """The trajectory from (q0, v0) at ts[0], saved at ts.
 
@@ -141,9 +142,7 @@ def _advance(scheme: Scheme, state: _State, t: Array, h: Array, params: Params) 
     )
 
 
-def _residuals(
-    scheme: Scheme, q: Array, v: Array, t: Array, params: Params
-) -> tuple[Array, Array]:
+def _residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
     """Largest |phi|, and largest |dphi/dt| and |psi|."""
     position = scheme.system.position_level(q, t, params)
     velocity = scheme.system.velocity_level(q, v, t, params)

@@ -35,9 +35,7 @@ class Scheme:
     stabilization: AbstractStabilization
     singular_mass: bool
 
-    def law(
-        self, q: Array, v: Array, t: Array, params: Params
-    ) -> tuple[EquationsOfMotion, Law]:
+    def law(self, q: Array, v: Array, t: Array, params: Params) -> tuple[EquationsOfMotion, Law]:
         """The equations at a state, feedback included, and what the law of motion makes of them."""
         eom = self.system.equations(q, v, t, params)
         feedback = self.stabilization.feedback(self.system, q, v, t, params)

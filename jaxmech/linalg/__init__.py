@@ -10,7 +10,7 @@ from jaxmech.linalg.metric import with_rows as with_rows
 from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR
-from jaxmech.linalg.qr import row_space_projector as row_space_projector
+from jaxmech.linalg.qr import column_space_projector as column_space_projector
 from jaxmech.linalg.solver import AbstractRowSpace as AbstractRowSpace
 from jaxmech.linalg.solver import AbstractSolver as AbstractSolver
 from jaxmech.linalg.solver import unit_rows as unit_rows

@@ -1,6 +1,5 @@
 """`LDL`: the pseudo-inverse from L D L^T = C C^T, dropping the pivots of dependent rows."""
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -64,4 +63,6 @@ class LDL(AbstractSolver):
             inverse_pivots.append(jnp.where(keep, 1 / jnp.where(keep, gram[0, 0], 1.0), 0.0))
             columns.append(gram[1:, 0] * inverse_pivots[-1])
             gram = gram[1:, 1:] - columns[-1][:, None] * gram[:1, 1:]
-        return LDLRowSpace(C, tuple(columns), tuple(inverse_pivots), rank)
+        return LDLRowSpace(
+            C=C, columns=tuple(columns), inverse_pivots=tuple(inverse_pivots), rank=rank
+        )

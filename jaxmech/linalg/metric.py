@@ -1,9 +1,11 @@
 """A mass matrix together with constraint rows: the two solves that all of mechanics here needs.
 
-With M = L L^T and C = A L^-T (Kalaba et al. 1995 have C = A M^-1/2; any square root of M serves, and
-this one has no trouble with equal masses), the smallest x in the metric x^T M x with A x = r is
+With M = L L^T and C = A L^-T, the smallest x in the metric x^T M x with A x = r is
 
     x = L^-T C^+ r = M^-1 A^T lambda.
+
+(Kalaba et al. 1995 have C = A M^-1/2; any square root of M serves, and this one has no trouble with
+equal masses.)
 
 A matrix M without full rank is made definite with the constraints themselves: M + A^T W A has
 the same constrained motion as long as [M; A] has full column rank (after Udwadia and Phohomsiri

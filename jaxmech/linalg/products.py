@@ -1,4 +1,4 @@
-"""Products of small matrices as multiply and sum, which fuse under `vmap`; a batched dot does not."""
+"""Products of small matrices as multiply and sum: these fuse under `vmap`, a dot does not."""
 
 from jaxtyping import Array, Float
 
@@ -14,9 +14,7 @@ def times(A: Float[Array, " m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
     return (A * x[None, :]).sum(1)
 
 
-def weighted_gram(
-    A: Float[Array, " m n"], weights: Float[Array, " m"]
-) -> Float[Array, " n n"]:
+def weighted_gram(A: Float[Array, " m n"], weights: Float[Array, " m"]) -> Float[Array, " n n"]:
     """A^T W A for a diagonal W.
 
     Example:

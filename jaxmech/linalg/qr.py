@@ -27,6 +27,8 @@ class QRRowSpace(AbstractRowSpace):
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """y = C^+ r and a lambda that is zero on the dropped rows."""
+        if r.size == 0:
+            return self.U.sum(0), r
         rows = (jnp.arange(r.size), self.R, self.inverse_lengths)
 
         def forward(z: Array, row: tuple[Array, Array, Array]) -> tuple[Array, None]:
@@ -46,8 +48,8 @@ class QRRowSpace(AbstractRowSpace):
 class QR(AbstractSolver):
     """Gram-Schmidt on the rows of C, done twice: the more accurate choice near a singular pose.
 
-    It never squares the condition number as C C^T does, and as a loop over rows it compiles fast. A row that keeps less than `tolerance` of
-    its length is dropped as dependent on the rows before it.
+    It never squares the condition number as C C^T does, and as a loop over rows it compiles fast.
+    A row that keeps less than `tolerance` of its length is dropped as dependent on those before it.
 
     Args:
         tolerance: relative length below which a row is dependent; by default eps^(2/3).
@@ -76,20 +78,27 @@ class QR(AbstractSolver):
             inverse = jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, squared, 1.0)), 0.0)
             return U.at[j].set(rest * inverse), (along + again, inverse)
 
+        if C.shape[0] == 0:
+            return QRRowSpace(C, C @ C.T, scale, scale, jnp.zeros((), jnp.int32))
         rows = (jnp.arange(C.shape[0]), C)
         U, (R, inverse_lengths) = jax.lax.scan(orthogonalize, jnp.zeros_like(C), rows)
         rank = (inverse_lengths > 0).sum(dtype=jnp.int32)
         return QRRowSpace(U, R, inverse_lengths, scale, rank)
 
 
-def row_space_projector(A: Float[Array, " m n"]) -> Float[Array, " n n"]:
-    """The orthogonal projector A^+ A onto the space of the rows of A.
+def column_space_projector(A: Float[Array, " m n"]) -> Float[Array, " m m"]:
+    """The orthogonal projector A A^+ onto the space of the columns of A.
+
+    Its rank is the number of rows that `QR` calls independent.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> print(row_space_projector(jnp.array([[1.0, 1.0], [2.0, 2.0]])).round(12))
-        [[0.5 0.5]
-         [0.5 0.5]]
+        >>> print(column_space_projector(jnp.array([[1.0, 1.0], [2.0, 2.0]])).round(12))
+        [[0.2 0.4]
+         [0.4 0.8]]
     """
-    U = QR().factor(A).U
-    return (U[:, :, None] * U[:, None, :]).sum(0)
+    within = (QR().factor(A).U[:, None, :] * A[None, :, :]).sum(
+        2
+    )  # columns without what counts as zero
+    V = QR().factor(within).U
+    return (V[:, :, None] * V[:, None, :]).sum(0)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.linalg import LDL, QR, SVD, metric, row_space_projector, unit_rows
+from jaxmech.linalg import LDL, QR, SVD, column_space_projector, metric, unit_rows
 
 SOLVERS = [LDL(), QR(), SVD()]
 SHAPES = [  # m, n, rank
@@ -157,11 +157,11 @@ def test_metric_is_the_weighted_pseudo_inverse() -> None:
     assert pair.rank == 3
 
 
-def test_row_space_projector_makes_multipliers_smallest() -> None:
+def test_column_space_projector_makes_multipliers_smallest() -> None:
     draw = np.random.default_rng(9)
     A = of_rank(5, 4, 2, draw)
     some = draw.normal(size=5)
-    smallest = row_space_projector(jnp.asarray(A.T)) @ some
+    smallest = column_space_projector(jnp.asarray(A)) @ some
     np.testing.assert_allclose(
         smallest, np.linalg.lstsq(A.T, A.T @ some, rcond=1e-10)[0], atol=1e-12
     )
