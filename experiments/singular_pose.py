@@ -13,7 +13,6 @@ Usage: python experiments/singular_pose.py [configs/singular_pose.toml] [runs/si
 
 import json
 import sys
-import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from matplotlib.axes import Axes
 from scipy.special import ellipj, ellipk
 
 import jaxmech as jm
+from jaxmech.config import ConfigError, read
 from jaxmech.ensemble import environment
 
 
@@ -155,7 +155,7 @@ def draw(ts: np.ndarray, passages: list[Passage], ax: Axes | None = None) -> Axe
 
 def main(config: Path, out: Path) -> None:
     """Runs the study of a configuration file and writes the run folder."""
-    study = SingularPose(**tomllib.loads(config.read_text(encoding="utf-8")))
+    study = read(config, SingularPose)
     out.mkdir(parents=True, exist_ok=True)
     passages = run(study)
     results = {
@@ -175,4 +175,7 @@ if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     arguments = [Path(argument) for argument in sys.argv[1:]]
     defaults = [Path("configs/singular_pose.toml"), Path("runs/singular_pose")]
-    main(*(arguments + defaults[len(arguments) :]))
+    try:
+        main(*(arguments + defaults[len(arguments) :]))
+    except ConfigError as error:
+        sys.exit(str(error))

@@ -12,6 +12,25 @@ def is_known(tree: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
+def require_function(argument: str, value: Any) -> None:
+    """Raise a TypeError unless the value is a function that can be told from others by its hash.
+
+    Example:
+        >>> require_function("force", 0.0)
+        Traceback (most recent call last):
+        TypeError: Argument `force` must be a function, but is 0.0.
+    """
+    if not callable(value):
+        raise TypeError(f"Argument `{argument}` must be a function, but is {value!r}.")
+    try:
+        hash(value)
+    except TypeError as error:
+        raise TypeError(
+            f"Argument `{argument}` must be hashable, but a {type(value).__name__} is not ({error}); "
+            "write a function and keep its arrays in `params`."
+        ) from error
+
+
 def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
     """Raise a TypeError unless the value is an instance of the kind.
 

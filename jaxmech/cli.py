@@ -86,12 +86,12 @@ def _ensemble(arguments: argparse.Namespace) -> int:
     import jax
 
     from jaxmech.config import located, read
-    from jaxmech.ensemble import StudyError, as_table, failed, run
+    from jaxmech.ensemble import Study, StudyError, as_table, failed, run
 
     _require_good_jax()
     config = Path(arguments.config)
     out = Path(arguments.out) if arguments.out else Path("runs") / config.stem
-    study = read(config)
+    study = read(config, Study)
     if arguments.chunk is not None:
         study = replace(study, chunk=arguments.chunk)
     if study.precision == "float64":

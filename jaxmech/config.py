@@ -1,4 +1,4 @@
-"""Configuration files: TOML into a `Study`, with the line of whatever is wrong, and their help.
+"""Configuration files: TOML into a frozen dataclass such as `Study`, with the line of an error.
 
 The keys, their types, defaults and explanations are those of the dataclasses in
 `jaxmech.ensemble`; nothing is listed here a second time.
@@ -22,7 +22,7 @@ from jaxmech.ensemble import (
     Study,
     StudyError,
 )
-from jaxmech.schema import structure, words
+from jaxmech.schema import Config, structure, words
 
 Key = tuple[str, ...]
 _NO_LINE = sys.maxsize
@@ -34,14 +34,15 @@ class ConfigError(ValueError):
     """A configuration that is refused: one line per problem, with file and line."""
 
 
-def read(path: Path) -> Study:
+def read(path: Path, kind: type[Config]) -> Config:
     """Reads and checks a configuration file.
 
     Args:
         path: the TOML file.
+        kind: the frozen dataclass that says what belongs in it, such as `Study`.
 
     Returns:
-        The study.
+        An instance of it.
 
     Raises:
         ConfigError: the file cannot be read, or something in it is wrong.
@@ -53,7 +54,7 @@ def read(path: Path) -> Study:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read: it is not a text file") from error
     try:
-        return structure(tomllib.loads(text))
+        return structure(tomllib.loads(text), kind)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         place = f"{path}:{line[1]}" if line else str(path)

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.checks import require_function
 from jaxmech.generic import concrete, generic
 
 Rows = tuple[Array, Array]
@@ -40,9 +41,7 @@ class AbstractConstraint(abc.ABC):
     name: str = ""
 
     def __post_init__(self) -> None:
-        if not callable(self.fn):
-            kind = type(self).__name__
-            raise TypeError(f"Argument `fn` of {kind} must be a function, but is {self.fn!r}.")
+        require_function("fn", self.fn)
         if not isinstance(self.name, str):
             raise TypeError(f"Argument `name` must be a string, but is {self.name!r}.")
 

@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from jaxmech.checks import require_kind, require_positive_integer
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
-from jaxmech.linalg import LDL, AbstractSolver, metric, row_weights, weighted_gram
+from jaxmech.linalg import LDL, AbstractSolver, metric, row_weights, times, weighted_gram
 from jaxmech.system import Params, System
 
 
@@ -172,13 +172,14 @@ def constraint_jacobians(
 
 
 def near(level: Array, A: Array, x: Array) -> Array:
-    """Whether x lies on the constraints to first order: |level| <= tolerance (1 + |x|) |A row|.
+    """Whether x lies on the constraints to first order: |level| <= |A| (1 + |x|) tolerance.
 
-    The tolerance is eps^(3/8): 1.3e-6 in float64, 2.5e-3 in float32.
+    That is what a change of every component by tolerance (1 + |x_j|) can make of a row; components
+    that a row does not depend on have no say, however large. The tolerance is eps^(3/8): 1.3e-6 in
+    float64, 2.5e-3 in float32.
     """
     tolerance = float(jnp.finfo(x.dtype).eps) ** 0.375
-    reach = tolerance * (1 + jnp.max(jnp.abs(x), initial=0.0))
-    return jnp.all(jnp.abs(level) <= reach * jnp.sqrt((A * A).sum(1)))
+    return jnp.all(jnp.abs(level) <= tolerance * times(jnp.abs(A), 1 + jnp.abs(x)))
 
 
 class Violation(NamedTuple):

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int
 
+from jaxmech.checks import require_kind
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba, acceleration
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
@@ -56,6 +57,10 @@ def observe(
     Returns:
         An `Observation`; NaN where the solution is.
 
+    Raises:
+        TypeError: `system` is no `System` or `solution` no `Solution`.
+        ValueError: `solution` is a batch, or has other coordinates than the system.
+
     Example:
         >>> import jax.numpy as jnp
         >>> import jaxmech as jm
@@ -66,6 +71,13 @@ def observe(
         >>> seen.multipliers["rod"].shape, seen.reactions["rod"].shape
         ((11, 1), (11, 2))
     """
+    require_kind("system", system, System, "System(...)")
+    require_kind("solution", solution, Solution, "what `simulate` gives back")
+    if solution.q.ndim != 2:
+        raise ValueError(
+            "Argument `solution` must be a single trajectory with q of shape (T, n), but has shape "
+            f"{solution.q.shape}; for a batch use `jax.vmap`."
+        )
     return _observe(system, formulation, solution.q, solution.v, solution.ts, params)
 
 

@@ -1,4 +1,4 @@
-"""The schema of a study: plain data into the dataclasses of `jaxmech.ensemble`, strictly.
+"""Plain data into frozen dataclasses, such as those of `jaxmech.ensemble`, strictly.
 
 No value is converted in silence (an integer stands for a number, nothing else does), no key is
 overlooked, and all problems are found at once.
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from math import isfinite
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from jaxmech.ensemble import (
     DISTRIBUTIONS,
@@ -17,33 +17,35 @@ from jaxmech.ensemble import (
     DriftControl,
     Fixed,
     Problem,
-    Study,
     StudyError,
     not_one_of,
 )
 
 Key = tuple[str, ...]
 Reader = Callable[[Any, Key], Any]
+Config = TypeVar("Config")
 
 
-def structure(data: Mapping[str, Any]) -> Study:
-    """A study from the plain data of a TOML file.
+def structure(data: Mapping[str, Any], kind: type[Config]) -> Config:
+    """A frozen dataclass, such as `Study`, from the plain data of a TOML file.
 
     Args:
         data: what `tomllib` reads.
+        kind: the dataclass.
 
     Returns:
-        The study.
+        An instance of it.
 
     Raises:
         StudyError: naming every key that is unknown, missing, of the wrong type or impossible.
 
     Example:
-        >>> structure({"model": "chain", "size": 8, "times": {"end": 1}}).times.end
+        >>> from jaxmech.ensemble import Study
+        >>> structure({"model": "chain", "size": 8, "times": {"end": 1}}, Study).times.end
         1.0
     """
-    study: Study = _reader(Study)(data, ())
-    return study
+    built: Config = _reader(kind)(data, ())
+    return built
 
 
 def words(kind: Any) -> str:

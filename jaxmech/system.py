@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.checks import require_function
 from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
 from jaxmech.equations import EquationsOfMotion, generalized_force, mass_matrix
 
@@ -52,9 +53,9 @@ class System:
     coordinates: Sequence[str] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        for role, fn in (("lagrangian", self.lagrangian), ("force", self.force)):
-            if not callable(fn) and not (role == "force" and fn is None):
-                raise TypeError(f"Argument `{role}` must be a function, but is {fn!r}.")
+        require_function("lagrangian", self.lagrangian)
+        if self.force is not None:
+            require_function("force", self.force)
         object.__setattr__(self, "coordinates", _coordinate_names(self.coordinates))
         object.__setattr__(self, "constraints", _named_constraints(self.constraints))
 
@@ -130,9 +131,9 @@ class System:
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
     ) -> tuple[Array, Array, Array, Params]:
         """(q, v, t, params) as arrays of the one floating-point type of q and v, shapes checked."""
-        q = _shaped(f"Argument `{names[0]}`", jnp.asarray(q), (self.n,))
-        v = _shaped(f"Argument `{names[1]}`", jnp.asarray(v), (self.n,))
-        t = _shaped("Argument `t`", jnp.asarray(t), ())
+        q = _shaped(f"Argument `{names[0]}`", jnp.asarray(q), (self.n,), _VMAP)
+        v = _shaped(f"Argument `{names[1]}`", jnp.asarray(v), (self.n,), _VMAP)
+        t = _shaped("Argument `t`", jnp.asarray(t), (), _VMAP)
         dtype = jnp.result_type(q, v, float)
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
 
@@ -158,13 +159,17 @@ def _stacked(values: list[Array], dtype: Any) -> Array:
     return jnp.concatenate([jnp.zeros((0,), dtype), *values])
 
 
-def _shaped(what: str, value: Any, shape: tuple[int, ...]) -> Array:
+_VMAP = "; for a batch use `jax.vmap`"
+
+
+def _shaped(what: str, value: Any, shape: tuple[int, ...], if_larger: str = "") -> Array:
     if value is None:
         raise ValueError(f"{what} must have shape {shape}, but is None; add a `return`.")
     if np.shape(value) != shape:
         need = "one number per coordinate" if shape else "a scalar"
         raise ValueError(
-            f"{what} must have shape {shape} ({need}), but has shape {np.shape(value)}."
+            f"{what} must have shape {shape} ({need}), but has shape {np.shape(value)}"
+            f"{if_larger if np.ndim(value) > len(shape) else ''}."
         )
     return jnp.asarray(value)
 

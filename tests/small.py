@@ -107,7 +107,11 @@ SKATE = Case(
 WIRE = Case(
     System(
         lambda q, v, t, p: 0.5 * p["m"] * v @ v,
-        [Holonomic(lambda q, t, p: q[0] * jnp.sin(p["w"] * t) - q[1] * jnp.cos(p["w"] * t), "wire")],
+        [
+            Holonomic(
+                lambda q, t, p: q[0] * jnp.sin(p["w"] * t) - q[1] * jnp.cos(p["w"] * t), "wire"
+            )
+        ],
         force=lambda q, v, t, p: -p["c"] * (q @ v) / (q @ q) * q,
         coordinates=("x", "y"),
     ),
@@ -124,10 +128,12 @@ MIXED = Case(
             Acceleration(lambda q, v, a, t, p: a[4] - p["w"] * jnp.cos(t) - v[3] * a[3], "servo"),
             Holonomic(lambda q, t, p: q[2] - 0.1 * jnp.sin(q[0]) * q[1] - 0.2 * t**2, "road"),
             Nonholonomic(
-                lambda q, v, t, p: jnp.stack([
-                    v[0] * jnp.sin(q[3]) - v[1] * jnp.cos(q[3]),
-                    v[0] ** 2 + v[1] ** 2 - (1 + t) ** 2,
-                ]),
+                lambda q, v, t, p: jnp.stack(
+                    [
+                        v[0] * jnp.sin(q[3]) - v[1] * jnp.cos(q[3]),
+                        v[0] ** 2 + v[1] ** 2 - (1 + t) ** 2,
+                    ]
+                ),
                 "blade and speed",
             ),
         ],
@@ -153,9 +159,7 @@ PRESCRIBED = Case(
 
 # No constraint at all: an oscillator in both directions.
 OSCILLATOR = Case(
-    System(
-        lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * q @ q, coordinates=("x", "y")
-    ),
+    System(lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * q @ q, coordinates=("x", "y")),
     {"k": 4.0},
     np.array([1.0, 0.0]),
     np.array([0.0, 3.0]),

@@ -1,4 +1,4 @@
-"""`assemble` gives the nearest consistent state, keeps what is fixed, and says what cannot be met."""
+"""`assemble` gives the nearest consistent state, keeps what is fixed, says what cannot be met."""
 
 from typing import Any
 
@@ -181,9 +181,9 @@ def test_a_constraint_that_cannot_be_met_is_named() -> None:
     case, shortened = PENDULUM, {**PENDULUM.params, "l": 1.0}
     with pytest.raises(
         ValueError,
-        match=r"^Constraint 'rod' cannot be met at t = 0: the nearest state found leaves its position "
-        r"residual at 0\.\d+ with x held fixed; release one of them or give a closer guess, or check "
-        r"that the constraints agree\.$",
+        match=r"^Constraint 'rod' cannot be met at t = 0: the nearest state found leaves its "
+        r"position residual at 0\.\d+ with x held fixed; release one of them or give a closer "
+        r"guess, or check that the constraints agree\.$",
     ):
         assemble(case.system, [1.2, -1.6], case.v, 0.0, shortened, fixed=["x"])
     with pytest.raises(ValueError, match=r"velocity residual at 1\.\d+ with x, y held fixed"):
@@ -196,7 +196,9 @@ def test_constraints_that_disagree_are_named() -> None:
         Holonomic(lambda q, t, p: q[1] - 3.0, name="too high"),
     ]
     system = System(PENDULUM.system.lagrangian, both, coordinates=("x", "y"))
-    with pytest.raises(ValueError, match=r"^Constraint '(rod|too high)' cannot be met .* residual at"):
+    with pytest.raises(
+        ValueError, match=r"^Constraint '(rod|too high)' cannot be met .* residual at"
+    ):
         assemble(system, PENDULUM.q, PENDULUM.v, 0.0, PENDULUM.params)
 
 

@@ -66,7 +66,7 @@ def refused(tmp_path):
         file = tmp_path / "study.toml"
         file.write_text(text)
         with pytest.raises(ConfigError) as caught:
-            read(file)
+            read(file, Study)
         return str(caught.value).replace(str(file), "FILE")
 
     return message
@@ -74,7 +74,7 @@ def refused(tmp_path):
 
 def test_a_configuration_is_a_study(tmp_path) -> None:
     (tmp_path / "good.toml").write_text(GOOD)
-    study = read(tmp_path / "good.toml")
+    study = read(tmp_path / "good.toml", Study)
     assert study.times.end == 10.0
     assert isinstance(study.times.end, float)
     assert study.save == ("q", "energy")
@@ -88,11 +88,11 @@ def test_a_configuration_is_a_study(tmp_path) -> None:
 
 def test_a_study_survives_the_way_through_plain_data(tmp_path) -> None:
     (tmp_path / "good.toml").write_text(GOOD)
-    study = read(tmp_path / "good.toml").resolved()
-    assert structure(plain(study)) == study
-    free = structure({**plain(study), "projection": {"name": "none"}})
+    study = read(tmp_path / "good.toml", Study).resolved()
+    assert structure(plain(study), Study) == study
+    free = structure({**plain(study), "projection": {"name": "none"}}, Study)
     assert free.projection == LetDrift()
-    assert structure({"model": "a", "size": 1, "times": {"end": 1}}).projection == Project()
+    assert structure({"model": "a", "size": 1, "times": {"end": 1}}, Study).projection == Project()
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_all_problems_are_told_at_once(refused) -> None:
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, name: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be read"):
-        read(tmp_path / name)
+        read(tmp_path / name, Study)
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path) -> None:
     (tmp_path / "image").write_bytes(b"\xff\xfe\x00\x89")
     with pytest.raises(ConfigError, match="it is not a text file"):
-        read(tmp_path / "image")
+        read(tmp_path / "image", Study)
 
 
 def test_lines_of_keys_are_found() -> None:
@@ -209,6 +209,6 @@ STUDIES = [p for p in sorted((ROOT / "configs").glob("*.toml")) if "\nmodel = " 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_the_studies_of_the_project_are_good(path: Path) -> None:
-    study = read(path)
+    study = read(path, Study)
     subject = load(study.model, study.model_options, path.parent)
     assert any(variable.varies for variable in draw(study, subject))

@@ -97,6 +97,7 @@ MIXED_X = {
     "params": MIXED.params,
 }
 
+
 def massless_start(x: Any) -> tuple[Any, ...]:
     """M has rank 1 of 2."""
     q = jnp.stack([2 * x["q"] + x["d"], x["q"]])
@@ -167,7 +168,7 @@ def expected() -> Callable[[str], np.ndarray]:
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in STARTS]
 )
 def test_reverse_mode(name: str, expected: Any) -> None:
-    """To parameters, start and times: M = m I, redundant rows, singular M, all kinds of constraint."""
+    """To parameters, start and times: M = m I, redundant rows, singular M, all kinds at once."""
     run, x = trajectory(name)
     assert_same_slope(jax.jit(jax.jacrev(run))(x), expected(name))
 
@@ -214,7 +215,9 @@ def test_second_derivatives_by_forward_mode() -> None:
 
 def test_forward_differentiation_of_reverse_mode_is_refused() -> None:
     def end(k: Any) -> Any:
-        return simulate(OSCILLATOR.system, *OSCILLATOR[2:], TS, {"k": k}, derivative=ReverseMode()).q
+        return simulate(
+            OSCILLATOR.system, *OSCILLATOR[2:], TS, {"k": k}, derivative=ReverseMode()
+        ).q
 
     with pytest.raises(TypeError, match="forward-mode"):
         jax.jvp(end, (4.0,), (1.0,))
@@ -236,7 +239,10 @@ def test_failed_trajectories_have_no_slope_or_say_so() -> None:
     slope = jax.jit(jax.grad(ends, argnums=2))
     bad = {"nan": PENDULUM.q * np.nan, "inconsistent": PENDULUM.q * 1.01, "good": PENDULUM.q}
     masked, heard = (
-        {name: float(slope(np.stack([PENDULUM.q, q]), np.array(w), 9.81)) for name, q in bad.items()}
+        {
+            name: float(slope(np.stack([PENDULUM.q, q]), np.array(w), 9.81))
+            for name, q in bad.items()
+        }
         for w in ([1.0, 0.0], [1.0, 1.0])
     )
     assert np.isfinite(masked["good"])
@@ -249,7 +255,9 @@ def test_failed_trajectories_have_no_slope_or_say_so() -> None:
 HEAVY = {**DOUBLE.params, "m1": 5.0}
 
 
-@pytest.mark.parametrize("case", [DOUBLE._replace(params=HEAVY), REDUNDANT], ids=["double", "redundant"])
+@pytest.mark.parametrize(
+    "case", [DOUBLE._replace(params=HEAVY), REDUNDANT], ids=["double", "redundant"]
+)
 def test_assembled_states(case: Case) -> None:
     """To the guess, the parameters (through the metric too) and the time."""
     off = np.random.default_rng(0).uniform(-0.2, 0.2, (2, case.system.n))
@@ -258,7 +266,9 @@ def test_assembled_states(case: Case) -> None:
 
     def run(x: Any) -> Any:
         given = unravel(x)
-        return jnp.concatenate(assemble(case.system, given["q"], given["v"], given["t"], given["p"]))
+        return jnp.concatenate(
+            assemble(case.system, given["q"], given["v"], given["t"], given["p"])
+        )
 
     differences = central(run, x, h=1e-3)
     mode = jax.jacfwd if case is REDUNDANT else jax.jacrev

@@ -24,15 +24,15 @@ from tests.small import (
 T = jnp.asarray(0.3)
 
 
-def projected(case: Case, q: Any, v: Any, t: Any = T, *, singular: bool = False, **options: Any) -> Any:
+def projected(
+    case: Case, q: Any, v: Any, t: Any = T, *, singular: bool = False, **options: Any
+) -> Any:
     """q, v and whether they were reached, and what is left at both levels."""
     system, p = case[:2]
 
     @jax.jit
     def run(q: Any, v: Any) -> Any:
-        q, v, reached = Projection(**options).after_step(
-            system, q, v, t, p, singular_mass=singular
-        )
+        q, v, reached = Projection(**options).after_step(system, q, v, t, p, singular_mass=singular)
         left = system.position_level(q, t, p), system.velocity_level(q, v, t, p)
         return q, v, reached, jnp.concatenate(left)
 
@@ -73,7 +73,9 @@ def test_every_iteration_makes_the_rest_smaller() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [PENDULUM, DOUBLE, REDUNDANT, SKATE, WIRE], ids=["one", "two", "redundant", "skate", "wire"]
+    "case",
+    [PENDULUM, DOUBLE, REDUNDANT, SKATE, WIRE],
+    ids=["one", "two", "redundant", "skate", "wire"],
 )
 def test_a_consistent_state_stays_where_it_is(case: Case) -> None:
     q, v, reached, _ = projected(case, *case[2:], t=jnp.asarray(0.0))
@@ -172,9 +174,9 @@ def test_only_baumgarte_feeds_back_and_only_projection_moves() -> None:
 
 
 def test_near_is_a_length_in_the_units_of_x() -> None:
-    """However a row is scaled, and relative to the size of x."""
-    A, x = jnp.array([[3.0, 4.0]]), jnp.array([1.0, 2.0])
-    reach = float(jnp.finfo(float).eps) ** 0.375 * 3 * 5
+    """However a row is scaled, and relative to the size of the components that it depends on."""
+    A, x = jnp.array([[3.0, 4.0]]), jnp.array([1.0, -2.0])
+    reach = float(jnp.finfo(float).eps) ** 0.375 * (3 * 2 + 4 * 3)
     for scale in (1e-9, 1.0, 1e9):
         assert near(jnp.array([0.99 * reach * scale]), A * scale, x)
         assert not near(jnp.array([1.01 * reach * scale]), A * scale, x)
@@ -182,10 +184,17 @@ def test_near_is_a_length_in_the_units_of_x() -> None:
     assert near(jnp.array([0.0]), jnp.zeros((1, 2)), x)
     assert not near(jnp.array([1e-300]), jnp.zeros((1, 2)), x)
     assert near(jnp.zeros(0), jnp.zeros((0, 2)), x)
+    assert not near(jnp.array([0.1]), jnp.array([[1.0, 0.0]]), jnp.array([0.0, 1e9]))
 
 
 def test_violations_name_constraint_level_and_size() -> None:
-    state = (MIXED.system, jnp.asarray(MIXED.q), jnp.asarray(MIXED.v), jnp.asarray(0.0), MIXED.params)
+    state = (
+        MIXED.system,
+        jnp.asarray(MIXED.q),
+        jnp.asarray(MIXED.v),
+        jnp.asarray(0.0),
+        MIXED.params,
+    )
     assert violations(*state) == []
     off = jnp.array([0.0, 0.0, 0.1, 0.0, 5.0]), jnp.array([1.0, 0.2, 0.0, 0.0, 0.0])
     found = violations(state[0], *off, *state[3:])

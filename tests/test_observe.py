@@ -19,7 +19,9 @@ def seen(case: Any, **options: Any) -> Any:
     return sol, observe(case.system, sol, case.params, **options), eom(sol.q, sol.v, sol.ts)
 
 
-@pytest.mark.parametrize("case", [MIXED, REDUNDANT, QUATERNION], ids=["mixed", "redundant", "quaternion"])
+@pytest.mark.parametrize(
+    "case", [MIXED, REDUNDANT, QUATERNION], ids=["mixed", "redundant", "quaternion"]
+)
 def test_the_parts_add_up(case: Any) -> None:
     sol, obs, eom = seen(case)
     total = sum(obs.reactions.values())
@@ -38,7 +40,9 @@ def test_names_shapes_and_residuals() -> None:
     """Of a constraint on positions phi, on velocities psi, on accelerations what is left of chi."""
     sol, obs, _ = seen(MIXED)
     names = ["servo", "road", "blade and speed"]
-    assert sorted(obs.multipliers) == sorted(obs.reactions) == sorted(obs.residuals) == sorted(names)
+    assert (
+        sorted(obs.multipliers) == sorted(obs.reactions) == sorted(obs.residuals) == sorted(names)
+    )
     assert [obs.multipliers[name].shape for name in names] == [(4, 1), (4, 1), (4, 2)]
     assert [obs.residuals[name].shape for name in names] == [(4, 1), (4, 1), (4, 2)]
     assert all(reaction.shape == (4, 5) for reaction in obs.reactions.values())

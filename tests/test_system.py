@@ -1,4 +1,4 @@
-"""The equations of motion, the levels of the constraints, and the energy, from their definitions."""
+"""The equations of motion, the levels of the constraints and the energy, by definition."""
 
 import functools
 from typing import Any

@@ -41,7 +41,9 @@ NOT_CONSERVING = {
 SINGULAR = {
     "massless": System(lambda q, v, t, p: 0.5 * p * v[:2] @ v[:2], coordinates=NAMES),
     "sum": System(lambda q, v, t, p: 0.5 * (v @ jnp.ones(3)) ** 2 + v[0] ** 2, coordinates=NAMES),
-    "turning": System(lambda q, v, t, p: (q[0] * v[0] + q[1] * v[1]) ** 2 + v[2] ** 2, coordinates=NAMES),
+    "turning": System(
+        lambda q, v, t, p: (q[0] * v[0] + q[1] * v[1]) ** 2 + v[2] ** 2, coordinates=NAMES
+    ),
 }
 
 
@@ -66,13 +68,18 @@ def test_of_the_small_systems() -> None:
         for name, case in CASES.items()
     }
     assert [name for name in found if found[name].singular_mass] == ["quaternion", "massless"]
-    assert [name for name in found if not found[name].conserves_energy] == ["wire", "mixed", "prescribed"]
+    assert [name for name in found if not found[name].conserves_energy] == [
+        "wire",
+        "mixed",
+        "prescribed",
+    ]
 
 
 def test_same_answer_when_everything_is_traced() -> None:
     """Whole numbers among the parameters included: {"m": 1} is what a person writes."""
     system = System(
-        lambda q, v, t, p: 0.5 * p["m"] * v[:2] @ v[:2] - p["g"][p["axis"]] * q[0], coordinates=NAMES
+        lambda q, v, t, p: 0.5 * p["m"] * v[:2] @ v[:2] - p["g"][p["axis"]] * q[0],
+        coordinates=NAMES,
     )
     params = {"m": 1, "g": np.ones(3), "axis": 2}
     answers = []
@@ -89,7 +96,9 @@ def test_same_answer_when_everything_is_traced() -> None:
 
 
 def test_values_that_are_not_defined_everywhere_are_not_judged() -> None:
-    system = System(lambda q, v, t, p: jnp.sqrt(-q[0]) * v[0] ** 2 * jnp.exp(0 * t), coordinates=NAMES)
+    system = System(
+        lambda q, v, t, p: jnp.sqrt(-q[0]) * v[0] ** 2 * jnp.exp(0 * t), coordinates=NAMES
+    )
     assert traits(system, *STATE, None) == Traits(False, False)
 
 

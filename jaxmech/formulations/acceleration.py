@@ -92,6 +92,9 @@ def null_projector(eom: EquationsOfMotion) -> Float[Array, " m m"]:
     C = A M^-1/2 and A have the same column space, so C C^+ = A A^+ (Kalaba et al. 1995, equation
     (17)). It is zero when the constraints are independent.
 
+    Args:
+        eom: the equations at a state; only A counts.
+
     Example:
         >>> import jax.numpy as jnp
         >>> A = jnp.array([[1.0, 0.0], [1.0, 0.0]])

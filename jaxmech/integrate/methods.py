@@ -70,6 +70,10 @@ class Midpoint(AbstractMethod):
 
     Raises:
         ValueError: `substeps` is not a positive integer.
+
+    Example:
+        >>> Midpoint().tableau.order
+        2
     """
 
     tableau = Tableau(nodes=(0, 1 / 2), stages=((), (1 / 2,)), weights=(0, 1), order=2)
@@ -83,6 +87,10 @@ class DormandPrince5(AbstractMethod):
 
     Raises:
         ValueError: `substeps` is not a positive integer.
+
+    Example:
+        >>> DormandPrince5(substeps=2).tableau.order
+        5
     """
 
     tableau = Tableau(

@@ -10,7 +10,7 @@ import pytest
 import xarray
 
 from jaxmech.config import read
-from jaxmech.ensemble import FolderError, StudyError, load, open_results, run
+from jaxmech.ensemble import FolderError, Study, StudyError, load, open_results, run
 from jaxmech.ensemble.draws import draw
 from jaxmech.ensemble.kernel import compile_kernel
 from jaxmech.ensemble.store import finished_blocks
@@ -20,7 +20,7 @@ from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_stu
 
 def computed(folder: Path, text: str = STUDY, out: str = "run", home: Path | None = None) -> Path:
     config = write_study(home or folder, text)
-    run(read(config), folder / out, folder=config.parent)
+    run(read(config, Study), folder / out, folder=config.parent)
     return folder / out
 
 
@@ -89,7 +89,7 @@ def test_good_members_do_not_feel_the_bad_ones(whole, tmp_path) -> None:
 
 
 def test_the_last_block_is_filled_with_copies(tmp_path) -> None:
-    study = read(write_study(tmp_path, STUDY.replace("size = 20", "size = 18"))).resolved()
+    study = read(write_study(tmp_path, STUDY.replace("size = 20", "size = 18")), Study).resolved()
     subject = load(study.model, {}, tmp_path)
     kernel = compile_kernel(study, subject, draw(study, subject))
     last = kernel.inputs(4)[0]["coordinates"]["x"]
@@ -118,7 +118,7 @@ def test_everything_can_be_saved(tmp_path) -> None:
         "block = 8", 'block = 8\nsave = ["q", "v", "qdd", "multipliers", "constraint_force"]'
     )
     config = write_study(tmp_path, text)
-    run(read(config), tmp_path / "run")
+    run(read(config, Study), tmp_path / "run")
     found = arrays(tmp_path / "run")
     assert found["multipliers_rod"].shape == (10, 6, 1)
     m, g = float(found["parameter_m"]), float(found["parameter_g"])
@@ -132,7 +132,7 @@ def test_drawn_states_are_made_consistent(tmp_path) -> None:
     text = PENDULUM.replace("[start]", "[velocities]\nx1 = 0.3\n\n[start]")
     text = text.replace("block = 8", 'block = 8\nfixed = ["x1"]')
     config = write_study(tmp_path, text)
-    summary = run(read(config), tmp_path / "run")
+    summary = run(read(config, Study), tmp_path / "run")
     assert summary["status"]["OK"]["count"] == 10
     found = arrays(tmp_path / "run")
     assert found["v"][:, 0, 0] == pytest.approx(0.3)
@@ -152,7 +152,7 @@ def test_double_precision_must_be_on(tmp_path, monkeypatch) -> None:
 
 
 def test_the_run_folder_repeats_the_run(whole, tmp_path) -> None:
-    study = read(whole / "config.toml")
+    study = read(whole / "config.toml", Study)
     assert (study.model, study.block, study.chunk) == ("model.py:spring", 4, 4)
     run(study, tmp_path / "again", folder=whole)
     assert same_bits(whole, tmp_path / "again")
@@ -192,7 +192,7 @@ def test_a_changed_model_file_is_refused(begun) -> None:
     file = begun.parent / "spring.py"
     file.write_text(file.read_text() + "# changed\n")
     with pytest.raises(FolderError, match="begun with another version of the model file"):
-        run(read(config), begun, folder=begun.parent)
+        run(read(config, Study), begun, folder=begun.parent)
 
 
 def test_another_environment_is_refused_unless_the_run_is_finished(begun) -> None:

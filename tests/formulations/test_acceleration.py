@@ -37,7 +37,9 @@ def test_multipliers_are_the_smallest_and_push_the_system(rank: int, solver: Any
     p, rest = given(rank), np.zeros(3)
     law = UdwadiaKalaba(solver)
     motion = jax.jit(lambda p: acceleration(GIVEN, rest, rest, 0.0, p, formulation=law))(p)
-    np.testing.assert_allclose(p["M"] @ motion.qdd, p["Q"] + p["A"].T @ motion.multipliers, atol=1e-11)
+    np.testing.assert_allclose(
+        p["M"] @ motion.qdd, p["Q"] + p["A"].T @ motion.multipliers, atol=1e-11
+    )
     np.testing.assert_allclose(p["A"] @ motion.qdd, p["b"], atol=1e-11)
     push = p["M"] @ np.asarray(motion.qdd) - p["Q"]
     np.testing.assert_allclose(motion.constraint_force, push, atol=1e-11)
@@ -109,6 +111,8 @@ def test_batches_of_states() -> None:
     one = jax.jit(lambda q, v: acceleration(PENDULUM.system, q, v, 0.0, PENDULUM.params))
     many = jax.jit(jax.vmap(one))(q, v)
     for k in range(6):
-        for batch, single in zip(jax.tree.leaves(many), jax.tree.leaves(one(q[k], v[k])), strict=True):
+        for batch, single in zip(
+            jax.tree.leaves(many), jax.tree.leaves(one(q[k], v[k])), strict=True
+        ):
             np.testing.assert_allclose(batch[k], single, rtol=1e-14)
     assert jnp.shape(many.multipliers) == (6, 1)

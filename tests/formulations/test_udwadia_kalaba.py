@@ -10,7 +10,7 @@ import pytest
 from jaxmech import LDL, QR, SVD, EquationsOfMotion, UdwadiaKalaba, null_projector
 
 LAWS = {solver: UdwadiaKalaba(solver=solver) for solver in (LDL(), QR(), SVD())}
-SHAPES = [  # n, m, rank: no constraint, few, as many as coordinates, redundant, more than coordinates
+SHAPES = [  # n, m, rank: none, few, as many as coordinates, redundant, more than coordinates
     (3, 0, 0),
     (5, 2, 2),
     (4, 4, 4),
@@ -70,7 +70,9 @@ def textbook(M: Any, Q: Any, A: Any, b: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["dense", "equal", "scaled"])
 @pytest.mark.parametrize(("n", "m", "rank"), SHAPES)
-def test_all_solvers_give_the_constrained_acceleration(n: int, m: int, rank: int, kind: str) -> None:
+def test_all_solvers_give_the_constrained_acceleration(
+    n: int, m: int, rank: int, kind: str
+) -> None:
     batch = equations(n, m, rank, kind)
     for law in laws(*batch):
         for k in range(DRAWS):
@@ -167,7 +169,9 @@ def test_the_flag_does_not_change_a_regular_system() -> None:
     @jax.jit
     @jax.vmap
     def always(*blocks: Any) -> Any:
-        return UdwadiaKalaba(singular_mass=True).solve(EquationsOfMotion(*blocks), singular_mass=False)
+        return UdwadiaKalaba(singular_mass=True).solve(
+            EquationsOfMotion(*blocks), singular_mass=False
+        )
 
     one, other = always(*batch), laws(*batch)[0]
     np.testing.assert_allclose(one.qdd, other.qdd, atol=1e-10)

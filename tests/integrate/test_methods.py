@@ -14,7 +14,7 @@ def trees(order: int) -> list[Any]:
     """All rooted trees with up to `order` vertices, each a sorted tuple of subtrees."""
     found: dict[int, set[Any]] = {1: {()}}
     for size in range(2, order + 1):
-        found[size] = {branches for branches in _forests(size - 1, found)}
+        found[size] = _forests(size - 1, found)
     return [tree for size in found for tree in sorted(found[size])]
 
 

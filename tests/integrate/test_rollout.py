@@ -1,5 +1,6 @@
 """Steps and save times: against a Runge-Kutta method in numpy, forwards, backwards and uneven."""
 
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -34,7 +35,7 @@ def reference(tableau: Any, ts: Any, substeps: int) -> np.ndarray:
         return np.array([*y[2:], np.sin(t) - 4 * y[0], -0.3 * y[3] * t - 4 * y[1]])
 
     y, out = np.array([1.0, 0.0, 0.0, 3.0]), []
-    for t, t_next in zip(ts[:-1], ts[1:], strict=True):
+    for t, t_next in pairwise(ts):
         out.append(y)
         h = (t_next - t) / substeps
         for k in range(substeps):

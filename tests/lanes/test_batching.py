@@ -40,7 +40,9 @@ def test_alone_it_is_the_function() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [("x",), ("rows",), ("by",), ("k",), ("x", "by"), ("x", "rows", "by", "k")], ids="-".join
+    "names",
+    [("x",), ("rows",), ("by",), ("k",), ("x", "by"), ("x", "rows", "by", "k")],
+    ids="-".join,
 )
 def test_under_vmap_it_is_vmap_of_the_function(names: tuple[str, ...]) -> None:
     def pick(name: str) -> tuple[Any, Any]:

@@ -62,7 +62,9 @@ def test_rows_count_the_same_in_any_unit() -> None:
     C = np.stack([of_rank(6, 4, 3, draw) for _ in range(DRAWS)])
     r = np.einsum("bmn,bn->bm", C, draw.normal(size=(DRAWS, 4)))
     scale = 10.0 ** draw.uniform(-9, 9, (DRAWS, 6))
-    for plain, scaled in zip(smallest(C, r), smallest(C * scale[..., None], r * scale), strict=True):
+    for plain, scaled in zip(
+        smallest(C, r), smallest(C * scale[..., None], r * scale), strict=True
+    ):
         np.testing.assert_array_equal(scaled[2], plain[2])
         np.testing.assert_allclose(scaled[0], plain[0], atol=1e-10)
 
@@ -100,6 +102,15 @@ def test_qr_does_not_square_the_condition() -> None:
     assert errors[0] < 1e-7
     assert errors[1] < 1e-11
     assert errors[2] < 1e-11
+
+
+def test_qr_stays_orthogonal_near_a_singular_pose() -> None:
+    """The example of Läuchli 1961: one pass of Gram-Schmidt leaves angles of 60 degrees."""
+    e = 1e-8
+    C = jnp.array([[1.0, e, 0.0, 0.0], [1.0, 0.0, e, 0.0], [1.0, 0.0, 0.0, e]])
+    rows = jax.jit(QR().factor)(C)
+    np.testing.assert_allclose(rows.U @ rows.U.T, np.eye(3), atol=1e-14)
+    assert rows.rank == 3
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
@@ -152,7 +163,9 @@ def test_metric_is_the_weighted_pseudo_inverse() -> None:
     W = np.linalg.inv(M) @ A.T
     np.testing.assert_allclose(x, W @ np.linalg.pinv(A @ W, rcond=1e-10) @ r, atol=1e-12)
     np.testing.assert_allclose(M @ x, A.T @ multipliers, atol=1e-12)
-    np.testing.assert_allclose(pair.inverse(jnp.ones(5)), np.linalg.solve(M, np.ones(5)), rtol=1e-10)
+    np.testing.assert_allclose(
+        pair.inverse(jnp.ones(5)), np.linalg.solve(M, np.ones(5)), rtol=1e-10
+    )
     assert pair.definite
     assert pair.rank == 3
 

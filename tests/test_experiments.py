@@ -1,0 +1,54 @@
+"""The experiments run from their configurations; here on a short one."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from jaxmech.config import ConfigError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def singular_pose() -> ModuleType:
+    path = ROOT / "experiments" / "singular_pose.py"
+    spec = importlib.util.spec_from_file_location("singular_pose", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["singular_pose"] = module  # where dataclasses look for its names
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_closed_form_of_the_four_bars(singular_pose: ModuleType, reference: object) -> None:
+    for bars, samples in reference("iftomm_A02_fourbar")["exact"].items():
+        ts = np.array([float(t) for t in samples])
+        heads = singular_pose.exact_head(ts, int(bars), {"l": 1.0, "g": 9.81})
+        np.testing.assert_allclose(heads, np.array(list(samples.values()))[:, :2], atol=1e-9)
+
+
+def test_singular_pose_on_a_short_configuration(
+    singular_pose: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "short.toml"
+    config.write_text("bars = 1\nend = 0.2\nstep = 0.01\nsaves = 3\n", encoding="utf-8")
+    singular_pose.main(config, tmp_path / "run")
+    results = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
+    assert {p["status"] for p in results["passages"]} == {"OK"}
+    assert max(p["error"] for p in results["passages"]) < 1e-6
+    assert (tmp_path / "run" / "errors.png").stat().st_size > 10_000
+    assert capsys.readouterr().out.count("\n|") == len(results["passages"]) + 1
+
+
+def test_unknown_keys_are_refused(singular_pose: ModuleType, tmp_path: Path) -> None:
+    config = tmp_path / "wrong.toml"
+    config.write_text("bras = 2\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"wrong.toml:1: bras .*did you mean `bars`"):
+        singular_pose.main(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,44 @@
+"""The README's example prints what the README says, and its commands exist."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+ROUND_OFF = 1e-12  # below this only the size of a printed number is its meaning
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    return [content for name, content in found if name == language]
+
+
+def test_the_example_prints_what_follows_it() -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(blocks("python")[0], "README.md", "exec"), {})
+    said, shown = blocks("")[0].split("\n"), printed.getvalue().split("\n")
+    assert [NUMBER.sub("#", line) for line in shown] == [NUMBER.sub("#", line) for line in said]
+    numbers = (NUMBER.findall("\n".join(lines)) for lines in (shown, said))
+    for mine, theirs in zip(*numbers, strict=True):
+        if abs(float(theirs)) < ROUND_OFF:
+            assert abs(float(mine)) < ROUND_OFF
+        else:
+            np.testing.assert_allclose(float(mine), float(theirs), rtol=1e-2, atol=2e-6)
+
+
+@pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.MULTILINE))
+def test_the_targets_of_make_exist(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)", README)
+    assert len(links) >= 8
+    assert [link for link in links if not (ROOT / link).exists()] == []
