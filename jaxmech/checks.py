@@ -26,8 +26,8 @@ def require_function(argument: str, value: Any) -> None:
         hash(value)
     except TypeError as error:
         raise TypeError(
-            f"Argument `{argument}` must be hashable, but a {type(value).__name__} is not ({error}); "
-            "write a function and keep its arrays in `params`."
+            f"Argument `{argument}` must be hashable, but a {type(value).__name__} is not "
+            f"({error}); write a function and keep its arrays in `params`."
         ) from error
 
 

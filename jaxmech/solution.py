@@ -55,7 +55,8 @@ class Solution(eqx.Module):
     def __repr__(self) -> str:
         leaves = jax.tree.leaves(self, is_leaf=lambda x: x is None)
         arrays = (jax.Array, np.ndarray, np.generic)
-        if not (is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)):
+        known = is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)
+        if not known or not np.size(self.status):
             return f"Solution(coordinates={self.coordinates}, without values)"
         return "\n".join(_card(self))
 

@@ -25,7 +25,7 @@ ONLY = {  # rooms that see less than the floors allow, beside themselves
     "linalg": set(),
     "lanes": FLOORS[0] - {"status"},
 }
-MAY_SET = {"cli"}  # where jax.config and os.environ may be written
+MAY_SET = {"jaxmech.cli", "jaxmech.lanes.tuning"}  # where jax.config and os.environ may be written
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 
 
@@ -145,7 +145,7 @@ def own_code_in_init(file: File) -> Iterator[str]:
 
 def settings(file: File) -> Iterator[str]:
     """Writes to jax.config and to the environment."""
-    if file.room in MAY_SET:
+    if file.module in MAY_SET:
         return
     for node in ast.walk(file.tree):
         match node:

@@ -26,6 +26,9 @@ system = jm.System(L, rods, coordinates=("x", "y"))
 q, v, ts, p = [0.6, -0.8], [0.8, 0.6], [0.0, 0.1, 0.2], {"m": 1.0, "l": 1.0}
 nan, inf = float("nan"), float("inf")
 
+class Unhashable:
+    __hash__ = None
+    def __call__(self, q, v, t, p): return 0.5 * v @ v
 def made(lagrangian=L, constraints=(), force=None, coordinates=("x", "y")):
     return jm.System(lagrangian, constraints, force, coordinates=coordinates)
 def holonomic(fn):
@@ -74,8 +77,10 @@ MISUSE = {
         "ValueError: Argument `constraints` must have distinct names, but 'rod' is given twice."
     ),
     "jm.Holonomic(3)": "TypeError: Argument `fn` must be a function, but is 3.",
-    "jm.Acceleration(None)": (
-        "TypeError: Argument `fn` of Acceleration must be a function, but is None."
+    "jm.Acceleration(None)": "TypeError: Argument `fn` must be a function, but is None.",
+    "made(lagrangian=Unhashable())": (
+        "TypeError: Argument `lagrangian` must be hashable, but a Unhashable is not (unhashable "
+        "type: 'Unhashable'); write a function and keep its arrays in `params`."
     ),
     "jm.Nonholonomic(rod, name=3)": "TypeError: Argument `name` must be a string, but is 3.",
     # what its functions return
@@ -106,11 +111,12 @@ MISUSE = {
         "shape ()."
     ),
     "jm.acceleration(system, q, v, [0.0], p)": (
-        "ValueError: Argument `t` must have shape () (a scalar), but has shape (1,)."
+        "ValueError: Argument `t` must have shape () (a scalar), but has shape (1,); for a batch "
+        "use `jax.vmap`."
     ),
     "simulate(q=[[0.6, -0.8]])": (
         "ValueError: Argument `q0` must have shape (2,) (one number per coordinate), but has "
-        "shape (1, 2)."
+        "shape (1, 2); for a batch use `jax.vmap`."
     ),
     "simulate(v=[0.0])": (
         "ValueError: Argument `v0` must have shape (2,) (one number per coordinate), but has "
@@ -203,6 +209,18 @@ MISUSE = {
         "ValueError: Argument `tolerance` must be in [0, 1), but is 1.0; leave it out for "
         "eps^(2/3)."
     ),
+    # a solution
+    "jm.observe(3, simulate(), p)": (
+        "TypeError: Argument `system` must be an object such as System(...), but is 3."
+    ),
+    "jm.observe(system, 3, p)": (
+        "TypeError: Argument `solution` must be an object such as what `simulate` gives back, "
+        "but is 3."
+    ),
+    "jm.observe(system, jax.tree.map(lambda leaf: leaf[None], simulate()), p)": (
+        "ValueError: Argument `solution` must be a single trajectory with q of shape (T, n), but "
+        "has shape (1, 3, 2); for a batch use `jax.vmap`."
+    ),
     # names
     "assemble(fixed=['z'])": (
         "ValueError: Argument `fixed` must hold names of coordinates, but holds 'z'; the "
@@ -224,7 +242,7 @@ FINE = {
     "made(force=functools.partial(L, None))": (
         "System(coordinates=('x', 'y'), constraints=(), force=given)"
     ),
-    "jm.RK4(np.int64(2)) == jm.RK4(2)": "True",
+    "bool(jm.RK4(np.int64(2)) == jm.RK4(2))": "True",
     "jm.Baumgarte(alpha=20, beta=20)": "Baumgarte(alpha=20, beta=20)",
     "simulate(system=made(), ts=[0, 1, 2]).ts.dtype": "dtype('float64')",
     "simulate(ts=[0.2, 0.1, 0.0]).status.item()": "0",

@@ -1,8 +1,13 @@
 """The verb: its audit, its precision, and the motion of small systems in closed form."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -19,6 +24,7 @@ from jaxmech import (
 )
 from tests.small import MASSLESS, MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT, SKATE
 
+ROOT = Path(__file__).resolve().parents[1]
 TS = np.linspace(0.0, 1.0, 11)
 
 
@@ -109,6 +115,48 @@ def test_single_precision_stays_single() -> None:
     double = simulate(system, *PENDULUM[2:], TS, {"c": 2.0}, method=RK4(2))
     np.testing.assert_allclose(sol.q, double.q, atol=1e-5)
     assert sol.position_residual.max() < 1e-5
+
+
+def test_the_same_system_is_compiled_once() -> None:
+    """For new values and for numbers of other kinds; a new policy is compiled anew."""
+    traces = []
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        traces.append(1)
+        return 0.5 * v @ v - p["g"] * q[1]
+
+    def run(q: Any, g: Any, **policies: Any) -> int:
+        system = System(lagrangian, PENDULUM.system.constraints, coordinates=("x", "y"))
+        simulate(system, q, [0.8, 0.6], TS, {"g": g, "l": 2.0}, **policies)
+        return len(traces)
+
+    first = run(PENDULUM.q, 9.81)
+    assert run(jnp.asarray(-PENDULUM.q), np.float32(1.6)) == first
+    assert run([1.2, -1.6], 0.0, method=RK4(), projection=Projection()) == first
+    assert run(PENDULUM.q, 9.81, method=RK4(2)) > first
+
+
+WITHOUT_DOUBLE = """
+import jax, numpy as np, jaxmech as jm
+
+model = jm.models.pendulum()
+q, v = jm.assemble(model.system, [0.6, -0.81], [0.8, 0.6], 0.0, model.params)
+ts = np.linspace(0.0, 1.0, 101)
+sol = jm.simulate(model.system, q, v, ts, model.params)
+slope = jax.grad(lambda g: jm.simulate(
+    model.system, q, v, ts, {**model.params, "g": g}
+).q[-1, 0])(9.81)
+kinds = {leaf.dtype.name for leaf in jax.tree.leaves((sol, slope))}
+print(sorted(kinds), sol.status, sol.position_residual.max() < 1e-6, abs(slope) > 1e-3)
+"""
+
+
+def test_without_double_precision() -> None:
+    """As JAX starts: all is float32, and nothing warns."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_DOUBLE]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.stdout.strip() == "['float32', 'int32'] 0 True True", run.stderr
 
 
 def test_systems_that_close_over_traced_values_work() -> None:

@@ -61,7 +61,7 @@ def test_card_of_a_batch(batch: Solution) -> None:
 
 
 def test_card_without_values() -> None:
-    """A traced or abstract solution prints itself too: messages of others may show it."""
+    """A traced, abstract or empty solution prints itself too: messages of others may show it."""
     seen = []
 
     def traced(q: Any) -> Any:
@@ -71,7 +71,8 @@ def test_card_without_values() -> None:
     jax.jit(traced)(PENDULUM.q)
     seen.append(repr(jax.eval_shape(run, PENDULUM.q)))
     seen.append(repr(jax.tree.map(lambda leaf: 0, jax.eval_shape(run, PENDULUM.q))))
-    assert seen == ["Solution(coordinates=('x', 'y'), without values)"] * 3
+    seen.append(repr(jax.tree.map(lambda leaf: leaf[None][:0], run(PENDULUM.q))))
+    assert seen == ["Solution(coordinates=('x', 'y'), without values)"] * 4
 
 
 def test_it_is_a_pytree() -> None:

@@ -84,6 +84,14 @@ def test_the_first_save_is_the_start() -> None:
     assert sol.position_residual[0] < 1e-15
 
 
+def test_residuals_are_those_since_the_previous_save() -> None:
+    """A start that is off by less than counts is put right by the first step."""
+    off = PENDULUM.q + np.array([4e-7, 0.0])
+    sol = simulate(PENDULUM.system, off, PENDULUM.v, [0.0, 0.01, 0.02], PENDULUM.params)
+    np.testing.assert_allclose(sol.position_residual[0], 1.2 * 4e-7, rtol=1e-5)
+    assert np.all(sol.position_residual[1:] < 1e-14)
+
+
 def test_a_step_of_no_length_changes_nothing() -> None:
     """Traced times are not checked; repeated ones do no harm."""
     run = jax.jit(lambda ts: simulate(PENDULUM.system, *PENDULUM[2:], ts, PENDULUM.params))

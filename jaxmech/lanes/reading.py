@@ -1,0 +1,252 @@
+"""Reading a jaxpr: from operations on arrays to the scalar graph.
+
+An array is read as a numpy array of node numbers. A short loop is unrolled; a long one becomes a
+`Loop` with a graph of its own. Calls are read as if their content stood in their place.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+from jaxmech.lanes.graph import Graph
+from jaxmech.lanes.loops import (
+    Ids,
+    Listed,
+    Loop,
+    Saved,
+    Steps,
+    UnsupportedError,
+    Value,
+    dtype_of,
+)
+from jaxmech.lanes.primitives import PRIMITIVES, constant
+
+LONGEST_UNROLLED = 8  # iterations
+LARGEST_GRAPH = 40_000  # nodes of one graph
+LARGEST_ARRAY = 4096  # numbers
+
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "remat": "jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vmap_call": "call",
+}
+_IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
+
+
+def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
+    """The function that an equation calls, if a call is all that it is."""
+    name = eqn.primitive.name
+    if name not in _CALLS:
+        return None
+    content = eqn.params[_CALLS[name]]
+    return content if isinstance(content, ClosedJaxpr) else ClosedJaxpr(content, ())
+
+
+def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
+    """The body of a `scan`, and how many constants and how many carries it takes.
+
+    jax 0.12 has no counts but a grouping of the arguments.
+    """
+    p = eqn.params
+    body = p["jaxpr"] if isinstance(p["jaxpr"], ClosedJaxpr) else ClosedJaxpr(p["jaxpr"], ())
+    if "num_consts" in p:
+        return body, p["num_consts"], p["num_carry"]
+    consts, carry, _ = p["ft_in"].update(list(eqn.invars)).unpack()
+    return body, len(list(consts)), len(list(carry))
+
+
+class Reader:
+    """Reads jaxprs into one graph.
+
+    Attributes:
+        graph: the scalars.
+        loops: the loops among them.
+    """
+
+    def __init__(self, outer: Graph | None = None) -> None:
+        self.graph = Graph(outer)
+        self.loops: list[Loop] = []
+
+    def leaves(self, op: str, shape: tuple[int, ...], dtype: Any, params: Sequence[Any]) -> Ids:
+        """An array of leaves of one kind, one for each of the params."""
+        ids = [self.graph.add(op, (), p, dtype) for p in params]
+        return np.array(ids, np.int64).reshape(shape)
+
+    def inputs(self, avals: Sequence[Any]) -> list[Ids]:
+        """Leaves `input` for arrays of the given shapes and types, numbered throughout."""
+        return self._numbered("input", avals)
+
+    def read(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
+        """The values of a function, its operations added to the graph.
+
+        Raises:
+            UnsupportedError: something in it cannot be taken apart into scalars.
+        """
+        consts = [c if isinstance(c, np.ndarray) else np.asarray(c) for c in closed.consts]
+        env: dict[Any, Value] = {
+            var: constant(self.graph, const)
+            for var, const in zip(closed.jaxpr.constvars, consts, strict=True)
+        }
+        env.update(zip(closed.jaxpr.invars, args, strict=True))
+        return self._body(closed.jaxpr, env)
+
+    def _body(self, jaxpr: Jaxpr, env: dict[Any, Value]) -> list[Value]:
+        def value(atom: Any) -> Value:
+            if isinstance(atom, Literal):
+                return constant(self.graph, np.asarray(atom.val, dtype_of(atom)))
+            return env[atom]
+
+        for eqn in jaxpr.eqns:
+            outs = self._equation(eqn, [value(atom) for atom in eqn.invars])
+            env.update(zip(eqn.outvars, outs, strict=True))
+            if len(self.graph.nodes) > LARGEST_GRAPH:
+                raise UnsupportedError(f"a loop body or function of over {LARGEST_GRAPH} scalars")
+        return [value(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
+        name = eqn.primitive.name
+        if any(np.size(v) > LARGEST_ARRAY for v in values if isinstance(v, np.ndarray)):
+            raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
+        if name == "scan":
+            return self._scan(eqn, values)
+        content = call_content(eqn)
+        if content is not None:
+            return self.read(content, values)
+        if name in _IDENTITIES:
+            return values
+        arrays = [v for v in values if isinstance(v, np.ndarray)]
+        if len(arrays) < len(values):
+            raise UnsupportedError(f"`{name}` of a whole sequence")
+        if name == "cond":
+            return self._cond(eqn.params["branches"], arrays)
+        if name not in PRIMITIVES:
+            raise UnsupportedError(f"the primitive `{name}`")
+        return list(PRIMITIVES[name](self.graph, eqn, *arrays))
+
+    def _cond(self, branches: Sequence[ClosedJaxpr], values: list[Ids]) -> list[Value]:
+        """The branch that is taken if that is known; else all of them, and a choice."""
+        which, *rest = values
+        known = self.graph.values[int(which)]
+        if known is not None:
+            return self.read(branches[int(np.clip(known, 0, len(branches) - 1))], rest)
+        if len(branches) != 2:
+            raise UnsupportedError("`switch` on a computed value")
+        columns = zip(*(self.read(branch, rest) for branch in branches), strict=True)
+        first = self.graph.op(
+            "ne", int(which), self.graph.const(0, self.graph.nodes[int(which)].dtype)
+        )
+        chosen: list[Value] = []
+        for no, yes in columns:
+            if not (isinstance(no, np.ndarray) and isinstance(yes, np.ndarray)):
+                raise UnsupportedError("`cond` with a loop that saves a sequence")
+            pairs = zip(no.ravel(), yes.ravel(), strict=True)
+            ids = [self.graph.op("select_n", first, int(a), int(b)) for a, b in pairs]
+            chosen.append(np.array(ids, np.int64).reshape(no.shape))
+        return chosen
+
+    def _scan(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
+        p = eqn.params
+        body, first, carries = loop_content(eqn)
+        second = first + carries
+        consts, init, reads = values[:first], values[first:second], values[second:]
+        listed = all(isinstance(x, np.ndarray) for x in reads)
+        if p["length"] <= LONGEST_UNROLLED and listed:
+            return self._unrolled(body, consts, init, reads, p["length"], p["reverse"])
+        return self.loop(body, consts, init, reads, p["length"], p["reverse"])
+
+    def _unrolled(
+        self,
+        closed: ClosedJaxpr,
+        consts: list[Value],
+        carry: list[Value],
+        reads: list[Value],
+        length: int,
+        reverse: bool,
+    ) -> list[Value]:
+        order = -1 if reverse else 1
+        saved: list[list[Value]] = []
+        for k in range(length)[::order]:
+            elements = [np.asarray(x[k]) for x in reads if isinstance(x, np.ndarray)]
+            outs = self.read(closed, [*consts, *carry, *elements])
+            carry = outs[: len(carry)]
+            saved.append(outs[len(carry) :])
+        return [*carry, *(np.stack(column[::order]) for column in zip(*saved, strict=True))]
+
+    def loop(
+        self,
+        closed: ClosedJaxpr,
+        consts: Sequence[Value],
+        init: Sequence[Value],
+        reads: Sequence[Value],
+        length: int,
+        reverse: bool,
+    ) -> list[Value]:
+        """Adds a loop that stays one; gives its results and the sequences that it saves."""
+        arrays = [v for v in (*consts, *init) if isinstance(v, np.ndarray)]
+        if len(arrays) < len(consts) + len(init):
+            raise UnsupportedError("a whole sequence as a constant or a carry of a loop")
+        fixed, start = arrays[: len(consts)], arrays[len(consts) :]
+        carried = closed.in_avals[len(consts) : len(arrays)]
+        inside = Reader(self.graph)
+        steps = [_steps(x, a) for x, a in zip(reads, closed.in_avals[len(arrays) :], strict=True)]
+        captured = [
+            np.array([inside.graph.capture(int(i)) for i in c.ravel()], np.int64).reshape(c.shape)
+            for c in fixed
+        ]
+        elements = [
+            inside.leaves(
+                "element", s.shape, s.dtype, [(k, i) for i in range(int(np.prod(s.shape)))]
+            )
+            for k, s in enumerate(steps)
+        ]
+        outs = inside.read(closed, [*captured, *inside._numbered("carry", carried), *elements])
+        ends = [out for out in outs if isinstance(out, np.ndarray)]
+        if len(ends) < len(outs):
+            raise UnsupportedError("a loop inside of a loop that saves a sequence for the outside")
+        loop = Loop(
+            body=inside.graph,
+            inner=inside.loops,
+            init=_flat(start),
+            carry=_flat(ends[: len(start)]),
+            reads=steps,
+            saves=ends[len(start) :],
+            length=length,
+            reverse=reverse,
+        )
+        number = len(self.loops)
+        self.loops.append(loop)
+        results = self._numbered("result", carried, number)
+        avals = closed.out_avals[len(start) :]
+        return [
+            *results,
+            *(Saved(number, k, length, a.shape, a.dtype) for k, a in enumerate(avals)),
+        ]
+
+    def _numbered(self, op: str, avals: Sequence[Any], loop: int | None = None) -> list[Ids]:
+        arrays, count = [], 0
+        for aval in avals:
+            size = int(np.prod(aval.shape))
+            if size > LARGEST_ARRAY:
+                raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
+            places = range(count, count + size)
+            params = list(places) if loop is None else [(loop, k) for k in places]
+            arrays.append(self.leaves(op, aval.shape, aval.dtype, params))
+            count += size
+        return arrays
+
+
+def _steps(value: Value, aval: Any) -> Steps:
+    return Listed(value, aval.dtype) if isinstance(value, np.ndarray) else value
+
+
+def _flat(arrays: Sequence[Ids]) -> list[int]:
+    return [int(i) for ids in arrays for i in ids.ravel()]
