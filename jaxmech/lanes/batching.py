@@ -31,7 +31,7 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
     @wrapped.def_vmap
     def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
         flags = tuple(in_batched)
-        if is_tuned():
+        if is_tuned() and jax.default_backend() == "cpu":
             out = run(fn, flags, args, Explanation())
         else:
             axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, flags)

@@ -19,10 +19,11 @@ def tune_cpu(devices: int | None = None) -> None:
     """Makes batches fast on this CPU, for the whole process.
 
     Sets `XLA_FLAGS` and the number of CPU devices. Its side effect: every loop of any JAX program
-    in this process runs in a single thread, and `jax.devices()` lists one device per core.
+    in this process runs in a single thread, and `jax.devices()` lists one device per core. With
+    jaxlib 0.9.2, XLA can abort the process while it compiles some other programs with them.
 
     Args:
-        devices: number of CPU devices; by default one for each core that this process may use.
+        devices: number of CPU devices; by default `JAX_NUM_CPU_DEVICES`, or one for each core.
 
     Raises:
         RuntimeError: JAX has computed something already, so the settings would not be read; or
@@ -39,9 +40,9 @@ def tune_cpu(devices: int | None = None) -> None:
             "tune_cpu() must be the only one to set --xla_backend_extra_options, but XLA_FLAGS "
             f"sets it already; add {_BACKEND} to it by hand."
         )
+    asked = devices or int(os.environ.get("JAX_NUM_CPU_DEVICES", "0"))
     try:
-        if "JAX_NUM_CPU_DEVICES" not in os.environ:
-            jax.config.update("jax_num_cpu_devices", devices or len(os.sched_getaffinity(0)))
+        jax.config.update("jax_num_cpu_devices", asked or os.cpu_count() or 1)
     except RuntimeError as error:
         raise RuntimeError(
             "tune_cpu() must precede the first computation, but JAX has started already; call it "
