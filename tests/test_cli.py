@@ -20,9 +20,18 @@ ROOT = Path(__file__).resolve().parents[1]
 MANY = STUDY.replace("size = 20", "size = 399").replace("substeps = 8", "substeps = 1500")
 
 
+# A shell starts background jobs, and all that they start, deaf to SIGINT: here they hear it.
+LISTENING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from jaxmech.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def started(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "jaxmech", *map(str, arguments)],
+        [sys.executable, "-c", LISTENING, *map(str, arguments)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -221,3 +230,9 @@ def test_help_teaches(capsys, command) -> None:
             "chunk",
         ):
             assert word in shown
+
+
+def test_the_package_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "jaxmech", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "jaxmech ensemble configs/double_pendulum.toml" in done.stdout
