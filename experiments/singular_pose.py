@@ -149,7 +149,7 @@ def draw(ts: np.ndarray, passages: list[Passage], ax: Axes | None = None) -> Axe
     ax.set(xlabel="time [s]", ylabel="error of the head of crank 0 [m]")
     ax.set_title("Two four-bars in a row through their singular poses")
     ax.grid(alpha=0.3)
-    ax.legend(ncols=2, fontsize="small")
+    ax.legend(ncols=4, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return ax
 
 
