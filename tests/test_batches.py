@@ -75,7 +75,7 @@ def test_times_and_parameters_alone_may_be_batched() -> None:
 
 
 def test_gradients_in_any_order() -> None:
-    """vmap(grad) and grad(vmap), to what each member has, to the bit, and to what all share."""
+    """vmap(grad), grad(vmap), of nested batches, to what each member has and to what all share."""
     each = jax.jit(jax.vmap(jax.grad(end, argnums=(0, 1, 2)), (0, 0, None)))(ANGLES, LENGTHS, 9.81)
 
     def total(angles: Any, lengths: Any, g: Any) -> Any:
@@ -85,6 +85,14 @@ def test_gradients_in_any_order() -> None:
     np.testing.assert_array_equal(whole[0], each[0])
     np.testing.assert_array_equal(whole[1], each[1])
     np.testing.assert_allclose(whole[2], each[2].sum(), rtol=1e-13)
+    nested = jax.jit(jax.vmap(jax.grad(total), (0, 0, None)))(
+        ANGLES.reshape(2, 3), LENGTHS.reshape(2, 3), 9.81
+    )
+    np.testing.assert_allclose(nested.reshape(6), each[0], rtol=1e-12)
+    h = 1e-5
+    ends = jax.jit(jax.vmap(end))
+    differences = (ends(ANGLES + h, LENGTHS) - ends(ANGLES - h, LENGTHS)) / (2 * h)
+    np.testing.assert_allclose(each[0], differences, rtol=1e-6, atol=1e-8)
 
 
 def test_batches_can_be_observed(batch: Solution) -> None:

@@ -64,6 +64,23 @@ def nested(x: Any, A: Any) -> Any:
 
 FUNCTIONS: dict[str, Function] = {
     "arithmetic": lambda x, A: (x * 2 - x / 3 + x**3 - 1 / (x**2 + 1), -x, abs(x), x * 0 + 1),
+    "signs": lambda x, A: (
+        -(x - A[0]),
+        x + (-A[0]),
+        x - (-A[0]),
+        -x * A[0],
+        -x / A[0],
+        jnp.negative(-x),
+        0 - x,
+    ),
+    "exact divisions": lambda x, A: (x / 4, x / -0.5, x**-3, x**0, x / 1, x * -1),
+    "logic": lambda x, A: (
+        ~(x > 0),
+        (x > 0) & True,
+        (x > 0) | (x < A[0]),
+        ~~(x > 0),
+        (x > 0) & False,
+    ),
     "transcendental": lambda x, A: (jnp.sin(x) * jnp.cos(x), jnp.exp(x), jnp.arctan2(x, x[::-1])),
     "other functions": lambda x, A: (jnp.log1p(x * x), jnp.cbrt(x), lax.erf(x), jnp.sinh(x)),
     "products": lambda x, A: (A @ x, x @ A @ x, A @ A.T, jnp.einsum("ij,jk,k->i", A, A, x)),
