@@ -99,11 +99,15 @@ def _with_free(
     if not free or jax.eval_shape(level, x, *context).shape == (0,):
         return x
 
+    def whole(y: Array, x: Array) -> Array:
+        """x with y in its free places; a scatter would abort XLA 0.9.2 after `tune_cpu`."""
+        return jnp.stack([y[free.index(i)] if i in free else x[i] for i in range(x.size)])
+
     def inner(y: Array, x: Array, *context: Any) -> Array:
-        return level(x.at[index].set(y), *context)
+        return level(whole(y, x), *context)
 
     inner_mass = M[np.ix_(index, index)]
-    return x.at[index].set(_nearest(inner, x[index], inner_mass, (x, *context)))
+    return whole(_nearest(inner, x[index], inner_mass, (x, *context)), x)
 
 
 def _nearest(level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> Array:
