@@ -1,4 +1,4 @@
-"""The command line: `jaxmech ensemble`, `plot`, `models` and `info`.
+"""The command line: `jaxmech ensemble`, `plot`, `models`, `bench` and `info`.
 
 Everything heavy is imported by the command that needs it, so that `--help` does not wait.
 """
@@ -20,12 +20,20 @@ Constrained mechanics in batches: Monte Carlo studies from a configuration file.
   jaxmech plot runs/double_pendulum                draw the pictures of a run again
   jaxmech models                                   list the ready models
   jaxmech models chain                             one model: sketch, parameters, start variables
+  jaxmech bench                                    speed against other ways, in a clone
   jaxmech info                                     versions and devices
 """
 _ENSEMBLE = """\
 Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9): the results have
 the same bits either way, whatever the chunk. The run folder holds `results.zarr` (read it with
 xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`, `summary.txt` and `pictures/`.
+"""
+_BENCH = """\
+Measure the speed of batches against other ways to the same trajectories, over the size of the batch
+and the length of a chain, and the price of gradients. The run folder holds `speed.md`, `speed.json`,
+`speed.png` and `scaling.png`; what is measured until Ctrl-C is kept. The benchmark lies in the
+folder `experiments/speed` of a clone. MuJoCo and diffrax take part where they are installed:
+pip install -e '.[bench]'
 """
 _EXAMPLE = """\
 example
@@ -146,6 +154,32 @@ def _models(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def _bench(arguments: argparse.Namespace) -> int:
+    from importlib import import_module
+
+    import jax
+
+    _require_good_jax()
+    config = Path(arguments.config)
+    clone = str(_clone(config))
+    if clone not in sys.path:
+        sys.path.insert(0, clone)
+    jax.config.update("jax_enable_x64", True)
+    benchmark = import_module("experiments.speed.__main__")
+    return int(benchmark.main(config, Path(arguments.out) if arguments.out else None))
+
+
+def _clone(config: Path) -> Path:
+    """The clone that a configuration lies in, or else the working directory."""
+    for folder in (config.resolve().parent.parent, Path.cwd()):
+        if (folder / "experiments" / "speed" / "__main__.py").is_file():
+            return folder
+    raise InputError(
+        "the benchmark belongs to a clone of the repository, but there is no experiments/speed "
+        f"beside the folder of {config}, nor here; go into a clone, or name its configs/speed.toml"
+    )
+
+
 def _info(arguments: argparse.Namespace) -> int:
     import jax
 
@@ -215,5 +249,14 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("run", metavar="RUN", help="run folder, written by `jaxmech ensemble`")
     models = command("models", "list the ready models, or show one", _models)
     models.add_argument("name", metavar="NAME", nargs="?", help="a model of the list")
+    bench = command("bench", "measure the speed of batches, in a clone", _bench, _BENCH)
+    bench.add_argument(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        default="configs/speed.toml",
+        help="a TOML file like configs/speed.toml or configs/speed_quick.toml [%(default)s]",
+    )
+    bench.add_argument("--out", metavar="DIR", help="run folder [runs/<name of CONFIG>]")
     command("info", "show versions, devices and precision", _info)
     return parser

@@ -18,9 +18,17 @@ def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
+def sources(folder: str) -> dict[str, str]:
+    top = ROOT / folder
+    return {p.relative_to(top).as_posix(): p.read_text("utf-8") for p in top.rglob("*.py")}
+
+
 def house() -> dict[str, str]:
-    package = ROOT / PACKAGE
-    return {p.relative_to(package).as_posix(): p.read_text("utf-8") for p in package.rglob("*.py")}
+    return sources(PACKAGE)
+
+
+def packages(requirements: list[str]) -> set[str]:
+    return {Requirement(r).name.replace("-", "_") for r in requirements}
 
 
 def test_the_house_is_in_order() -> None:
@@ -29,8 +37,13 @@ def test_the_house_is_in_order() -> None:
 
 
 def test_dependencies_are_what_is_imported() -> None:
-    declared = {Requirement(r).name.replace("-", "_") for r in project()["dependencies"]}
-    assert foreign_packages(house()) == declared
+    assert foreign_packages(house()) == packages(project()["dependencies"])
+
+
+def test_what_only_the_experiments_import_is_an_extra() -> None:
+    own = packages(project()["dependencies"]) | {"experiments"}
+    extra = packages(project()["optional-dependencies"]["bench"])
+    assert foreign_packages(sources("experiments")) - own == extra
 
 
 def test_the_version_is_the_one_of_the_project() -> None:

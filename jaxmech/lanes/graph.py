@@ -219,9 +219,24 @@ def _select(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     which, *cases = inputs
     if g.values[which] is not None:
         return cases[int(g.values[which])]
+    cases = [_under(g, which, k, case) for k, case in enumerate(cases)]
     if len(set(cases)) == 1:
         return cases[0]
-    return g.add("select_n", inputs, (), g.nodes[cases[0]].dtype)
+    return g.add("select_n", (which, *cases), (), g.nodes[cases[0]].dtype)
+
+
+def _under(g: Graph, which: int, value: int, number: int) -> int:
+    """A node where `which` is known to have a value: selects by it, one deep, make their choice."""
+    node = g.nodes[number]
+    if node.op == "select_n" and node.inputs[0] == which:
+        return node.inputs[1 + value]
+    chosen = [
+        g.nodes[i].inputs[1 + value]
+        if g.nodes[i].op == "select_n" and g.nodes[i].inputs[0] == which
+        else i
+        for i in node.inputs
+    ]
+    return number if tuple(chosen) == node.inputs else g.op(node.op, *chosen, params=node.params)
 
 
 def _logic(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
