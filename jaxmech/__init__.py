@@ -23,6 +23,8 @@ from jaxmech.manifold import Baumgarte as Baumgarte
 from jaxmech.manifold import Projection as Projection
 from jaxmech.observe import Observation as Observation
 from jaxmech.observe import observe as observe
+from jaxmech.sensitivities import Sensitivities as Sensitivities
+from jaxmech.sensitivities import sensitivities as sensitivities
 from jaxmech.simulate import SimulationError as SimulationError
 from jaxmech.simulate import simulate as simulate
 from jaxmech.solution import Solution as Solution

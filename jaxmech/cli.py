@@ -30,9 +30,9 @@ xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`, `summary.t
 """
 _BENCH = """\
 Measure the speed of batches against other ways to the same trajectories, over the size of the batch
-and the length of a chain, and the price of gradients. The run folder holds `speed.md`, `speed.json`,
-`speed.png` and `scaling.png`; what is measured until Ctrl-C is kept. The benchmark lies in the
-folder `experiments/speed` of a clone. MuJoCo and diffrax take part where they are installed:
+and the length of a chain, and the price of gradients. The run folder holds `speed.md`,
+`speed.json`, `speed.png` and `scaling.png`; what is measured until Ctrl-C is kept. The benchmark is
+the folder `experiments/speed` of a clone. MuJoCo and diffrax take part where they are installed:
 pip install -e '.[bench]'
 """
 _EXAMPLE = """\

@@ -16,7 +16,7 @@ FLOORS = (
     {"constraints", "equations", "system", "traits"},
     {"formulations", "models"},
     {"assemble", "integrate", "manifold"},
-    {"observe", "simulate", "solution"},
+    {"observe", "sensitivities", "simulate", "solution"},
     {"analysis", "ensemble", "identify"},
     {"__main__", "catalogue_text", "cli", "config", "interop", "pictures", "plot", "schema"},
 )

@@ -1,12 +1,14 @@
 """How a rollout is differentiated, and where a batch of rollouts takes its own road.
 
-Reverse mode recomputes every step in the backward pass, so that memory grows with the number of
-save intervals plus the steps in one interval, not with their product. The forward run and the
-backward run are each one function of a single trajectory; under `jax.vmap` both follow the rule of
-`jaxmech.lanes.batched`.
+Reverse mode keeps the state at the start of every segment of steps, no other; the backward pass
+runs each segment again, then differentiates it step by step. With segments of about the square root
+of all steps, memory grows with that root and a gradient costs a rollout more than with every state
+kept. The forward run and the backward run are each one function of a single trajectory; under
+`jax.vmap` both follow the rule of `jaxmech.lanes.batched`.
 """
 
 import abc
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +17,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
+from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.rollout import Trajectory, rollout
-from jaxmech.integrate.step import Scheme
-from jaxmech.lanes import batched
+from jaxmech.checks import require_positive_integer
+from jaxmech.integrate.rollout import Segments, Trajectory, bare_segment, rollout, segments
+from jaxmech.integrate.step import Scheme, step
+from jaxmech.lanes import batched, hoisted
 from jaxmech.system import Params
 
 
@@ -38,6 +42,14 @@ class AbstractDerivative(abc.ABC):
 class ReverseMode(AbstractDerivative):
     """`jax.grad`, `jax.vjp`, `jax.jacrev` to any number of parameters; the default.
 
+    Args:
+        segment: steps from one kept state to the next, a divisor of the method's substeps: 1 keeps
+            every state and is the fastest, more take less memory; by default about the square
+            root of all steps.
+
+    Raises:
+        ValueError: `segment` is not a positive integer.
+
     Example:
         >>> import jax, jax.numpy as jnp
         >>> import jaxmech as jm
@@ -50,14 +62,33 @@ class ReverseMode(AbstractDerivative):
         0.0
     """
 
+    segment: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.segment is not None:
+            remedy = "leave it out for about the square root of all steps"
+            require_positive_integer("segment", self.segment, remedy)
+
     def trajectory(
         self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
     ) -> Trajectory:
         """The rollout with a backward pass that recomputes its steps."""
-        remember = partial(jax.checkpoint, prevent_cse=False)
-        inputs = (q0, v0, ts, params)
-        run, closed_over = _hoisted(partial(rollout, scheme, remember=remember), *inputs)
-        return _reversible(run)((closed_over, *inputs))
+        steps = self._steps(scheme.method.substeps, len(ts) - 1)
+        program, traced = _program(scheme, steps, q0, v0, ts, params)
+        return _reversible(program)(_Inputs(q0, v0, ts, params, traced))
+
+    def _steps(self, substeps: int, saves: int) -> int:
+        """Steps in a segment: the divisor of the substeps nearest to the root of all steps."""
+        divisors = [k for k in range(1, substeps + 1) if substeps % k == 0]
+        if self.segment is None:
+            root = math.sqrt(substeps * saves)
+            return min(divisors, key=lambda steps: abs(math.log(steps / root)))
+        if self.segment not in divisors:
+            raise ValueError(
+                f"Argument `segment` must divide the {substeps} substeps of the method, but is "
+                f"{self.segment}; take one of {', '.join(map(str, divisors))}."
+            )
+        return self.segment
 
 
 @dataclass(frozen=True)
@@ -86,48 +117,165 @@ class ForwardMode(AbstractDerivative):
         self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
     ) -> Trajectory:
         """The rollout as plain JAX operations."""
-        return rollout(scheme, q0, v0, ts, params)
+        return rollout(scheme, q0, v0, ts, params)[0]
 
 
-def _any(tree: Any) -> Array:
-    return jnp.stack([jnp.any(leaf) for leaf in jax.tree.leaves(tree)]).any()
+class _Inputs(eqx.Module):
+    """All that a trajectory depends on: `traced` is what the functions of a system close over."""
+
+    q0: Any
+    v0: Any
+    ts: Any
+    params: Params
+    traced: list[Any]
 
 
-def _hoisted(run: Callable[..., Trajectory], *inputs: Any) -> tuple[Callable[..., Trajectory], Any]:
-    """run as run(closed_over, *inputs), and the traced values that the system closes over.
+class _Kept(eqx.Module):
+    """What the backward pass needs of the forward run.
+
+    Attributes:
+        inputs: as they were.
+        q: coordinates at the ends of the segments, shape (S, n).
+        v: velocities there.
+        known: whether the state was good at each save time, shape (T,).
+        t_failed: as in `Trajectory`.
+        wanted: which leaves of the inputs are differentiated by.
+    """
+
+    inputs: _Inputs
+    q: Float[Array, " S n"]
+    v: Float[Array, " S n"]
+    known: Bool[Array, " T"]
+    t_failed: Float[Array, ""]
+    wanted: tuple[bool, ...] = eqx.field(static=True)
+
+
+@dataclass(frozen=True)
+class _Program:
+    """The two functions of a single trajectory, with what they close over as an argument."""
+
+    run: Callable[[_Inputs], tuple[Trajectory, tuple[Array, Array]]]
+    segment: Callable[[Array, Array, Segments, tuple[Params, list[Array]], Array], Any]
+    substeps: int
+    steps: int
+
+
+def _program(
+    scheme: Scheme, steps: int, q0: Array, v0: Array, ts: Array, params: Params
+) -> tuple[_Program, list[Array]]:
+    """The program, and the traced values that the system closes over.
 
     They should be parameters; but a system made inside a differentiated or vectorized function is
     not wrong for it.
     """
-    closure = eqx.filter_closure_convert(run, *inputs)
-    traced, rest = eqx.partition(closure, lambda leaf: isinstance(leaf, jax.core.Tracer))
-    return lambda traced, *inputs: eqx.combine(traced, rest)(*inputs), traced
+    _, traced = hoisted(partial(step, scheme), q0, v0, ts[0], ts[1] - ts[0], params)
+    run, segment = partial(rollout, scheme, segment=steps), partial(bare_segment, scheme, steps)
+    if traced:
+        own = Segments(ts[0], ts[0], jnp.zeros((), int))
+        run_hoisted, traced = hoisted(run, q0, v0, ts, params)
+        segment_hoisted, some = hoisted(segment, q0, v0, own, params, ts[0])
+        places = [next(k for k, x in enumerate(traced) if x is y) for y in some]
+
+    # Compiled functions are traced once, though they are asked for alone and for a batch.
+    @jax.jit
+    def run_inputs(x: _Inputs) -> tuple[Trajectory, tuple[Array, Array]]:
+        args = x.q0, x.v0, x.ts, x.params
+        return runhoisted(x.traced, *args) if traced else run(*args)
+
+    def run_segment(q: Array, v: Array, own: Segments, shared: Any, t_failed: Array) -> Any:
+        params, values = shared
+        args = q, v, own, params, t_failed
+        return segmenthoisted([values[k] for k in places], *args) if traced else segment(*args)
+
+    return _Program(run_inputs, run_segment, scheme.method.substeps, steps), traced
 
 
-def _reversible(run: Callable[..., Trajectory]) -> Callable[[tuple[Any, ...]], Trajectory]:
-    """run(*inputs) as a function of the tuple of inputs, with its vector-Jacobian product."""
+def _reversible(program: _Program) -> Callable[[_Inputs], Trajectory]:
+    """The trajectory as a function of the inputs, with its vector-Jacobian product."""
 
-    def pull(varied: Any, rest: Any, cotangent: Any) -> Any:
-        def floats(varied: Any) -> Any:
-            return eqx.filter(run(*eqx.combine(varied, rest)), eqx.is_inexact_array)
+    def forward(primal: _Inputs) -> tuple[Trajectory, _Kept]:
+        inputs = jax.tree.map(lambda x: x.value, primal, is_leaf=_is_primal)
+        wanted = jax.tree.map(lambda x: x.perturbed, primal, is_leaf=_is_primal)
+        trajectory, (q, v) = batched(program.run)(inputs)
+        known = ~jnp.isnan(trajectory.q[:, 0])
+        flags = tuple(jax.tree.leaves(wanted))
+        return trajectory, _Kept(inputs, q, v, known, trajectory.t_failed, flags)
 
-        values, back = jax.vjp(floats, varied)
-        asked = jax.tree.map(lambda ct: ct != 0, cotangent)
-        unknown = jax.tree.map(lambda asked, value: asked & jnp.isnan(value), asked, values)
-        # After a failure: NaN where a saved NaN has a say, and 0, not 0 times NaN, where none has.
-        answer = jnp.where(_any(unknown), jnp.nan, 0.0)
-        return jax.tree.map(
-            lambda x: jnp.where(_any(asked) & ~_any(unknown), x, answer.astype(x.dtype)),
-            back(cotangent)[0],
+    def backward(kept: _Kept, cotangent: Trajectory) -> tuple[_Inputs]:
+        wrt_q, wrt_v = (
+            None if isinstance(ct, SymbolicZero) else ct for ct in (cotangent.q, cotangent.v)
         )
+        return (batched(pulled)(kept, wrt_q, wrt_v),)
 
-    def forward(inputs: tuple[Any, ...]) -> tuple[Trajectory, tuple[Any, ...]]:
-        return batched(run)(*inputs), inputs
-
-    def backward(inputs: tuple[Any, ...], cotangent: Trajectory) -> tuple[Any]:
-        varied, rest = eqx.partition(inputs, eqx.is_inexact_array)
-        return (batched(pull)(varied, rest, eqx.filter(cotangent, eqx.is_inexact_array)),)
-
-    differentiable = jax.custom_vjp(lambda inputs: batched(run)(*inputs))
-    differentiable.defvjp(forward, backward)
+    pulled = jax.jit(partial(_pulled, program))
+    differentiable = jax.custom_vjp(lambda inputs: batched(program.run)(inputs)[0])
+    differentiable.defvjp(forward, backward, symbolic_zeros=True)
     return differentiable
+
+
+def _is_primal(x: Any) -> bool:
+    return isinstance(x, CustomVJPPrimal)
+
+
+def _pulled(program: _Program, kept: _Kept, wrt_q: Array | None, wrt_v: Array | None) -> _Inputs:
+    """Cotangents of the inputs from those of the saved q and v (T, n); None stands for zero."""
+    wanted = jax.tree.unflatten(jax.tree.structure(kept.inputs), kept.wanted)
+    asked = jnp.stack([(ct != 0).any(1) for ct in (wrt_q, wrt_v) if ct is not None]).any(0)
+    cotangents = [
+        jnp.zeros_like(state[:1]) if ct is None else jnp.where(kept.known[:, None], ct, 0.0)
+        for ct, state in ((wrt_q, kept.q), (wrt_v, kept.v))
+    ]
+    found = _backwards(program, kept, wanted, cotangents)
+    # After a failure: NaN where a saved NaN has a say, and 0, not 0 times NaN, where none has.
+    answer = jnp.where((asked & ~kept.known).any(), jnp.nan, 0.0)
+    certain = asked.any() & ~(asked & ~kept.known).any()
+    return jax.tree.map(lambda x: jnp.where(certain, x, answer.astype(x.dtype)), found)
+
+
+def _backwards(program: _Program, kept: _Kept, wanted: _Inputs, cotangents: list[Array]) -> _Inputs:
+    """From the last segment to the first, each run again and pulled back."""
+    x = kept.inputs
+    shared, fixed = eqx.partition((x.params, x.traced), (wanted.params, wanted.traced))
+
+    def times(ts: Array) -> tuple[Array, Array]:
+        own = segments(ts, program.substeps, program.steps)
+        return own.t, own.h
+
+    timed, pull_times = jax.vjp(times, x.ts)
+    done = segments(x.ts, program.substeps, program.steps).done
+    starts = [jnp.concatenate([s0[None], s[:-1]]) for s0, s in ((x.q0, kept.q), (x.v0, kept.v))]
+    added = [_at_ends(ct, len(done)) for ct in cotangents]
+
+    def one(carry: Any, segment: Any) -> tuple[Any, Any]:
+        (wrt_state, wrt_shared), (state, timed, done, added) = carry, segment
+        wrt_state = [x if y is None else x + y for x, y in zip(wrt_state, added, strict=True)]
+
+        def run(state: list[Array], timed: tuple[Array, Array], shared: Any) -> list[Array]:
+            own = Segments(*timed, done)
+            return list(program.segment(*state, own, eqx.combine(shared, fixed), kept.t_failed))
+
+        _, pull = jax.vjp(run, state, timed, shared)
+        wrt_state, wrt_timed, more = pull(wrt_state)
+        return (wrt_state, jax.tree.map(jnp.add, wrt_shared, more)), wrt_timed
+
+    start = [ct[-1] for ct in cotangents], jax.tree.map(jnp.zeros_like, shared)
+    ((wrt_q, wrt_v), wrt_shared), wrt_timed = jax.lax.scan(
+        one, start, (starts, timed, done, added), reverse=True
+    )
+    return _Inputs(
+        wrt_q + cotangents[0][0],
+        wrt_v + cotangents[1][0],
+        pull_times(wrt_timed)[0] if wanted.ts else None,
+        *wrt_shared,
+    )
+
+
+def _at_ends(cotangent: Array, count: int) -> Array | None:
+    """Cotangents of the saved states (T, n) at the ends of the segments, but for the last save."""
+    saves = len(cotangent) - 1
+    if saves < 2:
+        return None
+    zeros = jnp.zeros_like(cotangent[:1])
+    inner = jnp.concatenate([cotangent[1:-1], zeros])[:, None]
+    before = jnp.zeros((saves, count // saves - 1, cotangent.shape[1]), cotangent.dtype)
+    return jnp.concatenate([before, inner], axis=1).reshape(count, -1)

@@ -1,11 +1,11 @@
 """A whole trajectory: steps between the save times, and an audit of every step."""
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate.step import Scheme, step
@@ -36,6 +36,20 @@ class Trajectory(eqx.Module):
     t_failed: Float[Array, ""]
 
 
+class Segments(eqx.Module):
+    """The run from ts[0] to ts[-1], cut into segments of equally many steps, S in all; or one.
+
+    Attributes:
+        t: save time before each segment, shape (S,).
+        h: step in each segment, shape (S,).
+        done: steps from that save time to the segment, shape (S,).
+    """
+
+    t: Float[Array, " *S"]
+    h: Float[Array, " *S"]
+    done: Int[Array, " *S"]
+
+
 class _State(eqx.Module):
     q: Array
     v: Array
@@ -53,8 +67,8 @@ def rollout(
     ts: Array,
     params: Params,
     *,
-    remember: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda fn: fn,
-) -> Trajectory:
+    segment: int | None = None,
+) -> tuple[Trajectory, tuple[Array, Array]]:
     """The trajectory from (q0, v0) at ts[0], saved at ts.
 
     Args:
@@ -63,38 +77,43 @@ def rollout(
         v0: initial velocities (n,).
         ts: save times (T,).
         params: parameters.
-        remember: wraps each step and each save interval; `jax.checkpoint` for a reverse pass.
+        segment: steps in a segment, a divisor of the substeps; by default all of them.
+
+    Returns:
+        The trajectory, and the q and v at the ends of the segments, shapes (S, n).
     """
+    substeps = scheme.method.substeps
+    steps = segment or substeps
+    per_save = substeps // steps
     start = _start(scheme, q0, v0, ts[0], params)
 
-    @remember
-    def one_step(state: _State, t: Array, h: Array) -> _State:
-        return _advance(scheme, state, t, h, params)
-
-    @remember
-    def interval(state: _State, t: Array, t_next: Array) -> _State:
-        h = (t_next - t) / scheme.method.substeps
-        zero = jnp.zeros_like(t)
+    def one_segment(state: _State, own: Segments) -> tuple[_State, _State]:
+        first = own.done == 0
         state = eqx.tree_at(
-            lambda s: (s.position_residual, s.velocity_residual), state, (zero, zero)
-        )
-        return jax.lax.fori_loop(
-            0, scheme.method.substeps, lambda k, state: one_step(state, t + k * h, h), state
+            lambda s: (s.position_residual, s.velocity_residual),
+            state,
+            replace_fn=lambda worst: jnp.where(first, 0.0, worst),
         )
 
-    def save(state: _State, times: tuple[Array, Array]) -> tuple[_State, _State]:
-        state = interval(state, *times)
+        def one_step(k: Array, state: _State) -> _State:
+            return _advance(scheme, state, own.t + (own.done + k) * own.h, own.h, params)
+
+        state = jax.lax.fori_loop(0, steps, one_step, state)
         return state, state
 
-    end, saved = jax.lax.scan(save, start, (ts[:-1], ts[1:]))
-    saved = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, saved)
+    end, ends = jax.lax.scan(one_segment, start, segments(ts, substeps, steps))
+    saved = jax.tree.map(
+        lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
+        start,
+        ends,
+    )
     alive = jnp.isnan(saved.t_failed)
-    alive = alive.at[0].set(True)
+    alive = jnp.concatenate([jnp.ones(1, bool), alive[1:]])
 
     def hide(x: Array) -> Array:
         return jnp.where(alive.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.nan)
 
-    return Trajectory(
+    trajectory = Trajectory(
         q=hide(saved.q),
         v=hide(saved.v),
         position_residual=hide(saved.position_residual),
@@ -103,6 +122,51 @@ def rollout(
         status=end.status,
         t_failed=end.t_failed,
     )
+    return trajectory, (ends.q, ends.v)
+
+
+def segments(ts: Array, substeps: int, steps: int) -> Segments:
+    """The segments of a run.
+
+    Args:
+        ts: save times (T,).
+        substeps: steps from one save time to the next.
+        steps: steps in a segment, a divisor of `substeps`.
+    """
+    count = substeps // steps
+    done = np.tile(np.arange(count) * steps, len(ts) - 1)
+    return Segments(
+        t=jnp.repeat(ts[:-1], count),
+        h=jnp.repeat((ts[1:] - ts[:-1]) / substeps, count),
+        done=jnp.asarray(done),
+    )
+
+
+def bare_segment(
+    scheme: Scheme, steps: int, q: Array, v: Array, own: Segments, params: Params, t_failed: Array
+) -> tuple[Array, Array]:
+    """q and v after one segment, without the audit; nothing moves from `t_failed` on.
+
+    Args:
+        scheme: what to integrate and how.
+        steps: how many steps the segment has.
+        q: coordinates at its start (n,).
+        v: velocities at its start (n,).
+        own: the segment alone, scalars in place of arrays.
+        params: parameters.
+        t_failed: as the rollout found it.
+    """
+
+    @partial(jax.checkpoint, prevent_cse=False)
+    def one_step(state: tuple[Array, Array], k: Array) -> tuple[Array, Array]:
+        t = own.t + (own.done + k) * own.h
+        failed = (t_failed - t) / own.h < 0.5  # false for NaN
+        new_q, new_v, _ = step(scheme, *state, t, own.h, params)
+        return jnp.where(failed, state[0], new_q), jnp.where(failed, state[1], new_v)
+
+    if steps == 1:
+        return one_step((q, v), jnp.zeros((), own.done.dtype))
+    return jax.lax.fori_loop(0, steps, lambda k, state: one_step(state, k), (q, v))
 
 
 def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _State:

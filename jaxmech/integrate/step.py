@@ -1,6 +1,7 @@
 """One step of one trajectory: the stages of the method, then back onto the constraints."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -57,6 +58,7 @@ class Health(eqx.Module):
     computed: Bool[Array, ""]
 
 
+@partial(jax.jit, static_argnames="scheme")
 def step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
 ) -> tuple[Array, Array, Health]:

@@ -1,10 +1,15 @@
-"""`batched`: the one place where a function of a single trajectory becomes one of many."""
+"""`batched`: the one place where a function of a single trajectory becomes one of many.
+
+What goes in must be an argument: `hoisted` makes arguments of what a function closes over.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 from jax.custom_batching import custom_vmap
+from jaxtyping import Array
 
 from jaxmech.lanes.tuning import is_tuned
 from jaxmech.lanes.vectorize import Explanation, run
@@ -39,3 +44,23 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
         return out, jax.tree.map(lambda _: True, out)
 
     return wrapped
+
+
+def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], list[Array]]:
+    """fn as fn(traced, *inputs), and the traced values that it closes over.
+
+    Args:
+        fn: a function that may close over values of the transformations around it.
+        *inputs: arguments for it, of the shapes and types in question.
+    """
+    closure = eqx.filter_closure_convert(fn, *inputs)
+    leaves, structure = jax.tree.flatten(closure)
+    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+
+    def with_traced(traced: list[Array], *inputs: Any) -> Any:
+        whole = list(leaves)
+        for k, x in zip(places, traced, strict=True):
+            whole[k] = x
+        return jax.tree.unflatten(structure, whole)(*inputs)
+
+    return with_traced, [leaves[k] for k in places]

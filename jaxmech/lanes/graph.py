@@ -103,9 +103,12 @@ Fold = Callable[[Graph, str, tuple[int, ...], Any], int]
 
 
 def _evaluated(g: Graph, fn: Callable[..., Any], inputs: tuple[int, ...], dtype: Any) -> int | None:
-    values = [g.values[i] for i in inputs]
-    if any(value is None for value in values):
-        return None
+    values = []
+    for i in inputs:
+        value = g.values[i]
+        if value is None:
+            return None
+        values.append(value)
     with np.errstate(all="ignore"):
         return g.const(fn(*values), dtype)
 
@@ -161,12 +164,13 @@ def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if (known := _evaluated(g, np.multiply, (x, y), dtype)) is not None:
         return known
     for a, b in ((x, y), (y, x)):
-        if g.values[a] is not None:
-            if g.values[a] == 0:
+        factor = g.values[a]
+        if factor is not None:
+            if factor == 0:
                 return g.const(0, dtype)
-            if g.values[a] == 1:
+            if factor == 1:
                 return b
-            if g.values[a] == -1:
+            if factor == -1:
                 return _neg(g, "neg", (b,), ())
         if g.nodes[a].op == "neg":
             return _neg(g, "neg", (_mul(g, "mul", (g.nodes[a].inputs[0], b), ()),), ())

@@ -1,10 +1,10 @@
 """The primitives that can be taken apart into scalars, and how.
 
 Whatever only moves numbers about (slices, transposes, gathers at known places, ...) is carried out
-by JAX itself, on node numbers in place of the numbers.
+on node numbers in place of the numbers, by numpy or by JAX itself.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +16,7 @@ from jaxmech.lanes.graph import FOLDS, Graph
 from jaxmech.lanes.loops import Ids, UnsupportedError, dtype_of, shape_of
 
 Reading = Callable[..., Iterable[Ids]]
+Params = Mapping[str, Any]
 
 
 def constant(g: Graph, value: np.ndarray) -> Ids:
@@ -49,8 +50,36 @@ def _elementwise(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
     yield _each(g, name, *(np.broadcast_to(a, shape) for a in arrays), params=params)
 
 
-def _moving(*places: int) -> Reading:
-    """A primitive that moves the operands in these places (all if none); others are indices."""
+def _slice(x: Ids, p: Params) -> Ids:
+    strides = p["strides"] or (1,) * x.ndim
+    where = zip(p["start_indices"], p["limit_indices"], strides, strict=True)
+    return x[tuple(slice(*bounds) for bounds in where)]
+
+
+# What only moves numbers about, as numpy does it.
+_MOVES: dict[str, Callable[[Ids, Params], Ids]] = {
+    "reshape": lambda x, p: x.reshape(p["new_sizes"]),
+    "transpose": lambda x, p: x.transpose(p["permutation"]),
+    "squeeze": lambda x, p: x.squeeze(p["dimensions"]),
+    "expand_dims": lambda x, p: np.expand_dims(x, p["dimensions"]),
+    "rev": lambda x, p: np.flip(x, p["dimensions"]),
+    "slice": _slice,
+}
+
+
+def _moved(g: Graph, eqn: JaxprEqn, x: Ids, *more: Ids) -> Iterable[Ids]:
+    yield _MOVES[eqn.primitive.name](x, eqn.params)
+
+
+def _concatenated(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
+    yield np.concatenate(arrays, eqn.params["dimension"])
+
+
+def _by_primitive(*places: int) -> Reading:
+    """A primitive that moves the operands in these places (all if none); others are indices.
+
+    JAX itself carries it out, on node numbers in place of the numbers.
+    """
 
     def move(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
         operands = [
@@ -71,6 +100,40 @@ def _moving(*places: int) -> Reading:
             yield ids
 
     return move
+
+
+def _starts(g: Graph, eqn: JaxprEqn, size: Sequence[int], x: Ids, starts: Sequence[Ids]) -> Any:
+    """Where a dynamic slice lies: at known places, pushed inside as JAX does."""
+    first = [int(known(g, start, int)) for start in starts]
+    pairs = zip(first, x.shape, size, strict=True)
+    inside = [min(max(k, 0), whole - part) for k, whole, part in pairs]
+    return tuple(slice(k, k + part) for k, part in zip(inside, size, strict=True))
+
+
+def _pad(g: Graph, eqn: JaxprEqn, x: Ids, filling: Ids) -> Iterable[Ids]:
+    """Negative padding cuts away."""
+    config = eqn.params["padding_config"]
+    sizes = [n + max(n - 1, 0) * gap for n, (_, _, gap) in zip(x.shape, config, strict=True)]
+    spread = np.full(sizes, int(filling))
+    spread[tuple(slice(None, None, gap + 1) for _, _, gap in config)] = x
+    widths = [(max(low, 0), max(high, 0)) for low, high, _ in config]
+    padded = np.pad(spread, widths, constant_values=int(filling))
+    yield padded[
+        tuple(
+            slice(max(-low, 0), size - max(-high, 0))
+            for (low, high, _), size in zip(config, padded.shape, strict=True)
+        )
+    ]
+
+
+def _dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids]:
+    yield x[_starts(g, eqn, eqn.params["slice_sizes"], x, starts)]
+
+
+def _dynamic_update(g: Graph, eqn: JaxprEqn, x: Ids, new: Ids, *starts: Ids) -> Iterable[Ids]:
+    out = np.array(x)
+    out[_starts(g, eqn, new.shape, x, starts)] = new
+    yield out
 
 
 def _broadcast(g: Graph, eqn: JaxprEqn, x: Ids, *dynamic: Ids) -> Iterable[Ids]:
@@ -197,12 +260,16 @@ _OTHER_ELEMENTWISE = (
 
 PRIMITIVES: dict[str, Reading] = {
     **dict.fromkeys((*FOLDS, *_OTHER_ELEMENTWISE), _elementwise),
-    **dict.fromkeys(("reshape", "transpose", "squeeze", "expand_dims", "rev", "slice"), _moving()),
-    **dict.fromkeys(("split", "concatenate", "stack", "pad"), _moving()),
-    "dynamic_slice": _moving(0),
-    "dynamic_update_slice": _moving(0, 1),
-    "gather": _moving(0),
-    "scatter": _moving(0, 2),
+    **dict.fromkeys(_MOVES, _moved),
+    "concatenate": _concatenated,
+    "split": _by_primitive(),
+    "stack": _by_primitive(),
+    "unstack": _by_primitive(),
+    "pad": _pad,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update,
+    "gather": _by_primitive(0),
+    "scatter": _by_primitive(0, 2),
     "scatter-add": _scatter_add,
     "scatter_add": _scatter_add,
     "broadcast_in_dim": _broadcast,

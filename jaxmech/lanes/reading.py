@@ -1,10 +1,12 @@
 """Reading a jaxpr: from operations on arrays to the scalar graph.
 
-An array is read as a numpy array of node numbers. A short loop is unrolled; a long one becomes a
-`Loop` with a graph of its own. Calls are read as if their content stood in their place.
+An array is read as a numpy array of node numbers. A short loop is unrolled, unless it is the loop
+around another one; a long one becomes a `Loop` with a graph of its own. Calls are read as if their
+content stood in their place.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,19 @@ def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
         return body, p["num_consts"], p["num_carry"]
     consts, carry, _ = p["ft_in"].update(list(eqn.invars)).unpack()
     return body, len(list(consts)), len(list(carry))
+
+
+def holds_loop(jaxpr: Jaxpr, longer_than: int = 0) -> bool:
+    """Whether there is a `scan` of more iterations than that in it, however deep."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "scan":
+            body = loop_content(eqn)[0].jaxpr
+            if eqn.params["length"] > longer_than or holds_loop(body, longer_than):
+                return True
+        content = call_content(eqn)
+        if content is not None and holds_loop(content.jaxpr, longer_than):
+            return True
+    return False
 
 
 class Reader:
@@ -159,9 +174,13 @@ class Reader:
         second = first + carries
         consts, init, reads = values[:first], values[first:second], values[second:]
         listed = all(isinstance(x, np.ndarray) for x in reads)
-        if p["length"] <= LONGEST_UNROLLED and listed:
-            return self._unrolled(body, consts, init, reads, p["length"], p["reverse"])
-        return self.loop(body, consts, init, reads, p["length"], p["reverse"])
+        how = p["length"], p["reverse"]
+        if p["length"] > LONGEST_UNROLLED or not listed:
+            return self.loop(body, consts, init, reads, *how)
+        if p["length"] > 1 and holds_loop(body.jaxpr):
+            with suppress(UnsupportedError):
+                return self.loop(body, consts, init, reads, *how)
+        return self._unrolled(body, consts, init, reads, *how)
 
     def _unrolled(
         self,

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmech.lanes.kernel import Kernel, function_kernel, loop_kernel
 from jaxmech.lanes.loops import Loop, UnsupportedError, dtype_of
 from jaxmech.lanes.needs import Needs
-from jaxmech.lanes.reading import call_content
+from jaxmech.lanes.reading import LONGEST_UNROLLED, call_content, holds_loop
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,14 @@ def run(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> 
         lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), return_shape=True
     )(*one)
     try:
+        if holds_loop(closed.jaxpr, LONGEST_UNROLLED):
+            raise UnsupportedError("a loop that is no lanes")
         kernel = function_kernel(closed)
         found.parts.append(_part("function", kernel))
         outs = kernel(flags, size, leaves)
     except UnsupportedError as error:
         pairs = _interpreted(closed, leaves, flags, size, found)
-        if not any(part.kept for part in found.parts):
+        if not found.parts:
             found.parts.append(Part("function", 0, 0, str(error)))
         outs = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
     return jax.tree.unflatten(jax.tree.structure(shape), outs)

@@ -1,0 +1,156 @@
+"""Processes that run routes: tuned or plain, and one that aborts or hangs ends no other.
+
+A worker holds one prepared job at a time. The benchmark speaks to it over a pipe, and only one
+worker computes at any moment.
+"""
+
+import gc
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import jax
+import numpy as np
+
+import jaxmech as jm
+from experiments.speed.routes import Prepared, Unavailable
+from jaxmech.ensemble import environment
+
+Arrays = list[np.ndarray]
+
+
+class JobError(Exception):
+    """A job came to no result; the text says why."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker prepares and runs.
+
+    Attributes:
+        prepare: called in the worker; must be picklable.
+        tuned: whether the worker's process calls `jm.tune_cpu` first.
+    """
+
+    prepare: Callable[[], Prepared]
+    tuned: bool = False
+
+
+class Worker:
+    """A process for one job after another, started anew after a crash.
+
+    Args:
+        tuned: whether it calls `jm.tune_cpu` first.
+        limit: most seconds for one answer.
+    """
+
+    def __init__(self, tuned: bool, limit: float) -> None:
+        self._tuned, self._limit = tuned, limit
+        self._process: Any = None
+        self._pipe: Any = None
+
+    def environment(self) -> dict[str, Any]:
+        """Versions and settings of the process."""
+        return self._ask("environment")
+
+    def prepare(self, job: Job) -> tuple[float, Arrays]:
+        """Compile seconds and the arrays of a first run; the job before is forgotten.
+
+        Raises:
+            JobError: it is unavailable, raised, crashed or took too long.
+        """
+        return self._ask("prepare", job.prepare)
+
+    def seconds(self, at_least: float) -> float:
+        """Seconds of a run: the mean over as many as fill the time, at least one.
+
+        Raises:
+            JobError: it raised, crashed or took too long.
+        """
+        return self._ask("seconds", at_least)
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self._process is not None:
+            self._pipe.close()
+            self._process.kill()  # it holds nothing that would be lost
+            self._process.join()
+            self._process.close()
+            self._process = self._pipe = None
+
+    def _ask(self, *request: Any) -> Any:
+        if self._process is None:
+            self._start()
+        try:
+            self._pipe.send(request)
+            if not self._pipe.poll(self._limit):
+                self.close()
+                raise JobError(f"took longer than {self._limit:g} s")
+            problem, answer = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            raise JobError(self._crash()) from None
+        if problem:
+            raise JobError(problem)
+        return answer
+
+    def _start(self) -> None:
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, self._tuned), daemon=True)
+        # Ctrl-C reaches every process of a terminal; only the benchmark itself answers it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+
+    def _crash(self) -> str:
+        self._process.join(self._limit)
+        code = self._process.exitcode
+        self.close()
+        return f"crashed ({signal.Signals(-code).name if code and code < 0 else f'exit {code}'})"
+
+
+def _serve(pipe: Connection, tuned: bool) -> None:
+    """The life of a worker."""
+    if tuned:
+        jm.tune_cpu()
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_enable_compilation_cache", False)  # or nothing would be compiled
+    prepared: Prepared | None = None
+    while True:
+        try:
+            verb, *arguments = pipe.recv()
+        except EOFError:  # the benchmark has ended
+            return
+        problem, answer = "", None
+        try:
+            if verb == "environment":
+                answer = environment()
+            elif verb == "prepare":
+                prepared = None
+                jax.clear_caches()
+                gc.collect()
+                prepared = arguments[0]()
+                answer = prepared.compile_seconds, jax.tree.leaves(prepared.run())
+            else:
+                assert prepared is not None
+                answer = _seconds(prepared, *arguments)
+        except Unavailable as error:
+            problem = f"unavailable: {error}"
+        except Exception as error:  # noqa: BLE001  whatever it is, the others go on
+            problem = f"failed: {type(error).__name__}: {error}".partition("\n")[0]
+        pipe.send((problem, answer))
+
+
+def _seconds(prepared: Prepared, at_least: float) -> float:
+    begun, runs = time.perf_counter(), 0
+    while runs == 0 or time.perf_counter() - begun < at_least:
+        prepared.run()
+        runs += 1
+    return (time.perf_counter() - begun) / runs

@@ -1,0 +1,120 @@
+"""The route over MuJoCo reaches the states of `simulate`, as nearly as its method allows."""
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from experiments.speed import mujoco_rollout as route
+from experiments.speed.cases import Case, make, states
+from experiments.speed.routes import States, Unavailable
+
+END, STEPS = 0.1, 25
+STARTS: Mapping[str, Mapping[str, Any]] = {  # two each, far from rest
+    "double_pendulum": {
+        "theta1": [2.0, 0.3],
+        "theta2": [-1.2, 2.9],
+        "omega1": [1.0, -2.0],
+        "omega2": [-3.0, 1.0],
+    },
+    "chain_3": {
+        "theta": [[1.0, 1.5, 2.2], [0.1, -2.0, 0.4]],
+        "omega": [[-1.0, 2.0, 0.5], [3.0, 0.2, -2.0]],
+    },
+    "four_bar": {"angle": [0.7, -2.0], "omega": [2.0, -1.5]},
+}
+PARAMS: Mapping[str, Mapping[str, Any]] = {  # no two alike
+    "double_pendulum": {"m1": 1.5, "m2": 0.4, "l1": 0.8, "l2": 1.3, "g": 4.0},
+    "chain_3": {"m": np.array([1.5, 0.4, 0.9]), "l": np.array([0.8, 1.3, 0.5]), "g": 4.0},
+    "four_bar": {"m": 2.5, "l": 0.7, "g": 4.0},
+}
+
+
+@pytest.fixture
+def _mujoco() -> None:
+    pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'jaxmech[bench]'")
+
+
+def varied(name: str, steps: int) -> tuple[Case, np.ndarray, np.ndarray]:
+    """Two trajectories to `END` with unequal parameters, and their starts."""
+    case = make(name, batch=2, steps=steps, step_size=END / steps)
+    case = dataclasses.replace(case, model=dataclasses.replace(case.model, params=PARAMS[name]))
+    start = {key: np.array(values) for key, values in STARTS[name].items()}
+    q0, v0 = jax.vmap(case.model.initial)(start)
+    return case, np.asarray(q0), np.asarray(v0)
+
+
+def exact(case: Case, q0: np.ndarray, v0: np.ndarray) -> States:
+    """The states at the end, by `simulate` with a fine step."""
+
+    def run(q: jax.Array, v: jax.Array) -> jm.Solution:
+        ts, model, method = np.array([0.0, case.end]), case.model, jm.RK4(substeps=400)
+        return jm.simulate(model.system, q, v, ts, model.params, method=method, projection=None)
+
+    solutions = jax.vmap(run)(q0, v0)
+    assert not solutions.status.any()
+    return np.asarray(solutions.q[:, -1]), np.asarray(solutions.v[:, -1])
+
+
+def rollout(name: str, steps: int = STEPS) -> States:
+    return route.mujoco_rollout(*varied(name, steps)).run()
+
+
+@pytest.mark.usefixtures("_mujoco")
+@pytest.mark.parametrize(
+    ("name", "tolerance", "order"),
+    # The softness of the loop falls with the square of the step.
+    [("double_pendulum", 1e-9, 4), ("chain_3", 1e-9, 4), ("four_bar", 1e-7, 2)],
+)
+def test_mujoco_reaches_the_states_of_simulate(name: str, tolerance: float, order: int) -> None:
+    case, q0, v0 = varied(name, STEPS)
+    goal = exact(case, q0, v0)
+    assert np.abs(goal[0] - q0).max(axis=1).min() > 0.05
+    coarse, fine = (
+        [np.abs(x - y).max() for x, y in zip(rollout(name, steps), goal, strict=True)]
+        for steps in (STEPS, 2 * STEPS)
+    )
+    assert max(coarse) < tolerance
+    np.testing.assert_allclose(np.log2(np.divide(coarse, fine)), order, atol=0.2)
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_velocities_are_the_rates_of_the_coordinates(name: str) -> None:
+    case, q0, v0 = varied(name, STEPS)
+    mechanism = route._mechanism(case)
+    angles, rates = mechanism.to_joints(q0, v0)
+    np.testing.assert_allclose(mechanism.from_joints(angles, rates), (q0, v0), atol=1e-14)
+    angles, rates = angles + 0.3, rates + 0.5  # a soft loop is never quite closed
+    ahead, behind = (mechanism.from_joints(angles + h * rates, rates)[0] for h in (1e-5, -1e-5))
+    v = mechanism.from_joints(angles, rates)[1]
+    np.testing.assert_allclose((ahead - behind) / 2e-5, v, rtol=0, atol=1e-8)
+
+
+@pytest.mark.usefixtures("_mujoco")
+def test_a_run_can_be_cut_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = rollout("four_bar", 11)
+    monkeypatch.setattr(route, "BUFFER_BYTES", 4 * 2 * 7 * 8)  # 4 steps of 2 states of 7 numbers
+    prepared = route.mujoco_rollout(*varied("four_bar", 11))
+    for _ in range(2):
+        np.testing.assert_array_equal(prepared.run(), whole)
+
+
+@pytest.mark.usefixtures("_mujoco")
+@pytest.mark.parametrize(
+    ("name", "reason"), [("rolling_wheel", "nonholonomic"), ("andrews", "its spring and loops")]
+)
+def test_what_is_not_expressed_is_unavailable(name: str, reason: str) -> None:
+    case = make(name, batch=1, steps=1, step_size=1e-4)
+    with pytest.raises(Unavailable, match=reason):
+        route.mujoco_rollout(case, *states(case))
+
+
+def test_without_mujoco_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(Unavailable, match=r"pip install 'jaxmech\[bench\]'"):
+        route.mujoco_rollout(*varied("double_pendulum", 1))

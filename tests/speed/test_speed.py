@@ -1,0 +1,302 @@
+"""The benchmark measures what it says, survives its routes, and writes what it has measured."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.speed import __main__ as benchmark
+from experiments.speed import cases, gradients, jax_routes, parts
+from experiments.speed.measure import Entrant, Outcome, contest, difference
+from experiments.speed.settings import Speed, Timing
+from experiments.speed.workers import Job, JobError, Worker
+from jaxmech.cli import main
+from jaxmech.config import ConfigError, read
+from tests.speed import jobs
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = """\
+parts = ["table"]
+timing = { rounds = 2, least = 0.0 }
+[table]
+routes = ["lanes", "Cholesky"]
+cases.chain_1 = { batch = 3, steps = 4, step = 0.01 }
+"""
+ALL_PARTS = """
+[scaling]
+routes = ["lanes"]
+case = "chain_1"
+batches = [3]
+links = [2]
+chain_batch = 3
+steps = 4
+step = 0.01
+[gradient]
+cases.chain_1 = { batch = 3, steps = 4, step = 0.01 }
+"""
+
+
+def written(folder: Path, text: str = TINY) -> Path:
+    path = folder / "tiny.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def benched(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> dict:
+    monkeypatch.chdir(ROOT)
+    assert main(["bench", str(written(folder, text)), "--out", str(folder / "run")]) == 0
+    return json.loads((folder / "run" / "speed.json").read_text(encoding="utf-8"))
+
+
+def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capsys) -> None:
+    found = benched(tmp_path, TINY, monkeypatch)
+    assert found["finished"]
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {"speed.json", "speed.md", "speed.png"}
+    kinds = found["environment"]
+    assert "small_while_loop" in kinds["tuned"]["xla_flags"]
+    assert "small_while_loop" not in kinds["plain"]["xla_flags"]
+    (case,) = found["table"]
+    assert (case["n"], case["m"], case["batch"], case["steps"]) == (2, 1, 3, 4)
+    for outcome in case["outcomes"].values():
+        assert outcome["problem"] == ""
+        assert len(outcome["seconds"]) == 2
+        assert outcome["steps_per_second"] == 3 * 4 / min(outcome["seconds"])
+        assert outcome["compile_seconds"] > 0
+        assert outcome["difference"] < 1e-12
+        assert outcome["position_residual"] < 1e-6
+    shown = (tmp_path / "run" / "speed.md").read_text(encoding="utf-8")
+    assert "\n| Cholesky | " in shown
+    assert "Cholesky" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_all_parts(tmp_path, monkeypatch) -> None:
+    text = TINY.replace('["table"]', '["scaling", "gradient"]').replace("rounds = 2", "rounds = 1")
+    found = benched(tmp_path, text + ALL_PARTS, monkeypatch)
+    assert found["table"] == []
+    assert [x["batch"] for x in found["batches"]] == [3]
+    assert [x["m"] for x in found["lengths"]] == [2]
+    forms = found["gradients"][0]["outcomes"]
+    assert list(forms) == list(gradients.FORMS)
+    assert forms[gradients.OUTSIDE]["difference"] < 1e-12
+    outcomes = [x for part in ("batches", "lengths", "gradients") for x in found[part]]
+    assert all(o["best"] > 0 for x in outcomes for o in x["outcomes"].values())
+    assert (tmp_path / "run" / "scaling.png").stat().st_size > 10_000
+
+
+def test_a_worker_survives_its_jobs() -> None:
+    worker = Worker(tuned=False, limit=120.0)
+    try:
+        for job, problem in (
+            (jobs.absent, "unavailable: no such thing here"),
+            (jobs.raising, "failed: ValueError: first line"),
+            (jobs.dying, "crashed (SIGKILL)"),
+        ):
+            with pytest.raises(JobError) as caught:
+                worker.prepare(Job(job))
+            assert str(caught.value) == problem
+        seconds, arrays = worker.prepare(Job(partial(jobs.given, 1.0, 2.0)))
+        assert seconds == 0.5
+        assert [x.tolist() for x in arrays] == [[1.0, 2.0], [0.0, 0.0]]
+        assert 0 < worker.seconds(0.0) < 1
+    finally:
+        worker.close()
+
+
+def test_a_worker_without_an_answer_is_given_up() -> None:
+    worker = Worker(tuned=False, limit=0.1)
+    with pytest.raises(JobError, match=r"took longer than 0\.1 s"):
+        worker.prepare(Job(jobs.slow))
+    worker.close()
+
+
+class FakePool:
+    """Workers in this process: each gives its array, and takes its seconds for a run."""
+
+    def __init__(self, **given: tuple[float, list[float]]) -> None:
+        self.given, self.order = given, []
+
+    def worker(self, name: str, tuned: bool) -> "FakeWorker":
+        return FakeWorker(self, name)
+
+
+class FakeWorker:
+    def __init__(self, pool: FakePool, name: str) -> None:
+        self.pool, self.name = pool, name
+
+    def prepare(self, job: Job) -> tuple[float, list[np.ndarray]]:
+        return 1.0, [np.array([1.0, self.pool.given[self.name][0]])]
+
+    def seconds(self, at_least: float) -> float:
+        self.pool.order.append(self.name)
+        times = self.pool.given[self.name][1]
+        if not times:
+            raise JobError("crashed (SIGABRT)")
+        return times.pop(0)
+
+
+def entrants(*names: str) -> dict[str, Entrant]:
+    return {name: Entrant(Job(lambda: None), tolerance=1e-9) for name in names}
+
+
+def test_who_disagrees_or_crashes_is_not_timed_and_rounds_take_turns() -> None:
+    pool = FakePool(a=(1.0, [3.0, 2.0, 4.0]), b=(1.0 + 1e-8, [1.0]), c=(1.0, [5.0]))
+    outcomes: dict[str, Outcome] = {}
+    contest(entrants("a", "b", "c"), pool, Timing(rounds=3), outcomes)
+    assert pool.order == ["a", "c", "a", "c", "a"]
+    assert outcomes["a"].best == 2.0
+    assert outcomes["b"].problem == "disagrees by 1.0e-08"
+    assert outcomes["c"].problem == "crashed (SIGABRT)"
+    assert outcomes["b"].best is outcomes["c"].best is None
+
+
+def test_slow_routes_stop_after_the_second_round() -> None:
+    pool = FakePool(a=(1.0, [0.1] * 4), b=(1.0, [9.0] * 4))
+    outcomes: dict[str, Outcome] = {}
+    contest(entrants("a", "b"), pool, Timing(rounds=4, most=5.0), outcomes)
+    assert (len(outcomes["a"].seconds), len(outcomes["b"].seconds)) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        ([1.0, -4.0], 0.0),
+        ([1.0, -4.4], 0.1),
+        ([np.nan, -4.0], np.inf),
+        ([1.0, -np.inf], np.inf),
+    ],
+)
+def test_differences_are_relative_to_the_largest_entry(array, expected) -> None:
+    reference = [np.array([1.0, -4.0]), np.zeros(3)]
+    found = difference([np.array(array), np.full(3, 1e-12)], reference)
+    assert found == pytest.approx(max(expected, 1e-12 / 4e-6))
+
+
+@pytest.mark.parametrize("name", [*cases.NAMES, "chain_3"])
+def test_starts_are_consistent_seeded_and_all_different(name: str) -> None:
+    case = cases.make(name, batch=5, steps=1, step_size=1e-3)
+    q0, v0 = cases.states(case)
+    assert q0.shape == v0.shape == (5, case.model.system.n)
+    outcome = Outcome()
+    parts.residuals(case)(outcome, [q0, v0])
+    assert max(outcome.position_residual or 0, outcome.velocity_residual) < 1e-13
+    assert len(np.unique(np.hstack([q0, v0]), axis=0)) == 5
+    assert all(map(np.array_equal, cases.states(case), (q0, v0)))
+    assert not np.array_equal(cases.states(case, seed=2)[1], v0)
+
+
+@pytest.mark.parametrize("route", ["pseudoinverse", "library_cholesky", "with_diffrax"])
+def test_rivals_reach_the_states_of_simulate(route: str) -> None:
+    if route == "with_diffrax":
+        pytest.importorskip("diffrax", reason="diffrax is not installed: see the extra `bench`")
+    case = cases.make("double_pendulum", batch=2, steps=7, step_size=0.02)
+    start = cases.states(case)
+    expected = jax_routes.simulated(case, *start).run()
+    prepared = getattr(jax_routes, route)(case, *start)
+    assert prepared.compile_seconds > 0
+    assert difference(prepared.run(), expected) < 1e-13
+
+
+@pytest.mark.slow
+def test_the_gradient_is_the_derivative_of_the_mean() -> None:
+    case = cases.make("chain_1", batch=2, steps=3, step_size=0.1)
+    q0, v0 = cases.states(case)
+
+    def mean(g: float) -> float:
+        params = {**case.model.params, "g": g}
+        other = replace(case, model=replace(case.model, params=params))
+        return float(np.mean(gradients.prepare(gradients.FORWARD, other, q0, v0).run()))
+
+    slope = (mean(9.81 + 1e-4) - mean(9.81 - 1e-4)) / 2e-4
+    for form in (gradients.INSIDE, gradients.OUTSIDE):
+        arrays = jax.tree.leaves(gradients.prepare(form, case, q0, v0).run())
+        by_params = gradients.comparable(form, arrays)[2:]
+        by_g = dict(zip(sorted(case.model.params), by_params, strict=True))["g"]
+        np.testing.assert_allclose(by_g, slope, rtol=1e-6)
+
+
+def interrupted_contest(after: int) -> Callable[..., None]:
+    """A contest with figures of its own; one after so many cases is interrupted on the way."""
+    calls = []
+
+    def run(entrants: dict, pool: object, timing: Timing, outcomes: dict, **rest: object) -> None:
+        calls.append(entrants)
+        for name in entrants:
+            problem = "unavailable: no such thing" if name == "pinv" else ""
+            outcomes[name] = Outcome(problem, 0.1, 0.0, 1e-12, 1e-11)
+            if not problem:
+                outcomes[name].seconds.append(0.01 * len(outcomes))
+            if len(calls) > after:
+                raise KeyboardInterrupt
+
+    return run
+
+
+def test_what_is_measured_before_an_interruption_is_written(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(parts, "contest", interrupted_contest(after=1))
+    text = TINY.replace('"Cholesky"]', '"Cholesky", "pinv"]')
+    text += "cases.chain_2 = { batch = 3, steps = 4, step = 0.01 }\n"
+    assert benchmark.main(written(tmp_path, text), tmp_path / "run") == 130
+    found = json.loads((tmp_path / "run" / "speed.json").read_text(encoding="utf-8"))
+    assert not found["finished"]
+    assert [len(x["outcomes"]) for x in found["table"]] == [3, 1]
+    shown = (tmp_path / "run" / "speed.md").read_text(encoding="utf-8")
+    assert "| Cholesky | 0.001 (2×) | – |" in shown
+    assert "- chain of 1 link, pinv: unavailable: no such thing" in shown
+    assert (tmp_path / "run" / "speed.png").stat().st_size > 10_000
+    assert "Interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["speed", "speed_quick"])
+def test_the_configurations_of_the_project_are_read(name: str) -> None:
+    config = read(ROOT / "configs" / f"{name}.toml", Speed)
+    assert config.parts == ("table", "scaling", "gradient")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("chain_1", "chain_0", "tiny.toml:5: table.cases.chain_0 is not a case"),
+        ('"Cholesky"', '"Cholesy"', 'tiny.toml:4: table.routes[1] must be "lanes"'),
+        ('"Cholesky"', '"lanes"', 'tiny.toml:4: table.routes must name "lanes" only once'),
+        ('["table"]', '["gradient"]', "tiny.toml: gradient must be given, because `parts` asks"),
+        ("batch = 3", "batch = 0", "tiny.toml:5: table.cases.chain_1.batch must be at least 1"),
+        ("step = 0.01", "step = 0", "tiny.toml:5: table.cases.chain_1.step must be positive"),
+        ("rounds = 2", "round = 2", "tiny.toml:2: timing.round is not a key"),
+    ],
+)
+def test_wrong_configurations_are_refused(tmp_path, old, new, message) -> None:
+    config = written(tmp_path, TINY.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        benchmark.main(config, tmp_path / "run")
+    assert str(caught.value).startswith(f"{tmp_path}/{message}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_process_that_is_tuned_already_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(
+        "XLA_FLAGS", "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=9"
+    )
+    with pytest.raises(ConfigError, match="XLA_FLAGS holds the options"):
+        benchmark.main(written(tmp_path), tmp_path / "run")
+
+
+def test_outside_a_clone_the_command_says_so(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench"]) == 2
+    assert "the benchmark belongs to a clone of the repository" in capsys.readouterr().err
+    assert main(["bench", str(ROOT / "configs" / "none.toml")]) == 2
+    assert "none.toml: cannot be read" in capsys.readouterr().err
+
+
+def test_the_command_explains_itself(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "--help"])
+    shown = capsys.readouterr().out
+    assert "configs/speed.toml" in shown
+    assert max(map(len, shown.splitlines())) <= 110

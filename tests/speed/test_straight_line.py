@@ -1,0 +1,176 @@
+"""C from a scalar graph computes what JAX computes, and says what it cannot write."""
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array, lax
+
+from experiments.speed import straight_line as route
+from experiments.speed.c_source import source
+from experiments.speed.cases import make
+from experiments.speed.jax_routes import one_simulation
+from experiments.speed.routes import Unavailable
+from jaxmech.lanes.kernel import Kernel, function_kernel
+
+Function = Callable[[Array, Array], tuple[Array, Array]]
+
+needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
+draw = np.random.default_rng(3)
+X, Y = draw.uniform(-2, 2, (37, 3)), draw.uniform(-2, 2, (37, 2))  # no whole number of vectors
+
+
+def kernel(fn: Function) -> Kernel:
+    return function_kernel(jax.make_jaxpr(fn)(X[0], Y[0]))
+
+
+def assert_same(fn: Function, x: np.ndarray = X, y: np.ndarray = Y, copies: int = 1) -> None:
+    outs = [out.size for out in jax.eval_shape(fn, x[0], y[0])]
+    results = route.compiled(source(kernel(fn), copies), outs)([x, y], 2)
+    expected = jax.jit(jax.vmap(fn))(x, y)
+    for result, exact in zip(results, expected, strict=True):
+        assert result.shape == exact.shape
+        np.testing.assert_allclose(result, exact, rtol=1e-12, atol=1e-13)
+        np.testing.assert_array_equal(np.signbit(result), np.signbit(exact))
+
+
+def loops(x: Array, y: Array) -> tuple[Array, Array]:
+    """Loops in a loop, carries that change places, known and computed elements, both ways."""
+    known = jnp.linspace(0.0, 1.0, 20).reshape(10, 2)
+    computed = jnp.outer(jnp.arange(1.0, 11.0), x)
+
+    def inner(carry: Any, elements: Any) -> tuple[Any, None]:
+        a, b, count = carry
+        left, right = elements
+        return (b + left[0], 0.9 * a + right.sum() * y[0] + left[1] * count, count + 2), None
+
+    def outer(k: Array, carry: Any) -> Any:
+        a, b, c = carry
+        (a, b, count), _ = lax.scan(inner, (a, b, k), (known, computed))
+        (a, b, _), _ = lax.scan(inner, (a, b, count), (known, computed), reverse=True)
+        return jnp.tanh(b), c, a / count
+
+    out = jnp.stack(lax.fori_loop(0, 12, outer, (x[0], y[1], x[2])))
+    return out, jnp.stack([out[0], y[0]])
+
+
+def operations(x: Array, y: Array) -> tuple[Array, Array]:
+    """Whatever has a C form of its own, or nearly."""
+    a, b, c = x
+    whole = jnp.floor(3 * y).astype(int)
+    small, even = whole[0] < whole[1], whole % 2 == 0
+    halves, steps = whole[0] / 2, jnp.floor(x)  # ties among them
+    chosen = lax.select_n(jnp.abs(whole[0]).astype(float).astype(jnp.int32) % 3, a, b, c)
+    numbers = [
+        jnp.sin(30 * a), jnp.cos(30 * b), jnp.sin(1e7 * a), jnp.cos(a), jnp.sin(a), jnp.tan(a),
+        jnp.tanh(b), jnp.arctan2(a, b), jnp.exp(a), jnp.log(jnp.abs(b)), jnp.sqrt(jnp.abs(c)),
+        lax.rsqrt(jnp.abs(c)), jnp.abs(a) ** 1.7, a**3, 1 / b**2, lax.rem(a, b), jnp.ceil(a),
+        jnp.round(halves), lax.round(halves), jnp.sign(c), jnp.maximum(a, b), jnp.minimum(a, 0.5),
+        jnp.clip(a, b, 1.0), -a, jnp.cbrt(a), jnp.expm1(b), jnp.arcsin(a / 3),
+        jnp.where(a > 0.0, jnp.inf, -jnp.inf),
+    ]  # fmt: skip
+    truths = [
+        small, ~small, small & even[0], small | even[1], small ^ even[0], small == even[1],
+        jnp.isfinite(a / b), jnp.isnan(a), c.astype(bool), a != b,
+        *(op(steps[0], steps[1]) for op in (lax.lt, lax.le, lax.gt, lax.ge)), whole[0] >= whole[1],
+    ]  # fmt: skip
+    integers = [whole[0] * whole[1], -whole[0], whole[0] // 3, jnp.maximum(*whole), c.astype(int)]
+    integers += [jnp.where(small, *whole), whole[0] & 5, small.astype(int) + 1, chosen]
+    both = [jnp.asarray(value, float) for value in truths + integers]
+    return jnp.stack(numbers), jnp.stack(both)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("fn", "copies"), [(loops, 1), (loops, 3), (operations, 1)])
+def test_c_computes_what_jax_computes(fn: Function, copies: int) -> None:
+    assert_same(fn, copies=copies)
+
+
+@needs_compiler
+def test_what_is_not_a_number_and_signs_of_zero() -> None:
+    def fn(x: Array, y: Array) -> tuple[Array, Array]:
+        a, b, c = x
+        both = jnp.stack([jnp.maximum(a, b), jnp.minimum(a, b), jnp.sign(a), jnp.abs(a), -a])
+        none = jnp.where(jnp.isfinite(x), x, jnp.nan)
+        zero = jnp.where(c > 0.0, -0.0, a)
+        return jnp.concatenate([both, none, zero[None]]), y
+
+    odd = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan])
+    grid = np.stack(np.meshgrid(odd, odd, [1.0, -1.0]), axis=-1).reshape(-1, 3)
+    # Which zero is the larger one, and the sign of what is not a number, are nobody's business.
+    grid = grid[~((grid[:, 0] == 0) & (grid[:, 1] == 0))]
+    assert_same(lambda x, y: tuple(map(_without_sign_of_nan, fn(x, y))), grid, grid[:, :2])
+
+
+def _without_sign_of_nan(x: Array) -> Array:
+    return jnp.where(jnp.isnan(x), jnp.nan, x)
+
+
+@needs_compiler
+def test_the_freedoms_of_the_compiler_spare_angles_and_tests_of_finiteness() -> None:
+    def fn(x: Array, y: Array) -> tuple[Array, Array]:
+        finite = jnp.isfinite(x) & ~jnp.isnan(x - x)
+        return jnp.concatenate([jnp.sin(x), jnp.cos(x), finite.astype(float)]), jnp.max(y)[None]
+
+    x = np.concatenate([1e6 * X, [[np.inf, -np.inf, np.nan]]])
+    y = np.concatenate([Y, [[np.nan, 1.0]]])
+    results = route.compiled(source(kernel(fn)), [9, 1], route.FAST)([x, y], 1)
+    for result, exact in zip(results, jax.jit(jax.vmap(fn))(x, y), strict=True):
+        np.testing.assert_allclose(result, exact, rtol=0, atol=4e-16)
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [1, 8, 100])
+def test_a_batch_of_any_size_on_any_number_of_threads(size: int) -> None:
+    program = route.compiled(source(kernel(lambda x, y: (x * y[0], y)), 2), [3, 2])
+    x, y = draw.normal(size=(size, 3)), draw.normal(size=(size, 2))
+    for threads in (1, 3):
+        results = program([x, y], threads)
+        np.testing.assert_array_equal(results[0], x * y[:, :1])
+        np.testing.assert_array_equal(results[1], y)
+
+
+@needs_compiler
+def test_the_route_reaches_the_states_of_simulate() -> None:
+    case = make("pendulum", batch=50, steps=20, step_size=5e-3)
+    start = {"theta": np.linspace(-3.0, 3.0, 50), "omega": np.linspace(5.0, -2.0, 50)}
+    q0, v0 = map(np.asarray, jax.vmap(case.model.initial)(start))
+    prepared = route.straight_line(case, q0, v0)
+    run = jax.vmap(one_simulation(case, None), in_axes=(0, 0, None))
+    expected = jax.jit(run)(q0, v0, case.model.params)
+    assert prepared.compile_seconds > 0
+    for result, exact in zip(prepared.run(), expected, strict=True):
+        np.testing.assert_allclose(result, exact, rtol=0, atol=1e-11 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (lambda x, y: (lax.lgamma(x), y), "the operation `lgamma` of float64"),
+        (lambda x, y: (x.astype(jnp.float32).astype(float), y), "numbers of type float32"),
+        (lambda x, y: (jnp.isfinite(x), y), "results that are not float64"),
+        (
+            lambda x, y: (lax.scan(lambda c, _: (c + x[0], c), x[1], length=20)[1], y),
+            "a whole sequence as an argument or a result",
+        ),
+    ],
+)
+def test_what_has_no_c_is_named(fn: Function, reason: str) -> None:
+    with pytest.raises(Unavailable, match=reason):
+        source(kernel(fn))
+
+
+def test_without_a_compiler_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(Unavailable, match="no C compiler"):
+        route.compiled("", [])
+
+
+@needs_compiler
+def test_what_the_compiler_says_is_passed_on() -> None:
+    with pytest.raises(Unavailable, match=r"the C compiler failed: .*error: .*nonsense"):
+        route.compiled("int run() { return nonsense; }", [])

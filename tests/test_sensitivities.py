@@ -1,0 +1,70 @@
+"""Sensitivities against central differences, alone and in a batch, and what is refused."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import RK4, Status, models, sensitivities, simulate
+from tests.test_gradients import central
+
+MODEL = models.double_pendulum()
+TS = jnp.linspace(0.0, 0.8, 5)
+THETA = {"theta1": 0.4, "masses": jnp.array([1.0, 2.0])}
+
+
+def start(theta: Any) -> tuple[Any, Any, Any]:
+    params = {**MODEL.params, "m1": theta["masses"][0], "m2": theta["masses"][1]}
+    return *MODEL.initial({"theta1": theta["theta1"]}, params), params
+
+
+def unpacked(x: Any) -> Any:
+    return {"theta1": x[0], "masses": x[1:]}
+
+
+def test_equal_central_differences() -> None:
+    found = jax.jit(lambda theta: sensitivities(MODEL.system, start, theta, TS, method=RK4(5)))(
+        THETA
+    )
+
+    def states(x: Any) -> jax.Array:
+        q0, v0, params = start(unpacked(x))
+        sol = simulate(MODEL.system, q0, v0, TS, params, method=RK4(5), throw=False)
+        return jnp.stack([sol.q, sol.v]).ravel()
+
+    slopes = central(states, np.array([0.4, 1.0, 2.0]), 1e-3).reshape(2, len(TS), 4, 3)
+    assert np.abs(slopes).max() > 0.1
+    for ours, expected in zip((found.q, found.v), slopes, strict=True):
+        np.testing.assert_allclose(ours["theta1"], expected[..., 0], rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(ours["masses"], expected[..., 1:], rtol=1e-7, atol=1e-9)
+    assert int(found.solution.status) == Status.OK
+
+
+def test_a_batch_closes_over_its_own_start() -> None:
+    """`start` may use values of the `vmap` around it; a failed member is NaN and alone."""
+    angles = jnp.array([0.1, 0.5, 0.9])
+    stretched = jnp.array([1.0, 1.0, 1.3])
+
+    def one(angle: Any, stretch: Any) -> Any:
+        def start_here(theta: Any) -> tuple[Any, Any, Any]:
+            params = {**MODEL.params, "g": theta}
+            q0, v0 = MODEL.initial({"theta1": angle}, params)
+            return stretch * q0, v0, params
+
+        return sensitivities(MODEL.system, start_here, 9.81, TS)
+
+    found = jax.vmap(one)(angles, stretched)
+    for k in range(2):
+        alone = one(angles[k], 1.0)
+        np.testing.assert_allclose(found.q[k], alone.q, rtol=1e-12, atol=1e-14)
+    assert found.solution.status.tolist() == [Status.OK, Status.OK, Status.INCONSISTENT]
+    assert np.isnan(found.q[2, 1:]).all()
+
+
+def test_refuses_what_has_no_derivative() -> None:
+    with pytest.raises(TypeError, match=r"`theta` must hold floating-point numbers.*int.*2\.0"):
+        sensitivities(MODEL.system, start, {"theta1": 1}, TS)
+    with pytest.raises(ValueError, match=r"`theta` must hold at least one number"):
+        sensitivities(MODEL.system, start, {}, TS)
