@@ -140,9 +140,9 @@ def _nearest(level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> 
         return jnp.concatenate([y, QR().factor(A).smallest(pull)[1]])
 
     root = cholesky(mass)
-    first = _onto(surface, start, root, iterations=30)
+    first = _onto(surface, start, mass, root, iterations=30)
     z = jax.lax.fori_loop(0, 10, newton, with_multipliers(first))
-    polished = _onto(surface, z[: start.size], root, iterations=3)
+    polished = _onto(surface, z[: start.size], mass, root, iterations=3)
     y = _nearer(surface, start, mass, polished, first)
     z = with_multipliers(y)
     last = jax.lax.stop_gradient(QR().factor(newton_matrix(z)))
@@ -150,13 +150,15 @@ def _nearest(level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> 
     return y - (step - jax.lax.stop_gradient(step))[: start.size]
 
 
-def _onto(surface: Callable[[Array], Array], y: Array, mass: Cholesky, iterations: int) -> Array:
+def _onto(
+    surface: Callable[[Array], Array], y: Array, M: Array, root: Cholesky, iterations: int
+) -> Array:
     """Gauss-Newton steps towards surface(y) = 0, each shortened to what helps most."""
     lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
 
     def step(_: Array, y: Array) -> Array:
         A = jax.jacfwd(surface)(y)
-        towards, _ = with_rows(mass, A, QR()).smallest(surface(y))
+        towards, _ = with_rows(M, root, A, QR()).smallest(surface(y))
         trials = y[None] - lengths[:, None] * towards[None]
         return trials[jnp.nanargmin(jnp.abs(jax.vmap(surface)(trials)).sum(1))]
 

@@ -104,6 +104,7 @@ def _ensemble(arguments: argparse.Namespace) -> int:
         study = replace(study, chunk=arguments.chunk)
     if study.precision == "float64":
         jax.config.update("jax_enable_x64", True)
+    _make_fast()
     begun = time.perf_counter()
     try:
         summary = run(study, out, folder=config.parent, progress=True)
@@ -117,6 +118,24 @@ def _ensemble(arguments: argparse.Namespace) -> int:
     _report(out, time.perf_counter() - begun)
     allowed = study.failed_allowed * study.size
     return TOO_MANY_FAILED if failed(summary) > allowed else DONE
+
+
+def _make_fast() -> None:
+    """Batches as lanes, and compiled programs kept for the next run.
+
+    They are kept in the folder that JAX_COMPILATION_CACHE_DIR names, or in the user's cache.
+    """
+    import jax
+
+    from jaxmech.lanes import tune_cpu
+
+    try:
+        tune_cpu()
+    except RuntimeError as error:
+        print(f"jaxmech: slower than need be: {error}", file=sys.stderr)
+    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "jaxmech"))
 
 
 def _report(out: Path, seconds: float) -> None:

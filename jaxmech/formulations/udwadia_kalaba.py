@@ -63,6 +63,5 @@ class UdwadiaKalaba(AbstractFormulation):
             W = row_weights(M, A)
             M, Q = M + weighted_gram(A, W), Q + times(A.T, W * b)
         mass = metric(M, A, self.solver)
-        a = mass.inverse(Q)
-        constrained, multipliers = mass.smallest(b - times(A, a))
-        return Law(a + constrained, a, multipliers, mass.rank, mass.definite)
+        free, qdd, multipliers = mass.solve(Q, b)
+        return Law(qdd, free, multipliers, mass.rank, mass.definite)

@@ -181,7 +181,7 @@ def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _Sta
     rows = sum(system.sizes(q, v, t, params))
     return _State(
         q, v, *_residuals(scheme, q, v, t, params), jnp.asarray(rows, jnp.int32), status,
-        jnp.where(status == Status.OK, jnp.nan, t),
+        jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
     )  # fmt: skip
 
 
@@ -202,12 +202,13 @@ def _advance(scheme: Scheme, state: _State, t: Array, h: Array, params: Params) 
         ),
         rank=jnp.where(running & health.computed, jnp.minimum(state.rank, health.rank), state.rank),
         status=jnp.where(running, health.status, state.status),
-        t_failed=jnp.where(running & ~good, t, state.t_failed),
+        t_failed=jnp.where(running & ~good, jax.lax.stop_gradient(t), state.t_failed),
     )
 
 
 def _residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-    """Largest |phi|, and largest |dphi/dt| and |psi|."""
+    """Largest |phi|, and largest |dphi/dt| and |psi|; an audit has no derivative."""
+    q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
     position = scheme.system.position_level(q, t, params)
     velocity = scheme.system.velocity_level(q, v, t, params)
     return jnp.max(jnp.abs(position), initial=0.0), jnp.max(jnp.abs(velocity), initial=0.0)

@@ -13,10 +13,12 @@ the same constrained motion as long as [M; A] has full column rank (after Udwadi
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.cholesky import Cholesky, cholesky
+from jaxmech.linalg.products import times
 from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver, unit_rows
 
 
@@ -24,10 +26,14 @@ class Metric(eqx.Module):
     """The factorized pair (M, A).
 
     Attributes:
+        M: mass matrix, shape (n, n).
+        A: constraint rows, shape (m, n).
         mass: Cholesky factor of M.
         rows: factorized C = A L^-T.
     """
 
+    M: Float[Array, " n n"]
+    A: Float[Array, " m n"]
     mass: Cholesky
     rows: AbstractRowSpace
 
@@ -41,14 +47,48 @@ class Metric(eqx.Module):
         """Number of independent rows of A."""
         return self.rows.rank
 
-    def inverse(self, Q: Float[Array, " n"]) -> Float[Array, " n"]:
-        """M^-1 Q."""
-        return self.mass.upper(self.mass.lower(Q))
+    def solve(
+        self, Q: Float[Array, " n"], b: Float[Array, " m"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, " m"]]:
+        """M^-1 Q, and x and lambda with M x = Q + A^T lambda and A x = b."""
+        return _solved(self.mass, self.rows, self.M, self.A, Q, b)
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """The x with A x = r that has the smallest x^T M x, and lambda with M x = A^T lambda."""
-        y, multipliers = self.rows.smallest(r)
-        return self.mass.upper(y), multipliers
+        _, x, multipliers = self.solve(jnp.zeros_like(self.M[0]), r)
+        return x, multipliers
+
+
+def _solution(
+    mass: Cholesky, rows: AbstractRowSpace, A: Array, Q: Array, b: Array
+) -> tuple[Array, Array, Array]:
+    free = mass.upper(mass.lower(Q))
+    y, multipliers = rows.smallest(b - times(A, free))
+    return free, free + mass.upper(y), multipliers
+
+
+@jax.custom_jvp
+def _solved(
+    mass: Cholesky, rows: AbstractRowSpace, M: Array, A: Array, Q: Array, b: Array
+) -> tuple[Array, Array, Array]:
+    return _solution(mass, rows, A, Q, b)
+
+
+@_solved.defjvp
+def _solved_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+    """The derivative of a solution is a solution with the same factors and other right sides.
+
+    So nothing is differentiated through a factorization: M x' = Q' - M' x + A'^T lambda + A^T
+    lambda' and A x' = b' - A' x. A dropped row has no multiplier and stays dropped, which is right
+    at constant rank.
+    """
+    mass, rows, _, A, Q, b = primals
+    _, _, dM, dA, dQ, db = tangents
+    free, x, multipliers = _solution(mass, rows, A, Q, b)
+    force = dQ - times(dM, x) + times(dA.T, multipliers)
+    _, dx, dmultipliers = _solution(mass, rows, A, force, db - times(dA, x))
+    dfree = mass.upper(mass.lower(dQ - times(dM, free)))
+    return (free, x, multipliers), (dfree, dx, dmultipliers)
 
 
 def metric(M: Float[Array, " n n"], A: Float[Array, " m n"], solver: AbstractSolver) -> Metric:
@@ -61,12 +101,14 @@ def metric(M: Float[Array, " n n"], A: Float[Array, " m n"], solver: AbstractSol
         >>> print(pair.smallest(jnp.array([4.0]))[0])
         [3. 1.]
     """
-    return with_rows(cholesky(M), A, solver)
+    return with_rows(M, cholesky(M), A, solver)
 
 
-def with_rows(mass: Cholesky, A: Float[Array, " m n"], solver: AbstractSolver) -> Metric:
+def with_rows(
+    M: Float[Array, " n n"], mass: Cholesky, A: Float[Array, " m n"], solver: AbstractSolver
+) -> Metric:
     """The same for an M that is factorized already."""
-    return Metric(mass, solver.factor(mass.lower(A.T).T))
+    return Metric(M, A, mass, solver.factor(mass.lower(A.T).T))
 
 
 def row_weights(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " m"]:
