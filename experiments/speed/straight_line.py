@@ -1,7 +1,7 @@
 """Route: the scalar graph of lanes as C, by the C compiler: what the same operations cost there.
 
-The parameters are constants, so what is multiplied by one or added to zero falls away. The compiler
-gets the program with one to four vectors of trajectories interleaved, and what is fastest on a few
+Parameters and times are arguments, and sums keep their order, as in lanes. The compiler gets the
+program with one to four vectors of trajectories interleaved, and what is fastest on a few
 trajectories is taken. Groups of trajectories are shared out over all cores.
 """
 
@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 import jaxmech as jm
 from experiments.speed.c_source import source
@@ -26,16 +27,16 @@ from experiments.speed.routes import Prepared, States, Unavailable
 from jaxmech.lanes.kernel import Kernel, function_kernel
 from jaxmech.lanes.loops import UnsupportedError
 
-# Nobody looks at errno or at floating-point traps: neither flag changes a result.
-_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp")
-# Sums in another order and reciprocals for quotients cost a digit or two and gain up to a quarter;
-# instructions are put in order before the registers are given out.
-FAST = (
-    "-fassociative-math",
-    "-fno-signed-zeros",
-    "-freciprocal-math",
+# Nobody looks at errno or at floating-point traps, and instructions are put in order before the
+# registers are given out: no flag changes a result.
+_FLAGS = (
+    "-O3",
+    "-march=native",
+    "-fno-math-errno",
+    "-fno-trapping-math",
     "-fschedule-insns",
     "-fsched-pressure",
+    "-fopenmp",
 )
 _COPIES = (1, 2, 3, 4)  # vectors interleaved: more of them help as long as the registers hold them
 _LONGEST_COPIED = 2000  # lines
@@ -50,27 +51,35 @@ def straight_line(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
         Unavailable: there is no C compiler, or the rollout has something that has no C.
     """
     begun = time.perf_counter()
-    kernel = rollout_kernel(case, q0[0], v0[0])
+    kernel, shared = rollout_kernel(case, q0[0], v0[0])
+    args = [q0, v0, np.broadcast_to(shared, (len(q0), len(shared)))]
     reading = time.perf_counter() - begun
-    program, writing = _fastest(kernel, [q0, v0])
+    program, writing = _fastest(kernel, args)
 
     def run() -> States:
-        q, v = program([q0, v0], os.cpu_count() or 1)
+        q, v = program(args, os.cpu_count() or 1)
         return q, v
 
     return Prepared(reading + writing, run)
 
 
-def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> Kernel:
-    """The scalar graph from the start of one trajectory to its final state."""
+def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, np.ndarray]:
+    """The scalar graph from the start of one trajectory to its final state.
 
-    def run(q: Array, v: Array) -> tuple[Array, Array]:
+    Its third argument holds the times and the parameters in a row, here with their values.
+    """
+    shared, unravel = ravel_pytree(
+        (jnp.array([0.0, case.end]), jax.tree.map(jnp.asarray, case.model.params))
+    )
+
+    def run(q: Array, v: Array, shared: Array) -> tuple[Array, Array]:
+        ts, params = unravel(shared)
         solution = jm.simulate(
             case.model.system,
             q,
             v,
-            jnp.array([0.0, case.end]),
-            case.model.params,
+            ts,
+            params,
             method=jm.RK4(substeps=case.steps),
             projection=None,
             derivative=jm.ForwardMode(),  # keeps no states on the way for a backward pass
@@ -78,18 +87,17 @@ def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> Kernel:
         return solution.q[-1], solution.v[-1]
 
     try:
-        return function_kernel(jax.make_jaxpr(run)(q0, v0))
+        return function_kernel(jax.make_jaxpr(run)(q0, v0, shared)), np.asarray(shared)
     except UnsupportedError as error:
         raise Unavailable(f"no scalar graph, because of {error}") from error
 
 
-def compiled(text: str, outs: Sequence[int], flags: Sequence[str] = ()) -> Program:
+def compiled(text: str, outs: Sequence[int]) -> Program:
     """A C source as a function of (size, numbers) arrays and a number of threads.
 
     Args:
         text: as `c_source.source` writes it.
         outs: numbers of each result.
-        flags: for the compiler, beside the usual ones.
     """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -97,7 +105,7 @@ def compiled(text: str, outs: Sequence[int], flags: Sequence[str] = ()) -> Progr
     with tempfile.TemporaryDirectory() as folder:
         written, made = Path(folder, "rollout.c"), Path(folder, "rollout.so")
         written.write_text(text, encoding="utf-8")
-        command = [compiler, *_FLAGS, *flags, "-shared", "-fPIC", "-o", made, written, "-lm"]
+        command = [compiler, *_FLAGS, "-shared", "-fPIC", "-o", made, written, "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             errors = [line for line in done.stderr.splitlines() if "error" in line]
@@ -122,7 +130,7 @@ def _fastest(kernel: Kernel, starts: Sequence[np.ndarray]) -> tuple[Program, flo
         begun = time.perf_counter()
         text = source(kernel, copies)
         if copies == 1 or text.count("\n") < copies * _LONGEST_COPIED:
-            program = compiled(text, [x.shape[1] for x in starts], FAST)
+            program = compiled(text, [x.shape[1] for x in starts[:2]])
             made.append((program, time.perf_counter() - begun))
     few = [x[:96] for x in starts]  # as many as whole groups of 1 to 4 vectors of 8 hold
     best = [np.inf] * len(made)

@@ -197,7 +197,9 @@ CASES: dict[str, Callable[[], Arrays]] = {
 }
 CASES |= {"endings": endings, "sizes": sizes, "layouts": layouts, **POLICIES}
 CASES |= {f"slopes {name}": partial(slopes, name) for name in GENTLE}
-CASES |= {f"slopes pendulum {segment}": partial(slopes, "pendulum", segment) for segment in SEGMENTS}
+CASES |= {
+    f"slopes pendulum {segment}": partial(slopes, "pendulum", segment) for segment in SEGMENTS
+}
 
 
 def main(how: str, file: str, *cases: str) -> None:
