@@ -121,21 +121,13 @@ def _ensemble(arguments: argparse.Namespace) -> int:
 
 
 def _make_fast() -> None:
-    """Batches as lanes, and compiled programs kept for the next run.
-
-    They are kept in the folder that JAX_COMPILATION_CACHE_DIR names, or in the user's cache.
-    """
-    import jax
-
+    """Batches as lanes."""
     from jaxmech.lanes import tune_cpu
 
     try:
         tune_cpu()
     except RuntimeError as error:
         print(f"jaxmech: slower than need be: {error}", file=sys.stderr)
-    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "jaxmech"))
 
 
 def _report(out: Path, seconds: float) -> None:

@@ -1,11 +1,9 @@
 """The commands, from the outside: exit codes, messages, and runs that are killed."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -38,11 +36,9 @@ def untuned(monkeypatch) -> None:
 
 
 def started(*arguments: object) -> subprocess.Popen[str]:
-    cache = Path(tempfile.gettempdir()) / "jaxmech-test-cache"  # not the user's
     return subprocess.Popen(
         [sys.executable, "-c", LISTENING, *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

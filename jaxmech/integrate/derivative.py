@@ -155,7 +155,7 @@ class _Program:
     """The two functions of a single trajectory, with what they close over as an argument."""
 
     run: Callable[[_Inputs], tuple[Trajectory, tuple[Array, Array]]]
-    segment: Callable[[Array, Array, Segments, tuple[Params, list[Array]], Array], Any]
+    segment: Callable[..., tuple[Array, Array]]
     substeps: int
     steps: int
 
@@ -180,12 +180,12 @@ def _program(
     @jax.jit
     def run_inputs(x: _Inputs) -> tuple[Trajectory, tuple[Array, Array]]:
         args = x.q0, x.v0, x.ts, x.params
-        return runhoisted(x.traced, *args) if traced else run(*args)
+        return run_hoisted(x.traced, *args) if traced else run(*args)
 
     def run_segment(q: Array, v: Array, own: Segments, shared: Any, t_failed: Array) -> Any:
         params, values = shared
         args = q, v, own, params, t_failed
-        return segmenthoisted([values[k] for k in places], *args) if traced else segment(*args)
+        return segment_hoisted([values[k] for k in places], *args) if traced else segment(*args)
 
     return _Program(run_inputs, run_segment, scheme.method.substeps, steps), traced
 

@@ -1,9 +1,8 @@
 """`tune_cpu`: the settings without which XLA makes slow code of lanes on a CPU.
 
-Two of the three are options of XLA's CPU backend: every loop becomes one native function of one
-thread, and all rows of an iteration come out of one kernel. Hence one device per core, so that a
-batch can be shared out. All of it holds for the whole process and must precede the first
-computation.
+With options of XLA's CPU backend every loop becomes one native function of one thread, and rows of
+an iteration come out of shared kernels. Hence one device per core, so that a batch can be shared
+out. All of it holds for the whole process and must precede the first computation.
 """
 
 import os

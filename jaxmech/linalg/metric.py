@@ -12,6 +12,8 @@ the same constrained motion as long as [M; A] has full column rank (after Udwadi
 2006).
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -75,7 +77,7 @@ def _solved(
 
 
 @_solved.defjvp
-def _solved_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
     """The derivative of a solution is a solution with the same factors and other right sides.
 
     So nothing is differentiated through a factorization: M x' = Q' - M' x + A'^T lambda + A^T

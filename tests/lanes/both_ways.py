@@ -188,7 +188,7 @@ POLICIES: dict[str, Callable[[], Arrays]] = {
     "Baumgarte": partial(motion, "double_pendulum", projection=jm.Baumgarte(20.0, 20.0)),
     "no projection": partial(motion, "rolling_wheel", projection=None),
     "Midpoint": partial(motion, "bead_on_rod", method=jm.Midpoint(STEPS // 4)),
-    "DormandPrince5": partial(motion, "free_body", method=jm.DormandPrince5(STEPS // 4)),
+    "DormandPrince5": partial(motion, "bead_on_parabola", method=jm.DormandPrince5(STEPS // 4)),
 }
 CASES: dict[str, Callable[[], Arrays]] = {
     f"{name} {type(solver).__name__}": partial(motion, name, **solved_by(solver))

@@ -164,7 +164,9 @@ def test_metric_is_the_weighted_pseudo_inverse() -> None:
     np.testing.assert_allclose(x, W @ np.linalg.pinv(A @ W, rcond=1e-10) @ r, atol=1e-12)
     np.testing.assert_allclose(M @ x, A.T @ multipliers, atol=1e-12)
     np.testing.assert_allclose(
-        pair.solve(jnp.ones(5), jnp.zeros(len(pair.A)))[0], np.linalg.solve(M, np.ones(5)), rtol=1e-10
+        pair.solve(jnp.ones(5), jnp.zeros(len(pair.A)))[0],
+        np.linalg.solve(M, np.ones(5)),
+        rtol=1e-10,
     )
     assert pair.definite
     assert pair.rank == 3
