@@ -7,6 +7,8 @@ import numpy as np
 
 from jaxmech.lanes.graph import Graph
 
+LARGEST_ARRAY = 65_536  # numbers; of a larger one no scalars are made
+
 Ids = np.ndarray  # node numbers, in the shape of the array that they stand for
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax.extend.core import JaxprEqn
 
 from jaxmech.lanes.graph import FOLDS, Graph
-from jaxmech.lanes.loops import Ids, UnsupportedError, dtype_of, shape_of
+from jaxmech.lanes.loops import LARGEST_ARRAY, Ids, UnsupportedError, dtype_of, shape_of
 
 Reading = Callable[..., Iterable[Ids]]
 Params = Mapping[str, Any]
@@ -21,7 +21,7 @@ Params = Mapping[str, Any]
 
 def constant(g: Graph, value: np.ndarray) -> Ids:
     """An array of constants."""
-    if value.size > 4096:
+    if value.size > LARGEST_ARRAY:
         raise UnsupportedError(f"a constant of {value.size} numbers")
     ids = [g.const(x, value.dtype) for x in value.ravel()]
     return np.array(ids, np.int64).reshape(value.shape)
@@ -141,7 +141,7 @@ def _broadcast(g: Graph, eqn: JaxprEqn, x: Ids, *dynamic: Ids) -> Iterable[Ids]:
     spread = [1] * len(shape)
     for dimension, size in zip(eqn.params["broadcast_dimensions"], x.shape, strict=True):
         spread[dimension] = size
-    if int(np.prod(shape)) > 4096:
+    if int(np.prod(shape)) > LARGEST_ARRAY:
         raise UnsupportedError(f"an array of {int(np.prod(shape))} numbers")
     yield np.broadcast_to(x.reshape(spread), shape)
 

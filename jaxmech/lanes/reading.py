@@ -14,6 +14,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from jaxmech.lanes.graph import Graph
 from jaxmech.lanes.loops import (
+    LARGEST_ARRAY,
     Ids,
     Listed,
     Loop,
@@ -27,7 +28,6 @@ from jaxmech.lanes.primitives import PRIMITIVES, constant
 
 LONGEST_UNROLLED = 8  # iterations
 LARGEST_GRAPH = 40_000  # nodes of one graph
-LARGEST_ARRAY = 4096  # numbers
 
 _CALLS = {
     "jit": "jaxpr",
