@@ -36,6 +36,7 @@ _CALLS = {
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
     "closed_call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",  # its name from jax 0.12 on
     "core_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",

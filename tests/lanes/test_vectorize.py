@@ -150,7 +150,7 @@ FALLBACKS: dict[str, tuple[Function, str]] = {
     "while": (lambda x, A: lax.while_loop(lambda y: y[0] < 9, lambda y: y + 1, x), "`while`"),
     "decomposition": (lambda x, A: jnp.linalg.svd(A)[1] + x, "the primitive `svd`"),
     "computed index": (lambda x, A: x[(x > 0).sum() % N], "an index that is computed"),
-    "large": (lambda x, A: jnp.ones((100, 100)) * x[0], "numbers"),
+    "large": (lambda x, A: jnp.ones((300, 300)) * x[0], "numbers"),
 }
 
 
