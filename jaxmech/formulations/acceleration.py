@@ -72,7 +72,7 @@ def acceleration(
     """
     require_kind("system", system, System, "System(...)")
     q, v, t, params = system.arguments(q, v, t, params)
-    eom = system.equations(q, v, t, params)
+    eom = formulation.equations(system, q, v, t, params)
     singular = traits(system, q, v, t, params).singular_mass
     law = formulation.solve(eom, singular_mass=singular)
     force = times(eom.A.T, law.multipliers)

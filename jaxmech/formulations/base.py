@@ -7,6 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.equations import EquationsOfMotion
+from jaxmech.system import Params, System
 
 
 class Law(eqx.Module):
@@ -31,6 +32,12 @@ class Law(eqx.Module):
 @dataclass(frozen=True)
 class AbstractFormulation(abc.ABC):
     """A law of motion: from M, Q, A, b to accelerations and multipliers."""
+
+    def equations(
+        self, system: System, q: Array, v: Array, t: Array, params: Params
+    ) -> EquationsOfMotion:
+        """M, Q, A and b at a state, in the way that belongs to the law."""
+        return system.equations(q, v, t, params)
 
     @abc.abstractmethod
     def takes_as_singular(self, found: bool) -> bool:

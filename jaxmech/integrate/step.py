@@ -38,7 +38,7 @@ class Scheme:
 
     def law(self, q: Array, v: Array, t: Array, params: Params) -> tuple[EquationsOfMotion, Law]:
         """The equations at a state, feedback included, and what the law of motion makes of them."""
-        eom = self.system.equations(q, v, t, params)
+        eom = self.formulation.equations(self.system, q, v, t, params)
         feedback = self.stabilization.feedback(self.system, q, v, t, params)
         eom = replace(eom, b=eom.b + feedback)
         return eom, self.formulation.solve(eom, singular_mass=self.singular_mass)
