@@ -97,7 +97,7 @@ def step(
     status = _first_that_holds(
         (~definite.all(), Status.SINGULAR_MASS),
         (~finite, Status.NONFINITE),
-        (contradicts[-1], Status.CONTRADICTORY),
+        (contradicts[0] | contradicts[-1], Status.CONTRADICTORY),
         (~reached, Status.PROJECTION_FAILED),
     )
     return new_q, new_v, Health(status, rank.min(), definite.all() & finite)
@@ -113,7 +113,7 @@ def _coefficients(tableau: Tableau, dtype: Any) -> tuple[Array, Array, Array]:
 def _contradicts(eom: EquationsOfMotion, law: Law) -> Bool[Array, ""]:
     """Whether A qdd misses b by more than eps^(1/4) of the accelerations that are at play.
 
-    Judged at the last stage of a step alone, which most methods take at its end.
+    Judged at the first and the last stage of a step, which most methods take at its two ends.
     """
     tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
     miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
