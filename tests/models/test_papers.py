@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmech.constraints import Holonomic
 from jaxmech.formulations import acceleration
-from jaxmech.models import Model, make
+from jaxmech.models import CATALOGUE, Model, make
 from jaxmech.system import System
 
 DRAWS = range(3)
@@ -89,6 +90,36 @@ def test_particle_on_curve_has_bravys_multipliers(seed: int) -> None:
     lambda2 = pull[0] * (1 + c2 * root) / 2 + pull[1] * (1 - c2 * root) / 2
     np.testing.assert_allclose(motion.multipliers, [lambda1, lambda2], rtol=1e-10)
     assert abs((pull[0] - pull[1]) * c1 * root / x[2] ** 2 + pull[2]) < 1e-10
+
+
+@pytest.mark.parametrize("seed", DRAWS)
+def test_pendulum_of_the_lecture_and_its_reaction(seed: int) -> None:
+    """Alijani, "Lagrange Equations": f = sqrt((uy - L)^2 + ux^2) - L, and R . du = 0."""
+    theta, omega = np.random.default_rng(seed).normal(size=2)
+    m, L, g = 1.3, 0.7, 9.81
+    system = System(
+        lambda u, v, t, p: 0.5 * m * v @ v - m * g * u[1],
+        [Holonomic(lambda u, t, p: jnp.sqrt((u[1] - L) ** 2 + u[0] ** 2) - L, name="f")],
+        coordinates=("ux", "uy"),
+    )
+    u = np.array([L * np.sin(theta), L - L * np.cos(theta)])
+    along = np.array([L * np.cos(theta), L * np.sin(theta)])
+    motion = acceleration(system, u, omega * along)
+    R = motion.multipliers * np.array([u[0] / L, (u[1] - L) / L])
+    np.testing.assert_allclose(m * motion.qdd, R + np.array([0.0, -m * g]), rtol=1e-12)
+    np.testing.assert_allclose(motion.constraint_force, R, rtol=1e-12)
+    np.testing.assert_allclose(R @ along, 0.0, atol=1e-12)
+    turned = motion.qdd @ along / L**2  # the acceleration along the circle, over L
+    np.testing.assert_allclose(m * L**2 * turned + m * g * L * np.sin(theta), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_mass_matrices_are_symmetric_and_not_negative(name: str) -> None:
+    """5.5.1 of the text on the Lagrangian approach: K is such a form in the velocities."""
+    q, v, _, params = motion_of(make(name), seed=1)
+    M = np.asarray(make(name).system.mass(q, v, jnp.zeros(()), params))
+    np.testing.assert_array_equal(np.abs(M - M.T) <= 1e-13 * np.abs(M).max(), True)
+    assert np.linalg.eigvalsh(M).min() > -1e-12 * np.abs(M).max()
 
 
 @pytest.mark.parametrize("seed", DRAWS)
