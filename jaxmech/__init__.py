@@ -15,7 +15,6 @@ from jaxmech.integrate import DormandPrince5 as DormandPrince5
 from jaxmech.integrate import ForwardMode as ForwardMode
 from jaxmech.integrate import Midpoint as Midpoint
 from jaxmech.integrate import ReverseMode as ReverseMode
-from jaxmech.lanes import tune_cpu as tune_cpu
 from jaxmech.linalg import LDL as LDL
 from jaxmech.linalg import QR as QR
 from jaxmech.linalg import SVD as SVD

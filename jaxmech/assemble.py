@@ -100,7 +100,7 @@ def _with_free(
         return x
 
     def whole(y: Array, x: Array) -> Array:
-        """x with y in its free places; a scatter would abort XLA 0.9.2 after `tune_cpu`."""
+        """x with y in its free places."""
         return jnp.stack([y[free.index(i)] if i in free else x[i] for i in range(x.size)])
 
     def inner(y: Array, x: Array, *context: Any) -> Array:

@@ -1,4 +1,4 @@
-"""The command line: `jaxmech ensemble`, `plot`, `models`, `bench` and `info`.
+"""The command line: `jaxmech ensemble`, `plot`, `models`, `check`, `compare`, `bench` and `info`.
 
 Everything heavy is imported by the command that needs it, so that `--help` does not wait.
 """
@@ -10,8 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jaxmech.situation import Situation
 
 DONE, TOO_MANY_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+SERIOUS = 1  # of `check`
 
 _ABOUT = """\
 Constrained mechanics in batches: Monte Carlo studies from a configuration file.
@@ -20,6 +25,8 @@ Constrained mechanics in batches: Monte Carlo studies from a configuration file.
   jaxmech plot runs/double_pendulum                draw the pictures of a run again
   jaxmech models                                   list the ready models
   jaxmech models chain                             one model: sketch, parameters, start variables
+  jaxmech check my_robot.py:arm                    what to know before trusting a system
+  jaxmech compare four_bars                        all laws of motion at one state
   jaxmech bench                                    speed against other ways, in a clone
   jaxmech info                                     versions and devices
 """
@@ -34,6 +41,23 @@ and the length of a chain, and the price of gradients. The run folder holds `spe
 `speed.json`, `speed.png` and `scaling.png`; what is measured until Ctrl-C is kept. The benchmark is
 the folder `experiments/speed` of a clone. MuJoCo and diffrax take part where they are installed:
 pip install -e '.[bench]'
+"""
+_CHECK = """\
+Say what a person should know before trusting a system: degrees of freedom, redundant and
+contradictory constraints by name, singular poses and masses, whether the start is consistent and
+what would make it so, functions or derivatives that are not numbers, coordinates that nothing acts
+on, parameters that nothing depends on, gradients against differences, and whether batches run as
+lanes. Every finding comes with what to do about it.
+
+SYSTEM is a ready model, or path/file.py:attribute, where the attribute is a Model, a System, or a
+function that returns one. A Model knows its state; beside a System the file must hold `q0`, and may
+hold `v0` (at rest), `t0` (0) and `params` (None).
+
+exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
+"""
+_COMPARE = """\
+All laws of motion at one state of a system: how far their accelerations, constraint forces and
+multipliers are apart, how well posed each is, and what it costs. SYSTEM is as for `check`.
 """
 _EXAMPLE = """\
 example
@@ -104,7 +128,6 @@ def _ensemble(arguments: argparse.Namespace) -> int:
         study = replace(study, chunk=arguments.chunk)
     if study.precision == "float64":
         jax.config.update("jax_enable_x64", True)
-    _make_fast()
     begun = time.perf_counter()
     try:
         summary = run(study, out, folder=config.parent, progress=True)
@@ -118,16 +141,6 @@ def _ensemble(arguments: argparse.Namespace) -> int:
     _report(out, time.perf_counter() - begun)
     allowed = study.failed_allowed * study.size
     return TOO_MANY_FAILED if failed(summary) > allowed else DONE
-
-
-def _make_fast() -> None:
-    """Batches as lanes."""
-    from jaxmech.lanes import tune_cpu
-
-    try:
-        tune_cpu()
-    except RuntimeError as error:
-        print(f"jaxmech: slower than need be: {error}", file=sys.stderr)
 
 
 def _report(out: Path, seconds: float) -> None:
@@ -163,6 +176,42 @@ def _models(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise InputError(str(error)) from error
     return DONE
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from jaxmech.analysis import ShortRun, structure
+
+    found = _situation(arguments)
+    run = None if arguments.fast else ShortRun()
+    report = structure(found.system, found.q, found.v, found.t, found.params, run=run)
+    print(report)
+    return SERIOUS if report.serious else DONE
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from jaxmech.formulations import compare_formulations
+
+    found = _situation(arguments)
+    print(compare_formulations(found.system, found.q, found.v, found.t, found.params))
+    return DONE
+
+
+def _situation(arguments: argparse.Namespace) -> "Situation":
+    import jax
+
+    from jaxmech.situation import SituationError, situation
+
+    _require_good_jax()
+    jax.config.update("jax_enable_x64", True)
+    try:
+        return situation(
+            arguments.system,
+            options=arguments.option,
+            start=arguments.start,
+            params=arguments.param,
+        )
+    except SituationError as error:
+        raise InputError(str(error)) from error
 
 
 def _bench(arguments: argparse.Namespace) -> int:
@@ -225,6 +274,18 @@ class _Lazy(argparse.ArgumentParser):
         return f"{text}\n{self.closing()}\n" if self.closing else text
 
 
+def _add_situation(command: argparse.ArgumentParser) -> None:
+    command.add_argument("system", metavar="SYSTEM", help="model, or path/file.py:attribute")
+    for option, text in (
+        ("start", "a start variable of a model or a coordinate of a system"),
+        ("param", "a parameter"),
+        ("option", "an argument of the function that makes the model"),
+    ):
+        command.add_argument(
+            f"--{option}", metavar="KEY=VALUE", action="append", default=[], help=text
+        )
+
+
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a positive integer, but is {text}")
@@ -260,6 +321,13 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("run", metavar="RUN", help="run folder, written by `jaxmech ensemble`")
     models = command("models", "list the ready models, or show one", _models)
     models.add_argument("name", metavar="NAME", nargs="?", help="a model of the list")
+    check = command("check", "what to know before trusting a system", _check, _CHECK)
+    check.add_argument(
+        "--fast", action="store_true", help="without gradients and lanes, which take longest"
+    )
+    compare = command("compare", "compare the laws of motion at a state", _compare, _COMPARE)
+    for at_a_state in (check, compare):
+        _add_situation(at_a_state)
     bench = command("bench", "measure the speed of batches, in a clone", _bench, _BENCH)
     bench.add_argument(
         "config",

@@ -29,12 +29,6 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.fixture(autouse=True)
-def untuned(monkeypatch) -> None:
-    """What runs in this process leaves its settings alone: other tests come after it."""
-    monkeypatch.setattr("jaxmech.cli._make_fast", lambda: None)
-
-
 def started(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", LISTENING, *map(str, arguments)],

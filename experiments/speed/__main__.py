@@ -11,7 +11,6 @@ from experiments.speed.parts import Results
 from experiments.speed.settings import Speed
 from jaxmech.config import ConfigError, read
 from jaxmech.ensemble import FolderError
-from jaxmech.lanes import is_tuned
 
 INTERRUPTED = 130
 BUSY = 0.5  # average number of processes that run
@@ -29,11 +28,6 @@ def main(config: Path, out: Path | None = None) -> int:
         The exit code: 0 done, 130 interrupted.
     """
     results = Results(read(config, Speed))
-    if is_tuned():
-        raise ConfigError(
-            "XLA_FLAGS holds the options of tune_cpu already, so that no process would be without "
-            "them; unset it, the benchmark sets it where it belongs."
-        )
     out = Path("runs") / config.stem if out is None else out
     try:
         out.mkdir(parents=True, exist_ok=True)

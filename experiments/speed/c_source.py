@@ -15,7 +15,7 @@ from jaxmech.lanes.graph import Graph, Node
 from jaxmech.lanes.kernel import Kernel
 from jaxmech.lanes.loops import Listed, Loop, Steps
 from jaxmech.lanes.needs import LoopNeeds, Needs
-from jaxmech.lanes.trigonometry import _COSINE, _PARTS, _SINE
+from jaxmech.lanes.trigonometry import COSINE, PARTS, SINE
 
 _PRELUDE = """\
 #include <math.h>
@@ -197,8 +197,8 @@ def source(kernel: Kernel, copies: int = 1) -> str:
 def _prelude() -> list[str]:
     lines = [f"UNARY({fn})" for fn in (*_UNARY, "rint", "round")]
     lines += [f"BINARY({fn})" for fn in _BINARY.values()]
-    lines += [f"#define PART{k} {part.hex()}" for k, part in enumerate(_PARTS)]
-    for name, coefficients in (("SINE", _SINE), ("COSINE", _COSINE)):
+    lines += [f"#define PART{k} {part.hex()}" for k, part in enumerate(PARTS)]
+    for name, coefficients in (("SINE", SINE), ("COSINE", COSINE)):
         polynomial = coefficients[0].hex()
         for coefficient in coefficients[1:]:
             polynomial = f"({polynomial} * z + {coefficient.hex()})"

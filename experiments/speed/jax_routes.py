@@ -16,14 +16,21 @@ from jax.scipy.linalg import cho_factor, cho_solve
 import jaxmech as jm
 from experiments.speed.cases import Case
 from experiments.speed.routes import Prepared, Unavailable, compiled
+from jaxmech.lanes import off
 
 Law = Callable[[jm.EquationsOfMotion], Array]  # accelerations from M, Q, A, b
 OneRun = Callable[[Array, Array, Any], tuple[Array, Array]]
 
 
 def simulated(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """`jm.simulate`; in a tuned process its batches run as lanes."""
+    """`jm.simulate`, whose batches run as lanes on a CPU."""
     return _compiled(case, one_simulation(case, None), q0, v0)
+
+
+def simulated_by_vmap(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
+    """The same program by plain `jax.vmap`."""
+    with off():
+        return simulated(case, q0, v0)
 
 
 def simulated_with_projection(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:

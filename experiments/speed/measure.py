@@ -59,13 +59,13 @@ class Pool:
     """One worker per name, for a part of the benchmark.
 
     Attributes:
-        environments: versions and settings of the tuned and of the plain processes.
+        environment: versions and settings of the processes.
     """
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self._workers: dict[str, Worker] = {}
-        self.environments: dict[str, Any] = {}
+        self.environment: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -74,13 +74,11 @@ class Pool:
         for worker in self._workers.values():
             worker.close()
 
-    def worker(self, name: str, tuned: bool) -> Worker:
+    def worker(self, name: str) -> Worker:
         """The worker of this name, kept for the next job."""
         if name not in self._workers:
-            self._workers[name] = Worker(tuned, self._limit)
-        kind = "tuned" if tuned else "plain"
-        if kind not in self.environments:
-            self.environments[kind] = self._workers[name].environment()
+            self._workers[name] = Worker(self._limit)
+        self.environment = self.environment or self._workers[name].environment()
         return self._workers[name]
 
 
@@ -111,7 +109,7 @@ def contest(
         outcome = outcomes[name] = Outcome()
         tell(f"preparing {name}")
         try:
-            workers[name] = pool.worker(name, entrant.job.tuned)
+            workers[name] = pool.worker(name)
             outcome.compile_seconds, arrays = workers[name].prepare(entrant.job)
         except JobError as error:
             outcome.problem = str(error)

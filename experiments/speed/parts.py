@@ -14,7 +14,7 @@ from experiments.speed import cases, gradients, roster
 from experiments.speed.cases import Case
 from experiments.speed.measure import Entrant, Outcome, Outcomes, Pool, contest
 from experiments.speed.settings import Size, Speed
-from experiments.speed.workers import Arrays, Job
+from experiments.speed.workers import Arrays
 
 Tell = Callable[[str], None]
 GRADIENT_TOLERANCE = 1e-9
@@ -44,7 +44,7 @@ class Results:
 
     Attributes:
         config: what was asked for.
-        environments: of the tuned and the plain processes.
+        environment: of the processes.
         table: the cases by all routes.
         batches: one case by the size of its batch.
         lengths: chains by their length.
@@ -54,7 +54,7 @@ class Results:
     """
 
     config: Speed
-    environments: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
     table: list[Measured] = field(default_factory=list)
     batches: list[Measured] = field(default_factory=list)
     lengths: list[Measured] = field(default_factory=list)
@@ -77,7 +77,7 @@ def run(results: Results, tell: Tell, done: Callable[[Measured], None]) -> None:
             try:
                 steps[part](results, pool, tell, done)
             finally:
-                results.environments |= pool.environments
+                results.environment = results.environment or pool.environment
     results.finished = True
 
 
@@ -108,7 +108,7 @@ def _gradients(results: Results, pool: Pool, tell: Tell, done: Callable[[Measure
         q0, v0 = cases.states(measured.case, results.config.seed)
         entrants = {
             form: Entrant(
-                Job(partial(gradients.prepare, form, measured.case, q0, v0), tuned=True),
+                partial(gradients.prepare, form, measured.case, q0, v0),
                 GRADIENT_TOLERANCE,
                 partial(gradients.comparable, form),
             )
@@ -133,10 +133,7 @@ def _race(
     into.append(measured)
     q0, v0 = cases.states(case, config.seed)
     entrants = {
-        route: Entrant(
-            Job(partial(roster.prepare, route, case, q0, v0), roster.ROUTES[route].tuned),
-            roster.ROUTES[route].tolerance,
-        )
+        route: Entrant(partial(roster.prepare, route, case, q0, v0), roster.ROUTES[route].tolerance)
         for route in routes
     }
     contest(

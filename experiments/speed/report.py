@@ -18,7 +18,7 @@ _SCALES = {"batch": "the size of the batch", "links": "the length of a chain"}
 
 
 def as_json(results: Results) -> str:
-    """Every figure, with the configuration and the environments."""
+    """Every figure, with the configuration and the environment."""
     parts = ("table", "batches", "lengths", "gradients")
     content = {
         "finished": results.finished,
@@ -26,7 +26,7 @@ def as_json(results: Results) -> str:
             **{package: _version(package) for package in ("diffrax", "mujoco")},
             "cores": os.cpu_count(),
             "load": results.load,
-            **results.environments,
+            **results.environment,
         },
         "config": asdict(results.config),
         **{part: [_plain(measured) for measured in getattr(results, part)] for part in parts},
@@ -135,7 +135,7 @@ def _problems(group: list[Measured]) -> Iterator[str]:
 
 
 def _setting(results: Results) -> str:
-    facts = next(iter(results.environments.values()), {})
+    facts = results.environment
     timing = results.config.timing
     return (
         f"Trajectory-steps per second, RK4, float64, best of {timing.rounds} rounds; in brackets "

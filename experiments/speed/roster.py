@@ -1,4 +1,4 @@
-"""All routes by name, where each is defined, in what process it runs, and how it is judged."""
+"""All routes by name, where each is defined, and how it is judged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,20 +16,18 @@ class Entry:
 
     Attributes:
         place: `module:function` in this folder; imported by the process that runs it.
-        tuned: whether `jm.tune_cpu` comes first.
         tolerance: how far its final states may be from the reference, relative to their size.
     """
 
     place: str
-    tuned: bool = False
     tolerance: float = 1e-9
 
 
 ROUTES: Mapping[str, Entry] = {
-    "lanes": Entry("jax_routes:simulated", tuned=True),
+    "lanes": Entry("jax_routes:simulated"),
     # Differs by what RK4 alone drifts off the constraints.
-    "lanes with projection": Entry("jax_routes:simulated_with_projection", True, 1e-5),
-    "vmap of simulate": Entry("jax_routes:simulated"),
+    "lanes with projection": Entry("jax_routes:simulated_with_projection", 1e-5),
+    "vmap of simulate": Entry("jax_routes:simulated_by_vmap"),
     "straight-line C": Entry("straight_line:straight_line"),
     # Integrates other coordinates, and its loops are soft.
     "MuJoCo C rollout": Entry("mujoco_rollout:mujoco_rollout", tolerance=1e-5),

