@@ -5,7 +5,7 @@ around another one; a long one becomes a `Loop` with a graph of its own. Calls a
 content stood in their place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -67,17 +67,29 @@ def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
     return body, len(list(consts)), len(list(carry))
 
 
-def holds_loop(jaxpr: Jaxpr, longer_than: int = 0) -> bool:
-    """Whether there is a `scan` of more iterations than that in it, however deep."""
+def holds_loop(jaxpr: Jaxpr) -> bool:
+    """Whether there is a `scan` in it, however deep."""
+    return any(True for _ in _loops(jaxpr))
+
+
+def stays_loop(jaxpr: Jaxpr) -> bool:
+    """Whether there is a `scan` in it that is not unrolled, however deep."""
+    return any(_is_kept(eqn) for eqn in _loops(jaxpr))
+
+
+def _is_kept(eqn: JaxprEqn) -> bool:
+    length = eqn.params["length"]
+    return length > LONGEST_UNROLLED or (length > 1 and holds_loop(loop_content(eqn)[0].jaxpr))
+
+
+def _loops(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "scan":
-            body = loop_content(eqn)[0].jaxpr
-            if eqn.params["length"] > longer_than or holds_loop(body, longer_than):
-                return True
         content = call_content(eqn)
-        if content is not None and holds_loop(content.jaxpr, longer_than):
-            return True
-    return False
+        if eqn.primitive.name == "scan":
+            yield eqn
+            content = loop_content(eqn)[0]
+        if content is not None:
+            yield from _loops(content.jaxpr)
 
 
 class Reader:

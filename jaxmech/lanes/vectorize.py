@@ -13,7 +13,7 @@ from jaxmech.lanes.batch import over_batch
 from jaxmech.lanes.kernel import Kernel, function_kernel, loop_kernel
 from jaxmech.lanes.loops import Loop, UnsupportedError, dtype_of
 from jaxmech.lanes.needs import Needs
-from jaxmech.lanes.reading import LONGEST_UNROLLED, call_content, holds_loop
+from jaxmech.lanes.reading import call_content, stays_loop
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def run(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> 
         lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), return_shape=True
     )(*one)
     try:
-        if holds_loop(closed.jaxpr, LONGEST_UNROLLED):
+        if stays_loop(closed.jaxpr):
             raise UnsupportedError("a loop that is no lanes")
         kernel = function_kernel(closed)
         outs = over_batch(kernel, flags, size, leaves)

@@ -124,7 +124,7 @@ def layouts() -> Arrays:
     model, params = made("pendulum")
     q, v = states("pendulum", 5)
     along = jnp.linspace(1.0, 1.3, 5)
-    heavy, later = {**params, "g": 9.81 * along}, along[:, None] * jnp.linspace(0.0, 0.5, 3)
+    heavy, later = {**params, "g": 9.81 * along}, jnp.outer(along, jnp.linspace(0.0, 0.5, 3))
     one, some = dict.fromkeys(params), {**dict.fromkeys(params), "g": 0}
 
     def over(*axes: Any) -> Any:

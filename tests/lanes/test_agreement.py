@@ -9,6 +9,7 @@ from tests.lanes.both_ways import GENTLE, POLICIES, SIZES, Arrays, computed
 
 LARGE = ("chain", "four_bars", "andrews")  # to compile, that is
 SHORT = [name for name in GENTLE if name not in LARGE]
+REDUNDANT = ("four_bars", "free_body")  # with SVD nothing runs as lanes but the loops around it
 SOME = ["double_pendulum QR", "double_pendulum SVD"]
 EXACT = ("rank", "status", "t_failed")
 ROUND_OFF = 5e-15  # of a residual
@@ -65,14 +66,14 @@ def test_models() -> None:
         expected = {Status.OK, Status.NONFINITE, Status.INCONSISTENT}
         free = {Status.INCONSISTENT} if "angles" in case else set()
         assert set(vmap[f"{case}/status"]) == expected - free, case
-    assert set(vmap["endings/status"]) == set(Status)
+    assert set(vmap["endings/status"]) == set(Status) - {Status.NONIDEAL_FAILED}
     assert (vmap["endings/t_failed"] > 1.0).any()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["LDL", "QR", "SVD"])
 def test_other_models_and_solvers(solver: str) -> None:
-    names = LARGE if solver == "LDL" else GENTLE
+    names = {"LDL": LARGE, "QR": GENTLE, "SVD": REDUNDANT}[solver]
     cases = [case for name in names if (case := f"{name} {solver}") not in SOME]
     assert differences(*both(cases)) == []
 
@@ -94,7 +95,8 @@ def test_batches() -> None:
             [
                 "slopes pendulum 60",
                 "slopes pendulum 4",
-                *(f"slopes {name}" for name in ("double_pendulum", "bead_on_rod", "free_body")),
+                "slopes double_pendulum",
+                "slopes free_body",
             ],
             marks=pytest.mark.slow,
         ),
