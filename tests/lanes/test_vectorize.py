@@ -1,5 +1,8 @@
 """Functions as lanes give what they give under `jax.vmap`."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -143,6 +146,37 @@ def test_a_trajectory_has_the_same_bits_in_every_place() -> None:
     (whole, _), _ = run(x, A)
     (turned, _), _ = run(x[::-1], A[::-1])
     np.testing.assert_array_equal(whole, turned[::-1])
+
+
+@pytest.mark.parametrize("name", ["signs", "saving", "nested", "gradient of a loop", "constants"])
+def test_as_rows_where_there_is_no_native_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert_agrees(FUNCTIONS[name])
+
+
+def test_on_several_devices() -> None:
+    """Each computes its part of a batch; what is not cut into parts is computed by all of them."""
+    program = """
+import jax, jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxmech.lanes import vectorize
+mesh = Mesh(jax.devices(), ("batch",))
+split = PartitionSpec("batch")
+x = jax.device_put(jnp.arange(200.0).reshape(50, 4) / 200, NamedSharding(mesh, split))
+run = vectorize(lambda x: jax.lax.fori_loop(0, 30, lambda k, y: jnp.sin(y) + x, x))
+parts = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
+assert len(parts(x).sharding.device_set) == 2
+assert (parts(x) == jax.jit(run)(x)).all()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "JAX_NUM_CPU_DEVICES": "2"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 FALLBACKS: dict[str, tuple[Function, str]] = {
