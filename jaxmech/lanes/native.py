@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import jax
@@ -243,20 +244,28 @@ def array_address(text: Text, number: int) -> str:
 
 def call(source: str, args: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct]) -> list[Any]:
     """Compiles a module and calls it from the program that is being traced."""
-    name, _ = _compiled(source)
-    return list(jax.ffi.ffi_call(name, list(results))(*args))
+    return list(jax.ffi.ffi_call(_loaded(source), list(results))(*args))
 
 
-@cache
-def _compiled(source: str) -> tuple[str, Any]:
-    """The name under which XLA knows the code, and what keeps the code alive."""
+_ENGINES: dict[str, Any] = {}  # what keeps code alive that XLA knows by its name
+_ONE_AT_A_TIME = Lock()
+
+
+def _loaded(source: str) -> str:
+    """The name under which XLA knows the code."""
     name = source.rpartition("define ptr @")[2].partition("(")[0]
-    parsed = llvm.parse_assembly(source)
-    engine = llvm.create_mcjit_compiler(parsed, _machine())
-    engine.finalize_object()
-    handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address(name))
+    with _ONE_AT_A_TIME:
+        if name not in _ENGINES:
+            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(source), _machine())
+            engine.finalize_object()
+            _register(name, engine.get_function_address(name))
+            _ENGINES[name] = engine
+    return name
+
+
+def _register(name: str, address: int) -> None:
+    handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
-    return name, engine
 
 
 def _machine() -> Any:
