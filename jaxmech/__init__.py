@@ -1,14 +1,32 @@
 """jaxmech: constrained mechanics in batches, from plain JAX functions."""
 
 from jaxmech import models as models
+from jaxmech.analysis import InverseDynamics as InverseDynamics
+from jaxmech.analysis import ShortRun as ShortRun
+from jaxmech.analysis import Structure as Structure
+from jaxmech.analysis import inverse_dynamics as inverse_dynamics
+from jaxmech.analysis import structure as structure
 from jaxmech.assemble import assemble as assemble
 from jaxmech.constraints import Acceleration as Acceleration
 from jaxmech.constraints import Holonomic as Holonomic
 from jaxmech.constraints import Nonholonomic as Nonholonomic
+from jaxmech.control import given_motion as given_motion
 from jaxmech.equations import EquationsOfMotion as EquationsOfMotion
+from jaxmech.formulations import Comparison as Comparison
+from jaxmech.formulations import Contravariant as Contravariant
+from jaxmech.formulations import CoordinatePartition as CoordinatePartition
+from jaxmech.formulations import GaussPrinciple as GaussPrinciple
+from jaxmech.formulations import LagrangeFirstKind as LagrangeFirstKind
+from jaxmech.formulations import Maggi as Maggi
 from jaxmech.formulations import Motion as Motion
+from jaxmech.formulations import MultiplierFamily as MultiplierFamily
 from jaxmech.formulations import UdwadiaKalaba as UdwadiaKalaba
 from jaxmech.formulations import acceleration as acceleration
+from jaxmech.formulations import christoffel_symbols as christoffel_symbols
+from jaxmech.formulations import compare_formulations as compare_formulations
+from jaxmech.formulations import gauss_function as gauss_function
+from jaxmech.formulations import metric_tensor as metric_tensor
+from jaxmech.formulations import multiplier_family as multiplier_family
 from jaxmech.formulations import null_projector as null_projector
 from jaxmech.integrate import RK4 as RK4
 from jaxmech.integrate import DormandPrince5 as DormandPrince5
@@ -24,6 +42,7 @@ from jaxmech.observe import Observation as Observation
 from jaxmech.observe import observe as observe
 from jaxmech.sensitivities import Sensitivities as Sensitivities
 from jaxmech.sensitivities import sensitivities as sensitivities
+from jaxmech.servo import Servo as Servo
 from jaxmech.simulate import SimulationError as SimulationError
 from jaxmech.simulate import simulate as simulate
 from jaxmech.solution import Solution as Solution

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Var
 
 
 def generic(tree: Any, seed: int) -> Any:
@@ -38,3 +39,22 @@ def concrete(fn: Callable[..., Any], *args: Any) -> np.ndarray | None:
     with jax.ensure_compile_time_eval():
         value = jax.jit(fn)(*args)
     return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
+
+
+def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether fn(*args) may depend on its first argument, read off the operations of fn.
+
+    Example:
+        >>> depends_on(lambda x, y: (x + y, y), (1.0, 2.0)), depends_on(lambda x, y: y, (1.0, 2.0))
+        (True, False)
+    """
+    jaxpr = jax.make_jaxpr(fn)(*args).jaxpr
+    reached = set(jaxpr.invars[: len(jax.tree.leaves(args[0]))])
+
+    def any_reached(atoms: Any) -> bool:
+        return any(isinstance(atom, Var) and atom in reached for atom in atoms)
+
+    for eqn in jaxpr.eqns:
+        if any_reached(eqn.invars):
+            reached.update(eqn.outvars)
+    return any_reached(jaxpr.outvars)

@@ -22,6 +22,7 @@ class Observation(eqx.Module):
         reactions: by constraint name, A_k^T lambda_k, shape (T, n): the generalized force of that
             constraint on the system.
         constraint_force: the sum of the reactions, shape (T, n); unique under redundancy too.
+        nonideal_force: what the non-ideal constraints add to it, shape (T, n); zero for ideal ones.
         energy: v . dL/dv - L [J], shape (T,).
         residuals: by constraint name, shape (T, k): phi of a holonomic constraint, psi of a
             nonholonomic one, A qdd - b of one on accelerations.
@@ -32,6 +33,7 @@ class Observation(eqx.Module):
     multipliers: dict[str, Float[Array, " *T _"]]
     reactions: dict[str, Float[Array, " *T n"]]
     constraint_force: Float[Array, " *T n"]
+    nonideal_force: Float[Array, " *T n"]
     energy: Float[Array, " *T"]
     residuals: dict[str, Float[Array, " *T _"]]
     rank: Int[Array, " *T"]
@@ -103,6 +105,7 @@ def _at(
         multipliers=multipliers,
         reactions={name: A[k].T @ multipliers[name] for name, k in zip(names, rows, strict=True)},
         constraint_force=motion.constraint_force,
+        nonideal_force=motion.nonideal_force,
         energy=system.energy(q, v, t, params),
         residuals={c.name: c.residual(q, v, motion.qdd, t, params) for c in system.constraints},
         rank=motion.rank,

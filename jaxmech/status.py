@@ -19,6 +19,7 @@ class Status(IntEnum):
     CONTRADICTORY = 3
     PROJECTION_FAILED = 4
     SINGULAR_MASS = 5
+    NONIDEAL_FAILED = 6
 
     @property
     def message(self) -> str:
@@ -39,10 +40,14 @@ _MESSAGES = {
     ),
     Status.PROJECTION_FAILED: (
         "the state could not be brought back onto the constraints; take a smaller step or more "
-        "iterations in `Projection`"
+        "iterations in `Projection` or `CoordinatePartition`"
     ),
     Status.SINGULAR_MASS: (
         "the mass matrix is not positive definite there, alone or together with the constraints; "
         "if [M; A] has full column rank pass `UdwadiaKalaba(singular_mass=True)`"
+    ),
+    Status.NONIDEAL_FAILED: (
+        "no multipliers agree with the force `nonideal` that depends on them, or several do "
+        "(Painleve's paradox); weaken the friction or let the guides yield"
     ),
 }

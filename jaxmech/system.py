@@ -18,7 +18,7 @@ Params = Any  # any pytree of arrays and numbers
 
 @dataclass(frozen=True, repr=False)
 class System:
-    """A mechanical system: Lagrangian, constraints, force, and the names of its coordinates.
+    """A mechanical system: Lagrangian, constraints, forces, and the names of its coordinates.
 
     Parameters are always an argument of the functions, never closed over, so that they can be
     swept and differentiated.
@@ -28,6 +28,13 @@ class System:
         constraints: `Holonomic`, `Nonholonomic` and `Acceleration` objects, in any order.
         force: `force(q, v, t, params)`, shape (n,): the non-conservative generalized force.
         coordinates: the names of the n coordinates.
+        nonideal: `nonideal(q, v, multipliers, t, params)`, shape (n,): C in
+            M qdd = Q + A^T lambda + C, the part of the constraint force that does work, as
+            friction does. The multipliers (m,) are in the order of the rows of A, the smallest
+            possible under redundancy; for friction C = -mu |lambda| times the direction of
+            sliding. That direction is not defined at rest: with a smooth `jnp.tanh(v / eps)` in
+            the place of the sign, a body sticks but for creeping at a fraction of eps, which the
+            step has to resolve.
 
     Raises:
         TypeError: a function is not callable, or a constraint is of no known kind.
@@ -51,17 +58,24 @@ class System:
     constraints: Sequence[AbstractConstraint] = ()
     force: Callable[..., Array] | None = None
     coordinates: Sequence[str] = field(kw_only=True)
+    nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         require_function("lagrangian", self.lagrangian)
         if self.force is not None:
             require_function("force", self.force)
+        if self.nonideal is not None:
+            require_function("nonideal", self.nonideal)
         object.__setattr__(self, "coordinates", _coordinate_names(self.coordinates))
         object.__setattr__(self, "constraints", _named_constraints(self.constraints))
 
     def __repr__(self) -> str:
-        force = "" if self.force is None else f", force={_name_of(self.force, 'given')}"
-        return f"System(coordinates={self.coordinates}, constraints={self.constraints}{force})"
+        forces = "".join(
+            f", {name}={_name_of(fn, 'given')}"
+            for name, fn in (("force", self.force), ("nonideal", self.nonideal))
+            if fn is not None
+        )
+        return f"System(coordinates={self.coordinates}, constraints={self.constraints}{forces})"
 
     @property
     def n(self) -> int:
@@ -94,6 +108,15 @@ class System:
         A = jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *(A for A, _ in rows)])
         b = jnp.concatenate([jnp.zeros((0,), q.dtype), *(b for _, b in rows)])
         return EquationsOfMotion(mass_matrix(L, q, v, t), Q, A, b)
+
+    def nonideal_force(
+        self, q: Array, v: Array, multipliers: Array, t: Array, params: Params
+    ) -> Array:
+        """C of M qdd = Q + A^T lambda + C for given multipliers (m,), shape (n,); zero if ideal."""
+        if self.nonideal is None:
+            return jnp.zeros_like(q)
+        C = self.nonideal(q, v, multipliers, t, params)
+        return _shaped("The value of `nonideal`", C, (self.n,)).astype(q.dtype)
 
     def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The mass matrix M = d2L/dv2 at a state, shape (n, n)."""

@@ -19,7 +19,8 @@ class Traits:
 
     Attributes:
         singular_mass: M lacks full rank at generic states (a unit quaternion, say).
-        conserves_energy: nothing depends on time, no force acts, and no constraint does work.
+        conserves_energy: nothing depends on time, no force acts, and no constraint does work,
+            as every non-ideal one is taken to do.
     """
 
     singular_mass: bool
@@ -54,7 +55,9 @@ def traits(system: System, q: Array, v: Array, t: Array, params: Params) -> Trai
 
 
 def _conserves_energy(system: System, points: list[tuple[Array, Array, Array, Params]]) -> bool:
-    if system.force is not None or any(isinstance(c, Acceleration) for c in system.constraints):
+    if system.force is not None or system.nonideal is not None:
+        return False
+    if any(isinstance(c, Acceleration) for c in system.constraints):
         return False
     works = [concrete(lambda *state: _work_sources(system, *state), *point) for point in points]
     return all(work is not None and np.allclose(work, 0, atol=1e-5) for work in works)

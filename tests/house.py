@@ -14,14 +14,25 @@ PACKAGE = "jaxmech"
 FLOORS = (
     {"checks", "generic", "lanes", "linalg", "platform", "status"},
     {"constraints", "equations", "system", "traits"},
-    {"formulations", "models"},
-    {"assemble", "integrate", "manifold"},
+    {"formulations", "models", "parts"},
+    {"assemble", "control", "integrate", "manifold", "servo"},
     {"observe", "sensitivities", "simulate", "solution"},
     {"analysis", "ensemble", "identify"},
-    {"__main__", "catalogue_text", "cli", "config", "interop", "pictures", "plot", "schema"},
+    {
+        "__main__",
+        "catalogue_text",
+        "cli",
+        "config",
+        "interop",
+        "pictures",
+        "plot",
+        "schema",
+        "situation",
+    },
 )
 ONLY = {  # rooms that see less than the floors allow, beside themselves
     "models": FLOORS[1],
+    "parts": FLOORS[1] | {"checks"},
     "linalg": set(),
     "lanes": FLOORS[0] - {"status"},
 }

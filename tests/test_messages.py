@@ -45,6 +45,9 @@ MISUSE = {
     "made(lagrangian=3)": "TypeError: Argument `lagrangian` must be a function, but is 3.",
     "made(lagrangian=None)": "TypeError: Argument `lagrangian` must be a function, but is None.",
     "made(force=0)": "TypeError: Argument `force` must be a function, but is 0.",
+    "jm.System(L, nonideal=0, coordinates=('x', 'y'))": (
+        "TypeError: Argument `nonideal` must be a function, but is 0."
+    ),
     "made(coordinates=())": (
         "ValueError: Argument `coordinates` must name at least one coordinate, but is empty."
     ),

@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +27,7 @@ class Subject:
         model: the model, or None where the file holds a bare `System`.
         source: the Python file of the user, or None for a model of the catalogue.
         sha256: digest of that file.
+        beside: what else that file holds, by name.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Subject:
     model: Model | None
     source: Path | None = None
     sha256: str | None = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subject:
@@ -65,20 +67,22 @@ def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subjec
     if not path.is_file():
         raise refuse("model", f"must name a Python file, but there is none at {path}")
     code = path.read_bytes()
-    found = _attribute(_run(path), attribute, path)
+    module = _run(path)
+    found = _attribute(module, attribute, path)
     if isinstance(found, System | Model):
         if options:
             raise refuse("model_options", f"must be left out: {attribute} is not a function")
     elif callable(found):
         found = _call(found, options)
-    return _subject(name, found, path.resolve(), hashlib.sha256(code).hexdigest())
+    sha = hashlib.sha256(code).hexdigest()
+    return replace(_subject(name, found), source=path.resolve(), sha256=sha, beside=vars(module))
 
 
-def _subject(name: str, found: object, source: Path | None = None, sha: str = "") -> Subject:
+def _subject(name: str, found: object) -> Subject:
     if isinstance(found, Model):
-        return Subject(name, found.system, found, source, sha or None)
+        return Subject(name, found.system, found)
     if isinstance(found, System):
-        return Subject(name, found, None, source, sha or None)
+        return Subject(name, found, None)
     kind = type(found).__name__
     raise refuse("model", f"must name a System or a Model, but {name} is of type {kind}")
 

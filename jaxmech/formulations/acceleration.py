@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.checks import require_kind
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
+from jaxmech.formulations.nonideal import solve_law
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import column_space_projector, times
 from jaxmech.system import System
@@ -16,7 +17,7 @@ from jaxmech.traits import traits
 
 
 class Motion(eqx.Module):
-    """The motion at one state: M qdd = Q + A^T lambda, A qdd = b.
+    """The motion at one state: M qdd = Q + A^T lambda + C, A qdd = b.
 
     Attributes:
         qdd: accelerations, shape (n,).
@@ -26,6 +27,9 @@ class Motion(eqx.Module):
         rank: number of independent constraint equations.
         residual: largest |A qdd - b|; not small where constraints contradict each other.
         definite: false where M is singular and the constraints do not make up for it.
+        nonideal_force: C, what the non-ideal constraints add, shape (n,); zero for ideal ones.
+        converged: false where C depends on the multipliers and no such pair, or more than one, was
+            found; C is then that of the ideal multipliers.
     """
 
     qdd: Float[Array, " n"]
@@ -34,6 +38,8 @@ class Motion(eqx.Module):
     rank: Int[Array, ""]
     residual: Float[Array, ""]
     definite: Bool[Array, ""]
+    nonideal_force: Float[Array, " n"]
+    converged: Bool[Array, ""]
 
 
 def acceleration(
@@ -74,7 +80,7 @@ def acceleration(
     q, v, t, params = system.arguments(q, v, t, params)
     eom = formulation.equations(system, q, v, t, params)
     singular = traits(system, q, v, t, params).singular_mass
-    law = formulation.solve(eom, singular_mass=singular)
+    law = solve_law(formulation, system, eom, (q, v, t, params), singular_mass=singular)
     force = times(eom.A.T, law.multipliers)
     return Motion(
         qdd=law.qdd,
@@ -83,6 +89,8 @@ def acceleration(
         rank=law.rank,
         residual=jnp.max(jnp.abs(times(eom.A, law.qdd) - eom.b), initial=0.0),
         definite=law.definite,
+        nonideal_force=jnp.zeros_like(q) if law.nonideal_force is None else law.nonideal_force,
+        converged=jnp.asarray(True) if law.converged is None else law.converged,
     )
 
 

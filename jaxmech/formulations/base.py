@@ -20,6 +20,8 @@ class Law(eqx.Module):
         rank: number of independent constraint equations.
         definite: whether the mass matrix (with the constraints, if it is singular) was positive
             definite; if not, nothing else here means anything.
+        nonideal_force: C in M qdd = Q + A^T lambda + C, shape (n,); None for ideal constraints.
+        converged: whether multipliers were found that C depends on; None if it does not.
     """
 
     qdd: Float[Array, " n"]
@@ -27,6 +29,24 @@ class Law(eqx.Module):
     multipliers: Float[Array, " m"]
     rank: Int[Array, ""]
     definite: Bool[Array, ""]
+    nonideal_force: Float[Array, " n"] | None = None
+    converged: Bool[Array, ""] | None = None
+
+
+class AbstractChart(eqx.Module):
+    """Which coordinates and velocities a law integrates during one step, the others following.
+
+    Attributes:
+        usable: whether the others follow well enough; if not, `complete` leaves a state as it is.
+    """
+
+    usable: eqx.AbstractVar[Bool[Array, ""]]
+
+    @abc.abstractmethod
+    def complete(
+        self, system: System, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Array, Array, Bool[Array, ""]]:
+        """q and v with those that follow from the others, and whether they could be found."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +58,16 @@ class AbstractFormulation(abc.ABC):
     ) -> EquationsOfMotion:
         """M, Q, A and b at a state, in the way that belongs to the law."""
         return system.equations(q, v, t, params)
+
+    def chart(
+        self, system: System, q: Array, v: Array, t: Array, params: Params
+    ) -> AbstractChart | None:
+        """The chart for the step from this state; None where all coordinates are integrated."""
+        return None
+
+    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"] | None:
+        """The matrix that is inverted, by whose condition a law is judged; None without one."""
+        return None
 
     @abc.abstractmethod
     def takes_as_singular(self, found: bool) -> bool:

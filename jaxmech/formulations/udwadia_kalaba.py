@@ -14,10 +14,13 @@ It is defined for redundant constraints too; then lambda is not unique, A^T lamb
 
 from dataclasses import dataclass
 
+from jaxtyping import Array, Float
+
 from jaxmech.checks import require_kind
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
-from jaxmech.linalg import LDL, AbstractSolver, metric, row_weights, times, weighted_gram
+from jaxmech.formulations.regular import regular
+from jaxmech.linalg import LDL, AbstractSolver, cholesky, metric, unit_rows
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,15 @@ class UdwadiaKalaba(AbstractFormulation):
         """What `singular_mass` says; by default what was found."""
         return found if self.singular_mass is None else self.singular_mass
 
+    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+        """C = A L^-T with rows of unit length, (m, n), or C C^T, (m, m), for the solver LDL."""
+        M, _ = regular(eom, singular_mass=self.takes_as_singular(singular_mass))
+        C, _ = unit_rows(cholesky(M).lower(eom.A.T).T)
+        return C @ C.T if isinstance(self.solver, LDL) else C
+
     def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
         """Accelerations and multipliers at one state."""
-        M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
-        if self.takes_as_singular(singular_mass):
-            W = row_weights(M, A)
-            M, Q = M + weighted_gram(A, W), Q + times(A.T, W * b)
-        mass = metric(M, A, self.solver)
-        free, qdd, multipliers = mass.solve(Q, b)
+        M, Q = regular(eom, singular_mass=self.takes_as_singular(singular_mass))
+        mass = metric(M, eom.A, self.solver)
+        free, qdd, multipliers = mass.solve(Q, eom.b)
         return Law(qdd, free, multipliers, mass.rank, mass.definite)

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations import AbstractFormulation, Law
+from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
 from jaxmech.integrate.methods import AbstractMethod, Tableau
 from jaxmech.linalg import times
-from jaxmech.manifold import AbstractStabilization
+from jaxmech.manifold import AbstractStabilization, Projection
 from jaxmech.status import Status
 from jaxmech.system import Params, System
 
@@ -41,7 +41,37 @@ class Scheme:
         eom = self.formulation.equations(self.system, q, v, t, params)
         feedback = self.stabilization.feedback(self.system, q, v, t, params)
         eom = replace(eom, b=eom.b + feedback)
-        return eom, self.formulation.solve(eom, singular_mass=self.singular_mass)
+        state = q, v, t, params
+        return eom, solve_law(
+            self.formulation, self.system, eom, state, singular_mass=self.singular_mass
+        )
+
+    def completed(
+        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Array, Array, Array | None]:
+        """The state with what follows from a chart, and whether it was found; None without one."""
+        return (q, v, None) if chart is None else chart.complete(self.system, q, v, t, params)
+
+    def after_step(
+        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Array, Array, Array]:
+        """The state to go on from, and whether it could be reached.
+
+        With a chart: projected if the step was done without it, and in the chart of the next step.
+        """
+
+        def moved(by: AbstractStabilization) -> tuple[Array, Array, Array]:
+            return by.after_step(self.system, q, v, t, params, singular_mass=self.singular_mass)
+
+        state = moved(self.stabilization)
+        if chart is None:
+            return state
+        if not isinstance(self.stabilization, Projection):
+            state = jax.tree.map(partial(jnp.where, chart.usable), state, moved(Projection()))
+        q, v, reached = state
+        following = self.formulation.chart(self.system, q, v, t, params)
+        q, v, found = self.completed(following, q, v, t, params)
+        return q, v, reached if found is None else reached & found
 
 
 class Health(eqx.Module):
@@ -74,29 +104,32 @@ def step(
     """
     tableau = scheme.method.tableau
     none = jnp.zeros((len(tableau.nodes), q.size), q.dtype)
+    chart = scheme.formulation.chart(scheme.system, q, v, t, params)
 
     def stage(rates: tuple[Array, Array], coefficients: tuple[Array, ...]) -> tuple[Any, Any]:
         number, node, weights = coefficients
         speeds, accelerations = rates
         stage_q = q + times(speeds.T, h * weights)
         stage_v = v + times(accelerations.T, h * weights)
+        stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, t + node * h, params)
         eom, law = scheme.law(stage_q, stage_v, t + node * h, params)
         rates = speeds.at[number].set(stage_v), accelerations.at[number].set(law.qdd)
-        return rates, (law.definite, law.rank, _contradicts(eom, law))
+        judged = law.definite, law.rank, _contradicts(eom, law), complete, law.converged
+        return rates, judged
 
     # A loop, so that the law of motion is compiled once and not once per stage.
-    (speeds, accelerations), (definite, rank, contradicts) = jax.lax.scan(
+    (speeds, accelerations), (definite, rank, contradicts, complete, converged) = jax.lax.scan(
         stage, (none, none), _coefficients(tableau, q.dtype)
     )
     new_q = q + times(speeds.T, h * jnp.asarray(tableau.weights, q.dtype))
     new_v = v + times(accelerations.T, h * jnp.asarray(tableau.weights, q.dtype))
-    new_q, new_v, reached = scheme.stabilization.after_step(
-        scheme.system, new_q, new_v, t + h, params, singular_mass=scheme.singular_mass
-    )
+    new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, t + h, params)
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
     status = _first_that_holds(
         (~definite.all(), Status.SINGULAR_MASS),
         (~finite, Status.NONFINITE),
+        *_failures(converged, Status.NONIDEAL_FAILED),
+        *_failures(complete, Status.PROJECTION_FAILED),
         (contradicts[0] | contradicts[-1], Status.CONTRADICTORY),
         (~reached, Status.PROJECTION_FAILED),
     )
@@ -119,6 +152,11 @@ def _contradicts(eom: EquationsOfMotion, law: Law) -> Bool[Array, ""]:
     miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
     at_play = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
     return (miss > tolerance * (jnp.abs(eom.A).sum(1) * at_play + jnp.abs(eom.b))).any()
+
+
+def _failures(good: Array | None, status: Status) -> list[tuple[Array, Status]]:
+    """The case that something has not come out well, if the law has such a thing."""
+    return [] if good is None else [(~good.all(), status)]
 
 
 def _first_that_holds(*cases: tuple[Array, Status]) -> Int[Array, ""]:

@@ -3,10 +3,14 @@
 from jaxmech.linalg.cholesky import Cholesky as Cholesky
 from jaxmech.linalg.cholesky import cholesky as cholesky
 from jaxmech.linalg.ldl import LDL as LDL
+from jaxmech.linalg.least import shortest as shortest
 from jaxmech.linalg.metric import Metric as Metric
 from jaxmech.linalg.metric import metric as metric
 from jaxmech.linalg.metric import row_weights as row_weights
 from jaxmech.linalg.metric import with_rows as with_rows
+from jaxmech.linalg.null_space import null_space as null_space
+from jaxmech.linalg.pivots import Pivots as Pivots
+from jaxmech.linalg.pivots import pivots as pivots
 from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR

@@ -1,0 +1,57 @@
+"""What was found out about a system: how serious it is, and what to do about it."""
+
+import textwrap
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Severity(IntEnum):
+    """How much a finding matters.
+
+    Example:
+        >>> Severity.SERIOUS > Severity.NOTE
+        True
+    """
+
+    NOTE = 0  # good to know
+    WARNING = 1  # costs accuracy, or will matter for other values
+    SERIOUS = 2  # makes results wrong, or there are none
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a person should know before trusting a system.
+
+    Attributes:
+        severity: `NOTE`, `WARNING` or `SERIOUS`.
+        what: what was found, with the names of the constraints, coordinates or parameters.
+        remedy: what to do about it.
+
+    Example:
+        >>> print(Finding(Severity.NOTE, "'m' is unused", "remove it"))
+        note: 'm' is unused
+          -> remove it
+    """
+
+    severity: Severity
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        what = f"{self.severity.name.lower()}: {self.what}"
+        wrapped = textwrap.wrap(what, 100, subsequent_indent="  ")
+        wrapped += textwrap.wrap(
+            self.remedy, 100, initial_indent="  -> ", subsequent_indent=" " * 5
+        )
+        return "\n".join(wrapped)
+
+
+def listed(names: tuple[str, ...] | list[str]) -> str:
+    """Names in a sentence.
+
+    Example:
+        >>> listed(["rod", "loop", "wheel"])
+        "'rod', 'loop' and 'wheel'"
+    """
+    quoted = [repr(name) for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

@@ -1,0 +1,101 @@
+"""Whether masses and constraints together determine the accelerations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxmech.analysis.dependence import unit
+from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.poses import Numbers, Pose
+from jaxmech.system import System
+from jaxmech.traits import traits
+
+BADLY_CONDITIONED = 1e8
+
+
+@dataclass(frozen=True)
+class Mass:
+    """M by itself and together with A.
+
+    Attributes:
+        rank: of M.
+        condition: condition number of M scaled to a unit diagonal; infinite if it is singular.
+        negative: coordinates of a direction in which the kinetic energy is negative.
+        undetermined: coordinates whose accelerations neither M nor A determines: [M; A] lacks full
+            column rank there.
+        foreseen: whether M is singular at almost every state and parameter value.
+    """
+
+    rank: int
+    condition: float
+    negative: tuple[str, ...]
+    undetermined: tuple[str, ...]
+    foreseen: bool
+
+
+def mass(system: System, pose: Pose, tolerance: float) -> Mass:
+    """M at a state, by itself and together with A.
+
+    Args:
+        system: the system.
+        pose: the state.
+        tolerance: relative size below which an eigenvalue counts as zero.
+    """
+    scale = np.sqrt(np.abs(np.diagonal(pose.M)))
+    scale = np.where(scale > 0, scale, 1.0)
+    scaled = pose.M / np.outer(scale, scale)
+    values, directions = np.linalg.eigh(scaled)
+    largest = max(np.abs(values).max(), np.finfo(float).tiny)
+    rank = int((values > tolerance * largest).sum())
+    least = values[0] if rank == system.n else 0.0
+    together = np.vstack([scaled / largest, unit(pose.A / scale)[0]])
+    _, sizes, right = np.linalg.svd(together)
+    null = right[(sizes <= tolerance * max(sizes[0], tolerance)).nonzero()[0]]
+    return Mass(
+        rank=rank,
+        condition=float(largest / least) if least > 0 else float("inf"),
+        negative=_taking_part(system, directions.T[values < -tolerance * largest]),
+        undetermined=_taking_part(system, null),
+        foreseen=traits(system, *pose.state).singular_mass,
+    )
+
+
+def _taking_part(system: System, directions: Numbers) -> tuple[str, ...]:
+    strength = np.abs(directions).max(0, initial=0.0)
+    return tuple(c for c, s in zip(system.coordinates, strength, strict=True) if s > 0.1)
+
+
+def mass_findings(system: System, found: Mass) -> list[Finding]:
+    """What M means for the motion.
+
+    Args:
+        system: the system.
+        found: what `mass` gave.
+    """
+    findings = []
+    if found.negative:
+        what = f"the kinetic energy is negative in a direction of {listed(found.negative)}"
+        remedy = "check the masses, and the sign of the kinetic energy in `lagrangian`"
+        findings.append(Finding(Severity.SERIOUS, what, remedy))
+    if found.undetermined:
+        what = (
+            f"neither a mass nor a constraint determines the acceleration of "
+            f"{listed(found.undetermined)}: [M; A] lacks full column rank"
+        )
+        remedy = "give it a mass in `lagrangian`, tie it with a constraint, or remove it"
+        findings.append(Finding(Severity.SERIOUS, what, remedy))
+    elif found.rank < system.n and not found.negative:
+        findings.append(_singular(system, found))
+    elif BADLY_CONDITIONED < found.condition < float("inf"):
+        what = f"M with a unit diagonal has the condition number {found.condition:.1e}"
+        remedy = "choose coordinates that share less of their mass, or check the masses"
+        findings.append(Finding(Severity.WARNING, what, remedy))
+    return findings
+
+
+def _singular(system: System, found: Mass) -> Finding:
+    what = f"M is singular, rank {found.rank} of {system.n}; with the constraints it is not"
+    if found.foreseen:
+        return Finding(Severity.NOTE, what, "nothing: it is so by construction, and taken care of")
+    remedy = "it is so here alone: pass formulation=UdwadiaKalaba(singular_mass=True) everywhere"
+    return Finding(Severity.SERIOUS, what, remedy)

@@ -1,0 +1,220 @@
+"""How many constraint equations count, here and nearby, and which ones do not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jaxmech.analysis.dependence import (
+    Dependence,
+    Independence,
+    dependences,
+    independence,
+    owners,
+    removable,
+)
+from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.poses import Numbers, Pose
+from jaxmech.constraints import Holonomic, Nonholonomic
+from jaxmech.system import System
+
+NEAR_SINGULAR = 1e-3  # relative size of the weakest direction below which a pose is nearly singular
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of A in three places, and what they say by name.
+
+    Attributes:
+        here: independent equations at the state.
+        nearby: at states nearby on the constraints; more than `here` in a singular pose.
+        anywhere: at states nearby on no constraint; more than `nearby` where a redundancy hangs on
+            the values of the parameters.
+        position_freedom: coordinates that the holonomic constraints leave free nearby.
+        velocity_freedom: velocities that these and the nonholonomic ones leave free nearby.
+        redundant: equations that follow from others wherever the constraints hold.
+        only_here: equations that follow from others at this state alone.
+        fragile: names of the redundant constraints that are not so off the constraints.
+        flat: constraints whose gradient vanishes wherever they hold.
+        silent: constraints whose equations do not depend on what they should restrict.
+        removable: constraints any one of which may be left out.
+        condition: condition number of A M^-1 A^T with rows scaled, over the independent ones.
+    """
+
+    here: int
+    nearby: int
+    anywhere: int
+    position_freedom: int
+    velocity_freedom: int
+    redundant: tuple[Dependence, ...]
+    only_here: tuple[Dependence, ...]
+    fragile: tuple[str, ...]
+    flat: tuple[str, ...]
+    silent: tuple[str, ...]
+    removable: tuple[str, ...]
+    condition: float
+
+
+def ranks(
+    system: System,
+    sizes: Sequence[int],
+    here: Pose,
+    around: Sequence[Pose],
+    off: Pose,
+    tolerance: float,
+) -> Ranks:
+    """The ranks of A at a state, around it, and off the constraints.
+
+    Args:
+        system: the system.
+        sizes: how many equations each constraint has.
+        here: the state.
+        around: states nearby on the constraints.
+        off: a state nearby on no constraint.
+        tolerance: what a unit row must keep of its length to count as independent.
+    """
+    names = [c.name for c in system.constraints]
+
+    def rows(pose: Pose) -> Numbers:
+        """A gradient that shrinks to nothing on the constraints counts as zero."""
+        return pose.rows * (pose.lengths > tolerance * off.lengths)[:, None]
+
+    def sorted_rows(pose: Pose) -> Independence:
+        return independence(rows(pose), tolerance)
+
+    best = max([here, *around], key=lambda pose: sorted_rows(pose).rank)
+    own, everywhere, free = sorted_rows(here), sorted_rows(best), sorted_rows(off)
+    always = dependences(everywhere, names, sizes)
+    now = dependences(own, names, sizes)
+    anywhere = {d.name for d in dependences(free, names, sizes)}
+    without = {d.name for d in always if not d.others}
+    silent = tuple(n for n in names if n in without and n in anywhere)
+    flat = tuple(n for n in names if n in without and n not in anywhere)
+    redundant = tuple(d for d in always if d.others)
+    fragile = tuple(d.name for d in redundant if d.name not in anywhere)
+    kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
+    holonomic = kinds == Holonomic.__name__
+    nonholonomic = kinds == Nonholonomic.__name__
+
+    def freedom(chosen: NDArray[np.bool_]) -> int:
+        return system.n - independence(rows(best)[chosen], tolerance).rank
+
+    return Ranks(
+        here=own.rank,
+        nearby=everywhere.rank,
+        anywhere=free.rank,
+        position_freedom=freedom(holonomic),
+        velocity_freedom=freedom(holonomic | nonholonomic),
+        redundant=redundant,
+        only_here=tuple(d for d in now if d not in always) if own.rank < everywhere.rank else (),
+        fragile=fragile,
+        flat=flat,
+        silent=silent,
+        removable=removable(rows(best), names, sizes, tolerance),
+        condition=_condition(rows(here), own.rank),
+    )
+
+
+def _condition(rows: Numbers, rank: int) -> float:
+    """Of the Gram matrix of the rows, without the singular values of dependent ones."""
+    if rank == 0:
+        return 1.0
+    values = np.linalg.svd(rows, compute_uv=False)
+    return float((values[0] / values[rank - 1]) ** 2)
+
+
+def rank_findings(found: Ranks) -> list[Finding]:
+    """What the ranks mean for the motion.
+
+    Args:
+        found: what `ranks` gave.
+    """
+    findings = [_redundant(d, found.removable) for d in found.redundant]
+    findings += [_fragile(found)] if found.fragile else []
+    findings += [_flat(name) for name in found.flat]
+    findings += [_silent(name) for name in found.silent]
+    if found.here < found.nearby:
+        findings.append(_singular_pose(found))
+    elif found.condition > 1 / NEAR_SINGULAR**2:
+        findings.append(_nearly_singular(found))
+    if found.velocity_freedom == 0:
+        what = "no degree of freedom is left: the constraints alone determine the motion"
+        findings.append(Finding(Severity.NOTE, what, "leave one out if something should move"))
+    return findings
+
+
+def told(dependence: Dependence) -> str:
+    """A dependence in words.
+
+    Args:
+        dependence: which equations follow from which constraints.
+
+    Example:
+        >>> told(Dependence("loop", (1,), ("rod", "loop")))
+        "equation 2 of constraint 'loop' follows from 'rod' and 'loop'"
+    """
+    numbers = [str(k + 1) for k in dependence.equations]
+    which = f"equation {numbers[0]}" if len(numbers) == 1 else f"equations {', '.join(numbers)}"
+    verb = "follows" if len(numbers) == 1 else "follow"
+    end = f" from {listed(dependence.others)}" if dependence.others else " from nothing at all"
+    return f"{which} of constraint {dependence.name!r} {verb}{end}"
+
+
+def _redundant(d: Dependence, may_go: tuple[str, ...]) -> Finding:
+    concerned = [name for name in dict.fromkeys((d.name, *d.others)) if name in may_go]
+    instead = f", or leave out one of {listed(concerned)}" if len(concerned) > 1 else ""
+    remedy = (
+        "harmless: accelerations and the sum of the constraint forces are unique, single "
+        f"multipliers are not (the smallest are given); keep it{instead}"
+    )
+    return Finding(Severity.NOTE, told(d), remedy)
+
+
+def _fragile(found: Ranks) -> Finding:
+    what = (
+        f"{listed(found.fragile)} {_are(found.fragile)} redundant for these values of the "
+        "parameters alone: with slightly different ones the mechanism locks"
+    )
+    remedy = (
+        "let one parameter stand for all lengths that must be equal, and vary or differentiate by "
+        "that one; or leave the constraint out"
+    )
+    return Finding(Severity.WARNING, what, remedy)
+
+
+def _flat(name: str) -> Finding:
+    what = f"the gradient of constraint {name!r} vanishes wherever it holds, so it cannot hold on"
+    remedy = "write the quantity that must vanish itself, not its square or its norm"
+    return Finding(Severity.SERIOUS, what, remedy)
+
+
+def _silent(name: str) -> Finding:
+    what = (
+        f"an equation of constraint {name!r} does not depend on the coordinates: it holds nothing"
+    )
+    remedy = "remove it, or check the coordinates it should depend on"
+    return Finding(Severity.WARNING, what, remedy)
+
+
+def _singular_pose(found: Ranks) -> Finding:
+    cause = "; ".join(told(d) for d in found.only_here)
+    what = (
+        f"singular pose: {found.here} independent equations here, {found.nearby} nearby. Only here "
+        f"{cause}. The constraints leave more than one acceleration open"
+    )
+    remedy = "start somewhere else; a trajectory may pass such a pose, but not start or stop in it"
+    return Finding(Severity.SERIOUS, what, remedy)
+
+
+def _nearly_singular(found: Ranks) -> Finding:
+    what = f"nearly singular pose: A M^-1 A^T has the condition number {found.condition:.1e}"
+    remedy = (
+        "formulation=UdwadiaKalaba(solver=QR()) keeps twice as many digits; a constraint that is "
+        "nearly a repetition of others is better left out"
+    )
+    return Finding(Severity.WARNING, what, remedy)
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"

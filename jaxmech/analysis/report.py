@@ -1,0 +1,100 @@
+"""`Structure`: what `structure` finds, and how it prints itself."""
+
+import textwrap
+from dataclasses import dataclass
+
+from jaxmech.analysis.dependence import Dependence
+from jaxmech.analysis.findings import Finding, Severity
+from jaxmech.analysis.mass import Mass
+from jaxmech.analysis.ranks import Ranks
+from jaxmech.analysis.short_run import Slope
+from jaxmech.lanes import Explanation
+from jaxmech.manifold import Violation
+
+
+@dataclass(frozen=True)
+class Equations:
+    """A constraint: its name, its kind, and how many equations it has."""
+
+    name: str
+    kind: str
+    equations: int
+
+
+@dataclass(frozen=True, repr=False)
+class Structure:
+    """What `structure` finds; prints itself as a report.
+
+    Attributes:
+        coordinates: their names.
+        constraints: name, kind and number of equations of each.
+        ranks: independent and dependent equations by name, degrees of freedom, conditioning; None
+            where the functions of the system are not numbers.
+        mass: rank and conditioning of M, and whether [M; A] has full column rank; likewise.
+        violations: constraints that the given state does not satisfy.
+        unused: parameters on which nothing in the motion depends.
+        idle: coordinates that nothing acts on.
+        slopes: the gradient check, if a `run` was asked for and possible.
+        lanes: how a batch of steps runs, if a `run` was asked for.
+        findings: what to know and what to do about it, the serious first.
+    """
+
+    coordinates: tuple[str, ...]
+    constraints: tuple[Equations, ...]
+    ranks: Ranks | None
+    mass: Mass | None
+    violations: tuple[Violation, ...]
+    unused: tuple[str, ...]
+    idle: tuple[str, ...]
+    slopes: tuple[Slope, ...] | None
+    lanes: Explanation | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def serious(self) -> bool:
+        """Whether something makes results wrong."""
+        return any(finding.severity == Severity.SERIOUS for finding in self.findings)
+
+    @property
+    def redundant(self) -> tuple[Dependence, ...]:
+        """Equations that follow from others, by name."""
+        return self.ranks.redundant if self.ranks else ()
+
+    def __repr__(self) -> str:
+        return "\n".join([*_card(self), *(str(finding) for finding in self.findings)])
+
+
+def _card(found: Structure) -> list[str]:
+    lines = [("coordinates", f"{len(found.coordinates)}: {', '.join(found.coordinates)}")]
+    for kind in ("Holonomic", "Nonholonomic", "Acceleration"):
+        own = [f"{c.name} ({c.equations})" for c in found.constraints if c.kind == kind]
+        lines += [(kind.lower(), ", ".join(own))] if own else []
+    rows = sum(c.equations for c in found.constraints)
+    if found.ranks and found.mass:
+        r, m = found.ranks, found.mass
+        lines += [
+            ("freedom", f"{r.position_freedom} of position, {r.velocity_freedom} of velocity"),
+            ("independent", f"{r.here} of {rows} equations here, {r.nearby} nearby"),
+            ("condition", f"M {m.condition:.2g}, A M^-1 A^T {r.condition:.2g}, both scaled"),
+            ("mass", f"rank {m.rank} of {len(found.coordinates)}; {_together(m)}"),
+            ("state", "violates constraints" if found.violations else "consistent"),
+        ]
+    if found.slopes is not None:
+        good = [slope.name for slope in found.slopes if slope.agrees]
+        lines.append(("gradients", f"agree with differences: {', '.join(good) or 'none'}"))
+    if found.lanes is not None:
+        lines += [("batches", part) for part in repr(found.lanes).splitlines()]
+    serious = sum(finding.severity == Severity.SERIOUS for finding in found.findings)
+    lines.append(("findings", f"{len(found.findings)}, of which {serious} serious"))
+    shown = [
+        line
+        for title, text in lines
+        for line in textwrap.wrap(
+            text, 100, initial_indent=f"  {title:<14}", subsequent_indent=" " * 16
+        )
+    ]
+    return ["Structure", *shown]
+
+
+def _together(found: Mass) -> str:
+    return "[M; A] lacks full column rank" if found.undetermined else "[M; A] has full column rank"

@@ -1,0 +1,192 @@
+"""A few steps of a system: its reverse gradient held against differences, and its way to lanes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.analysis.dependence import unit
+from jaxmech.analysis.poses import Pose, State
+from jaxmech.analysis.soundness import named_parameters
+from jaxmech.checks import require_positive_integer
+from jaxmech.formulations import UdwadiaKalaba
+from jaxmech.integrate import RK4, Scheme
+from jaxmech.integrate.step import step
+from jaxmech.lanes import Explanation, explain
+from jaxmech.manifold import Projection, constraint_jacobians
+from jaxmech.simulate import simulate
+from jaxmech.system import Params, System
+from jaxmech.traits import traits
+
+
+@dataclass(frozen=True)
+class ShortRun:
+    """A few RK4 steps with projection, for checks that need a run.
+
+    Args:
+        steps: how many.
+        h: their size [s]; by default so short that the accelerations at the start move no
+            coordinate by more than about a millionth of 1 + |q| in one of them, and at most 1 ms.
+
+    Raises:
+        ValueError: `steps` is not a positive integer.
+
+    Example:
+        >>> ShortRun(steps=4)
+        ShortRun(steps=4, h=None)
+    """
+
+    steps: int = 8
+    h: float | None = None
+
+    def __post_init__(self) -> None:
+        require_positive_integer("steps", self.steps, "count the steps")
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The derivative of a short run by one thing, found in two ways.
+
+    Attributes:
+        name: a parameter, or "start" for a change of the initial state along the constraints.
+        reverse: by `jax.grad` through `simulate`, along a pseudo-random direction.
+        difference: by central differences of two sizes, extrapolated.
+        agrees: whether the two are equal, as far as the differences can tell.
+    """
+
+    name: str
+    reverse: float
+    difference: float
+    agrees: bool
+
+
+def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, ...]:
+    """The reverse gradient of a short run against central differences, for each parameter.
+
+    Args:
+        system: the system.
+        pose: a consistent state.
+        run: how many steps of which size.
+        qdd: the accelerations there, shape (n,).
+    """
+    q, v, t, params = pose.state
+    h = run.h or _step_size(pose, np.asarray(qdd))
+    draw = np.random.default_rng(5)
+    weights = jnp.asarray(draw.normal(size=2 * system.n), q.dtype)
+    ts = jnp.stack([t, t + run.steps * h])
+    leaves, structure = jax.tree.flatten(params)
+    smooth = [k for k, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+    def with_smooth(values: list[Array]) -> Params:
+        whole = list(leaves)
+        for k, value in zip(smooth, values, strict=True):
+            whole[k] = value
+        return jax.tree.unflatten(structure, whole)
+
+    def simulated(x: Any) -> Array:
+        sol = simulate(
+            system, x[0], x[1], ts, with_smooth(x[2]), method=RK4(substeps=run.steps), throw=False
+        )
+        return weights @ jnp.concatenate([sol.q[-1], sol.v[-1]])
+
+    def stepped(x: Any) -> Array:
+        """The same steps without a look at the start, which a difference moves off the surface."""
+        end = _stepped(system, run.steps, *x[:2], ts, with_smooth(x[2]))
+        return weights @ jnp.concatenate(end)
+
+    at = (q, v, [leaves[k] for k in smooth])
+    gradient = jax.grad(simulated)(at)
+    names = [name for name, _ in named_parameters(params)]
+    still = jax.tree.map(jnp.zeros_like, at)
+    found = [_slope("start", stepped, at, gradient, (*_along(system, pose, draw), still[2]))]
+    for place, k in enumerate(smooth):
+        values = list(still[2])
+        scale = 1 + jnp.abs(leaves[k])
+        values[place] = scale * jnp.asarray(draw.uniform(0.5, 1.0, scale.shape), scale.dtype)
+        found.append(_slope(names[k], stepped, at, gradient, (*still[:2], values)))
+    return tuple(found)
+
+
+def _slope(name: str, fn: Callable[..., Any], at: Any, gradient: Any, direction: Any) -> Slope:
+    """One derivative in two ways; differences of two sizes tell how far they can be trusted."""
+    eps = float(jnp.finfo(at[0].dtype).eps)
+    delta = eps**0.25
+
+    def end(shift: float) -> float:
+        return float(fn(jax.tree.map(lambda x, d: x + shift * d, at, direction)))
+
+    def difference(delta: float) -> float:
+        return (end(delta) - end(-delta)) / (2 * delta)
+
+    products = jax.tree.map(lambda g, d: float((g * d).sum()), gradient, direction)
+    reverse = sum(jax.tree.leaves(products))
+    near, far = difference(delta), difference(2 * delta)
+    best = (4 * near - far) / 3
+    round_off = eps**0.5 * (1 + abs(end(0.0)))
+    doubt = 10 * abs(near - far) + round_off + eps**0.25 * max(abs(best), abs(reverse))
+    smooth = abs(near - far) <= round_off + 0.1 * abs(best)
+    return Slope(name, reverse, best, bool(smooth and abs(reverse - best) <= doubt))
+
+
+@partial(jax.jit, static_argnames=("system", "steps"))
+def _stepped(
+    system: System, steps: int, q: Array, v: Array, ts: Array, params: Params
+) -> tuple[Array, Array]:
+    scheme = _scheme(system, steps, q, v, ts[0], params)
+    h = (ts[1] - ts[0]) / steps
+
+    def one(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        return step(scheme, *state, ts[0] + k * h, h, params)[:2]
+
+    return jax.lax.fori_loop(0, steps, one, (q, v))
+
+
+def _scheme(system: System, steps: int, q: Array, v: Array, t: Array, params: Params) -> Scheme:
+    singular = traits(system, q, v, t, params).singular_mass
+    return Scheme(system, RK4(substeps=steps), UdwadiaKalaba(), Projection(), singular)
+
+
+def _along(system: System, pose: Pose, draw: np.random.Generator) -> tuple[Array, Array]:
+    """A pseudo-random change of q and v that stays on the constraints in first order."""
+    q, v, t, params = pose.state
+    n = system.n
+    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+    turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
+    rows, _ = unit(
+        np.vstack([
+            np.hstack([A_position, np.zeros((A_position.shape[0], n))]),
+            np.hstack([turn, A_velocity]),
+        ])
+    )  # fmt: skip
+    guess = draw.normal(size=2 * n)
+    along = guess - np.linalg.pinv(rows, rcond=1e-8) @ (rows @ guess)
+    return jnp.asarray(along[:n], q.dtype), jnp.asarray(along[n:], q.dtype)
+
+
+def _step_size(pose: Pose, qdd: np.ndarray) -> float:
+    size = 1 + np.abs(np.asarray(pose.state.q))
+    fastest = max(
+        np.max(np.abs(np.asarray(pose.state.v)) / size), np.sqrt(np.max(np.abs(qdd) / size))
+    )
+    return float(1e-3 / max(1.0, fastest))
+
+
+def lanes_of(system: System, state: State) -> Explanation:
+    """How a batch of steps runs, as `lanes.explain` tells.
+
+    Args:
+        system: the system.
+        state: where; only shapes matter.
+    """
+    q, v, t, params = state
+    scheme = _scheme(system, 1, q, v, t, params)
+
+    def one(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+        return step(scheme, q, v, t, 1e-3 * jnp.ones_like(t), params)[:2]
+
+    return explain(one, q[None], v[None], t, params, in_axes=(0, 0, None, None))

@@ -1,0 +1,186 @@
+"""`structure`: what a person should know about a system before trusting its motion."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.analysis.findings import Finding, Severity
+from jaxmech.analysis.idle import idle_coordinates, idle_findings, unused_parameters
+from jaxmech.analysis.mass import Mass, mass, mass_findings
+from jaxmech.analysis.neighbours import nearby, settled
+from jaxmech.analysis.poses import Pose, State, moved, pose, violated
+from jaxmech.analysis.ranks import Ranks, rank_findings, ranks
+from jaxmech.analysis.report import Equations, Structure
+from jaxmech.analysis.short_run import ShortRun, Slope, lanes_of, slopes
+from jaxmech.analysis.soundness import not_numbers
+from jaxmech.analysis.start import contradictions, start_findings
+from jaxmech.checks import require_finite, require_kind
+from jaxmech.formulations import Motion, acceleration
+from jaxmech.lanes import Explanation
+from jaxmech.manifold import Violation
+from jaxmech.system import Params, System
+
+
+def structure(
+    system: System,
+    q: Any,
+    v: Any,
+    t: Any = 0.0,
+    params: Params = None,
+    *,
+    run: ShortRun | None = None,
+) -> Structure:
+    """What a person should know about a system before trusting its motion.
+
+    Counts degrees of freedom, finds redundant and contradictory constraints by name, singular poses
+    and masses, functions that are not numbers, and what is unused. Ranks are compared at the state,
+    at states nearby on the constraints, and at one on no constraint. A host function of one state,
+    not for `jit` or `vmap`.
+
+    Args:
+        system: the system, with n coordinates.
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        t: time [s].
+        params: the parameters that the functions of the system expect.
+        run: also take a few steps, `ShortRun()`, to hold the reverse gradient against differences
+            and to see whether batches run as lanes; costs the compilation of a gradient.
+
+    Returns:
+        A `Structure`, which prints itself.
+
+    Raises:
+        TypeError: `system` is no `System`.
+        ValueError: a shape is wrong, or a value is not finite.
+
+    Example:
+        >>> from jaxmech import Holonomic, models
+        >>> model = models.pendulum()
+        >>> twice = System(
+        ...     model.system.lagrangian,
+        ...     [*model.system.constraints, Holonomic(lambda q, t, p: q @ q - 1.0, "again")],
+        ...     coordinates=("x", "y"),
+        ... )
+        >>> found = structure(twice, [0.6, -0.8], [0.8, 0.6], 0.0, model.params)
+        >>> found.redundant
+        (Dependence(name='again', equations=(0,), others=('rod',)),)
+        >>> found.ranks.position_freedom, found.serious
+        (1, False)
+    """
+    require_kind("system", system, System, "System(...)")
+    if run is not None:
+        require_kind("run", run, ShortRun, "ShortRun() or None")
+    q, v, t, params = system.arguments(q, v, t, params)
+    require_finite(q=q, v=v, t=t, params=params)
+    state = State(q, v, t, params)
+    sizes = system.sizes(*state)
+    unused = unused_parameters(system, state)
+    findings = not_numbers(system, state)
+    found = _Pieces()
+    if _is_finite(pose(system, state)):
+        found = _pieces(system, sizes, state, findings, run)
+    lanes = lanes_of(system, state) if run else None
+    findings += _lanes_findings(lanes) + idle_findings(unused, found.idle)
+    return Structure(
+        coordinates=tuple(system.coordinates),
+        constraints=tuple(
+            Equations(c.name, type(c).__name__, size)
+            for c, size in zip(system.constraints, sizes, strict=True)
+        ),
+        ranks=found.ranks,
+        mass=found.mass,
+        violations=found.violations,
+        unused=unused,
+        idle=found.idle,
+        slopes=found.slopes,
+        lanes=lanes,
+        findings=tuple(sorted(findings, key=lambda finding: -finding.severity)),
+    )
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """What needs equations that are numbers."""
+
+    ranks: Ranks | None = None
+    mass: Mass | None = None
+    violations: tuple[Violation, ...] = ()
+    idle: tuple[str, ...] = ()
+    slopes: tuple[Slope, ...] | None = None
+
+
+def _pieces(
+    system: System,
+    sizes: Sequence[int],
+    state: State,
+    findings: list[Finding],
+    run: ShortRun | None,
+) -> _Pieces:
+    tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
+    broken = violated(system, sizes, state)
+    here, reached = settled(system, state, tolerance)
+    findings += start_findings(system, sizes, state, broken, here, reached=reached)
+    if not broken:
+        here, reached = pose(system, state), True
+    found = _ranks(system, sizes, here, tolerance)
+    massed = mass(system, here, tolerance)
+    findings += rank_findings(found) + mass_findings(system, massed)
+    motion = _motion(system, *here.state)
+    if reached:
+        findings += contradictions(system, sizes, here, motion, tolerance)
+    own_slopes = None
+    if run and not any(finding.severity == Severity.SERIOUS for finding in findings):
+        own_slopes = slopes(system, here, run, motion.qdd)
+        findings += _slope_findings(own_slopes)
+    return _Pieces(found, massed, broken, idle_coordinates(system, state), own_slopes)
+
+
+@partial(jax.jit, static_argnames="system")
+def _motion(system: System, q: Array, v: Array, t: Array, params: Params) -> Motion:
+    return acceleration(system, q, v, t, params)
+
+
+def _is_finite(pose: Pose) -> bool:
+    return all(np.isfinite(x).all() for x in (pose.M, pose.Q, pose.A, pose.b, pose.level))
+
+
+def _ranks(system: System, sizes: Sequence[int], here: Pose, tolerance: float) -> Ranks:
+    around = [p for p in nearby(system, here.state, tolerance) if _is_finite(p)]
+    off = pose(system, moved(here.state, seed=0))
+    return ranks(system, sizes, here, around, off if _is_finite(off) else here, tolerance)
+
+
+def _slope_findings(found: Sequence[Slope]) -> list[Finding]:
+    remedy = (
+        "look for a jump or a kink in the functions of the system there (round, where, abs, a "
+        "contact), for a stop_gradient, or for a constraint that is redundant for these values only"
+    )
+    return [
+        Finding(
+            Severity.SERIOUS,
+            f"the gradient of a short run by {slope.name!r} is {slope.reverse:.6g}, but "
+            f"differences give {slope.difference:.6g}",
+            remedy,
+        )
+        for slope in found
+        if not slope.agrees
+    ]
+
+
+def _lanes_findings(found: Explanation | None) -> list[Finding]:
+    reasons = {part.reason for part in found.parts if part.reason} if found else set()
+    return [
+        Finding(
+            Severity.WARNING,
+            f"batches do not run as lanes but under plain vmap, because of {reason}",
+            "the answers are the same, many times slower on a CPU: write that part with other "
+            "operations",
+        )
+        for reason in sorted(reasons)
+    ]

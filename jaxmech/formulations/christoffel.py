@@ -1,0 +1,168 @@
+"""The kinetic energy as a metric, and its Christoffel symbols.
+
+For a Lagrangian at most quadratic in the velocities, with time as the coordinate q^0 = t, q'^0 = 1,
+
+    L = g_ab q'^a q'^b / 2 + U,    a, b = 0, 1, ..., n
+
+where g_rs (r, s = 1...n) is the mass matrix, g_r0 the part of L linear in the velocities (moving
+coordinates, gyroscopic and magnetic terms), and U(t, q) all that holds no velocity; g_00 is put
+into U. With the symbols of the first and of the second kind
+
+    Gamma_r,ab = (dg_ra/dq^b + dg_rb/dq^a - dg_ab/dq^r) / 2,    Gamma^s_ab = g^sr Gamma_r,ab
+
+Lagrange's equations are (Zegzhda, Naumova, Soltakhanov and Yushkov 2016, equation (3.1), the total
+mass taken into g)
+
+    g_rs q''^s + Gamma_r,ab q'^a q'^b = Q_r,    Q_r = dU/dq^r + F_r.
+
+The terms with a = 0 or b = 0 are those of a non-stationary basis.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmech.checks import require_kind
+from jaxmech.generic import concrete, generic
+from jaxmech.linalg import cholesky
+from jaxmech.system import Params, System
+
+
+class Christoffel(eqx.Module):
+    """Christoffel symbols at a state; the last two indices begin with that of time.
+
+    Attributes:
+        first: Gamma_r,ab, shape (n, n + 1, n + 1), symmetric in a and b.
+        second: Gamma^s_ab, of the same shape; NaN where the mass matrix is not definite.
+    """
+
+    first: Float[Array, " n k k"]
+    second: Float[Array, " n k k"]
+
+
+def metric_tensor(
+    system: System, q: Any, t: Any = 0.0, params: Params = None
+) -> Float[Array, " k k"]:
+    """g_ab (n + 1, n + 1) of the kinetic energy, time first; its block [1:, 1:] is M.
+
+    Args:
+        system: the system, with n coordinates.
+        q: coordinates, shape (n,).
+        t: time [s].
+        params: the parameters that the functions of the system expect.
+
+    Raises:
+        ValueError: the Lagrangian is not quadratic in the velocities, or a shape is wrong.
+        TypeError: `system` is no `System`.
+
+    Example:
+        >>> polar = System(
+        ...     lambda q, v, t, p: (v[0] ** 2 + q[0] ** 2 * (v[1] + p) ** 2) / 2,
+        ...     coordinates=("r", "phi"),
+        ... )
+        >>> print(metric_tensor(polar, [2.0, 0.3], 0.0, 0.5))
+        [[0. 0. 2.]
+         [0. 1. 0.]
+         [2. 0. 4.]]
+    """
+    q, t, params = _arguments(system, q, t, params)
+    return _metric(system, jnp.concatenate([t[None], q]), params)
+
+
+def christoffel_symbols(system: System, q: Any, t: Any = 0.0, params: Params = None) -> Christoffel:
+    """The Christoffel symbols of the kinetic energy at a state, of both kinds.
+
+    Args:
+        system: the system, with n coordinates.
+        q: coordinates, shape (n,).
+        t: time [s].
+        params: the parameters that the functions of the system expect.
+
+    Raises:
+        ValueError: the Lagrangian is not quadratic in the velocities, or a shape is wrong.
+        TypeError: `system` is no `System`.
+
+    Example:
+        >>> polar = System(
+        ...     lambda q, v, t, p: (v[0] ** 2 + q[0] ** 2 * v[1] ** 2) / 2,
+        ...     coordinates=("r", "phi"),
+        ... )
+        >>> symbols = christoffel_symbols(polar, [2.0, 0.3])
+        >>> print(symbols.second[0, 2, 2], symbols.second[1, 1, 2])  # -r and 1 / r
+        -2.0 0.5
+    """
+    q, t, params = _arguments(system, q, t, params)
+    first = first_kind(system, q, t, params)
+    mass = cholesky(_metric(system, jnp.concatenate([t[None], q]), params)[1:, 1:])
+    root = mass.lower(jnp.eye(q.size, dtype=q.dtype))
+    second = jnp.einsum("ks,kr,rab->sab", root, root, first)
+    return Christoffel(first, jnp.where(mass.definite, second, jnp.nan))
+
+
+def first_kind(system: System, q: Array, t: Array, params: Params) -> Float[Array, " n k k"]:
+    """Gamma_r,ab (n, n + 1, n + 1), for arguments that are arrays already."""
+    extended = jnp.concatenate([t[None], q])
+    slope = jax.jacfwd(lambda x: _metric(system, x, params))(extended)  # [a, b, c]: dg_ab/dq^c
+    twice = slope + slope.transpose(0, 2, 1) - slope.transpose(2, 0, 1)
+    return twice[1:] / 2
+
+
+def potential_force(system: System, q: Array, t: Array, params: Params) -> Float[Array, " n"]:
+    """dU/dq (n,), U being the Lagrangian without velocities."""
+
+    def still(q: Array) -> Array:
+        value = system.lagrangian(q, jnp.zeros_like(q), t, params)
+        return jnp.asarray(value).astype(q.dtype)
+
+    return jax.grad(still)(q)
+
+
+def require_quadratic(system: System, q: Array, t: Array, params: Params) -> None:
+    """Raise a ValueError unless the mass matrix is free of the velocities, at generic arguments.
+
+    Example:
+        >>> fast = System(lambda q, v, t, p: -jnp.sqrt(1 - v @ v / 9), coordinates=("x",))
+        >>> require_quadratic(fast, jnp.zeros(1), jnp.zeros(()), None)
+        Traceback (most recent call last):
+        ValueError: Christoffel symbols need a `lagrangian` that is quadratic in the velocities,
+        but the mass matrix of this one depends on them; choose another law, such as
+        UdwadiaKalaba().
+    """
+
+    def masses(q: Array, v: Array, t: Array, params: Params) -> Array:
+        return jnp.stack([system.mass(q, scale * v, t, params) for scale in (0.0, 0.1, 1.0)])
+
+    found = concrete(masses, *generic((q, q, t, params), seed=21))
+    if found is None:
+        return
+    size = np.abs(found).max(initial=0.0)
+    if not np.allclose(found, found[:1], rtol=0, atol=1e-5 * size, equal_nan=True):
+        raise ValueError(
+            "Christoffel symbols need a `lagrangian` that is quadratic in the velocities, but the "
+            "mass matrix of this one depends on them; choose another law, such as UdwadiaKalaba()."
+        )
+
+
+def _metric(system: System, extended: Array, params: Params) -> Array:
+    """g_ab as a function of (t, q): the Hessian of L at rest, bordered by its slope."""
+    t, q = extended[0], extended[1:]
+
+    def lagrangian(v: Array) -> Array:
+        return jnp.asarray(system.lagrangian(q, v, t, params)).astype(q.dtype)
+
+    momentum = jax.grad(lagrangian)
+    still = jnp.zeros_like(q)
+    border = momentum(still)
+    rows = jnp.concatenate([border[None], jax.jacfwd(momentum)(still)])
+    return jnp.concatenate([jnp.concatenate([jnp.zeros_like(q[:1]), border])[:, None], rows], 1)
+
+
+def _arguments(system: System, q: Any, t: Any, params: Params) -> tuple[Array, Array, Params]:
+    require_kind("system", system, System, "System(...)")
+    q, _, t, params = system.arguments(q, jnp.zeros(system.n), t, params)
+    require_quadratic(system, q, t, params)
+    return q, t, params

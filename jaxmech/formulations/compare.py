@@ -1,0 +1,235 @@
+"""`compare_formulations`: every law of motion at one state, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.checks import require_kind
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.contravariant import Contravariant
+from jaxmech.formulations.coordinate_partition import CoordinatePartition
+from jaxmech.formulations.gauss import GaussPrinciple
+from jaxmech.formulations.lagrange_first_kind import LagrangeFirstKind
+from jaxmech.formulations.maggi import Maggi
+from jaxmech.formulations.operations import operations
+from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
+from jaxmech.linalg import LDL, QR, SVD
+from jaxmech.system import Params, System
+from jaxmech.traits import traits
+
+REFERENCE = UdwadiaKalaba(SVD())
+FORMULATIONS: tuple[AbstractFormulation, ...] = (
+    REFERENCE,
+    UdwadiaKalaba(LDL()),
+    UdwadiaKalaba(QR()),
+    LagrangeFirstKind(),
+    GaussPrinciple(),
+    Maggi(),
+    CoordinatePartition(),
+    Contravariant(),
+    Contravariant(eliminate=True),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one law says at a state; NaN and 0 where it is not defined.
+
+    Attributes:
+        formulation: the law.
+        reason: why it is not defined for the system or the state; empty where it is.
+        qdd: largest difference to the accelerations of the reference, over the largest
+            acceleration at play (constrained or free).
+        constraint_force: the same for A^T lambda, over the largest of Q and A^T lambda.
+        multipliers: the same for the shortest lambda, over the largest of them.
+        rank: number of independent constraint equations.
+        residual: largest |A qdd - b|.
+        condition: condition number of the matrix that the law inverts, without what it takes for
+            zero; NaN where the law names none.
+        operations: what an acceleration asks for, M, Q, A and b included.
+    """
+
+    formulation: AbstractFormulation
+    reason: str = ""
+    qdd: float = np.nan
+    constraint_force: float = np.nan
+    multipliers: float = np.nan
+    rank: int = 0
+    residual: float = np.nan
+    condition: float = np.nan
+    operations: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All laws at one state; prints itself as a table.
+
+    Attributes:
+        rows: one for each law, the reference first.
+    """
+
+    rows: tuple[Row, ...]
+
+    def __repr__(self) -> str:
+        head = f"{'law':<31}{'qdd':>9}{'force':>9}{'lambda':>9}{'rank':>6}{'residual':>10}"
+        head += f"{'condition':>11}{'operations':>12}"
+        return "\n".join([head, *map(_line, self.rows)])
+
+
+def compare_formulations(
+    system: System,
+    q: Any,
+    v: Any,
+    t: Any = 0.0,
+    params: Params = None,
+    *,
+    formulations: Sequence[AbstractFormulation] = FORMULATIONS,
+) -> Comparison:
+    """The laws of motion at one state: how far apart they are, how well posed, at what cost.
+
+    Differences are those to `UdwadiaKalaba(SVD())`. A law that is not defined for the system is
+    listed with the reason. A non-ideal force is left out. Only for actual values: it cannot run
+    under `jit` or `vmap`.
+
+    Args:
+        system: the system, with n coordinates and m constraint equations.
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        t: time [s].
+        params: the parameters that the functions of the system expect.
+        formulations: the laws to compare; all of the package by default.
+
+    Raises:
+        ValueError: an argument or what a function of the system returns has the wrong shape.
+        TypeError: `system` is no `System`, or a formulation is none.
+
+    Example:
+        >>> from jaxmech import models
+        >>> model = models.pendulum()
+        >>> q, v = model.initial()
+        >>> laws = LagrangeFirstKind(), Maggi()
+        >>> table = compare_formulations(model.system, q, v, 0.0, model.params, formulations=laws)
+        >>> [row.rank for row in table.rows], max(row.qdd for row in table.rows) < 1e-14
+        ([1, 1], True)
+    """
+    require_kind("system", system, System, "System(...)")
+    for law in formulations:
+        require_kind("formulations", law, AbstractFormulation, "Maggi()")
+    state = system.arguments(q, v, t, params)
+    singular = traits(system, *state).singular_mass
+    reference = _found(REFERENCE, system, singular, state)
+    return Comparison(tuple(_row(law, reference, system, singular, state) for law in formulations))
+
+
+class _Found(eqx.Module):
+    eom: EquationsOfMotion
+    law: Law
+    matrix: Array | None
+
+
+def _row(
+    law: AbstractFormulation, reference: _Found, system: System, singular: bool, state: Any
+) -> Row:
+    try:
+        asked = operations(partial(_solution, law, system, singular), *state)
+        found = _found(law, system, singular, state)
+    except ValueError as refusal:
+        return Row(law, reason=str(refusal))
+    if not found.law.definite:
+        return Row(law, reason="more than one acceleration at this state: [M; A] lacks column rank")
+    qdd, force, multipliers = _numbers(found)
+    exact_qdd, exact_force, exact_multipliers = _numbers(reference)
+    miss = np.abs(np.asarray(found.eom.A) @ qdd - np.asarray(found.eom.b))
+    return Row(
+        formulation=law,
+        qdd=_difference(qdd, exact_qdd, reference.law.free),
+        constraint_force=_difference(force, exact_force, reference.eom.Q),
+        multipliers=_difference(multipliers, exact_multipliers),
+        rank=int(found.law.rank),
+        residual=float(miss.max(initial=0.0)),
+        condition=_condition(found.matrix),
+        operations=asked,
+    )
+
+
+def _found(law: AbstractFormulation, system: System, singular: bool, state: Any) -> _Found:
+    eom = _equations(law, system, *state)
+    return _Found(eom, *_solved(law, singular, eom))
+
+
+# Each of these runs once or a few times, so that the compiler is asked for little.
+_QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+@partial(jax.jit, static_argnames=("law", "system"), compiler_options=_QUICKLY)
+def _equations(law: AbstractFormulation, system: System, *state: Any) -> EquationsOfMotion:
+    return law.equations(system, *state)
+
+
+@partial(jax.jit, static_argnames=("law", "singular"), compiler_options=_QUICKLY)
+def _solved(
+    law: AbstractFormulation, singular: bool, eom: EquationsOfMotion
+) -> tuple[Law, Array | None]:
+    return law.solve(eom, singular_mass=singular), law.matrix(eom, singular_mass=singular)
+
+
+def _solution(
+    law: AbstractFormulation, system: System, singular: bool, *state: Any
+) -> tuple[Array, Array]:
+    found = law.solve(law.equations(system, *state), singular_mass=singular)
+    return found.qdd, found.multipliers
+
+
+def _numbers(found: _Found) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Accelerations, A^T lambda, and the shortest lambda with that A^T lambda."""
+    A, multipliers = np.asarray(found.eom.A), np.asarray(found.law.multipliers)
+    force = A.T @ multipliers
+    shortest = np.linalg.pinv(A.T, rcond=_negligible(A)) @ force
+    return np.asarray(found.law.qdd), force, shortest
+
+
+def _negligible(matrix: np.ndarray) -> float:
+    return float(np.finfo(matrix.dtype).eps ** (2 / 3))
+
+
+def _difference(value: Any, exact: Any, *others: Any) -> float:
+    size = max(float(np.max(np.abs(x), initial=0.0)) for x in (exact, *others))
+    largest = float(np.max(np.abs(np.asarray(value) - np.asarray(exact)), initial=0.0))
+    return largest / size if size else largest
+
+
+def _condition(matrix: Array | None) -> float:
+    """Largest over smallest singular value, those below eps^(2/3) of the largest left out."""
+    if matrix is None:
+        return np.nan
+    values = np.linalg.svd(np.asarray(matrix), compute_uv=False)
+    kept = values[values > _negligible(values) * values.max(initial=0.0)]
+    return float(kept.max() / kept.min()) if kept.size else 1.0
+
+
+def _line(row: Row) -> str:
+    name = _short(row.formulation)
+    if row.reason:
+        return f"{name:<31}not defined: {row.reason}"
+    condition = "-" if np.isnan(row.condition) else f"{row.condition:.1e}"
+    differences = f"{row.qdd:>9.0e}{row.constraint_force:>9.0e}{row.multipliers:>9.0e}"
+    residual = f"{row.rank:>6}{row.residual:>10.0e}{condition:>11}"
+    return f"{name:<31}{differences}{residual}{row.operations:>12}"
+
+
+def _short(policy: Any) -> str:
+    """The repr without what has its default value."""
+    values = {field.name: (getattr(policy, field.name), field.default) for field in fields(policy)}
+    shown = [
+        f"{name}={_short(value) if is_dataclass(value) else repr(value)}"
+        for name, (value, default) in values.items()
+        if value != default
+    ]
+    return f"{type(policy).__name__}({', '.join(shown)})"

@@ -1,0 +1,152 @@
+"""The contravariant form of the equations of motion, with metric tensor and Christoffel symbols.
+
+Zegzhda, Naumova, Soltakhanov and Yushkov 2016, sections 3 and 4, their total mass taken into the
+metric tensor g = M. With the kinetic energy as a metric (`christoffel`), the equations of motion
+solved for the accelerations are
+
+    q''^s = Q^s - Gamma^s_ab q'^a q'^b + g^sr A_kr Lambda_k     (3.4)
+
+(the sign of Lambda as everywhere here). Put into A q'' = b this is the multiplier system
+
+    (A g^-1 A^T) Lambda = b - A (Q^s - Gamma^s_ab q'^a q'^b)    (4.1)
+
+whose solution goes back into (3.4), which makes (4.2). Or the reactions are eliminated: with those
+of Maggi's second group, Lambda = B'^T (g q'' + Gamma - Q), (3.1) becomes E q'' = F, (4.3), where
+
+    E = (I - A^T B'^T) g,    F = (I - A^T B'^T) (Q - Gamma),    A B' = I.
+
+The paper inverts E. But B'^T E = (I - (A B')^T) B'^T g = 0 whatever the choice of B': E has rank
+n - m only, for the information on the constraints has been projected out, and they are needed once
+more. Here they are added as A^T W A q'' = A^T W b, which leaves the system square: multiplied by
+B'^T it is A q'' = b again, and what remains is (4.3).
+"""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
+from jaxmech.linalg import QR, Cholesky, cholesky, row_weights, times, weighted_gram
+from jaxmech.system import Params, System
+
+
+@dataclass(frozen=True)
+class Contravariant(AbstractFormulation):
+    """The contravariant form, for Lagrangians that are quadratic in the velocities.
+
+    Terms linear in them (moving coordinates, magnetic fields) and explicit time are covered. M has
+    to be regular: without its inverse, the contravariant metric tensor, there is no such form.
+
+    Args:
+        eliminate: whether the reactions are eliminated as in (4.3), with the constraints added,
+            instead of being computed from the multiplier system (4.1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> eom = EquationsOfMotion(
+        ...     M=jnp.eye(2),
+        ...     Q=jnp.array([0.0, -9.81]),
+        ...     A=jnp.array([[0.6, 0.8]]),
+        ...     b=jnp.array([-25.0]),
+        ... )
+        >>> law = Contravariant(eliminate=True).solve(eom, singular_mass=False)
+        >>> print(law.qdd.round(4), law.multipliers.round(3))
+        [-10.2912 -23.5316] [-17.152]
+    """
+
+    eliminate: bool = False
+
+    def equations(
+        self, system: System, q: Array, v: Array, t: Array, params: Params
+    ) -> EquationsOfMotion:
+        """M = g and Q_r - Gamma_r,ab q'^a q'^b from the metric; A and b as ever."""
+        eom = system.equations(q, v, t, params)
+        rate = jnp.concatenate([jnp.ones_like(v[:1]), v])
+        inertia = (first_kind(system, q, t, params) * (rate[:, None] * rate[None, :])[None]).sum(
+            (1, 2)
+        )
+        Q = potential_force(system, q, t, params) - inertia
+        if system.force is not None:
+            Q = Q + system.force(q, v, t, params).astype(q.dtype)
+        return replace(eom, M=metric_tensor(system, q, t, params)[1:, 1:], Q=Q)
+
+    def takes_as_singular(self, found: bool) -> bool:
+        """What was found; `solve` then refuses."""
+        return found
+
+    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+        """A g^-1 A^T (m, m) of (4.1), or the completed E (n, n) of (4.3)."""
+        if self.eliminate:
+            return _completed(eom)[0]
+        return eom.A @ _raised(_regular(eom, singular_mass), eom.A)
+
+    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+        """Accelerations and multipliers at one state.
+
+        Raises:
+            ValueError: M lacks full rank.
+        """
+        mass = _regular(eom, singular_mass)
+        free = mass.upper(mass.lower(eom.Q))
+        if self.eliminate:
+            rows = QR().factor(eom.A)
+            E, F = _completed(eom)
+            qdd, _ = QR().factor(E).smallest(F)
+            _, reactions = rows.smallest(times(eom.A, times(eom.M, qdd) - eom.Q))
+            return Law(qdd, free, reactions, rows.rank, mass.definite)
+        raised = _raised(mass, eom.A)
+        rows = QR().factor(eom.A @ raised)
+        reactions, _ = rows.smallest(eom.b - times(eom.A, free))
+        return Law(free + times(raised, reactions), free, reactions, rows.rank, mass.definite)
+
+
+def eliminated(
+    eom: EquationsOfMotion,
+) -> tuple[Float[Array, " n n"], Float[Array, " n"]]:
+    """E and F of equation (4.3) as it is printed, with B' = A^+.
+
+    E has the rank of M less that of A: E qdd = F alone does not determine the motion, E qdd = F
+    and A qdd = b together do.
+
+    Args:
+        eom: the equations at a state.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> rod = EquationsOfMotion(
+        ...     jnp.eye(2), jnp.array([1.0, 2.0]), jnp.array([[0.0, 2.0]]), jnp.zeros(1)
+        ... )
+        >>> E, F = eliminated(rod)
+        >>> print(E, F)
+        [[1. 0.]
+         [0. 0.]] [1. 0.]
+    """
+    U = QR().factor(eom.A).U  # (A^+ A) = U^T U
+    E, F = eom.M - U.T @ (U @ eom.M), eom.Q - times(U.T, times(U, eom.Q))
+    return E, F
+
+
+def _completed(eom: EquationsOfMotion) -> tuple[Array, Array]:
+    """E + A^T W A and F + A^T W b."""
+    E, F = eliminated(eom)
+    W = row_weights(eom.M, eom.A)
+    return E + weighted_gram(eom.A, W), F + times(eom.A.T, W * eom.b)
+
+
+def _raised(mass: Cholesky, A: Float[Array, " m n"]) -> Float[Array, " n m"]:
+    """g^-1 A^T: the rows of A with their indices raised by the contravariant metric tensor."""
+    root = mass.lower(jnp.eye(A.shape[1], dtype=A.dtype))
+    return root.T @ (root @ A.T)
+
+
+def _regular(eom: EquationsOfMotion, singular_mass: bool) -> Cholesky:
+    if singular_mass:
+        raise ValueError(
+            "Argument `formulation` must not be Contravariant() for this system, because its mass "
+            "matrix is singular and has no contravariant metric tensor; choose UdwadiaKalaba(), "
+            "LagrangeFirstKind(), GaussPrinciple() or Maggi()."
+        )
+    return cholesky(eom.M)

@@ -1,0 +1,203 @@
+"""Dependent and independent coordinates: the motion in as many coordinates as it has freedoms.
+
+Where the rows of A = df/dx are independent, as many coordinates, one for each, are functions of the
+others: x_dep = g(y, x_ind, t) solves f(x, t) = y (implicit function theorem; on the constraints
+y = 0). Bravy 1987, "Lagrangian Multipliers and Superfluous Variables" (NRL Memorandum Report 6001),
+derives from Hamilton's principle, with E = d/dt dL/dv - dL/dx = M qdd - Q,
+
+    E_j + sum_a E_a dg_a/dx_j = 0          for the independent coordinates j     (2)
+    lambda_b = sum_a E_a dg_a/dy_b         over the dependent coordinates a      (4)
+
+No inverse function has to be known: with B = dg/dy, the inverse of the columns of A that belong to
+the dependent coordinates, dg/dx_j = -B dA/dx_j. So all velocities and accelerations are those of
+the independent coordinates times N = I_ind - B A I_ind, plus what belongs to the right sides:
+
+    qdd = N qdd_ind + B b,    (N^T M N) qdd_ind = N^T (Q - M B b),    lambda = B^T (M qdd - Q)
+
+The sum (2) is N^T E = 0, and N^T M N is definite wherever [M; A] has full column rank, so M may be
+singular.
+
+Which coordinates are dependent is found by elimination with complete pivoting, anew at the start of
+every step: a chart in which g exists at one pose (a rod that is not horizontal) is none at another.
+Within a step the independent ones alone are integrated, and Newton's method finds the others. Where
+the rank of A is about to fall there is no good chart, and noise would come into the motion from the
+dependent coordinates; such a step is done in all coordinates and ends with a projection.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.checks import require_positive_integer
+from jaxmech.constraints import Nonholonomic
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations.base import AbstractChart, AbstractFormulation, Law
+from jaxmech.formulations.regular import free_acceleration
+from jaxmech.linalg import LDL, Pivots, metric, pivots, times
+from jaxmech.system import Params, System
+
+
+class Partition(AbstractChart):
+    """The dependent coordinates and the dependent velocities of one step.
+
+    Attributes:
+        positions: pivots of the position constraints; those of their columns are dependent.
+        velocities: pivots of the velocity constraints.
+        usable: whether all of these pivots are well above zero.
+        iterations: of Newton's method for the positions.
+        velocity_iterations: of Newton's method for the velocities.
+    """
+
+    positions: Pivots
+    velocities: Pivots
+    usable: Bool[Array, ""]
+    iterations: int = eqx.field(static=True)
+    velocity_iterations: int = eqx.field(static=True)
+
+    def complete(
+        self, system: System, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Array, Array, Bool[Array, ""]]:
+        """The state with the dependent q and v that belong to the independent ones."""
+
+        def positions(q: Array) -> Array:
+            return system.position_level(q, t, params)
+
+        def velocities(v: Array) -> Array:
+            return system.velocity_level(q, v, t, params)
+
+        q, q_found = self._root(positions, q, self.positions, self.iterations)
+        v, v_found = self._root(velocities, v, self.velocities, self.velocity_iterations)
+        return q, v, q_found & v_found
+
+    def _root(
+        self, level: Callable[[Array], Array], x: Array, chosen: Pivots, iterations: int
+    ) -> tuple[Array, Array]:
+        """level(x) = 0 in the dependent components of x, and whether it was nearly met at the last.
+
+        Nearly is sqrt(eps) times what a change of every component by its size could make of a row;
+        the last correction, with the inverse of the one before, takes what is left to round-off.
+        Rows without a pivot have a say too: they may contradict the others.
+        """
+        if chosen.sizes.size == 0:
+            return x, jnp.asarray(True)
+
+        def newton(_: Array, found: tuple[Array, ...]) -> tuple[Array, ...]:
+            A = jax.jacfwd(level)(found[0])
+            B = jnp.where(self.usable, chosen.inverse(A), 0.0)
+            return found[0] - times(B, level(found[0])), A, B
+
+        none = jnp.zeros((chosen.rows.shape[1], x.size), x.dtype)
+        new, A, B = jax.lax.fori_loop(0, iterations, newton, (x, none, none.T))
+        left = level(new)
+        tolerance = float(jnp.finfo(x.dtype).eps) ** 0.5
+        nearly = (jnp.abs(left) <= tolerance * times(jnp.abs(A), 1 + jnp.abs(new))).all()
+        return jnp.where(nearly, new - times(B, left), x), nearly | ~self.usable
+
+
+@dataclass(frozen=True)
+class CoordinatePartition(AbstractFormulation):
+    """The equations of motion in independent coordinates, after Bravy 1987.
+
+    Constraints on positions and velocities hold to round-off at every stage and after every step,
+    with `projection=None` too. A row that depends on others gets no pivot and a multiplier of zero.
+    What only constraints on accelerations hold may drift. The choice of coordinates has no
+    derivative. Batches run as lanes.
+
+    Args:
+        iterations: of Newton's method for the dependent coordinates at every stage; each squares
+            the error of a prediction that is off by about the square of the step.
+        tolerance: a pivot below this share of its row counts as zero; by default eps^(1/3).
+
+    Raises:
+        ValueError: `iterations` is not a positive integer, or `tolerance` not in [0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> eom = EquationsOfMotion(
+        ...     M=jnp.eye(2),
+        ...     Q=jnp.array([0.0, -9.81]),
+        ...     A=jnp.array([[0.6, 0.8]]),
+        ...     b=jnp.array([-25.0]),
+        ... )
+        >>> law = CoordinatePartition().solve(eom, singular_mass=False)
+        >>> print(law.qdd.round(4), law.multipliers.round(3))
+        [-10.2912 -23.5316] [-17.152]
+    """
+
+    iterations: int = 3
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        require_positive_integer("iterations", self.iterations, "three are enough for most steps")
+        if self.tolerance is not None and not 0 <= self.tolerance < 1:
+            raise ValueError(
+                f"Argument `tolerance` must be in [0, 1), but is {self.tolerance}; "
+                "leave it out for eps^(1/3)."
+            )
+
+    def takes_as_singular(self, found: bool) -> bool:
+        """What was found; the equations themselves make no difference."""
+        return found
+
+    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+        """N^T M N, the mass of the independent coordinates, with ones for the others, (n, n)."""
+        return _reduced(eom, self.tolerance).mass
+
+    def chart(
+        self, system: System, q: Array, v: Array, t: Array, params: Params
+    ) -> Partition | None:
+        """The choice of dependent coordinates and velocities at the start of a step.
+
+        Round-off is divided by a pivot once in the dependent coordinates, and once more in their
+        velocities and in their accelerations; and a pivot changes during a step. So a chart is
+        usable if its pivots are above eps^(1/8).
+        """
+        A = jax.jacfwd(lambda v: system.velocity_level(q, v, t, params))(v)
+        if A.shape[0] == 0:
+            return None
+        positions = velocities = pivots(A, self.tolerance)
+        nonholonomic = any(isinstance(c, Nonholonomic) for c in system.constraints)
+        if nonholonomic:
+            A = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
+            positions = pivots(A, self.tolerance)
+        sizes = jnp.concatenate([positions.sizes, velocities.sizes])
+        enough = float(jnp.finfo(A.dtype).eps) ** (1 / 8)
+        usable = ~((sizes > 0) & (sizes < enough)).any()
+        again = self.iterations if nonholonomic else 1  # dphi/dt is linear in v
+        return Partition(positions, velocities, usable, self.iterations, again)
+
+    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+        """Accelerations by (2) and multipliers by (4) at one state."""
+        chosen, B, N, mass = _reduced(eom, self.tolerance)
+        M, Q, A = eom.M, eom.Q, eom.A
+        driven = times(B, eom.b)
+        factor = metric(mass, A[:0], LDL())
+        independent, _, _ = factor.solve(times(N.T, Q - times(M, driven)), eom.b[:0])
+        qdd = times(N, independent) + driven
+        return Law(
+            qdd=qdd,
+            free=free_acceleration(eom, singular_mass=singular_mass),
+            multipliers=times(B.T, times(M, qdd) - Q),
+            rank=chosen.rank,
+            definite=factor.definite,
+        )
+
+
+class _Reduced(NamedTuple):
+    chosen: Pivots
+    B: Array  # dg/dy, (n, m)
+    N: Array  # dx/dx_j, columns of zeros for the dependent coordinates, (n, n)
+    mass: Array  # N^T M N with ones for the dependent coordinates, (n, n)
+
+
+def _reduced(eom: EquationsOfMotion, tolerance: float | None) -> _Reduced:
+    chosen = pivots(eom.A, tolerance)
+    B = chosen.inverse(eom.A)
+    independent = jnp.diag(1 - chosen.dependent)
+    N = independent - B @ eom.A @ independent
+    return _Reduced(chosen, B, N, N.T @ eom.M @ N + jnp.diag(chosen.dependent))

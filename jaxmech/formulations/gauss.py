@@ -1,0 +1,104 @@
+"""Gauss' principle of least constraint: the acceleration as the minimum of a quadratic function.
+
+Of all accelerations that satisfy A qdd = b, nature takes the one that makes
+
+    G(qdd) = (qdd - a)^T M (qdd - a),    a = M^-1 Q
+
+smallest (Gauss 1829; Kalaba, Udwadia, Xu and Itiki 1995, equations (18) and (19)). With M = L L^T
+and z = L^T (qdd - a), G = z^T z (their equation (20); any root of M serves). What satisfies the
+constraints is qdd = x + N^T w, with one solution x and the null space N of A, so that w is that of
+a least-squares problem without constraints:
+
+    | L^T N^T w - L^T (a - x) |  ->  min
+
+The multipliers are those of stationarity: half the slope of G, M (qdd - a), is A^T lambda.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.checks import is_known
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.regular import regular
+from jaxmech.linalg import QR, cholesky, null_space, times
+
+
+@dataclass(frozen=True)
+class GaussPrinciple(AbstractFormulation):
+    """The principle of least constraint, solved as a quadratic program.
+
+    A singular M is made definite with the constraints, which changes G by a constant only.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> eom = EquationsOfMotion(
+        ...     M=jnp.eye(2),
+        ...     Q=jnp.array([0.0, -9.81]),
+        ...     A=jnp.array([[0.6, 0.8]]),
+        ...     b=jnp.array([-25.0]),
+        ... )
+        >>> law = GaussPrinciple().solve(eom, singular_mass=False)
+        >>> print(law.qdd.round(4), law.multipliers.round(3))
+        [-10.2912 -23.5316] [-17.152]
+    """
+
+    def takes_as_singular(self, found: bool) -> bool:
+        """What was found."""
+        return found
+
+    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+        """N L, whose transpose is the matrix of the least-squares problem, (n, n)."""
+        M, _ = regular(eom, singular_mass=singular_mass)
+        return cholesky(M).lower(M @ null_space(eom.A).T).T
+
+    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+        """Accelerations and multipliers at one state."""
+        M, Q = regular(eom, singular_mass=singular_mass)
+        mass, rows, N = cholesky(M), QR().factor(eom.A), null_space(eom.A)
+        x, _ = rows.smallest(eom.b)
+        least_squares = mass.lower(M @ N.T).T
+        z = mass.lower(Q - times(M, x))
+        _, w = QR().factor(least_squares).smallest(times(least_squares, z))
+        qdd = x + times(N.T, w)
+        slope = times(eom.M, qdd) - eom.Q
+        _, multipliers = rows.smallest(times(eom.A, slope))
+        return Law(qdd, mass.upper(mass.lower(Q)), multipliers, rows.rank, mass.definite)
+
+
+def gauss_function(
+    eom: EquationsOfMotion, qdd: Float[Array, " n"], *, singular_mass: bool = False
+) -> Float[Array, ""]:
+    """G = (qdd - a)^T M (qdd - a), how much a trial acceleration is constrained; a scalar.
+
+    Kalaba et al. 1995, equation (18). Its unit is that of force times acceleration, and it is zero
+    for the free acceleration a = M^-1 Q.
+
+    Args:
+        eom: the equations at a state.
+        qdd: the trial acceleration, shape (n,); it need not satisfy the constraints.
+        singular_mass: whether M lacks full rank. There is no free acceleration then; with
+            M + A^T W A and Q + A^T W b in the place of M and Q, G has the same minimum, and among
+            accelerations that satisfy the constraints the same differences.
+
+    Raises:
+        ValueError: M is not positive definite. Under `jit` the value is NaN instead.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> M, Q = 2 * jnp.eye(2), jnp.array([0.0, -20.0])
+        >>> eom = EquationsOfMotion(M, Q, jnp.array([[0.0, 1.0]]), jnp.zeros(1))
+        >>> print(gauss_function(eom, jnp.zeros(2)).round(12))
+        200.0
+    """
+    M, Q = regular(eom, singular_mass=singular_mass)
+    mass = cholesky(M)
+    if is_known(mass.definite) and not mass.definite:
+        raise ValueError(
+            "Argument `eom` must have a positive definite M, but has not; where [M; A] has full "
+            "column rank pass `singular_mass=True`."
+        )
+    z = mass.lower(times(M, jnp.asarray(qdd)) - Q)
+    return jnp.where(mass.definite, (z * z).sum(), jnp.nan)

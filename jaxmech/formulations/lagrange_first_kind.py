@@ -1,0 +1,88 @@
+"""Lagrange's equations of the first kind: accelerations and multipliers from one linear system.
+
+Kalaba, Udwadia, Xu and Itiki 1995, equation (1), for the unknowns qdd and lambda together:
+
+    [ M  -A^T ] [ qdd    ]   [ Q ]
+    [ A    0  ] [ lambda ] = [ b ]
+
+Nothing is inverted before, so M may be singular. Whatever the rank of A, the system has a solution
+where A qdd = b has one, and qdd in it is unique if [M; A] has full column rank: for a positive
+semidefinite M, K (x, l) = 0 means M x = 0, A x = 0 and A^T l = 0. With redundant rows only the
+multipliers are open, K lacks rank, and what is computed is a solution of smallest norm.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.regular import free_acceleration
+from jaxmech.linalg import QR, row_weights, unit_rows
+
+
+@dataclass(frozen=True)
+class LagrangeFirstKind(AbstractFormulation):
+    """The multiplier system of Lagrange's equations of the first kind, solved as one.
+
+    The system is first scaled to a unit diagonal of M and unit rows of A, then solved by `QR`,
+    which drops the rows that depend on others. It needs no positive M, only a unique acceleration:
+    `Law.definite` says whether there is one. With the multipliers among its unknowns the system is
+    as badly conditioned as C C^T: near a singular pose the laws that work with C go further.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> eom = EquationsOfMotion(
+        ...     M=jnp.eye(2),
+        ...     Q=jnp.array([0.0, -9.81]),
+        ...     A=jnp.array([[0.6, 0.8]]),
+        ...     b=jnp.array([-25.0]),
+        ... )
+        >>> law = LagrangeFirstKind().solve(eom, singular_mass=False)
+        >>> print(law.qdd.round(4), law.multipliers.round(3))
+        [-10.2912 -23.5316] [-17.152]
+    """
+
+    def takes_as_singular(self, found: bool) -> bool:
+        """What was found; the system itself makes no difference."""
+        return found
+
+    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+        """[[M, -A^T], [A, 0]] after scaling, (n + m, n + m)."""
+        return _scaled(eom)[0]
+
+    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+        """Accelerations and multipliers at one state."""
+        n = eom.Q.size
+        K, scale = _scaled(eom)
+        rows = QR().factor(K)
+        solution = scale * rows.smallest(scale * jnp.concatenate([eom.Q, eom.b]))[0]
+        determined = (rows.U[:, :n] ** 2).sum()  # dimensions of qdd that the equations pin down
+        return Law(
+            qdd=solution[:n],
+            free=free_acceleration(eom, singular_mass=singular_mass),
+            multipliers=solution[n:],
+            rank=rows.rank - n,
+            definite=~(determined < n - 0.5),  # true for NaN, which then shows in the result
+        )
+
+
+def _scaled(eom: EquationsOfMotion) -> tuple[Float[Array, " k k"], Float[Array, " k"]]:
+    """D K D and the diagonal of D: unit diagonal of D M D, unit rows of A D.
+
+    A coordinate without mass of its own takes the size of the constraints on it instead.
+    """
+    M, A = eom.M, eom.A
+    mass = jnp.diagonal(M)
+    tied = (row_weights(M, A)[:, None] * A * A).sum(0)
+    size = jnp.where(mass > 1e-8 * (mass + tied), mass, tied)
+    x = 1 / jnp.sqrt(jnp.where(size > 0, size, 1.0))
+    rows, y = unit_rows(A * x[None, :])
+    D_M_D = x[:, None] * M * x[None, :]
+    corner = jnp.zeros((y.size, y.size), M.dtype)
+    K = jnp.concatenate([
+        jnp.concatenate([D_M_D, -rows.T], axis=1),
+        jnp.concatenate([rows, corner], axis=1),
+    ])  # fmt: skip
+    return K, jnp.concatenate([x, y])

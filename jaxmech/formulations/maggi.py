@@ -1,0 +1,74 @@
+"""Maggi's equations: independent pseudo-accelerations first, reactions afterwards.
+
+Zegzhda, Naumova, Soltakhanov and Yushkov 2016, section 3. New variables w* for the accelerations:
+the last ones are the constraints themselves, A qdd - b, and vanish; the first ones, w, are free.
+The accelerations in terms of them are
+
+    qdd = B w + B' b,    B = dqdd/dw,    B' = dqdd/dw* of the constraints
+
+so that A B = 0 and, for independent rows, A B' = I. Multiplied by the columns of B and of B', the
+equations of motion fall into two groups, without and with the reactions Lambda:
+
+    B^T (M qdd - Q) = 0         (3.2)
+    B'^T (M qdd - Q) = Lambda   (3.3)
+
+Here w are the components of qdd along an orthonormal basis of the null space of A, so that no
+choice of independent coordinates can go wrong, and B' = A^+, which covers redundant rows too. The
+transformation knows nothing of masses, and M may be singular: B^T M B is regular wherever [M; A]
+has full column rank.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.regular import free_acceleration
+from jaxmech.linalg import QR, cholesky, null_space, times
+
+
+@dataclass(frozen=True)
+class Maggi(AbstractFormulation):
+    """Maggi's equations, generalized to constraints on accelerations.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> eom = EquationsOfMotion(
+        ...     M=jnp.eye(2),
+        ...     Q=jnp.array([0.0, -9.81]),
+        ...     A=jnp.array([[0.6, 0.8]]),
+        ...     b=jnp.array([-25.0]),
+        ... )
+        >>> law = Maggi().solve(eom, singular_mass=False)
+        >>> print(law.qdd.round(4), law.multipliers.round(3))
+        [-10.2912 -23.5316] [-17.152]
+    """
+
+    def takes_as_singular(self, found: bool) -> bool:
+        """What was found; the equations themselves make no difference."""
+        return found
+
+    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+        """B^T M B, the mass of the free pseudo-accelerations, (n, n) with zeros behind."""
+        N = null_space(eom.A)
+        return N @ eom.M @ N.T
+
+    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+        """Accelerations and multipliers at one state."""
+        M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
+        rows, N = QR().factor(A), null_space(A)
+        x, _ = rows.smallest(b)
+        unused = jnp.where((N * N).sum(1) > 0, 0.0, 1.0)  # w has n components, these are zero
+        mass = cholesky(N @ M @ N.T + jnp.diag(unused))
+        w = mass.upper(mass.lower(times(N, Q - times(M, x))))
+        qdd = x + times(N.T, w)
+        _, reactions = rows.smallest(times(A, times(M, qdd) - Q))
+        return Law(
+            qdd=qdd,
+            free=free_acceleration(eom, singular_mass=singular_mass),
+            multipliers=reactions,
+            rank=rows.rank,
+            definite=mass.definite,
+        )

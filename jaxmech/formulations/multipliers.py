@@ -1,0 +1,88 @@
+"""All multipliers that belong to one motion.
+
+Kalaba, Udwadia, Xu and Itiki 1995, equation (17): with C = A M^-1/2 and an arbitrary vector w3,
+
+    lambda = (C^T)^+ C^+ (b - A a) + (I - C C^+) w3
+
+The first part is the shortest of them all, the second what redundant constraints may pass on to
+each other. A^T lambda is the same for every w3: A^T (I - C C^+) = M^1/2 C^T (I - C C^+), and
+C^T C C^+ = (C C^+ C)^T = C^T. So a single multiplier of a redundant constraint is a matter of
+convention, and only A^T lambda and the motion can be measured.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxmech.formulations.acceleration import acceleration, null_projector
+from jaxmech.formulations.base import AbstractFormulation
+from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
+from jaxmech.linalg import times
+from jaxmech.system import System
+
+
+class MultiplierFamily(eqx.Module):
+    """Every lambda with M qdd = Q + A^T lambda, for the one qdd of the motion.
+
+    Attributes:
+        smallest: the shortest of them, shape (m,).
+        projector: I - C C^+, shape (m, m), zero for independent constraints.
+        dimension: number of directions left open, m less the rank of A.
+        constraint_force: A^T lambda, the same for all, shape (n,).
+    """
+
+    smallest: Float[Array, " m"]
+    projector: Float[Array, " m m"]
+    dimension: Int[Array, ""]
+    constraint_force: Float[Array, " n"]
+
+    def member(self, w3: Any) -> Float[Array, " m"]:
+        """The multipliers that belong to an arbitrary w3, shape (m,).
+
+        With a lambda wanted as w3 it is the member that comes nearest to it.
+        """
+        return self.smallest + times(self.projector, jnp.asarray(w3, self.smallest.dtype))
+
+
+def multiplier_family(
+    system: System,
+    q: Any,
+    v: Any,
+    t: Any = 0.0,
+    params: Any = None,
+    *,
+    formulation: AbstractFormulation = UdwadiaKalaba(),
+) -> MultiplierFamily:
+    """The multipliers at one state, all of them.
+
+    Args:
+        system: the system, with n coordinates and m constraint equations.
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        t: time [s].
+        params: the parameters that the functions of the system expect.
+        formulation: the law of motion that the shortest multipliers come from.
+
+    Raises:
+        ValueError: an argument or what a function of the system returns has the wrong shape.
+        TypeError: `system` is no `System`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxmech.constraints import Holonomic
+        >>> rope = Holonomic(lambda q, t, p: jnp.stack([q[0] - 1, q[0] - 1]), "two ropes")
+        >>> hanging = System(lambda q, v, t, p: v @ v / 2 + 9.8 * q[0], [rope], coordinates=("x",))
+        >>> family = multiplier_family(hanging, [1.0], [0.0])
+        >>> print(family.smallest.round(6), family.member([1.0, -1.0]).round(6))
+        [-4.9 -4.9] [-3.9 -5.9]
+    """
+    motion = acceleration(system, q, v, t, params, formulation=formulation)
+    projector = null_projector(system.equations(q, v, t, params))
+    return MultiplierFamily(
+        smallest=motion.multipliers,
+        projector=projector,
+        dimension=projector.shape[0] - motion.rank,
+        constraint_force=motion.constraint_force,
+    )

@@ -1,0 +1,142 @@
+"""Constraints that do work: the force C beside that of the multipliers.
+
+For ideal constraints the work of the constraint force is zero in every virtual displacement w. If
+it is w^T C instead, with a C that has to be known (Udwadia and Kalaba 2002), the equations of
+motion are
+
+    M qdd = Q + A^T lambda + C,    A qdd = b
+
+and every law of motion solves them with Q + C in the place of Q:
+
+    qdd = a + M^-1/2 D^+ (b - A a) + M^-1/2 (I - D^+ D) M^-1/2 C,    D = A M^-1/2.
+
+Friction depends on what it rubs against: C = C(lambda), where lambda itself, being affine in Q,
+depends on C. With K = d lambda / dQ of the law and its ideal multipliers lambda0,
+
+    lambda = lambda0 + K C(lambda)
+
+is a fixed point in as many unknowns as there are multipliers, solved by Newton's method from two
+sides: from lambda0, and from -lambda0. Where friction is strong enough to jam, there may be no
+solution, or one with the guide pushing from either side (Painleve 1895); both are found out.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.generic import depends_on
+from jaxmech.linalg import QR, column_space_projector, times
+from jaxmech.system import System
+
+State = tuple[Array, Array, Array, Any]  # q, v, t, params
+Force = Callable[[Array, State], Array]  # C of the multipliers and the state
+
+SEARCHES = 8  # Newton steps towards the multipliers; two where C is linear between its corners
+REFINEMENTS = 2  # those of them that are differentiated: right up to third derivatives
+
+
+def solve_law(
+    formulation: AbstractFormulation,
+    system: System,
+    eom: EquationsOfMotion,
+    state: State,
+    *,
+    singular_mass: bool,
+) -> Law:
+    """What a law of motion makes of the equations, with the non-ideal force of the system.
+
+    Args:
+        formulation: the law of motion.
+        system: the system.
+        eom: its equations at the state.
+        state: q, v, t and params.
+        singular_mass: whether M lacks full rank.
+
+    Returns:
+        The `Law`. With a non-ideal force, `nonideal_force` is C; and if C depends on the
+        multipliers, `converged` says whether they were found. If not, C is that of the ideal
+        multipliers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxmech.constraints import Holonomic
+        >>> from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
+        >>> block = System(
+        ...     lambda q, v, t, p: v @ v - 19.62 * q[1],  # 2 kg
+        ...     [Holonomic(lambda q, t, p: q[1], "table")],
+        ...     nonideal=lambda q, v, multipliers, t, p: jnp.stack(
+        ...         [-p * jnp.abs(multipliers[0]) * jnp.tanh(v[0] / 1e-3), 0.0]
+        ...     ),
+        ...     coordinates=("x", "y"),
+        ... )
+        >>> state = jnp.zeros(2), jnp.array([1.0, 0.0]), jnp.zeros(()), jnp.asarray(0.5)
+        >>> eom = block.equations(*state)
+        >>> law = solve_law(UdwadiaKalaba(), block, eom, state, singular_mass=False)
+        >>> print(law.qdd.round(3), law.multipliers.round(2), law.nonideal_force.round(2))
+        [-4.905 0. ] [19.62] [-9.81 0. ]
+    """
+
+    def solve(Q: Array) -> Law:
+        return formulation.solve(replace(eom, Q=Q), singular_mass=singular_mass)
+
+    if system.nonideal is None:
+        return solve(eom.Q)
+
+    def force(multipliers: Array, state: State) -> Array:
+        q, v, t, params = state
+        return system.nonideal_force(q, v, multipliers, t, params)
+
+    if not depends_on(force, (jnp.zeros_like(eom.b), state)):
+        C = force(jnp.zeros_like(eom.b), state)
+        return replace(solve(eom.Q + C), nonideal_force=C)
+    ideal = solve(eom.Q)
+    smallest = column_space_projector(eom.A)
+    K = smallest @ jax.jacfwd(lambda Q: solve(Q).multipliers)(eom.Q)
+    start = times(smallest, ideal.multipliers)
+    multipliers, converged = _fixed_point(force, start, K, state)
+    C = force(jnp.where(converged, multipliers, start), state)
+    law = solve(eom.Q + C)
+    return replace(law, free=ideal.free, nonideal_force=C, converged=converged)
+
+
+def _fixed_point(
+    force: Force, start: Array, K: Array, state: State
+) -> tuple[Array, Bool[Array, ""]]:
+    """lambda = start + K C(lambda), and whether it was found, the same one from both sides.
+
+    The search happens at frozen arguments; the derivative is that of the last steps.
+    """
+
+    def miss(multipliers: Array, start: Array, K: Array, state: State) -> Array:
+        return multipliers - start - times(K, force(multipliers, state))
+
+    def newton(multipliers: Array, start: Array, K: Array, state: State) -> Array:
+        slope = jax.jacfwd(force)(multipliers, state)
+        slope = jnp.where(jnp.isfinite(slope), slope, 0.0)  # |lambda| has none at zero
+        whole = jnp.eye(start.size, dtype=start.dtype) - K @ slope
+        left = miss(multipliers, start, K, state)
+        return multipliers - QR().factor(whole).smallest(left)[0]
+
+    def search(multipliers: Array) -> Array:
+        return jax.lax.fori_loop(0, SEARCHES, lambda _, x: newton(x, *frozen), multipliers)
+
+    frozen = jax.lax.stop_gradient((start, K, state))
+    found = jax.vmap(search)(jnp.stack([frozen[0], -frozen[0]]))
+    multipliers, other = jax.lax.stop_gradient(found)
+    for _ in range(REFINEMENTS):
+        multipliers = newton(multipliers, start, K, state)
+    at_play = times(jnp.abs(K), jnp.abs(force(multipliers, state)))
+    size = _largest(multipliers) + _largest(start) + _largest(at_play)
+    tolerance = float(jnp.finfo(start.dtype).eps) ** 0.5 * size
+    solved = _largest(miss(multipliers, start, K, state)) <= tolerance
+    return multipliers, solved & (_largest(multipliers - other) <= tolerance)
+
+
+def _largest(x: Array) -> Array:
+    return jnp.max(jnp.abs(x), initial=0.0)

@@ -1,0 +1,114 @@
+"""Elimination with complete pivoting: which columns of a matrix depend on the others.
+
+Complete pivoting takes the largest number that is left, wherever it stands. So it finds the rank,
+and the pivots are as good a choice of independent rows and columns as elimination can make. The
+choice is held as rows of zeros and a one, which have a fixed shape whatever is chosen.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxmech.linalg.products import times
+from jaxmech.linalg.solver import unit_rows
+
+
+class Pivots(eqx.Module):
+    """Pairs of a row and a column, in the order of elimination; k is the smaller of m and n.
+
+    Attributes:
+        rows: a one in the row of each pivot, all zero where no pivot was left, shape (k, m).
+        columns: a one in its column, likewise, shape (k, n).
+        sizes: what was left of the number there, as a share of its row, shape (k,).
+    """
+
+    rows: Float[Array, " k m"]
+    columns: Float[Array, " k n"]
+    sizes: Float[Array, " k"]
+
+    @property
+    def dependent(self) -> Float[Array, " n"]:
+        """One for the columns with a pivot, zero for the independent ones."""
+        return self.columns.sum(0)
+
+    @property
+    def rank(self) -> Int[Array, ""]:
+        """Number of pivots."""
+        return self.columns.sum().astype(jnp.int32)
+
+    def inverse(self, A: Float[Array, " m n"]) -> Float[Array, " n m"]:
+        """B such that x = B r solves A x = r in the dependent components, the others being zero.
+
+        It is zero for the rows without a pivot, and for those whose pivot has vanished from this A.
+        """
+        return _inverse(self.rows, self.columns, A)
+
+
+def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
+    """Choose pivots among the rows of A, scaled to unit length, and its columns.
+
+    Args:
+        A: matrix, shape (m, n). The choice has no derivative.
+        tolerance: a number below this is no pivot; by default eps^(1/3).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> A = jnp.array([[1.0, 0.0, 3.0], [2.0, 0.0, 6.0]])
+        >>> chosen = pivots(A)
+        >>> print(chosen.dependent, chosen.rank)
+        [0. 0. 1.] 1
+        >>> print(chosen.inverse(A) @ jnp.array([6.0, 12.0]))
+        [0. 0. 2.]
+    """
+    m, n = A.shape
+    count = min(m, n)
+    if count == 0:
+        return Pivots(*(jnp.zeros((0, *shape), A.dtype) for shape in ((m,), (n,), ())))
+    least = float(jnp.finfo(A.dtype).eps) ** (1 / 3) if tolerance is None else tolerance
+
+    def choose(rest: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
+        place = jnp.argmax(jnp.abs(rest).reshape(-1))
+        here = (jnp.arange(m * n) == place).reshape(m, n).astype(A.dtype)
+        value = (rest * here).sum()
+        keep = jnp.abs(value) > least
+        row = jnp.where(keep, here.sum(1), 0.0)
+        column = jnp.where(keep, here.sum(0), 0.0)
+        above = times(rest.T, row) / jnp.where(keep, value, 1.0)
+        rest = rest - times(rest, column)[:, None] * above[None, :]
+        rest = rest * (1 - row)[:, None] * (1 - column)[None, :]
+        return rest, (row, column, jnp.where(keep, jnp.abs(value), 0.0))
+
+    start = jax.lax.stop_gradient(unit_rows(A)[0])
+    return Pivots(*jax.lax.scan(choose, start, None, length=count)[1])
+
+
+@jax.custom_jvp
+def _inverse(rows: Array, columns: Array, A: Array) -> Array:
+    """Gauss-Jordan elimination of [A, I] with the pivots in their order."""
+    m, n = A.shape
+
+    def eliminate(table: Array, pivot: tuple[Array, Array]) -> tuple[Array, Array]:
+        row, column = pivot
+        along, across = times(table.T, row), times(table[:, :n], column)
+        value = (across * row).sum()
+        usable = value != 0
+        along = along * jnp.where(usable, 1 / jnp.where(usable, value, 1.0), 0.0)
+        return table - (across - row)[:, None] * along[None, :], jnp.where(usable, row, 0.0)
+
+    start = jnp.concatenate([A, jnp.eye(m, dtype=A.dtype)], axis=1)
+    table, rows = jax.lax.scan(eliminate, start, (rows, columns))
+    return _product(_product(columns.T, rows), table[:, n:])
+
+
+@_inverse.defjvp
+def _inverse_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    """B' = -B A' B, as for any inverse: in the pivots' rows and columns B is one."""
+    B = _inverse(*primals)
+    return B, -_product(B, _product(tangents[2], B))
+
+
+def _product(A: Array, B: Array) -> Array:
+    return (A[:, :, None] * B[None, :, :]).sum(1)

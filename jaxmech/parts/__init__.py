@@ -1,0 +1,35 @@
+"""Parts of mechanisms: bodies, joints and forces that compose into a `System`."""
+
+from jaxmech.parts.body import Frame as Frame
+from jaxmech.parts.body import Start as Start
+from jaxmech.parts.forces import applied_force as applied_force
+from jaxmech.parts.forces import damper as damper
+from jaxmech.parts.forces import gravity as gravity
+from jaxmech.parts.forces import spring as spring
+from jaxmech.parts.forces import torque as torque
+from jaxmech.parts.forces import torsion_damper as torsion_damper
+from jaxmech.parts.forces import torsion_spring as torsion_spring
+from jaxmech.parts.ground import ground as ground
+from jaxmech.parts.ground import point_mass as point_mass
+from jaxmech.parts.guides import distance as distance
+from jaxmech.parts.guides import given_angle as given_angle
+from jaxmech.parts.guides import given_point as given_point
+from jaxmech.parts.guides import point_on_line as point_on_line
+from jaxmech.parts.guides import point_on_plane as point_on_plane
+from jaxmech.parts.guides import point_on_surface as point_on_surface
+from jaxmech.parts.joint import Joint as Joint
+from jaxmech.parts.joints import prismatic as prismatic
+from jaxmech.parts.joints import revolute as revolute
+from jaxmech.parts.joints import weld as weld
+from jaxmech.parts.joints_in_space import cylindrical as cylindrical
+from jaxmech.parts.joints_in_space import spherical as spherical
+from jaxmech.parts.joints_in_space import universal as universal
+from jaxmech.parts.mechanism import Mechanism as Mechanism
+from jaxmech.parts.rigid import planar_body as planar_body
+from jaxmech.parts.rigid import spatial_body as spatial_body
+from jaxmech.parts.rolling import gear as gear
+from jaxmech.parts.rolling import knife_edge as knife_edge
+from jaxmech.parts.rolling import rolling_disk as rolling_disk
+from jaxmech.parts.rolling import rolling_sphere as rolling_sphere
+from jaxmech.parts.rolling import rolling_wheel as rolling_wheel
+from jaxmech.parts.vectors import quaternion as quaternion

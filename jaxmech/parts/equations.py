@@ -1,0 +1,215 @@
+"""What joints are made of: a few equations between the frames of two bodies, a and b.
+
+d is the way from the point on a to the point on b, u a unit vector fixed to a and w one fixed to b,
+n1 and n2 are normals of u. Each residual is a length [m] or the sine of an angle, whose multiplier
+is then the force [N] or torque [N m] of a on b, and -(force, torque) that of b on a.
+
+    Coincide        d = 0                          force along the axes of the ground, at the point
+    Across          n1 . d = n2 . d = 0            force along n1, n2
+    Level           u . d = height                 force along u
+    Apart           (d . d - l^2) / (2 l) = 0      force along d, positive: pushes apart
+    OnSurface       f(d along the axes of a) = 0   multiplier times grad f is the force
+    Parallel        n1 . w = n2 . w = 0            torque along w x n1, w x n2
+    Perpendicular   u . w = 0                      torque along w x u
+    Turned          angle, or sin(angle) times     torque, in space along the axes of b
+                    its axis, between b and a
+    TurnedAbout     sin(angle of b about u - given angle) = 0     torque along u
+    Mesh            ra angle_a + rb angle_b = phase               force of one tooth on the other
+
+The first five and the next three are the primitives of Haug, "Computer Aided Kinematics and
+Dynamics of Mechanical Systems" (1989), section 9.4. None of them has a square root that vanishes.
+"""
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.parts.body import Frame
+from jaxmech.parts.values import Reader, Value, Vector, unit
+from jaxmech.parts.vectors import Numbers, apply, conjugate, normals, product
+
+Frames = tuple[Frame, ...]
+
+
+@dataclass(frozen=True)
+class AbstractPosition(abc.ABC):
+    """Equations on where bodies are."""
+
+    @abc.abstractmethod
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """What must vanish, (k,)."""
+
+
+def way(frames: Frames, at_a: Vector, at_b: Vector, read: Reader) -> Numbers:
+    """D, from the point on a to the point on b, along the axes of the ground, (d,)."""
+    a, b = frames
+    size = a.origin.shape[0]
+    return b.point(read.vector(at_b, size)) - a.point(read.vector(at_a, size))
+
+
+def pointing(frame: Frame, local: Vector, read: Reader) -> Numbers:
+    """A unit vector fixed to a body, along the axes of the ground, (d,)."""
+    return frame.direction(unit(read, local, frame.origin.shape[0]))
+
+
+def across(frame: Frame, axis: Vector, read: Reader) -> Numbers:
+    """The normals of an axis of a body, along its own axes, (1, 2) or (2, 3)."""
+    return normals(unit(read, axis, frame.origin.shape[0]))
+
+
+def along(frame: Frame, axis: Vector, direction: Numbers, read: Reader) -> Numbers:
+    """The component of a direction along an axis of a body."""
+    return unit(read, axis, frame.origin.shape[0]) @ frame.components(direction)
+
+
+@dataclass(frozen=True)
+class Coincide(AbstractPosition):
+    """Two points are one."""
+
+    at_a: Vector
+    at_b: Vector
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """D."""
+        return way(frames, self.at_a, self.at_b, read)
+
+
+@dataclass(frozen=True)
+class Across(AbstractPosition):
+    """A point of b is on a line of a."""
+
+    at_a: Vector
+    axis: Vector
+    at_b: Vector
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """n1 . d, and in space n2 . d."""
+        d = way(frames, self.at_a, self.at_b, read)
+        return apply(across(frames[0], self.axis, read), frames[0].components(d))
+
+
+@dataclass(frozen=True)
+class Level(AbstractPosition):
+    """A point of b is at a height over a line or plane of a."""
+
+    at_a: Vector
+    normal: Vector
+    at_b: Vector
+    height: Value
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """U . d - height."""
+        d = way(frames, self.at_a, self.at_b, read)
+        return (along(frames[0], self.normal, d, read) - read.number(self.height))[None]
+
+
+@dataclass(frozen=True)
+class Apart(AbstractPosition):
+    """Two points keep their distance."""
+
+    at_a: Vector
+    at_b: Vector
+    length: Value
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """(d . d - l^2) / (2 l)."""
+        d, length = way(frames, self.at_a, self.at_b, read), read.number(self.length)
+        return ((d @ d - length**2) / (2 * length))[None]
+
+
+@dataclass(frozen=True)
+class OnSurface(AbstractPosition):
+    """A point of b is on a surface of a, in the plane on a curve."""
+
+    surface: Callable[..., Any]
+    at_b: Vector
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """f(x, t, params), x along the axes of a."""
+        a, b = frames
+        away = b.point(read.vector(self.at_b, b.origin.shape[0])) - a.origin
+        return read.called(self.surface, a.components(away))[None]
+
+
+@dataclass(frozen=True)
+class Parallel(AbstractPosition):
+    """A direction on b is parallel to one on a."""
+
+    axis_a: Vector
+    axis_b: Vector
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """n1 . w, n2 . w."""
+        w = pointing(frames[1], self.axis_b, read)
+        return apply(across(frames[0], self.axis_a, read), frames[0].components(w))
+
+
+@dataclass(frozen=True)
+class Perpendicular(AbstractPosition):
+    """A direction on b is at right angles to one on a."""
+
+    axis_a: Vector
+    axis_b: Vector
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """U . w."""
+        w = pointing(frames[1], self.axis_b, read)
+        return along(frames[0], self.axis_a, w, read)[None]
+
+
+@dataclass(frozen=True)
+class Turned(AbstractPosition):
+    """b has a given attitude relative to a."""
+
+    turn: Any
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The angle between them, in space the sine of it times its axis."""
+        a, b = frames
+        if a.attitude.ndim == 0:
+            return (b.attitude - a.attitude - read.number(self.turn))[None]
+        e = product(conjugate(a.attitude), b.attitude)
+        miss = product(conjugate(unit(read, self.turn, 4)), e)
+        return 2 * miss[0] * miss[1:]
+
+
+@dataclass(frozen=True)
+class TurnedAbout(AbstractPosition):
+    """b is turned by a given angle about an axis that it shares with a."""
+
+    axis_a: Vector
+    axis_b: Vector
+    angle: Value
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The sine of the miss."""
+        cosine, sine = turn_about(frames, self.axis_a, self.axis_b, read)
+        angle = read.number(self.angle)
+        return (sine * jnp.cos(angle) - cosine * jnp.sin(angle))[None]
+
+
+def turn_about(frames: Frames, axis_a: Vector, axis_b: Vector, read: Reader) -> tuple[Array, Array]:
+    """Cosine and sine of the angle from the first normal of a's axis to that of b's."""
+    a, b = frames
+    w = b.direction(across(b, axis_b, read)[0])
+    cosine, sine = apply(across(a, axis_a, read), a.components(w))
+    return cosine, sine
+
+
+@dataclass(frozen=True)
+class Mesh(AbstractPosition):
+    """Two wheels in the plane roll on each other, seen from a carrier, the third body."""
+
+    radius_a: Value
+    radius_b: Value
+    phase: Value
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """ra angle_a + rb angle_b - phase, angles from the carrier's."""
+        a, b, carrier = (frame.attitude for frame in frames)
+        ra, rb = read.number(self.radius_a), read.number(self.radius_b)
+        return (ra * (a - carrier) + rb * (b - carrier) - read.number(self.phase))[None]

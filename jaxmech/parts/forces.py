@@ -1,0 +1,236 @@
+"""Gravity, springs, dampers, torques and forces.
+
+    force            acts between                   enters as
+    gravity          all bodies and the earth       potential
+    spring           a point of a, a point of b     potential
+    torsion_spring   a and b                        potential
+    damper           a point of a, a point of b     force
+    torsion_damper   a and b                        force
+    torque           a and b                        force
+    applied_force    the outside and a point        force
+
+A mechanism with potentials alone conserves its energy, which is then audited in every simulation.
+"""
+
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.force import Applied, Damper, Gravity, Spring, Torque, TorsionSpring
+from jaxmech.parts.ground import ground
+from jaxmech.parts.joint import axes_of, called, partners, point
+from jaxmech.parts.values import Value, Vector, direction, number, vector
+
+
+def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravity:
+    """The weight of all bodies.
+
+    Args:
+        acceleration: [m/s^2].
+        down: the direction in which things fall; by default -y in the plane and -z in space.
+
+    Raises:
+        ValueError: the direction is zero.
+        TypeError: something is no value.
+
+    Example:
+        >>> gravity("g")
+        Gravity(acceleration='g', down=None)
+    """
+    kept = number("gravity", "acceleration", acceleration)
+    if down is None:
+        return Gravity(kept, None)
+    whole = isinstance(down, str) or callable(down)  # its size is known when it is read
+    return Gravity(kept, direction("gravity", "down", down, 3 if whole else len(down)))
+
+
+def spring(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    stiffness: Value,
+    length: Value,
+) -> Spring:
+    """A spring between two points.
+
+    Args:
+        name: of the spring.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+        stiffness: [N/m].
+        length: at rest [m]. The points must never meet, unless it is the number 0.
+
+    Raises:
+        ValueError: bodies or points do not fit; the message names the spring.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.ground import point_mass
+        >>> bob = point_mass("bob", mass=1.0)
+        >>> spring("coil", ground, (0, 0), bob, (0, 0), stiffness="k", length=0.2).part
+        "spring 'coil'"
+    """
+    part = called("spring", name)
+    (a, b), size = partners(part, (a, b))
+    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    k, rest = number(part, "stiffness", stiffness), number(part, "length", length)
+    return Spring(part, (a, b), *at, k, rest)
+
+
+def damper(
+    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, damping: Value
+) -> Damper:
+    """A damper between two points, which must never meet.
+
+    Args:
+        name: of the damper.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+        damping: force per speed [N s/m].
+
+    Raises:
+        ValueError: bodies or points do not fit; the message names the damper.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.ground import point_mass
+        >>> bob = point_mass("bob", mass=1.0)
+        >>> damper("oil", ground, (0, 0), bob, (0, 0), damping="c").part
+        "damper 'oil'"
+    """
+    part = called("damper", name)
+    (a, b), size = partners(part, (a, b))
+    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    return Damper(part, (a, b), *at, number(part, "damping", damping))
+
+
+def torsion_spring(
+    name: str,
+    a: AbstractBody,
+    b: AbstractBody,
+    *,
+    stiffness: Value,
+    rest: Value = 0.0,
+    axis: Vector | None = None,
+    axis_b: Vector | None = None,
+) -> TorsionSpring:
+    """A spring in a hinge.
+
+    Args:
+        name: of the spring.
+        a: first body, or `ground`.
+        b: second body.
+        stiffness: [N m/rad].
+        rest: angle of b relative to a at rest [rad].
+        axis: in space, the axis on a that both bodies share; the angle is that of `given_angle`,
+            between -pi and pi.
+        axis_b: the axis on b, by default the same components as `axis`.
+
+    Raises:
+        ValueError: bodies or axes do not fit; the message names the spring.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.rigid import planar_body
+        >>> door = planar_body("door", mass=1.0, inertia=0.1)
+        >>> torsion_spring("closer", ground, door, stiffness=2.0).part
+        "torsion spring 'closer'"
+    """
+    part = called("torsion spring", name)
+    (a, b), size = partners(part, (a, b), turning=True)
+    k, kept = number(part, "stiffness", stiffness), number(part, "rest", rest)
+    return TorsionSpring(part, (a, b), k, kept, _axes(part, axis, axis_b, size))
+
+
+def torsion_damper(
+    name: str, a: AbstractBody, b: AbstractBody, *, damping: Value, axis: Vector | None = None
+) -> Torque:
+    """A damper in a hinge.
+
+    Args:
+        name: of the damper.
+        a: first body, or `ground`.
+        b: second body.
+        damping: torque per spin [N m s/rad].
+        axis: in space, the axis on a.
+
+    Raises:
+        ValueError: bodies or axis do not fit; the message names the damper.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.rigid import planar_body
+        >>> door = planar_body("door", mass=1.0, inertia=0.1)
+        >>> torsion_damper("grease", ground, door, damping=0.3).part
+        "torsion damper 'grease'"
+    """
+    part = called("torsion damper", name)
+    (a, b), size = partners(part, (a, b), turning=True)
+    axes = _axes(part, axis, None, size)
+    return Torque(part, (a, b), 0.0, number(part, "damping", damping), axes and axes[0])
+
+
+def torque(
+    name: str, a: AbstractBody, b: AbstractBody, value: Value, *, axis: Vector | None = None
+) -> Torque:
+    """A motor: a torque on b, and its opposite on a.
+
+    Args:
+        name: of the torque.
+        a: first body, or `ground`.
+        b: second body.
+        value: [N m].
+        axis: in space, the direction of the torque on a.
+
+    Raises:
+        ValueError: bodies or axis do not fit; the message names the torque.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.rigid import planar_body
+        >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
+        >>> torque("motor", ground, crank, lambda t, p: p["peak"] * t).part
+        "torque 'motor'"
+    """
+    part = called("torque", name)
+    (a, b), size = partners(part, (a, b), turning=True)
+    axes = _axes(part, axis, None, size)
+    return Torque(part, (a, b), number(part, "value", value), 0.0, axes and axes[0])
+
+
+def applied_force(
+    name: str, body: AbstractBody, at: Vector, force: Vector, *, follows: bool = False
+) -> Applied:
+    """A force from outside at a point of a body.
+
+    Args:
+        name: of the force.
+        body: on which it acts.
+        at: the point on the body [m].
+        force: [N], two or three values.
+        follows: whether it is along the axes of the body instead of those of the ground.
+
+    Raises:
+        ValueError: body, point or force do not fit; the message names the force.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.ground import point_mass
+        >>> applied_force("wind", point_mass("leaf", mass=0.01), (0, 0), ("drag", 0)).part
+        "applied force 'wind'"
+    """
+    part = called("applied force", name)
+    (a, b), size = partners(part, (ground, body))
+    kept = vector(part, "force", force, size)
+    at_b = point(part, "at", b, at, size)
+    return Applied(part, (b,) if follows else (a, b), at_b, kept)
+
+
+def _axes(
+    part: str, axis: Vector | None, axis_b: Vector | None, size: int
+) -> tuple[Vector, Vector] | None:
+    return None if size == 2 else axes_of(part, axis, axis_b)

@@ -1,0 +1,201 @@
+"""`Mechanism`: parts put together into a `System`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
+from jaxmech.parts.agreement import AnyForce, AnyJoint, require_consistent
+from jaxmech.parts.body import AbstractBody, Frame, Load, Start
+from jaxmech.parts.energy import Forces, Lagrangian, Norm
+from jaxmech.parts.force import AbstractForce, AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.ground import Ground
+from jaxmech.parts.joint import Joint, Place, Places
+from jaxmech.system import System
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism:
+    """Bodies, joints and forces as one mechanical system.
+
+    Coordinates are those of the bodies in their order, `crank.x` and so on; constraints are the
+    unit quaternions, `crank.unit`, then the joints under their names.
+
+    Args:
+        bodies: planar, or spatial, bodies and point masses; the ground is always there.
+        joints: joints, and also `Holonomic`, `Nonholonomic` or `Acceleration` constraints on all
+            coordinates.
+        forces: forces, and also functions `force(q, v, t, params)` of shape (n,).
+        params: default parameters; all names that parts use.
+
+    Attributes:
+        system: the `System`.
+
+    Raises:
+        ValueError: names are given twice or are missing, a joint has a body that is none of
+            `bodies`, or `params` lacks what a part reads.
+        TypeError: something is no body, joint or force.
+
+    Example:
+        >>> from jaxmech.parts.forces import gravity
+        >>> from jaxmech.parts.ground import ground
+        >>> from jaxmech.parts.joints import revolute
+        >>> from jaxmech.parts.rigid import planar_body
+        >>> bar = planar_body("bar", mass="m", inertia=lambda t, p: p["m"] * p["l"] ** 2 / 12)
+        >>> hinge = revolute("hinge", ground, (0, 0), bar, (lambda t, p: -p["l"] / 2, 0))
+        >>> pendulum = Mechanism([bar], [hinge], [gravity("g")], {"m": 2.0, "l": 1.0, "g": 9.81})
+        >>> pendulum.system
+        System(coordinates=('bar.x', 'bar.y', 'bar.angle'), constraints=(Holonomic('hinge'),))
+        >>> q, v = pendulum.guess({"bar": Start((0.5, 0.0))})
+        >>> print(pendulum.system.equations(q, v, 0.0, pendulum.params).A)
+        [[ 1.   0.   0. ]
+         [ 0.   1.  -0.5]]
+    """
+
+    bodies: Sequence[AbstractBody]
+    joints: Sequence[AnyJoint] = ()
+    forces: Sequence[AnyForce] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    system: System = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("bodies", "joints", "forces"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        require_consistent(self.bodies, self.joints, self.forces)
+        places = _places(self.bodies)
+        object.__setattr__(self, "system", _system(self, places))
+        _require_readable(self.system, self.params)
+
+    def guess(self, starts: Mapping[str, Start]) -> tuple[Array, Array]:
+        """Coordinates and velocities from the starts of all bodies, for `assemble`.
+
+        Args:
+            starts: a `Start` for each body by name.
+
+        Returns:
+            q and v, shapes (n,), on the constraints only as far as the starts are.
+
+        Raises:
+            ValueError: a body has no start, or a start no body.
+
+        Example:
+            >>> from jaxmech.parts.ground import point_mass
+            >>> q, v = Mechanism([point_mass("bob", mass=1.0)]).guess({"bob": Start((1.0, 2.0))})
+            >>> print(q, v)
+            [1. 2.] [0. 0.]
+        """
+        names = [body.name for body in self.bodies]
+        for name in (*starts, *names):
+            if name not in names or name not in starts:
+                raise ValueError(
+                    f"Argument `starts` must have one start for each of {', '.join(names)}, but "
+                    f"{'has one for' if name in starts else 'has none for'} {name!r}."
+                )
+        pairs = [body.start(starts[body.name]) for body in self.bodies]
+        q, v = (jnp.concatenate(x) for x in zip(*pairs, strict=True))
+        return q, v
+
+    def frame(self, body: str, q: Any) -> Frame:
+        """Where a body is: its `origin`, its `axes` and its `attitude`.
+
+        Args:
+            body: its name.
+            q: all coordinates, shape (n,).
+
+        Raises:
+            ValueError: there is no such body.
+
+        Example:
+            >>> from jaxmech.parts.ground import point_mass
+            >>> print(Mechanism([point_mass("bob", mass=1.0)]).frame("bob", [1.0, 2.0]).origin)
+            [1. 2.]
+        """
+        return self._place(body).frame(1.0 * jnp.asarray(q))
+
+    def load(self, body: str, q: Any, generalized: Any) -> Load:
+        """The force [N] and the torque [N m] that a generalized force puts on a body.
+
+        Args:
+            body: its name.
+            q: all coordinates, shape (n,).
+            generalized: shape (n,), such as a reaction of `observe`.
+
+        Returns:
+            The force (d,), and the torque about the reference point, along the axes of the ground.
+
+        Raises:
+            ValueError: there is no such body.
+
+        Example:
+            >>> from jaxmech.parts.rigid import planar_body
+            >>> bar = Mechanism([planar_body("bar", mass=1.0, inertia=1.0)])
+            >>> force, torque = bar.load("bar", [0.0, 0.0, 0.0], [1.0, 2.0, 3.0])
+            >>> print(force, torque)
+            [1. 2.] 3.0
+        """
+        place, q = self._place(body), 1.0 * jnp.asarray(q)
+        return place.body.load(place.own(q), place.own(1.0 * jnp.asarray(generalized)))
+
+    def _place(self, name: str) -> Place:
+        for place in _places(self.bodies):
+            if place.body.name == name:
+                return place
+        raise ValueError(
+            f"Argument `body` must be one of {', '.join(b.name for b in self.bodies)}, "
+            f"but is {name!r}."
+        )
+
+
+def _places(bodies: Sequence[AbstractBody]) -> Places:
+    places, first = [], 0
+    for body in bodies:
+        places.append(Place(body, first))
+        first += len(body.letters)
+    return tuple(places)
+
+
+def _system(mechanism: Mechanism, places: Places) -> System:
+    at = {place.body.name: place for place in places}
+
+    def where(bodies: tuple[AbstractBody, ...]) -> Places:
+        return tuple(Place(b, 0) if isinstance(b, Ground) else at[b.name] for b in bodies)
+
+    constraints: list[AbstractConstraint] = [
+        Holonomic(Norm(place), name=f"{place.body.name}.unit")
+        for place in places
+        if place.body.has_norm
+    ]
+    for joint in mechanism.joints:
+        constraints += (
+            joint.constraints(where(joint.bodies)) if isinstance(joint, Joint) else [joint]
+        )
+    gravities = tuple(f for f in mechanism.forces if isinstance(f, Gravity))
+    potentials = tuple(
+        (f, where(f.bodies)) for f in mechanism.forces if isinstance(f, AbstractPotential)
+    )
+    loads = tuple((f, where(f.bodies)) for f in mechanism.forces if isinstance(f, AbstractLoad))
+    others = tuple(f for f in mechanism.forces if not isinstance(f, AbstractForce | Gravity))
+    return System(
+        Lagrangian(places, gravities, potentials),
+        constraints,
+        Forces(places, loads, others) if loads or others else None,
+        coordinates=tuple(f"{p.body.name}.{letter}" for p in places for letter in p.body.letters),
+    )
+
+
+def _require_readable(system: System, params: Mapping[str, Any]) -> None:
+    """Every part finds its values in the default parameters."""
+
+    def everything(q: Array, v: Array, t: Array, params: Mapping[str, Any]) -> list[Array]:
+        values = [system.lagrangian(q, v, t, params), system.position_level(q, t, params)]
+        if system.force is not None:
+            values.append(system.force(q, v, t, params))
+        velocities = [c for c in system.constraints if isinstance(c, Nonholonomic)]
+        return values + [c.value(q, v, t, params) for c in velocities]
+
+    x = jnp.zeros(system.n)
+    jax.eval_shape(everything, x, x, jnp.zeros(()), dict(params))

@@ -1,0 +1,236 @@
+"""Rolling without slip, knife edges and gears.
+
+    joint            equations on       equations on        multipliers
+                     positions          velocities
+    rolling_disk     1 (plane)          1                   normal force, friction [N]
+    rolling_sphere   1 (space)          2                   normal force, friction [N]
+    rolling_wheel    1 (space)          2                   load, traction, lateral force [N]
+    knife_edge                          1 (plane)           lateral force [N]
+    gear             1 (plane)          or 1 (space)        force of one tooth on the other [N]
+
+Rolling gives two constraints, `name.contact` on the position and `name.slip` on the velocity.
+Forces are those of a on b in the contact.
+"""
+
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.equations import Level, Mesh
+from jaxmech.parts.ground import ground
+from jaxmech.parts.joint import Joint, called, partners, point
+from jaxmech.parts.slip import Edge, GearSpeed, RoundSlip, WheelContact, WheelSlip
+from jaxmech.parts.values import Value, Vector, capital, direction, number
+
+
+def rolling_disk(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    normal: Vector,
+    radius: Value,
+) -> Joint:
+    """A disk that rolls on a line without slip; in the plane.
+
+    Args:
+        name: of the joint.
+        a: the body with the line, or `ground`.
+        at_a: a point of the line on a [m].
+        b: the disk.
+        at_b: its centre on b [m].
+        normal: of the line, on a, towards the disk.
+        radius: of the disk [m].
+
+    Raises:
+        ValueError: bodies, points or normal do not fit; the message names the joint.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.rigid import planar_body
+        >>> disk = planar_body("disk", mass=1.0, inertia="I")
+        >>> joint = rolling_disk("road", ground, (0, 0), disk, (0, 0), normal=(0, 1), radius="r")
+        >>> joint.kind
+        'rolling disk'
+    """
+    return _round("rolling disk", 2, name, (a, b), (at_a, at_b), normal, radius)
+
+
+def rolling_sphere(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    normal: Vector,
+    radius: Value,
+) -> Joint:
+    """A sphere that rolls on a plane without slip, free to spin about the normal; in space.
+
+    Args:
+        name: of the joint.
+        a: the body with the plane, or `ground`.
+        at_a: a point of the plane on a [m].
+        b: the sphere.
+        at_b: its centre on b [m].
+        normal: of the plane, on a, towards the sphere.
+        radius: of the sphere [m].
+
+    Raises:
+        ValueError: bodies, points or normal do not fit; the message names the joint.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.rigid import spatial_body
+        >>> ball, o = spatial_body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
+        >>> rolling_sphere("table", ground, o, ball, o, normal=(0, 0, 1), radius=0.5).kind
+        'rolling sphere'
+    """
+    return _round("rolling sphere", 3, name, (a, b), (at_a, at_b), normal, radius)
+
+
+def rolling_wheel(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    normal: Vector,
+    axle: Vector,
+    radius: Value,
+) -> Joint:
+    """A thin wheel that rolls on a plane without slip, upright or leaning; in space.
+
+    Traction is the force along axle x normal, forward for a wheel with its axle to the left, the
+    lateral force that along normal x (axle x normal).
+
+    Args:
+        name: of the joint.
+        a: the body with the plane, or `ground`.
+        at_a: a point of the plane on a [m].
+        b: the wheel.
+        at_b: its centre on b [m].
+        normal: of the plane, on a, towards the wheel; never parallel to the axle.
+        axle: direction of the axle on b.
+        radius: of the wheel [m].
+
+    Raises:
+        ValueError: bodies, points or directions do not fit; the message names the joint.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.rigid import spatial_body
+        >>> coin, o = spatial_body("coin", mass=1.0, inertia=(0.1, 0.2, 0.1)), (0, 0, 0)
+        >>> joint = rolling_wheel(
+        ...     "table", ground, o, coin, o, normal=(0, 0, 1), axle=(0, 1, 0), radius=0.5
+        ... )
+        >>> joint.kind
+        'rolling wheel'
+    """
+    part = called("rolling wheel", name)
+    (a, b), size = partners(part, (a, b), sizes=(3,), turning=True)
+    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    n, u = direction(part, "normal", normal, size), direction(part, "axle", axle, size)
+    r = number(part, "radius", radius)
+    contact, slip = WheelContact(at[0], n, at[1], u, r), WheelSlip(n, at[1], u, r)
+    return Joint("rolling wheel", name, (a, b), (contact,), (slip,))
+
+
+def knife_edge(
+    name: str, b: AbstractBody, at_b: Vector, *, along: Vector, on: AbstractBody = ground
+) -> Joint:
+    """A blade, or a wheel seen from above: a point of b moves along b alone; in the plane.
+
+    Args:
+        name: of the joint.
+        b: the body with the blade.
+        at_b: the point on b [m].
+        along: direction of the blade on b.
+        on: the body that it moves on.
+
+    Raises:
+        ValueError: bodies, point or direction do not fit; the message names the joint.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.rigid import planar_body
+        >>> sleigh = planar_body("sleigh", mass=1.0, inertia=0.1)
+        >>> knife_edge("skate", sleigh, (0, 0), along=(1, 0)).kind
+        'knife edge'
+    """
+    part = called("knife edge", name)
+    (a, b), size = partners(part, (on, b), sizes=(2,), turning=True)
+    edge = Edge(point(part, "at_b", b, at_b, size), direction(part, "along", along, size))
+    return Joint("knife edge", name, (a, b), velocities=(edge,))
+
+
+def gear(
+    name: str,
+    a: AbstractBody,
+    radius_a: Value,
+    b: AbstractBody,
+    radius_b: Value,
+    *,
+    carrier: AbstractBody = ground,
+    phase: Value = 0.0,
+    axis_a: Vector | None = None,
+    axis_b: Vector | None = None,
+) -> Joint:
+    """Two wheels that roll on each other, seen from a carrier: ra angle_a + rb angle_b = phase.
+
+    The bearings are joints of their own. A negative radius stands for a ring with teeth inside. In
+    space the equation is one on velocities, without a phase.
+
+    Args:
+        name: of the joint.
+        a: first wheel.
+        radius_a: its pitch radius [m].
+        b: second wheel.
+        radius_b: its pitch radius [m].
+        carrier: the body with the bearings.
+        phase: what ra angle_a + rb angle_b is [m]; in the plane only.
+        axis_a: in space, the axis of the first wheel on it.
+        axis_b: in space, the axis of the second wheel on it. Axes of wheels side by side point in
+            the same direction, as they do in the plane.
+
+    Raises:
+        ValueError: bodies or axes do not fit; the message names the joint.
+        TypeError: something is no body or no value.
+
+    Example:
+        >>> from jaxmech.parts.rigid import planar_body
+        >>> one, two = (planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
+        >>> gear("teeth", one, 0.1, two, 0.3).kind
+        'gear'
+    """
+    part = called("gear", name)
+    bodies, size = partners(part, (a, b, carrier), turning=True)
+    ra, rb = number(part, "radius_a", radius_a), number(part, "radius_b", radius_b)
+    if size == 2:
+        return Joint("gear", name, bodies, (Mesh(ra, rb, number(part, "phase", phase)),))
+    if axis_a is None or axis_b is None:
+        raise ValueError(
+            f"{capital(part)} must have `axis_a` and `axis_b` in space; write the direction of the "
+            "axis of each wheel."
+        )
+    ua, ub = direction(part, "axis_a", axis_a, 3), direction(part, "axis_b", axis_b, 3)
+    return Joint("gear", name, bodies, velocities=(GearSpeed(ua, ra, ub, rb),))
+
+
+def _round(
+    kind: str,
+    size: int,
+    name: str,
+    bodies: tuple[AbstractBody, AbstractBody],
+    points: tuple[Vector, Vector],
+    normal: Vector,
+    radius: Value,
+) -> Joint:
+    """A disk on a line, or a sphere on a plane."""
+    part = called(kind, name)
+    (a, b), _ = partners(part, bodies, sizes=(size,), turning=True)
+    at_a, at_b = point(part, "at_a", a, points[0], size), point(part, "at_b", b, points[1], size)
+    n, r = direction(part, "normal", normal, size), number(part, "radius", radius)
+    contact, slip = Level(at_a, n, at_b, r), RoundSlip(n, at_b, r)
+    return Joint(kind, name, (a, b), (contact,), (slip,))

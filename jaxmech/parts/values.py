@@ -1,0 +1,218 @@
+"""Numbers that a part is made of: plain, the name of a parameter, or a function of (t, params).
+
+A plain number is built into the equations. A name is looked up in `params` whenever the equations
+are evaluated, so that it can be swept and differentiated. A function is for what follows from
+several parameters, `lambda t, p: p["length"] / 2`, or depends on time.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.checks import is_known, require_function
+from jaxmech.parts.vectors import Numbers
+
+Value = Any  # a number, the name of a parameter, or a function of (t, params)
+Vector = Any  # a sequence of values, or the name or function of a whole array
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What gives the values of one part at a time, from parameters.
+
+    Args:
+        part: what messages call the part, such as "joint 'A'".
+        t: time [s].
+        params: the parameters.
+
+    Example:
+        >>> read = Reader("body 'bar'", jnp.zeros(()), {"l": 3.0})
+        >>> print(read.number("l"), read.vector((lambda t, p: p["l"] / 2, 0), 2))
+        3.0 [1.5 0. ]
+    """
+
+    part: str
+    t: Array
+    params: Any
+
+    def number(self, value: Value) -> Numbers:
+        """A value as a scalar; a plain number stays one of numpy, which no program computes."""
+        if isinstance(value, float):
+            return np.asarray(value, self._dtype)
+        return self.array(value, ())
+
+    def called(self, fn: Callable[..., Any], x: Array) -> Array:
+        """fn(x, t, params) as a scalar."""
+        return self.array(lambda t, p: fn(x, t, p), ())
+
+    def vector(self, values: Vector, size: int) -> Numbers:
+        """Values as an array of shape (size,)."""
+        if are_numbers(values):
+            return np.asarray(values, self._dtype)
+        if isinstance(values, tuple):
+            return jnp.stack([self.number(value) for value in values])
+        return self.array(values, (size,))
+
+    def array(self, value: Any, *shapes: tuple[int, ...]) -> Array:
+        """A value as an array of one of the given shapes."""
+        found = jnp.asarray(self._found(value)).astype(self._dtype)
+        if found.shape not in shapes:
+            wanted = " or ".join(map(str, shapes))
+            raise ValueError(
+                f"{capital(self.part)} needs {_source(value)} to have shape {wanted}, but it has "
+                f"{found.shape}; give every member of a batch its own with `jax.vmap`."
+            )
+        return found
+
+    @property
+    def _dtype(self) -> Any:
+        return jnp.result_type(self.t, float)
+
+    def _found(self, value: Any) -> Any:
+        try:
+            if callable(value):
+                return value(self.t, self.params)
+            return self.params[value] if isinstance(value, str) else value
+        except (KeyError, TypeError, IndexError) as error:
+            wanted = repr(value) if isinstance(value, str) else str(error)
+            if not isinstance(self.params, dict):
+                has = f"which is no dictionary but {self.params!r}"
+            else:
+                has = f"which has {', '.join(map(str, self.params)) or 'none'}"
+            if not isinstance(value, str) and not isinstance(error, KeyError):
+                raise  # the function itself went wrong
+            raise ValueError(
+                f"{capital(self.part)} needs the parameter {wanted}, but it is not in `params`, "
+                f"{has}; add it there, or write a number in its place."
+            ) from error
+
+
+def number(part: str, argument: str, value: Value) -> Value:
+    """A value that a part can keep: a float, a name or a function.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: it is not finite.
+
+    Example:
+        >>> number("body 'bar'", "mass", 2), number("body 'bar'", "mass", "m")
+        (2.0, 'm')
+    """
+    if isinstance(value, str):
+        return value
+    if callable(value):
+        require_function(argument, value)
+        return value
+    if isinstance(value, bool) or not is_known(value) or np.ndim(value) != 0:
+        raise TypeError(_wrong(part, argument, "a number", value))
+    try:
+        plain = float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(_wrong(part, argument, "a number", value)) from error
+    if not math.isfinite(plain):
+        raise ValueError(
+            f"{capital(part)} must have a finite `{argument}`, but it is {plain}; correct it."
+        )
+    return plain
+
+
+def vector(part: str, argument: str, values: Vector, size: int) -> Vector:
+    """Values that a part can keep: a tuple, or the name or function of a whole array.
+
+    Raises:
+        TypeError: there is something that is no value.
+        ValueError: there are not `size` of them, or one is not finite.
+
+    Example:
+        >>> vector("joint 'A'", "at_a", [0, "l"], 2)
+        (0.0, 'l')
+    """
+    if isinstance(values, str) or callable(values):
+        return number(part, argument, values)
+    if not is_known(values):
+        raise TypeError(_wrong(part, argument, f"{size} numbers", values))
+    if not isinstance(values, Sequence) and np.ndim(values) != 1:
+        raise TypeError(_wrong(part, argument, f"{size} numbers", values))
+    if len(values) != size:
+        raise ValueError(
+            f"{capital(part)} must have {size} numbers in `{argument}`, "
+            f"but has {len(values)}: {values!r}; give one for each direction."
+        )
+    return tuple(number(part, argument, value) for value in values)
+
+
+def direction(part: str, argument: str, values: Vector, size: int) -> Vector:
+    """A direction that a part can keep, of length one if it is made of plain numbers.
+
+    Raises:
+        TypeError: there is something that is no value.
+        ValueError: there are not `size` of them, or all are zero.
+
+    Example:
+        >>> direction("joint 'A'", "axis", (0, 3, 4), 3)
+        (0.0, 0.6, 0.8)
+    """
+    kept = vector(part, argument, values, size)
+    if not are_numbers(kept):
+        return kept
+    length = math.hypot(*kept)
+    if length == 0:
+        raise ValueError(
+            f"{capital(part)} must have a direction in `{argument}`, but all its components are "
+            f"zero; write for example {(0.0,) * (size - 1) + (1.0,)}."
+        )
+    return tuple(component / length for component in kept)
+
+
+def are_numbers(kept: Vector) -> bool:
+    """Whether what a part keeps is made of plain numbers alone.
+
+    Example:
+        >>> are_numbers((0.0, 1.0)), are_numbers((0.0, "l"))
+        (True, False)
+    """
+    return isinstance(kept, tuple) and all(isinstance(value, float) for value in kept)
+
+
+def unit(read: Reader, kept: Vector, size: int) -> Numbers:
+    """A kept direction as an array of length one.
+
+    Example:
+        >>> print(unit(Reader("joint 'A'", jnp.zeros(()), {"k": 4.0}), (3.0, "k"), 2))
+        [0.6 0.8]
+    """
+    values = read.vector(kept, size)
+    return values if are_numbers(kept) else values / jnp.sqrt(values @ values)
+
+
+def _source(value: Any) -> str:
+    if isinstance(value, str):
+        return f"the parameter {value!r}"
+    return f"what {getattr(value, '__name__', value)!s} returns"
+
+
+def _wrong(part: str, argument: str, plain: str, value: Any) -> str:
+    if not is_known(value):
+        return (
+            f"{capital(part)} must not have a traced value as `{argument}`; write the name of a "
+            "parameter there and pass the value in `params`."
+        )
+    return (
+        f"{capital(part)} must have as `{argument}` {plain}, the name of a parameter or a "
+        f"function of (t, params), but has {value!r}."
+    )
+
+
+def capital(part: str) -> str:
+    """What messages call a part, at the start of a sentence.
+
+    Example:
+        >>> capital("joint 'a'")
+        "Joint 'a'"
+    """
+    return part[:1].upper() + part[1:]

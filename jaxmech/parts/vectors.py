@@ -1,0 +1,191 @@
+"""Vectors and quaternions: products, rotations, spins, all branch-free.
+
+A quaternion is (e0, e1, e2, e3), the scalar part e0 first; e and -e are the same attitude.
+
+Each product is one multiplication by a table of 0, 1 and -1 and one sum: few operations to
+compile, of which lanes keep only those that the table does not strike out.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+Numbers = Any  # an array, or a numpy array where all numbers are plain
+
+
+def _quaternion_table() -> np.ndarray:
+    """T with (a b)_k = sum T[k, i, j] a_i b_j, Hamilton's product."""
+    table = np.zeros((4, 4, 4), np.int32)
+    for i in range(4):
+        table[i, 0, i] = table[i, i, 0] = 1
+    for i, j, k in ((1, 2, 3), (2, 3, 1), (3, 1, 2)):
+        table[k, i, j], table[k, j, i] = 1, -1
+        table[0, i, i] = -1
+    return table
+
+
+_PRODUCT = _quaternion_table()
+_CROSS = _PRODUCT[1:, 1:, 1:]
+_CONJUGATE = np.array([1, -1, -1, -1], np.int32)
+# vec(a conj(b)), vec(conj(a) b) and (0, a) b.
+_SPACE = (_PRODUCT * _CONJUGATE)[1:]
+_BODY = (_PRODUCT * _CONJUGATE[:, None])[1:]
+_IMAGINARY = _PRODUCT[:, 1:, :]
+# R = vec(e (0, .) conj(e)): R[r, c] = sum _ROTATION[r, c, i, j] e_i e_j.
+_ROTATION = np.einsum("rkj,kic->rcij", _SPACE, _PRODUCT[:, :, 1:]).astype(np.int32)
+_QUARTER = np.array([[0, -1], [1, 0]], np.int32)
+_NONE = np.eye(2, dtype=np.int32)
+
+
+def bilinear(table: np.ndarray, a: Numbers, b: Numbers) -> Numbers:
+    """sum table[k, i, j] a_i b_j.
+
+    Example:
+        >>> print(bilinear(np.eye(2, dtype=int)[None], jnp.ones(2), jnp.array([3.0, 4.0])))
+        [7.]
+    """
+    return (table * (a[:, None] * b[None, :])[None]).sum((1, 2))
+
+
+def apply(matrix: Numbers, a: Numbers) -> Numbers:
+    """A matrix times a vector, as multiplication and sum, which fuse over a batch.
+
+    Example:
+        >>> print(apply(np.array([[0, 1], [2, 0]]), jnp.array([3.0, 4.0])))
+        [4. 6.]
+    """
+    return (matrix * a[None, :]).sum(1)
+
+
+def cross(a: Numbers, b: Numbers) -> Numbers:
+    """The vector product.
+
+    Example:
+        >>> print(cross(jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0])))
+        [0. 0. 1.]
+    """
+    return bilinear(_CROSS, a, b)
+
+
+def turned(a: Numbers) -> Numbers:
+    """A vector in the plane, turned by a quarter to the left.
+
+    Example:
+        >>> print(turned(jnp.array([1.0, 0.0])))
+        [0. 1.]
+    """
+    return apply(_QUARTER, a)
+
+
+def product(a: Numbers, b: Numbers) -> Numbers:
+    """The product of two quaternions (Hamilton's).
+
+    Example:
+        >>> print(product(jnp.array([0.0, 1, 0, 0]), jnp.array([0.0, 0, 1, 0])))
+        [0. 0. 0. 1.]
+    """
+    return bilinear(_PRODUCT, a, b)
+
+
+def conjugate(e: Numbers) -> Numbers:
+    """The quaternion of the turn back.
+
+    Example:
+        >>> print(conjugate(jnp.array([0.5, 0.5, 0.5, -0.5])))
+        [ 0.5 -0.5 -0.5  0.5]
+    """
+    return _CONJUGATE * e
+
+
+def spin_in_space(e: Numbers, rate: Numbers) -> Numbers:
+    """Angular velocity along the axes of the ground, 2 vec(e' conj(e)).
+
+    Example:
+        >>> print(spin_in_space(quaternion((0, 0, 1), 0.3), jnp.zeros(4)))
+        [0. 0. 0.]
+    """
+    return 2 * bilinear(_SPACE, rate, e)
+
+
+def spin_in_body(e: Numbers, rate: Numbers) -> Numbers:
+    """Angular velocity along the axes of the body, 2 vec(conj(e) e').
+
+    Example:
+        >>> e = jnp.array([0.0, 1.0, 0.0, 0.0])  # upside down
+        >>> print(spin_in_body(e, quaternion_rate(e, jnp.array([1.0, 2.0, 3.0]))))
+        [ 1. -2. -3.]
+    """
+    return 2 * bilinear(_BODY, e, rate)
+
+
+def quaternion_rate(e: Numbers, spin: Numbers) -> Numbers:
+    """e' from the angular velocity along the axes of the ground, (0, w) e / 2.
+
+    Example:
+        >>> print(quaternion_rate(jnp.array([1.0, 0, 0, 0]), jnp.array([0.0, 0.0, 3.0])))
+        [0.  0.  0.  1.5]
+    """
+    return bilinear(_IMAGINARY, spin, e) / 2
+
+
+def quaternion(axis: Any, angle: Any) -> Array:
+    """The attitude after a turn about an axis.
+
+    Args:
+        axis: direction, shape (3,), of any length but zero.
+        angle: [rad], positive by the right-hand rule.
+
+    Example:
+        >>> print(quaternion((0, 0, 2), jnp.pi / 3).round(4))
+        [0.866 0.    0.    0.5  ]
+    """
+    u, half = 1.0 * jnp.asarray(axis), 0.5 * jnp.asarray(angle)
+    return jnp.append(jnp.cos(half), jnp.sin(half) * u / jnp.sqrt(u @ u))
+
+
+def rotation(e: Numbers) -> Numbers:
+    """The matrix that turns components along the axes of a body into those in space, (3, 3).
+
+    Quadratic in e, so that it is a rotation only where e is a unit.
+
+    Example:
+        >>> print(rotation(quaternion((0, 0, 1), jnp.pi / 2)).round(12))
+        [[ 0. -1.  0.]
+         [ 1.  0.  0.]
+         [ 0.  0.  1.]]
+    """
+    return (_ROTATION * (e[:, None] * e[None, :])[None, None]).sum((2, 3))
+
+
+def plane_rotation(angle: Array) -> Array:
+    """The same in the plane, (2, 2).
+
+    Example:
+        >>> print(plane_rotation(jnp.pi / 2 * jnp.ones(())).round(12))
+        [[ 0. -1.]
+         [ 1.  0.]]
+    """
+    return jnp.cos(angle) * _NONE + jnp.sin(angle) * _QUARTER
+
+
+def normals(u: Numbers) -> Numbers:
+    """The normals of a unit vector, as rows: one in the plane, (1, 2), two in space, (2, 3).
+
+    In the plane u turned by a quarter; in space a right-handed frame, n1 x n2 = u, along the
+    coordinate axes if u is (Duff et al., "Building an Orthonormal Basis, Revisited", 2017).
+
+    Example:
+        >>> print(normals(np.array([0.0, 0.0, 1.0])) + 0)
+        [[1. 0. 0.]
+         [0. 1. 0.]]
+    """
+    if u.shape == (2,):
+        return turned(u)[None]
+    xp: Any = np if isinstance(u, np.ndarray) else jnp
+    sign = xp.where(u[2] >= 0, 1, -1)
+    a = -1 / (sign + u[2])
+    b = u[0] * u[1] * a
+    n1 = xp.stack([1 + sign * u[0] * u[0] * a, sign * b, -sign * u[0]])
+    return xp.stack([n1, xp.stack([b, sign + u[1] * u[1] * a, -u[1]])])

@@ -1,0 +1,301 @@
+"""What `structure` says of good systems, and of systems that are broken in one way each."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import Acceleration, Holonomic, Nonholonomic, System, models
+from jaxmech.analysis import Dependence, Severity, ShortRun, Structure, structure
+from tests.small import PENDULUM, QUATERNION, REDUNDANT, rod
+
+REST = np.zeros(2)
+
+
+def point(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """L of a particle of 1 kg in gravity along -y."""
+    return 0.5 * v @ v - 9.81 * q[-1]
+
+
+def particle(*constraints: Any, force: Any = None) -> System:
+    return System(point, constraints, force, coordinates=("x", "y"))
+
+
+def texts(found: Structure, least: Severity = Severity.SERIOUS) -> str:
+    return "\n".join(f"{f.what} -> {f.remedy}" for f in found.findings if f.severity >= least)
+
+
+def _middle(q: Any, t: Any, p: Any) -> Any:
+    return q[2:4] - (q[:2] + q[4:]) / 2
+
+
+def _crank(number: int) -> Holonomic:
+    def crank(q: Any, t: Any, p: Any) -> Any:
+        rod = q[2 * number : 2 * number + 2] - jnp.array([1.0 * number, 0.0])
+        return (rod @ rod - p["l"][number] ** 2) / 2
+
+    return Holonomic(crank, f"crank{number}")
+
+
+# Three parallel cranks of length l_i carry one bar of length 2; the middle one is not needed.
+THREE_CRANKS = System(
+    lambda q, v, t, p: 0.5 * v @ v - 9.81 * (q[1] + q[3] + q[5]),
+    [
+        _crank(0),
+        _crank(2),
+        Holonomic(lambda q, t, p: ((q[4:] - q[:2]) @ (q[4:] - q[:2]) - 4) / 2, "bar"),
+        Holonomic(_middle, "middle"),
+        _crank(1),
+    ],
+    coordinates=("x0", "y0", "x1", "y1", "x2", "y2"),
+)
+
+
+def test_a_redundant_loop_is_told_by_name() -> None:
+    up, across = np.array([0.6, 0.8]), np.array([0.8, -0.6])
+    q = np.tile(up, 3) + np.array([0, 0, 1, 0, 2, 0])
+    found = structure(THREE_CRANKS, q, np.tile(across, 3), 0.0, {"l": np.ones(3)})
+    assert found.redundant == (Dependence("crank1", (0,), ("crank0", "crank2", "middle")),)
+    assert found.ranks is not None
+    assert (found.ranks.here, found.ranks.nearby, found.ranks.anywhere) == (5, 5, 6)
+    assert found.ranks.removable == ("crank0", "crank2", "crank1")
+    assert (found.ranks.position_freedom, found.ranks.velocity_freedom) == (1, 1)
+    assert not found.serious
+    assert "leave out one of 'crank1', 'crank0' and 'crank2'" in texts(found, Severity.NOTE)
+    assert "'crank1' is redundant for these values of the parameters alone" in texts(
+        found, Severity.WARNING
+    )
+
+
+def test_an_equation_that_is_written_twice_is_so_everywhere() -> None:
+    found = structure(REDUNDANT.system, REDUNDANT.q, REDUNDANT.v, 0.0, REDUNDANT.params)
+    assert found.redundant == (Dependence("twice", (0, 1), ("scaled",)),)
+    assert found.ranks is not None
+    assert found.ranks.fragile == ()
+    assert found.ranks.condition == pytest.approx(1.0)
+    assert not texts(found, Severity.WARNING)
+
+
+@pytest.mark.parametrize(("angle", "here"), [(0.0, 4), (0.3, 5)])
+def test_a_singular_pose_is_known_from_its_neighbours(angle: float, here: int) -> None:
+    """With the cranks flat, one equation more is dependent, and the loop could leave its form."""
+    up = np.array([np.cos(angle), np.sin(angle)])
+    q = np.tile(up, 3) + np.array([0, 0, 1, 0, 2, 0])
+    found = structure(THREE_CRANKS, q, np.zeros(6), 0.0, {"l": np.ones(3)})
+    assert found.ranks is not None
+    assert (found.ranks.here, found.ranks.nearby, found.ranks.position_freedom) == (here, 5, 1)
+    assert [d.name for d in found.redundant] == ["crank1"]
+    singular = here == 4
+    assert found.ranks.only_here == (Dependence("bar", (0,), ("crank0", "crank2")),) * singular
+    assert found.serious == singular
+    expected = "singular pose: 4 independent equations here, 5 nearby. Only here equation 1 of"
+    assert (expected in texts(found)) == singular
+
+
+def test_nearly_singular() -> None:
+    tilted = 1e-5
+    lines = [
+        Holonomic(lambda q, t, p: q[0], "line"),
+        Holonomic(lambda q, t, p: q[0] + p * q[1], "other"),
+    ]
+    found = structure(particle(*lines), REST, REST, 0.0, tilted)
+    assert found.ranks is not None
+    assert found.ranks.here == 2
+    assert found.ranks.condition == pytest.approx(4 / tilted**2, rel=1e-4)
+    assert "nearly singular pose" in texts(found, Severity.WARNING)
+    assert "solver=QR()" in texts(found, Severity.WARNING)
+    assert "no degree of freedom is left" in texts(found, Severity.NOTE)
+
+
+def test_positions_that_contradict_each_other() -> None:
+    apart = [
+        Holonomic(lambda q, t, p: q[0], "left"),
+        Holonomic(lambda q, t, p: q[0] - 1, "right"),
+        Holonomic(lambda q, t, p: q[1], "floor"),
+    ]
+    found = structure(particle(*apart), REST, REST)
+    assert found.serious
+    assert "constraints 'left' and 'right' contradict each other near this state; " in texts(found)
+    assert "leaves 0.5" in texts(found)
+    assert "'floor'" not in texts(found)
+
+
+def test_accelerations_that_contradict_each_other() -> None:
+    servos = [
+        Acceleration(lambda q, v, a, t, p: a[0] - 1, "servo"),
+        Acceleration(lambda q, v, a, t, p: a[1], "lift"),
+        Acceleration(lambda q, v, a, t, p: a[0] - 3, "other servo"),
+    ]
+    found = structure(particle(*servos), REST, REST)
+    text = "no acceleration satisfies constraint 'other servo' and 'servo' at once"
+    assert text in texts(found)
+    assert "'lift'" not in texts(found)
+
+
+def test_a_constraint_that_is_constant() -> None:
+    def fixed(q: Any, t: Any, p: Any) -> Any:
+        return jnp.stack([p["gap"], q[0]])
+
+    system = particle(Holonomic(fixed, "gap"))
+    good, bad = (structure(system, REST, REST, 0.0, {"gap": gap}) for gap in (0.0, 0.25))
+    for found in (good, bad):
+        assert found.ranks is not None
+        assert found.ranks.silent == ("gap",)
+        assert "an equation of constraint 'gap' does not depend" in texts(found, Severity.WARNING)
+    assert not good.serious
+    assert "constraints 'gap' cannot be met near this state" in texts(bad)
+    assert "leaves 0.25" in texts(bad)
+
+
+def test_a_constraint_on_time_alone() -> None:
+    found = structure(particle(Holonomic(lambda q, t, p: t**2, "clock")), REST, REST)
+    assert "no acceleration satisfies constraint 'clock': it does not depend on any" in texts(found)
+
+
+def test_a_constraint_that_is_squared() -> None:
+    flat = particle(Holonomic(lambda q, t, p: (q @ q - 1) ** 2, "sphere"))
+    found = structure(flat, [0.6, 0.8], REST)
+    assert found.ranks is not None
+    assert found.ranks.flat == ("sphere",)
+    assert "the gradient of constraint 'sphere' vanishes wherever it holds" in texts(found)
+
+
+def test_an_inconsistent_start_is_told_with_its_repair() -> None:
+    model = models.pendulum()
+    found = structure(model.system, [0.6, -0.9], [0.0, 0.1], 0.0, model.params)
+    assert [(v.name, v.level) for v in found.violations] == [
+        ("rod", "position"),
+        ("rod", "velocity"),
+    ]
+    length = np.hypot(0.6, 0.9)  # the nearest point lies on the line to the pivot
+    changes = np.array([0.6, -0.9]) / length - [0.6, -0.9]
+    assert f"the level of its position by {(length**2 - 1) / 2:.3g}" in texts(found)
+    assert f"x2 by {changes[1]:+.3g}" in texts(found)
+    assert f"x1 by {changes[0]:+.3g}" in texts(found)
+    good = structure(model.system, *model.initial(), 0.0, model.params)
+    assert good.violations == ()
+    assert not good.serious
+
+
+def test_masses_that_are_missing_singular_or_negative() -> None:
+    def of_masses(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * p["m"] @ v**2 - 9.81 * q[1]
+
+    free = System(of_masses, coordinates=("x", "y"))
+    tied = System(
+        of_masses, [Holonomic(lambda q, t, p: q[0] - q[1], "tie")], coordinates=("x", "y")
+    )
+    missing = structure(free, REST, REST, 0.0, {"m": np.array([1.0, 0.0])})
+    assert missing.mass is not None
+    assert (missing.mass.rank, missing.mass.undetermined) == (1, ("y",))
+    assert "determines the acceleration of 'y'" in texts(missing)
+    singular = structure(tied, REST, REST, 0.0, {"m": np.array([1.0, 0.0])})
+    assert singular.mass is not None
+    assert (singular.mass.undetermined, singular.mass.foreseen) == ((), False)
+    assert "UdwadiaKalaba(singular_mass=True)" in texts(singular)
+    negative = structure(free, REST, REST, 0.0, {"m": np.array([-1.0, 2.0])})
+    assert "the kinetic energy is negative in a direction of 'x'" in texts(negative)
+    body = structure(QUATERNION.system, QUATERNION.q, QUATERNION.v, 0.0, QUATERNION.params)
+    assert body.mass is not None
+    assert (body.mass.rank, body.mass.foreseen, body.serious) == (3, True, False)
+
+
+def test_what_is_not_a_number_is_told_by_name() -> None:
+    def drag(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return -p["c"] * jnp.sqrt(v @ v) * v
+
+    fields = {"c": 0.1, "l": 1.0}
+    no_slope = structure(particle(force=drag), [1.0, 2.0], REST, 0.0, fields)
+    assert no_slope.ranks is not None
+    assert "`force` gives a motion, but no gradients" in texts(no_slope)
+    assert 'has no derivative by "x\'" and "y\'"' in texts(no_slope)
+    assert "jnp.where(safe, x, 1.0)" in texts(no_slope)
+    assert not structure(particle(force=drag), [1.0, 2.0], [0.1, 0.0], 0.0, fields).serious
+    stick = Holonomic(lambda q, t, p: jnp.sqrt(q @ q) - p["l"], "stick")
+    no_motion = structure(particle(stick), REST, REST, 0.0, {"l": 0.0})
+    assert (no_motion.ranks, no_motion.mass) == (None, None)
+    assert "constraint 'stick' is a number, but its derivatives" in texts(no_motion)
+    root = particle(force=lambda q, v, t, p: jnp.sqrt(q - 1))
+    assert "`force` is not a number" in texts(structure(root, REST, REST))
+
+
+def test_what_nothing_depends_on_and_what_nothing_acts_on() -> None:
+    parameters = {"m": 1.0, "old": [3.0, 4.0], "g": 9.81}
+
+    def with_parameters(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * p["m"] * v @ v - p["g"] * q[1]
+
+    found = structure(System(with_parameters, coordinates=("x", "y")), REST, REST, 0.0, parameters)
+    assert found.idle == ("x",)
+    assert found.unused == ("old.0", "old.1")
+    assert "nothing acts on the coordinate 'x'" in texts(found, Severity.NOTE)
+
+
+def test_velocities_have_fewer_freedoms_than_positions() -> None:
+    model = models.rolling_wheel()
+    found = structure(model.system, *model.initial(), 0.0, model.params)
+    assert found.ranks is not None
+    assert (found.ranks.position_freedom, found.ranks.velocity_freedom) == (4, 2)
+    assert [(c.name, c.kind) for c in found.constraints] == [
+        ("rolling_x", "Nonholonomic"),
+        ("rolling_y", "Nonholonomic"),
+    ]
+
+
+def test_at_rest_a_constraint_on_the_speed_has_no_rows() -> None:
+    """v_x^2 - k^2 v_y^2 = 0 has no gradient at rest, but next to it."""
+    cone = Nonholonomic(lambda q, v, t, p: v[0] ** 2 - 4 * v[1] ** 2, "cone")
+    found = structure(particle(cone), REST, REST)
+    assert found.ranks is not None
+    assert (found.ranks.here, found.ranks.nearby, found.ranks.flat) == (0, 1, ())
+    assert "singular pose" in texts(found)
+
+
+def test_a_short_run_checks_gradients_and_lanes() -> None:
+    case = PENDULUM
+    found = structure(case.system, case.q, case.v, 0.0, case.params, run=ShortRun(steps=3))
+    assert found.slopes is not None
+    assert [slope.name for slope in found.slopes] == ["start", "g", "l", "m"]
+    for slope in found.slopes:
+        assert slope.agrees
+        assert slope.reverse == pytest.approx(slope.difference, rel=1e-6, abs=1e-9)
+    assert found.lanes is not None
+    assert [part.reason for part in found.lanes.parts] == [""]
+    assert not found.serious
+    assert "  gradients     agree with differences: start, g, l, m" in repr(found)
+    assert "  batches       function: " in repr(found)
+
+
+def test_a_gradient_that_is_wrong_and_a_step_that_is_no_lanes() -> None:
+    def deaf(q: Any, v: Any, t: Any, p: Any) -> Any:
+        _, pull = jax.lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] / 2), (0, p["k"])
+        )
+        return -jax.lax.stop_gradient(pull) * q
+
+    system = particle(force=deaf)
+    found = structure(system, [1.0, 0.5], REST, 0.0, {"k": 8.0}, run=ShortRun(steps=2, h=0.1))
+    assert found.slopes is not None
+    assert [slope.name for slope in found.slopes if not slope.agrees] == ["k"]
+    assert "the gradient of a short run by 'k' is 0" in texts(found)
+    assert "batches do not run as lanes but under plain vmap" in texts(found, Severity.WARNING)
+
+
+def test_the_report_is_one_page() -> None:
+    case = PENDULUM
+    shown = repr(structure(case.system, case.q, case.v, 0.0, case.params)).splitlines()
+    assert shown[0] == "Structure"
+    assert max(map(len, shown)) <= 105
+    assert "  holonomic     rod (1)" in shown
+    assert "  freedom       1 of position, 1 of velocity" in shown
+    assert "  independent   1 of 1 equations here, 1 nearby" in shown
+    assert shown[-1] == "  findings      0, of which 0 serious"
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Argument `q` must have shape \(2,\)"):
+        structure(particle(Holonomic(rod)), [0.0], REST)
+    with pytest.raises(ValueError, match="Argument `steps` must be a positive integer"):
+        ShortRun(steps=0)

@@ -1,0 +1,206 @@
+"""Whole mechanisms made of parts alone, against ready models and published numbers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import jaxmech as jm
+from jaxmech.lanes import explain
+from jaxmech.parts.vectors import rotation, spin_in_space
+from tests.parts.mechanisms import (
+    bicycle_from_above,
+    built,
+    four_bar_in_space,
+    parallel_four_bar,
+    slider_crank,
+    whipple_bicycle,
+)
+
+equations_at = jax.jit(jm.System.equations, static_argnums=0)
+T0 = jnp.zeros(())
+Reference = Callable[[str], dict[str, Any]]
+
+
+def solved(eom: jm.EquationsOfMotion) -> Any:
+    """qdd and A^T lambda of the whole system of equations, rows redundant or not."""
+    n, m = eom.M.shape[0], eom.A.shape[0]
+    left = np.block([[eom.M, -np.asarray(eom.A).T], [eom.A, np.zeros((m, m))]])
+    found = np.linalg.lstsq(left, np.concatenate([eom.Q, eom.b]), rcond=1e-12)[0]
+    return found[:n], eom.A.T @ found[n:]
+
+
+def test_four_bar_of_parts_has_the_equations_of_the_model() -> None:
+    mechanism, q, v, params = built(parallel_four_bar)
+    model = jm.models.four_bars(1)
+    theirs = model.initial()
+    np.testing.assert_allclose(q, theirs[0], atol=1e-15)
+    np.testing.assert_allclose(v, theirs[1], atol=1e-15)
+    draw = np.random.default_rng(0)
+    at = jnp.asarray(draw.normal(size=9)), jnp.asarray(draw.normal(size=9))
+    mine = equations_at(mechanism.system, *at, 0.0, params)
+    other = equations_at(model.system, *at, 0.0, model.params)
+    np.testing.assert_allclose(mine.M, other.M, atol=1e-14)
+    np.testing.assert_allclose(mine.Q, other.Q, atol=1e-14)
+    sign = np.repeat([1, 1, -1, -1], 2)  # the model takes the coupler from the crank
+    np.testing.assert_allclose(mine.A, sign[:, None] * other.A, atol=1e-14)
+    np.testing.assert_allclose(mine.b, sign * other.b, atol=1e-13)
+
+
+@pytest.mark.slow
+def test_redundant_four_bars_run_in_batches_and_as_lanes(reference: Reference) -> None:
+    """Problem A02 with one loop more than it needs: a plain pendulum, published for spin -1."""
+    tied, _ = parallel_four_bar(tied=True)
+    system, ts = tied.system, jnp.array([0.0, 1.0, 2.0])
+
+    def swing(spin: Any, m: Any) -> jm.Solution:
+        _, starts = parallel_four_bar(spin=spin)
+        params = {**tied.params, "m": m}
+        method = jm.RK4(substeps=500)
+        return jm.simulate(system, *tied.guess(starts), ts, params, method=method)
+
+    spins, masses = jnp.array([-1.0, -0.5, -2.0]), jnp.array([1.0, 2.0, 0.5])
+    sols = jax.jit(jax.vmap(swing))(spins, masses)
+    np.testing.assert_array_equal(sols.status, jm.Status.OK)
+    assert np.max(sols.position_residual) < 1e-12
+    published = reference("iftomm_A02_fourbar")["exact"]["1"]
+    for t in (1, 2):
+        heads = np.asarray(sols.q)[:, t, 6:8] - [0.5, 0.0]  # B0, half a length before its middle
+        np.testing.assert_allclose(heads[0], published[str(t)][:2], atol=1e-9)
+    for spin, q in zip(spins, sols.q, strict=True):
+        run = solve_ivp(
+            lambda t, y: [y[1], -1.2 * 9.81 * np.sin(y[0])], (0, 2), [np.pi, spin],
+            method="DOP853", rtol=1e-12, atol=1e-12,
+        )  # fmt: skip
+        np.testing.assert_allclose(q[-1, 2] + np.pi / 2, run.y[0, -1], atol=1e-8)
+    said = repr(explain(lambda spin, m: swing(spin, m).q, spins, masses))
+    assert "as lanes" in said
+    assert "plain vmap" not in said
+
+
+def test_redundant_joint_is_found_by_its_name() -> None:
+    """Without the tie rod the rank is the same, without any hinge it is not."""
+    tied, starts = parallel_four_bar(angle=0.7, tied=True)
+    q, v = tied.guess(starts)
+    eom = equations_at(tied.system, q, v, 0.0, tied.params)
+    last, names = 0, [c.name for c in tied.system.constraints]
+    spare = []
+    for name, size in zip(names, tied.system.sizes(q, v, T0, tied.params), strict=True):
+        rest = np.delete(eom.A, np.arange(last, last + size), axis=0)
+        spare += [name] if np.linalg.matrix_rank(rest) == 8 else []
+        last += size
+    assert eom.A.shape == (9, 9)
+    assert spare == ["tie"]
+
+
+def test_four_bar_in_space_moves_as_the_one_in_the_plane() -> None:
+    """Four hinges in space are 20 equations, with three units 23, of rank 20."""
+    flat, q2, v2, params = built(parallel_four_bar)
+    mechanism, q, v, params = built(four_bar_in_space)
+    eom = equations_at(mechanism.system, q, v, 0.0, params)
+    assert eom.A.shape == (23, 21)
+    assert np.linalg.matrix_rank(eom.A) == 20
+    assert np.linalg.matrix_rank(eom.M) == 18
+    np.testing.assert_allclose(mechanism.system.position_level(q, T0, params), 0, atol=1e-15)
+    np.testing.assert_allclose(mechanism.system.velocity_level(q, v, T0, params), 0, atol=1e-15)
+    wanted, _ = solved(equations_at(flat.system, q2, v2, 0.0, params))
+    qdd, forces = solved(eom)
+    for k, name in enumerate(("left", "right", "coupler")):
+        np.testing.assert_allclose(qdd[7 * k : 7 * k + 2], wanted[3 * k : 3 * k + 2], atol=1e-12)
+        np.testing.assert_allclose(qdd[7 * k + 2], 0, atol=1e-12)
+        weight = np.array([0.0, -params["m"] * params["g"], 0.0])
+        held, _ = mechanism.load(name, q, forces)
+        np.testing.assert_allclose(held + weight, params["m"] * qdd[7 * k : 7 * k + 3], atol=1e-12)
+
+
+def test_bicycle_with_fixed_steering_runs_in_a_circle() -> None:
+    """The rear wheel goes round a circle of radius w / tan(delta) at constant speed."""
+    mechanism, q, v, params = built(bicycle_from_above)
+    turn = v[2] * 2.0
+    sol = jm.simulate(mechanism.system, q, v, [0.0, 2.0], params, method=jm.RK4(substeps=200))
+    radius = params["w"] / np.tan(params["delta"])
+    where = radius * np.array([np.sin(turn), 1 - np.cos(turn)])
+    np.testing.assert_allclose(sol.q[-1, :3], [*where, turn], atol=1e-9)
+    assert sol.energy_drift < 1e-7
+
+
+def test_whipple_bicycle_has_the_published_linear_equations() -> None:
+    """Lean and steer accelerations for a small lean, steer, or rate of one of them."""
+    mechanism, q0, v0, _ = built(whipple_bicycle)
+    system, speed, size = mechanism.system, 5.0, 1e-4
+    frame, fork, rear = slice(7, 14), slice(14, 21), slice(0, 7)
+    side = np.array([-np.cos(np.pi / 10), 0.0, np.sin(np.pi / 10)])  # steering axis x y
+
+    def angles(q: Any) -> Any:
+        """Lean and steer, where they are small."""
+        leaning, steered = (rotation(q[k][3:]) for k in (frame, fork))
+        return jnp.stack([leaning[2, 1], steered[:, 1] @ (leaning @ side)])
+
+    def positions(q: Any) -> Any:
+        return jnp.concatenate([system.position_level(q, T0, {}), angles(q)])
+
+    def velocities(v: Any, q: Any) -> Any:
+        """Zero on the constraints; then the rates of lean and steer and the spin of the wheel."""
+        rates = jax.jvp(angles, (q,), (v,))[1]
+        spins = [spin_in_space(q[k][3:], v[k][3:]) for k in (rear, frame)]
+        spin = (spins[0] - spins[1]) @ rotation(q[frame][3:])[:, 1]
+        return jnp.concatenate([system.velocity_level(q, v, T0, {}), rates, spin[None]])
+
+    def accelerations(q: Any, v: Any, qdd: Any) -> Any:
+        return jax.jvp(lambda q, v: jax.jvp(angles, (q,), (v,))[1], (q, v), (v, qdd))[1]
+
+    value, slopes = jax.jit(positions), jax.jit(jax.jacfwd(positions))
+    moving = jax.jit(jax.jacfwd(velocities))
+    damping, stiffness = meijaard(speed)
+    for x, rate in size * np.array([[[1, 0], [0, 0]], [[0, 1], [0, 0]], [[0, 0], [1, 0]],
+                                    [[0, 0], [0, 1]]]):  # fmt: skip
+        q = q0
+        for _ in range(4):
+            q = q - np.linalg.pinv(slopes(q)) @ (value(q) - np.array([*np.zeros(21), *x]))
+        A = np.asarray(moving(v0, q))
+        v = jnp.asarray(np.linalg.pinv(A) @ [*np.zeros(25), *rate, -speed / 0.3])
+        qdd, _ = solved(equations_at(system, q, v, 0.0, {}))
+        found = jax.jit(accelerations)(q, v, jnp.asarray(qdd))
+        np.testing.assert_allclose(found, -(damping @ rate + stiffness @ x), atol=1e-6 * size)
+
+
+def meijaard(speed: float) -> tuple[Any, Any]:
+    """Damping and stiffness over mass of the benchmark bicycle, for x = (lean, steer).
+
+    M x'' + v C1 x' + (g K0 + v^2 K2) x = 0, with the matrices that Meijaard, Papadopoulos, Ruina
+    and Schwab, Proc. R. Soc. A 463 (2007), give, and the weave mode of their table 2 at 5 m/s.
+    """
+    M = np.array([[80.81722, 2.31941332208709], [2.31941332208709, 0.29784188199686]])
+    K0 = np.array([[-80.95, -2.59951685249872], [-2.59951685249872, -0.80329488458618]])
+    K2 = np.array([[0, 76.59734589573222], [0, 2.65431523794604]])
+    C1 = np.array([[0, 33.86641391492494], [-0.85035641456978, 1.68540397397560]])
+    damping, stiffness = (
+        np.linalg.solve(M, speed * C1),
+        np.linalg.solve(M, 9.81 * K0 + speed**2 * K2),
+    )
+    if speed == 5.0:
+        free = np.block([[np.zeros((2, 2)), np.eye(2)], [-stiffness, -damping]])
+        weave = max(np.linalg.eigvals(free), key=lambda x: x.imag)
+        np.testing.assert_allclose(weave, -0.775341882195845 + 4.46486771378823j, atol=1e-9)
+    return damping, stiffness
+
+
+@pytest.mark.slow
+def test_slider_crank_in_space_keeps_its_loop_and_its_energy() -> None:
+    """The slider is where the crank pin lets it be: |rod| is constant, closed form in the angle."""
+    mechanism, q, v, params = built(slider_crank)
+    system = mechanism.system
+    A = np.asarray(equations_at(system, q, v, 0.0, params).A)
+    v = v - np.linalg.pinv(A) @ (A @ v)
+    ts = jnp.linspace(0.0, 1.0, 11)
+    sol = jm.simulate(system, q, v, ts, params, method=jm.RK4(substeps=200))
+    assert sol.energy_drift < 1e-8
+    assert np.all(sol.rank == 20)
+    angle = 2 * np.arctan2(sol.q[:, 4], sol.q[:, 3])
+    y, z = 0.1 - 0.08 * np.sin(angle), 0.12 + 0.08 * np.cos(angle)
+    np.testing.assert_allclose(sol.q[:, 14], np.sqrt(0.3**2 - y**2 - z**2), atol=1e-13)
+    np.testing.assert_allclose(sol.q[0, 14], 0.2, atol=1e-13)  # as Haug has it

@@ -1,0 +1,195 @@
+"""Misuse of parts raises at once: the message names the part, the trouble and the remedy.
+
+The cases run in a process of their own: here every call is checked for types first.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SETUP = """
+import json, sys
+import jax, jax.numpy as jnp, numpy as np
+from jaxmech.parts import *
+jax.config.update("jax_enable_x64", True)
+bar, other = (planar_body(name, mass=1.0, inertia=0.1) for name in ("bar", "other"))
+box, lid = (spatial_body(name, mass=1.0, inertia=(1, 1, 1)) for name in ("box", "lid"))
+bob, o, oo = point_mass("bob", mass=1.0), (0, 0), (0, 0, 0)
+hinge = revolute("A", ground, o, bar, (1, 0))
+pendulum = Mechanism([bar], [hinge])
+"""
+
+MISUSE = {
+    # joints
+    "revolute('A', ground, o, box, oo)": (
+        "ValueError: Revolute joint 'A' must have 3 numbers in `at_a`, but has 2: (0, 0); give one "
+        "for each direction."
+    ),
+    "revolute('A', bar, o, box, oo)": (
+        "ValueError: Revolute joint 'A' must be between planar or spatial bodies, all of one kind, "
+        "but 'bar' is planar, 'box' is spatial; make the bodies alike or take another joint."
+    ),
+    "knife_edge('E', box, o, along=(1, 0))": (
+        "ValueError: Knife edge 'E' must be between planar bodies, all of one kind, but 'ground' "
+        "is the ground, 'box' is spatial; make the bodies alike or take another joint."
+    ),
+    "spherical('S', ground, o, bar, o)": (
+        "ValueError: Spherical joint 'S' must be between spatial bodies, all of one kind, but "
+        "'ground' is the ground, 'bar' is planar; make the bodies alike or take another joint."
+    ),
+    "revolute('A', bar, o, bar, o)": (
+        "ValueError: Revolute joint 'A' must be between different bodies, but has 'bar' and 'bar'."
+    ),
+    "revolute('A', 'bar', o, other, o)": (
+        "TypeError: Revolute joint 'A' must be between bodies, but has 'bar'; make one by "
+        "planar_body, spatial_body or point_mass, or take `ground`."
+    ),
+    "revolute('A', box, oo, lid, oo, axis=(0, 0, 0))": (
+        "ValueError: Revolute joint 'A' must have a direction in `axis`, but all its components "
+        "are zero; write for example (0.0, 0.0, 1.0)."
+    ),
+    "revolute('A', box, oo, lid, oo)": (
+        "ValueError: Revolute joint 'A' must have an `axis` in space; write the direction on the "
+        "first body, such as axis=(0, 0, 1)."
+    ),
+    "revolute('A', bar, o, other, o, axis=(0, 0, 1))": (
+        "ValueError: Revolute joint 'A' must have no `axis` in the plane, where all axes are at "
+        "right angles to it; leave it out."
+    ),
+    "weld('W', ground, o, bob, o)": (
+        "ValueError: Weld 'W' must be between bodies with an attitude, but 'bob' is a point; make "
+        "it a planar_body or a spatial_body."
+    ),
+    "distance('R', ground, o, bob, (1, 0), length=1)": (
+        "ValueError: Distance 'R' must have zeros in `at_b`, since 'bob' is a point mass, but has "
+        "(1, 0)."
+    ),
+    "distance('R', ground, o, bar, o, length=0)": (
+        "ValueError: Distance 'R' must have a positive `length`, but it is 0.0; for points that "
+        "coincide take revolute or spherical."
+    ),
+    "gear('G', box, 0.1, lid, 0.2)": (
+        "ValueError: Gear 'G' must have `axis_a` and `axis_b` in space; write the direction of the "
+        "axis of each wheel."
+    ),
+    "point_on_surface('S', ground, 3, bar, o)": (
+        "TypeError: Argument `surface` must be a function, but is 3."
+    ),
+    "revolute('A', ground, (0, None), bar, o)": (
+        "TypeError: Revolute joint 'A' must have as `at_a` a number, the name of a parameter or a "
+        "function of (t, params), but has None."
+    ),
+    "distance('R', ground, o, bar, o, length=float('nan'))": (
+        "ValueError: Distance 'R' must have a finite `length`, but it is nan; correct it."
+    ),
+    # bodies
+    "planar_body('b', mass=-1, inertia=1)": (
+        "ValueError: Body 'b' must not have a negative `mass`, but it is -1.0."
+    ),
+    "planar_body('b', mass=1, inertia=1, center=o, static_moment=o)": (
+        "ValueError: Body 'b' must have a `center`, with `inertia` about it, or a `static_moment`, "
+        "with `inertia` about the reference point, but has both; drop one."
+    ),
+    "spatial_body('b', mass=1, inertia=1)": (
+        "ValueError: Body 'b' must have three principal moments or a (3, 3) matrix as `inertia`, "
+        "but has 1; for a body that cannot turn use `point_mass`."
+    ),
+    "point_mass('b', mass=1, dimension=4)": (
+        "ValueError: Body 'b' must have `dimension` 2 (plane) or 3 (space), but has 4."
+    ),
+    "jax.jit(lambda m: planar_body('b', mass=m, inertia=1).name)(1.0)": (
+        "TypeError: Body 'b' must not have a traced value as `mass`; write the name of a parameter "
+        "there and pass the value in `params`."
+    ),
+    # the mechanism
+    "Mechanism([other], [hinge])": (
+        "ValueError: Revolute joint 'A' must be between bodies of the mechanism, but its body "
+        "'bar' is not in `bodies` (other); add it there."
+    ),
+    "Mechanism([planar_body('bar', mass=2, inertia=1)], [hinge])": (
+        "ValueError: Revolute joint 'A' must be between bodies of the mechanism, but its body "
+        "'bar' is not the one of that name in `bodies` (bar); use the same object."
+    ),
+    "Mechanism([bar, bar])": (
+        "ValueError: Argument `bodies` must have distinct names, but 'bar' is given twice; rename "
+        "one."
+    ),
+    "Mechanism([bar], [hinge, hinge])": (
+        "ValueError: Argument `joints` must have distinct names, but 'A' is given twice; rename "
+        "one."
+    ),
+    "Mechanism([bar, box])": (
+        "ValueError: Argument `bodies` must be all planar or all spatial, but 'bar' is planar, "
+        "'box' is spatial; make them alike."
+    ),
+    "Mechanism([ground, bar])": (
+        "TypeError: Argument `bodies` must not hold `ground`, which is always there; leave it out."
+    ),
+    "Mechanism([bar], [gravity()])": (
+        "TypeError: Argument `joints` must hold objects such as revolute(...) or Holonomic(...), "
+        "but holds Gravity(acceleration=9.81, down=None); move it to where it belongs."
+    ),
+    "Mechanism([bar], forces=[gravity(down=(0, 0, -1))])": (
+        "ValueError: Gravity must have a direction `down` of 2 components, as the bodies have, but "
+        "has 3; write one for each direction."
+    ),
+    # parameters
+    "Mechanism([bar], [revolute('A', ground, o, bar, ('l', 0))], params={'m': 1.0})": (
+        "ValueError: Revolute joint 'A' needs the parameter 'l', but it is not in `params`, which "
+        "has m; add it there, or write a number in its place."
+    ),
+    "Mechanism([planar_body('b', mass=lambda t, p: p['m'], inertia=1)])": (
+        "ValueError: Body 'b' needs the parameter 'm', but it is not in `params`, which has none; "
+        "add it there, or write a number in its place."
+    ),
+    "Mechanism([bar], [revolute('A', ground, 'at', bar, o)], params={'at': [1.0, 2.0, 3.0]})": (
+        "ValueError: Revolute joint 'A' needs the parameter 'at' to have shape (2,), but it has "
+        "(3,); give every member of a batch its own with `jax.vmap`."
+    ),
+    # starts
+    "pendulum.guess({})": (
+        "ValueError: Argument `starts` must have one start for each of bar, but has none for 'bar'."
+    ),
+    "pendulum.guess({'bar': Start(o), 'rod': Start(o)})": (
+        "ValueError: Argument `starts` must have one start for each of bar, but has one for 'rod'."
+    ),
+    "pendulum.guess({'bar': Start(oo)})": (
+        "ValueError: The start of body 'bar' must have `position` of shape (2,), but it has (3,); "
+        "for a batch use `jax.vmap`."
+    ),
+    "pendulum.frame('rod', oo)": "ValueError: Argument `body` must be one of bar, but is 'rod'.",
+}
+
+RUN = """
+said = {}
+for case in json.load(sys.stdin):
+    try:
+        eval(case)
+        said[case] = "nothing"
+    except Exception as error:
+        said[case] = f"{type(error).__name__}: {error}"
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, str]:
+    process = subprocess.run(
+        [sys.executable, "-c", SETUP + RUN],
+        input=json.dumps(list(MISUSE)),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    return json.loads(process.stdout)
+
+
+@pytest.mark.parametrize("case", MISUSE)
+def test_misuse_says_what_is_wrong(case: str, said: dict[str, str]) -> None:
+    assert said[case] == MISUSE[case]

@@ -1,0 +1,12 @@
+"""`quick`: `jax.jit` for functions that run once: the compiler optimizes little, and takes half."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+OPTIONS = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+def quick(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return jax.jit(fn, compiler_options=OPTIONS, **options)

@@ -1,0 +1,115 @@
+"""The commands `check` and `compare`, and how they find a system and its state."""
+
+import numpy as np
+import pytest
+
+from jaxmech.cli import main
+from jaxmech.situation import SituationError, situation
+
+SPRING = """
+import jax.numpy as jnp
+import jaxmech as jm
+
+
+def lagrangian(q, v, t, p):
+    return 0.5 * p["m"] * v @ v - 0.5 * p["k"] * q @ q
+
+
+system = jm.System(lagrangian, coordinates=("x", "y"))
+tied = jm.System(
+    lagrangian, [jm.Holonomic(lambda q, t, p: q[0] - q[1], name="tie")], coordinates=("x", "y")
+)
+q0 = [0.3, 0.1]
+params = {"m": 2.0, "k": 8.0}
+"""
+
+
+@pytest.fixture
+def spring(tmp_path):
+    path = tmp_path / "spring.py"
+    path.write_text(SPRING)
+    return path
+
+
+def test_a_model_is_checked_by_its_name(capsys) -> None:
+    assert main(["check", "pendulum", "--fast"]) == 0
+    shown = capsys.readouterr().out
+    assert "  holonomic     rod (1)" in shown
+    assert "  findings      0, of which 0 serious" in shown
+
+
+def test_a_bad_start_is_told_by_the_exit_code(capsys, spring) -> None:
+    assert main(["check", f"{spring}:tied", "--fast"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "serious: the state violates constraint 'tie' at the level of its position by 0.2" in shown
+    )
+    assert "which changes x by -0.1, y by +0.1" in shown
+    assert main(["check", f"{spring}:tied", "--fast", "--start", "x=0.1"]) == 0
+
+
+def test_everything_is_checked_without_fast(capsys, spring) -> None:
+    assert main(["check", f"{spring}:system"]) == 0
+    shown = capsys.readouterr().out
+    assert "  gradients     agree with differences: start, k, m" in shown
+    assert "as lanes" in shown
+
+
+def test_laws_are_compared_at_the_state_that_is_asked_for(capsys, monkeypatch) -> None:
+    """The table itself is tested in formulations/."""
+    monkeypatch.setattr(
+        "jaxmech.formulations.compare_formulations", lambda system, q, v, t, params: f"at {q}"
+    )
+    assert main(["compare", "pendulum", "--start", "theta=0", "--param", "l=2"]) == 0
+    assert capsys.readouterr().out == "at [ 0. -2.]\n"
+
+
+def test_the_state_of_a_file(spring) -> None:
+    found = situation("spring.py:system", folder=spring.parent, params=["k=3"])
+    np.testing.assert_array_equal(found.q, [0.3, 0.1])
+    np.testing.assert_array_equal(found.v, [0.0, 0.0])
+    assert found.t == 0
+    assert found.params == {"m": 2.0, "k": 3.0}
+
+
+def test_the_state_of_a_model() -> None:
+    found = situation("chain", options=["links=2"], start=["theta=0.5,0.5"], params=["g=1.5"])
+    assert found.system.n == 4
+    assert found.params["g"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("pendulm", {}, "is not a model of the catalogue; did you mean `pendulum`"),
+        ("spring.py:sistem", {}, "is not an attribute in .*; did you mean `system`"),
+        ("pendulum", {"start": ["angle=1"]}, "pendulum: Argument `start` must name only theta"),
+        ("pendulum", {"start": ["theta"]}, "'theta' must be of the form key=number"),
+        ("pendulum", {"params": ["l=long"]}, "'l=long' must be of the form key=number"),
+        ("spring.py:system", {"params": ["c=1"]}, "--param c is not one of m, k"),
+        ("spring.py:system", {"start": ["z=1"]}, "--start z is not one of x, y"),
+        ("bare.py:system", {}, r"bare.py:system is a System without a state: write q0 = \[...\]"),
+        ("poor.py:system", {}, "cannot be evaluated at its state: TypeError: .*check q0, v0 and"),
+        ("poor.py:system", {"params": ["m=1"]}, "--param needs a dictionary `params` beside"),
+    ],
+)
+def test_what_leads_nowhere_is_refused(spring, name, more, message) -> None:
+    (spring.parent / "bare.py").write_text(SPRING.replace("q0 =", "start ="))
+    (spring.parent / "poor.py").write_text(SPRING.replace("params =", "values ="))
+    with pytest.raises(SituationError, match=message):
+        situation(name, folder=spring.parent, **more)
+
+
+def test_bad_input_has_an_exit_code_of_its_own(capsys) -> None:
+    assert main(["check", "no/such.py:arm"]) == 2
+    assert capsys.readouterr().err.startswith("jaxmech: Argument `model` must name a Python file")
+    assert main(["compare", "pendulm"]) == 2
+
+
+@pytest.mark.parametrize("command", ["check", "compare"])
+def test_help_teaches(capsys, command) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert "path/file.py:attribute" in shown
+    assert max(map(len, shown.splitlines())) <= 110
