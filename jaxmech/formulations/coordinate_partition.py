@@ -167,9 +167,13 @@ class CoordinatePartition(AbstractFormulation):
             positions = pivots(A, self.tolerance)
         sizes = jnp.concatenate([positions.sizes, velocities.sizes])
         enough = float(jnp.finfo(A.dtype).eps) ** (1 / 8)
-        usable = ~((sizes > 0) & (sizes < enough)).any()
-        again = self.iterations if nonholonomic else 1  # dphi/dt is linear in v
-        return Partition(positions, velocities, usable, self.iterations, again)
+        return Partition(
+            positions=positions,
+            velocities=velocities,
+            usable=~((sizes > 0) & (sizes < enough)).any(),
+            iterations=self.iterations,
+            velocity_iterations=self.iterations if nonholonomic else 1,  # dphi/dt is linear in v
+        )
 
     def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
         """Accelerations by (2) and multipliers by (4) at one state."""
