@@ -111,8 +111,9 @@ def step(
         speeds, accelerations = rates
         stage_q = q + times(speeds.T, h * weights)
         stage_v = v + times(accelerations.T, h * weights)
-        stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, t + node * h, params)
-        eom, law = scheme.law(stage_q, stage_v, t + node * h, params)
+        stage_t = t + node * h
+        stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
+        eom, law = scheme.law(stage_q, stage_v, stage_t, params)
         rates = speeds.at[number].set(stage_v), accelerations.at[number].set(law.qdd)
         judged = law.definite, law.rank, _contradicts(eom, law), complete, law.converged
         return rates, judged

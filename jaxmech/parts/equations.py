@@ -16,8 +16,9 @@ is then the force [N] or torque [N m] of a on b, and -(force, torque) that of b 
     TurnedAbout     sin(angle of b about u - given angle) = 0     torque along u
     Mesh            ra angle_a + rb angle_b = phase               force of one tooth on the other
 
-The first five and the next three are the primitives of Haug, "Computer Aided Kinematics and
-Dynamics of Mechanical Systems" (1989), section 9.4. None of them has a square root that vanishes.
+Coincide, Apart, Perpendicular and Across are the spherical, distance, dot-1 and dot-2 primitives of
+Haug, "Computer Aided Kinematics and Dynamics of Mechanical Systems" (1989), chapter 9. None has a
+square root that vanishes where it holds.
 """
 
 import abc

@@ -46,7 +46,8 @@ def bilinear(table: np.ndarray, a: Numbers, b: Numbers) -> Numbers:
         >>> print(bilinear(np.eye(2, dtype=int)[None], jnp.ones(2), jnp.array([3.0, 4.0])))
         [7.]
     """
-    return (table * (a[:, None] * b[None, :])[None]).sum((1, 2))
+    both = a[:, None] * b[None, :]
+    return (table.astype(both.dtype) * both[None]).sum((1, 2))
 
 
 def apply(matrix: Numbers, a: Numbers) -> Numbers:
@@ -76,7 +77,7 @@ def turned(a: Numbers) -> Numbers:
         >>> print(turned(jnp.array([1.0, 0.0])))
         [0. 1.]
     """
-    return apply(_QUARTER, a)
+    return apply(_QUARTER.astype(a.dtype), a)
 
 
 def product(a: Numbers, b: Numbers) -> Numbers:
@@ -96,7 +97,7 @@ def conjugate(e: Numbers) -> Numbers:
         >>> print(conjugate(jnp.array([0.5, 0.5, 0.5, -0.5])))
         [ 0.5 -0.5 -0.5  0.5]
     """
-    return _CONJUGATE * e
+    return _CONJUGATE.astype(e.dtype) * e
 
 
 def spin_in_space(e: Numbers, rate: Numbers) -> Numbers:
@@ -156,7 +157,8 @@ def rotation(e: Numbers) -> Numbers:
          [ 1.  0.  0.]
          [ 0.  0.  1.]]
     """
-    return (_ROTATION * (e[:, None] * e[None, :])[None, None]).sum((2, 3))
+    squares = e[:, None] * e[None, :]
+    return (_ROTATION.astype(e.dtype) * squares[None, None]).sum((2, 3))
 
 
 def plane_rotation(angle: Array) -> Array:
@@ -184,7 +186,7 @@ def normals(u: Numbers) -> Numbers:
     if u.shape == (2,):
         return turned(u)[None]
     xp: Any = np if isinstance(u, np.ndarray) else jnp
-    sign = xp.where(u[2] >= 0, 1, -1)
+    sign = xp.where(u[2] >= 0, 1, -1).astype(u.dtype)
     a = -1 / (sign + u[2])
     b = u[0] * u[1] * a
     n1 = xp.stack([1 + sign * u[0] * u[0] * a, sign * b, -sign * u[0]])
