@@ -1,6 +1,7 @@
 """jaxmech: constrained mechanics in batches, from plain JAX functions."""
 
 from jaxmech import models as models
+from jaxmech import parts as parts
 from jaxmech.analysis import InverseDynamics as InverseDynamics
 from jaxmech.analysis import ShortRun as ShortRun
 from jaxmech.analysis import Structure as Structure

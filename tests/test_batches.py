@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import RK4, Solution, observe, simulate
+from jaxmech.models import make
 from tests.small import PENDULUM
 
 TS = np.linspace(0.0, 0.5, 4)
@@ -93,6 +94,21 @@ def test_gradients_in_any_order() -> None:
     ends = jax.jit(jax.vmap(end))
     differences = (ends(ANGLES + h, LENGTHS) - ends(ANGLES - h, LENGTHS)) / (2 * h)
     np.testing.assert_allclose(each[0], differences, rtol=1e-6, atol=1e-8)
+
+
+def test_the_gradient_of_many_steps_takes_little_memory() -> None:
+    """10,000 steps of 4,096 double pendulums: a hundredth of the states is kept."""
+    model = make("double_pendulum")
+    steps, size, states = 10_000, 4096, 8 * 8  # bytes of a state
+
+    def far(q: Any, v: Any) -> Any:
+        ts = jnp.array([0.0, 1e-3 * steps])
+        return simulate(model.system, q, v, ts, model.params, method=RK4(steps)).q[-1].sum()
+
+    start = jax.ShapeDtypeStruct((size, 4), float)
+    compiled = jax.jit(jax.vmap(jax.grad(far, (0, 1)))).lower(start, start).compile()
+    taken = compiled.memory_analysis().temp_size_in_bytes
+    assert size * states * 100 < taken < 3 * size * states * 100
 
 
 def test_batches_can_be_observed(batch: Solution) -> None:
