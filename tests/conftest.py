@@ -1,10 +1,12 @@
 """Fixtures for all tests."""
 
+import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 REFERENCES = Path(__file__).resolve().parents[2] / "shared" / "references"
@@ -23,3 +25,11 @@ def reference() -> Callable[[str], dict[str, Any]]:
         return json.loads(path.read_text(encoding="utf-8"))
 
     return load
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """What a file of tests has compiled is of no use to the next one, and takes gigabytes."""
+    yield
+    jax.clear_caches()
+    gc.collect()

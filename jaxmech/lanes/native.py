@@ -256,7 +256,11 @@ def _loaded(source: str) -> str:
     name = source.rpartition("define ptr @")[2].partition("(")[0]
     with _ONE_AT_A_TIME:
         if name not in _ENGINES:
-            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(source), _machine())
+            machine = _machine()
+            code = machine.emit_object(llvm.parse_assembly(source))
+            # An engine of its own module would keep the assembly language, far larger than the code.
+            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()
             _register(name, engine.get_function_address(name))
             _ENGINES[name] = engine

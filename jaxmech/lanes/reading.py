@@ -7,6 +7,7 @@ content stood in their place.
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from jaxmech.lanes.loops import (
 from jaxmech.lanes.primitives import PRIMITIVES, constant
 
 LONGEST_UNROLLED = 8  # iterations
-LARGEST_GRAPH = 40_000  # nodes of one graph
+LARGEST_GRAPH = 200_000  # nodes of one graph
 
 _CALLS = {
     "jit": "jaxpr",
@@ -211,6 +212,8 @@ class Reader:
             outs = self.read(closed, [*consts, *carry, *elements])
             carry = outs[: len(carry)]
             saved.append(outs[len(carry) :])
+        if not all(isinstance(x, np.ndarray) for x in chain(*saved)):
+            raise UnsupportedError("a loop inside of a loop that saves a sequence for the outside")
         return [*carry, *(np.stack(column[::order]) for column in zip(*saved, strict=True))]
 
     def loop(

@@ -244,6 +244,17 @@ def test_derivatives_of_the_fixed_point() -> None:
     np.testing.assert_allclose(bend, 2 * g * c**2 / (1 + mu * c) ** 3, rtol=1e-11)
 
 
+def test_a_guide_without_pressure() -> None:
+    """At multipliers of exactly zero their length has no slope."""
+    system = System(
+        SLIDER.lagrangian, SLIDER.constraints, coordinates=("x", "y"),
+        nonideal=lambda q, v, m, t, p: jnp.stack([-jnp.sqrt(m @ m), 0.0]),
+    )  # fmt: skip
+    motion = acceleration(system, [0.0, 0.0], [1.0, 0.0], 0.0, {"g": 0.0, "c": ECCENTRIC})
+    assert motion.converged
+    np.testing.assert_array_equal(motion.qdd, [0.0, 0.0])
+
+
 @pytest.mark.slow
 def test_none_or_several_solutions_are_found_out() -> None:
     """mu c > 1: lambda = g - mu c |lambda| has two solutions for g > 0, none for g < 0."""

@@ -130,6 +130,24 @@ def test_as_lanes(name: str) -> None:
     assert_agrees(FUNCTIONS[name])
 
 
+def test_a_short_loop_that_passes_on_what_a_loop_in_it_saves() -> None:
+    """Such a sequence is no array of scalars, so that it cannot be stacked with others."""
+
+    def inner(y: Any, _: Any) -> Any:
+        return lax.scan(lambda z, _: (jnp.sin(z) * 0.9, z), y, None, length=12)
+
+    def outer(_: Any, x: Any) -> Any:
+        y, saved = lax.scan(inner, x, None, length=3)
+        total, _ = lax.scan(lambda t, block: (t + block[4], None), y, saved)
+        return total / 4
+
+    def sequences(x: Any, A: Any) -> Any:
+        return lax.fori_loop(0, 10, outer, x)
+
+    assert "saves a sequence for the outside" in repr(explain(sequences, *batch(0, 5)))
+    assert_agrees(sequences)
+
+
 @pytest.mark.parametrize("size", [1, 7, 8, 63, 64, 65, 200])
 def test_any_size_of_a_batch(size: int) -> None:
     assert_agrees(saving, size=size)
