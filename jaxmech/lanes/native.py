@@ -258,7 +258,7 @@ def _loaded(source: str) -> str:
         if name not in _ENGINES:
             machine = _machine()
             code = machine.emit_object(llvm.parse_assembly(source))
-            # An engine of its own module would keep the assembly language, far larger than the code.
+            # An engine that compiles would keep the module, which is larger than the code.
             engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()
