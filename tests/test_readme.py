@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 
@@ -31,6 +32,18 @@ def test_the_example_prints_what_follows_it() -> None:
             assert abs(float(mine)) < ROUND_OFF
         else:
             np.testing.assert_allclose(float(mine), float(theirs), rtol=1e-2, atol=2e-6)
+
+
+def test_the_speeds_are_those_of_the_benchmark() -> None:
+    """The table of the README, and the gradients: `jaxmech bench --out docs/speed` writes them."""
+    measured = (ROOT / "docs" / "speed" / "speed.md").read_text(encoding="utf-8")
+    assert measured.split("\n\n")[0] in README
+    figures = json.loads((ROOT / "docs" / "speed" / "speed.json").read_text(encoding="utf-8"))
+    prices = []
+    for case in figures["gradients"]:
+        forward, *gradients = case["outcomes"].values()
+        prices += [gradient["best"] / forward["best"] for gradient in gradients]
+    assert f"{min(prices):.1f} to {max(prices):.1f} forward runs" in README.replace("\n", " ")
 
 
 @pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.MULTILINE))
