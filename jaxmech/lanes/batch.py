@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.lanes.blocks import blocks
+from jaxmech.lanes.blocks import LANES, blocks
 from jaxmech.lanes.kernel import Kernel
 from jaxmech.lanes.rows import rows
 
@@ -28,7 +28,7 @@ def over_batch(
         UnsupportedError: on a CPU, an operation or a type for which there is no instruction.
     """
     native = jax.default_backend() == "cpu"
-    lanes = kernel.lanes if native else size
+    lanes = LANES if native else size
     count = -(-size // lanes)
     moving = {
         k: _blocked(x, count, lanes, k in kernel.sequences)

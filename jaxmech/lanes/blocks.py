@@ -16,6 +16,8 @@ from jaxmech.lanes.loops import Given, Saved
 from jaxmech.lanes.native import array_address, call, module
 from jaxmech.lanes.text import Text
 
+LANES = 16  # two vectors of AVX-512: one is computed while the other waits
+
 
 def blocks(
     kernel: Kernel, moving: dict[int, Array], fixed: dict[int, Array], count: int
@@ -72,16 +74,16 @@ def _spread(kernel: Kernel, k: int, x: Array, count: int) -> Array:
     shape: tuple[int, ...] = (aval.size,)
     if k in kernel.sequences:
         shape = aval.shape[0], math.prod(aval.shape[1:])
-    x = jnp.broadcast_to(x.reshape(-1, 1, *shape, 1), (x.shape[0], count, *shape, kernel.lanes))
-    return x.reshape(-1, *shape, kernel.lanes)
+    x = jnp.broadcast_to(x.reshape(-1, 1, *shape, 1), (x.shape[0], count, *shape, LANES))
+    return x.reshape(-1, *shape, LANES)
 
 
 def _shape(kernel: Kernel, k: int) -> tuple[int, ...]:
     """Shape of a result of one block."""
     out = kernel.outs[k]
     if isinstance(out, Saved):
-        return out.length, math.prod(out.shape), kernel.lanes
-    return math.prod(kernel.out_avals[k].shape), kernel.lanes
+        return out.length, math.prod(out.shape), LANES
+    return math.prod(kernel.out_avals[k].shape), LANES
 
 
 def _not_empty(kernel: Kernel) -> list[int]:
@@ -93,8 +95,7 @@ class _Source:
 
     def __init__(self, kernel: Kernel, moving: frozenset[int]) -> None:
         self.kernel, self.moving, self.some = kernel, moving, _not_empty(kernel)
-        self.lanes = kernel.lanes
-        self.text = Text(self.lanes)
+        self.text = Text(LANES)
         self.text.label("entry")
         avals = kernel.avals
         scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
@@ -119,7 +120,7 @@ class _Source:
             assert isinstance(out, np.ndarray)
             for place, number in enumerate(out.ravel().tolist()):
                 dtype = kernel.out_avals[k].dtype
-                address = text.address(end, dtype, place * self.lanes)
+                address = text.address(end, dtype, place * LANES)
                 text.store(assembler.names[number], address, dtype)
         text.lines.append("ret void")
         return module(text, len(kernel.avals), len(self.some))
@@ -129,13 +130,13 @@ class _Source:
         base = array_address(self.text, number)
         if not is_batched:
             return base
-        offset = self.text.line(f"mul i64 %block, {aval.size * self.lanes}")
+        offset = self.text.line(f"mul i64 %block, {aval.size * LANES}")
         return self.text.address(base, aval.dtype, offset)
 
     def _input(self, node: Node) -> str:
         params: Any = node.params
         k, place = self.places[params]
-        lanes = self.lanes if k in self.moving else 1
+        lanes = LANES if k in self.moving else 1
         address = self.text.address(self.starts[k], node.dtype, place * lanes)
         return self.text.load(address, node.dtype, lanes)
 
@@ -144,10 +145,10 @@ class _Source:
         kernel = self.kernel
         if isinstance(steps, Given):
             k = kernel.sequences.start + steps.number
-            lanes = self.lanes if k in self.moving else 1
+            lanes = LANES if k in self.moving else 1
             return Memory(self.starts[k], math.prod(steps.shape), steps.dtype, lanes)
         for k in self.some:
             out = kernel.outs[k]
             if isinstance(out, Saved) and (out.loop, out.number) == (steps.loop, steps.number):
-                return Memory(self.ends[k], math.prod(out.shape), out.dtype, self.lanes)
+                return Memory(self.ends[k], math.prod(out.shape), out.dtype, LANES)
         return None

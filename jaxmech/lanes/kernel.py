@@ -8,13 +8,9 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
-from jaxmech.lanes.graph import Node
-from jaxmech.lanes.loops import Given, Loop, Saved, UnsupportedError, Value
+from jaxmech.lanes.loops import Given, Saved, UnsupportedError, Value
 from jaxmech.lanes.needs import Needs, needed
 from jaxmech.lanes.reading import Reader, loop_content
-
-MANY = 2200  # operations
-_LEAVES = {"const", "input", "carry", "element", "capture", "result"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,26 +37,6 @@ class Kernel:
         scalars = [int(i) for out in self.outs if isinstance(out, np.ndarray) for i in out.ravel()]
         saved = [out for out in self.outs if isinstance(out, Saved)]
         return needed(self.reader.graph, self.reader.loops, scalars, saved)
-
-    @cached_property
-    def operations(self) -> int:
-        """Number of operations on scalars that have to be carried out, in each loop once."""
-        return _operations(self.reader.graph.nodes, self.reader.loops, self.needs)
-
-    @property
-    def lanes(self) -> int:
-        """Trajectories in a block of native code, the same for a batch of any size.
-
-        Two vectors of AVX-512, so that one is computed while the other waits; or one, where the
-        numbers of an iteration are too many for the registers anyway.
-        """
-        return 16 if self.operations < MANY else 8
-
-
-def _operations(nodes: Sequence[Node], loops: Sequence[Loop], needs: Needs) -> int:
-    own = sum(nodes[i].op not in _LEAVES for i in needs.nodes)
-    inner = [(loops[k], part.body) for k, part in needs.loops.items() if part.body is not None]
-    return own + sum(_operations(loop.body.nodes, loop.inner, body) for loop, body in inner)
 
 
 def loop_kernel(eqn: JaxprEqn) -> Kernel:

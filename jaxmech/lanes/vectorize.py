@@ -12,6 +12,7 @@ from jaxtyping import Array
 from jaxmech.lanes.batch import over_batch
 from jaxmech.lanes.kernel import Kernel, function_kernel, loop_kernel
 from jaxmech.lanes.loops import Loop, UnsupportedError, dtype_of
+from jaxmech.lanes.needs import Needs
 from jaxmech.lanes.reading import call_content, stays_loop
 
 
@@ -182,11 +183,21 @@ def _flags(in_axes: Any, args: tuple[Any, ...]) -> Any:
 def _part(what: str, kernel: Kernel) -> Part:
     reader = kernel.reader
     requested = reader.graph.requested + _requested(reader.loops)
-    return Part(what, requested, kernel.operations, "")
+    kept = _kept(reader.graph.nodes, reader.loops, kernel.needs)
+    return Part(what, requested, kept, "")
 
 
 def _requested(loops: list[Loop]) -> int:
     return sum(loop.body.requested + _requested(loop.inner) for loop in loops)
+
+
+_LEAVES = {"const", "input", "carry", "element", "capture", "result"}
+
+
+def _kept(nodes: list[Any], loops: list[Loop], needs: Needs) -> int:
+    own = sum(nodes[i].op not in _LEAVES for i in needs.nodes)
+    inner = [(loops[k], part.body) for k, part in needs.loops.items() if part.body is not None]
+    return own + sum(_kept(loop.body.nodes, loop.inner, body) for loop, body in inner)
 
 
 def _line(part: Part) -> str:
