@@ -36,7 +36,7 @@ ONLY = {  # rooms that see less than the floors allow, beside themselves
     "linalg": set(),
     "lanes": FLOORS[0] - {"status"},
 }
-MAY_SET = {"jaxmech.cli", "jaxmech.lanes.tuning"}  # where jax.config and os.environ may be written
+MAY_SET = {"jaxmech.cli"}  # where jax.config and os.environ may be written
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 
 

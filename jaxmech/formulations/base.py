@@ -69,9 +69,9 @@ class AbstractFormulation(abc.ABC):
         """The matrix that is inverted, by whose condition a law is judged; None without one."""
         return None
 
-    @abc.abstractmethod
     def takes_as_singular(self, found: bool) -> bool:
         """Whether M is taken as singular, given whether it was found to be."""
+        return found
 
     @abc.abstractmethod
     def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:

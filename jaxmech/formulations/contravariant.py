@@ -73,10 +73,6 @@ class Contravariant(AbstractFormulation):
             Q = Q + system.force(q, v, t, params).astype(q.dtype)
         return replace(eom, M=metric_tensor(system, q, t, params)[1:, 1:], Q=Q)
 
-    def takes_as_singular(self, found: bool) -> bool:
-        """What was found; `solve` then refuses."""
-        return found
-
     def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
         """A g^-1 A^T (m, m) of (4.1), or the completed E (n, n) of (4.3)."""
         if self.eliminate:

@@ -140,10 +140,6 @@ class CoordinatePartition(AbstractFormulation):
                 "leave it out for eps^(1/3)."
             )
 
-    def takes_as_singular(self, found: bool) -> bool:
-        """What was found; the equations themselves make no difference."""
-        return found
-
     def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
         """N^T M N, the mass of the independent coordinates, with ones for the others, (n, n)."""
         return _reduced(eom, self.tolerance).mass

@@ -45,10 +45,6 @@ class GaussPrinciple(AbstractFormulation):
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def takes_as_singular(self, found: bool) -> bool:
-        """What was found."""
-        return found
-
     def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
         """N L, whose transpose is the matrix of the least-squares problem, (n, n)."""
         M, _ = regular(eom, singular_mass=singular_mass)

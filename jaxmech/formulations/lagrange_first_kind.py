@@ -44,10 +44,6 @@ class LagrangeFirstKind(AbstractFormulation):
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def takes_as_singular(self, found: bool) -> bool:
-        """What was found; the system itself makes no difference."""
-        return found
-
     def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
         """[[M, -A^T], [A, 0]] after scaling, (n + m, n + m)."""
         return _scaled(eom)[0]

@@ -46,10 +46,6 @@ class Maggi(AbstractFormulation):
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def takes_as_singular(self, found: bool) -> bool:
-        """What was found; the equations themselves make no difference."""
-        return found
-
     def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
         """B^T M B, the mass of the free pseudo-accelerations, (n, n) with zeros behind."""
         N = null_space(eom.A)
