@@ -1,0 +1,145 @@
+"""Levenberg and Marquardt's method on the compressed residuals, by optimistix, step by step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import optimistix as optx
+from jaxtyping import Array
+
+from jaxmech.checks import require_positive_integer
+from jaxmech.identify.objective import Conditions, rows
+from jaxmech.identify.problem import Data, Problem
+
+_PATIENCE = 8  # rejected steps in a row after which nothing smaller is to be found
+
+
+@dataclass(frozen=True)
+class LevenbergMarquardt:
+    """Levenberg-Marquardt steps with the exact Jacobian, the default; a few dozen suffice.
+
+    Args:
+        iterations: steps at most.
+        tolerance: relative change of unknowns and residuals at which they are enough.
+
+    Raises:
+        ValueError: a number is not positive.
+
+    Example:
+        >>> LevenbergMarquardt(iterations=20)
+        LevenbergMarquardt(iterations=20, tolerance=1e-08)
+    """
+
+    iterations: int = 50
+    tolerance: float = 1e-8
+
+    def __post_init__(self) -> None:
+        require_positive_integer("iterations", self.iterations, "count the steps")
+        if not self.tolerance > 0:
+            raise ValueError(f"Argument `tolerance` must be positive, but is {self.tolerance}.")
+
+
+class Progress(NamedTuple):
+    """Where an optimizer is.
+
+    Attributes:
+        y: the unknowns.
+        loss: half the squared residuals there.
+        done: whether it has converged.
+        accepted: whether the last step made things better.
+        state: all else that it needs to go on, a pytree of arrays.
+    """
+
+    y: Array
+    loss: float
+    done: bool
+    accepted: bool
+    state: Any
+
+
+def steps(
+    policy: LevenbergMarquardt,
+    problem: Problem,
+    y: Array,
+    data: Data,
+    conditions: Conditions,
+    state: Any = None,
+) -> Iterator[Progress]:
+    """Goes on until it has converged.
+
+    Args:
+        policy: tolerance and number of steps.
+        problem: what is compared.
+        y: the unknowns to begin with.
+        data: the numbers of the problem.
+        conditions: what else is asked.
+        state: of an earlier `Progress`, to go on from there.
+
+    Yields:
+        Progress after each step.
+    """
+    shapes = jax.tree.map(lambda x: (x.shape, str(x.dtype)), (y, data, conditions))
+    leaves, structure = jax.tree.flatten(shapes, is_leaf=lambda x: isinstance(x, tuple))
+    program = _program(problem, policy.tolerance, _Shapes(tuple(leaves), structure))
+    state = program.begin(y, data, conditions) if state is None else state
+    rejected = 0
+    for _ in range(policy.iterations + 1):  # the first looks only at the start
+        y, state, loss, accepted, done = program.step(y, state, data, conditions)
+        rejected = 0 if accepted else rejected + 1
+        done = bool(done) or rejected >= _PATIENCE
+        yield Progress(y, float(loss), done, bool(accepted), state)
+        if done:
+            return
+
+
+class _Shapes(NamedTuple):
+    leaves: tuple[Any, ...]
+    structure: Any
+
+
+class _Program(NamedTuple):
+    begin: Any
+    step: Any
+
+
+@lru_cache(maxsize=32)
+def _program(problem: Problem, tolerance: float, shapes: _Shapes) -> _Program:
+    """The compiled step; `shapes` only tells programs apart."""
+    solver: Any = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
+    options: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
+
+    def residual(y: Array, args: tuple[Data, Conditions]) -> tuple[Array, None]:
+        @jax.custom_jvp
+        def value(y: Array) -> Array:
+            return rows(problem, y, *args)[0]
+
+        @value.defjvp
+        def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
+            found, apply = rows(problem, primals[0], *args)
+            return found, apply(tangents[0])
+
+        return value(y), None
+
+    def begin(y: Array, data: Data, conditions: Conditions) -> Any:
+        """The state at first: traced once, and later only given another place to begin at."""
+        if not kept:
+            args = data, conditions
+            struct = jax.eval_shape(lambda y: residual(y, args)[0], y)
+            whole = solver.init(residual, y, args, options, struct, None, frozenset())
+            kept["arrays"], kept["static"] = eqx.partition(whole, eqx.is_array)
+        return eqx.tree_at(lambda state: state.y_eval, kept["arrays"], y)
+
+    @jax.jit
+    def step(y: Array, state: Any, data: Data, conditions: Conditions) -> Any:
+        whole = eqx.combine(state, kept["static"])
+        before = whole.num_accepted_steps
+        y, whole, _ = solver.step(residual, y, (data, conditions), options, whole, frozenset())
+        loss = 0.5 * (whole.f_info.residual**2).sum()
+        accepted = whole.num_accepted_steps > before
+        return y, eqx.filter(whole, eqx.is_array), loss, accepted, whole.terminate
+
+    return _Program(begin, step)

@@ -1,0 +1,342 @@
+"""From the arguments of `fit` to a problem: everything that can be wrong is found here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.checks import require_function, require_kind
+from jaxmech.formulations import AbstractFormulation
+from jaxmech.identify.objective import Conditions
+from jaxmech.identify.parameters import Parameters, parameters
+from jaxmech.identify.problem import Data, Observe, Problem, runs
+from jaxmech.identify.recording import Recording, named
+from jaxmech.identify.segments import Origin, Segments, segments
+from jaxmech.identify.shooting import Shooting
+from jaxmech.identify.starts import Start, bases, begin
+from jaxmech.integrate import AbstractMethod
+from jaxmech.manifold import AbstractStabilization, constraint_jacobians, near, violations
+from jaxmech.simulate import simulate
+from jaxmech.status import Status
+from jaxmech.system import Params, System
+
+InitialStates = Literal["fixed", "free"]
+FARTHEST = 1e-2  # by how much of 1 + |q| a start may be off the constraints if nobody says more
+DEVIATIONS = 5  # standard deviations by which it may be off where they are known
+
+
+def coordinates(q: Array, v: Array, t: Array, params: Params) -> Array:
+    """What is observed if nobody says otherwise: the coordinates."""
+    return q
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A fit that can begin.
+
+    Attributes:
+        problem: what is compared.
+        data: the numbers of it.
+        conditions: what else is asked.
+        origin: where the pieces come from.
+        parameters: what is fitted.
+        y: the unknowns at the start.
+        step: the largest step of integration [s], if there is one.
+        hard: whether jumps between pieces must vanish.
+        weighted: whether residuals are in standard deviations.
+    """
+
+    problem: Problem
+    data: Data
+    conditions: Conditions
+    origin: Origin
+    parameters: Parameters
+    y: Array
+    step: float | None
+    hard: bool
+    weighted: bool
+
+
+def prepare(
+    system: System,
+    recordings: Any,
+    params0: Params,
+    *,
+    observe: Observe | None,
+    start: Start | None,
+    free: Sequence[str] | None,
+    bounds: Mapping[str, Any] | None,
+    prior: Mapping[str, Any] | None,
+    initial_states: InitialStates,
+    horizon: Shooting | None,
+    step: float | None,
+    method: AbstractMethod,
+    projection: AbstractStabilization | None,
+    formulation: AbstractFormulation,
+) -> Task:
+    """The task that the arguments of `fit` describe.
+
+    Raises:
+        TypeError: an argument is of the wrong kind.
+        ValueError: names the argument, the recording or the parameter that cannot be meant.
+    """
+    require_kind("system", system, System, "System(...)")
+    for name, fn in (("observe", observe), ("start", start)):
+        if fn is not None:
+            require_function(name, fn)
+    if initial_states not in ("fixed", "free"):
+        raise ValueError(
+            f'Argument `initial_states` must be "fixed" or "free", but is {initial_states!r}.'
+        )
+    if horizon is not None:
+        require_kind("horizon", horizon, Shooting, "Shooting(0.5)")
+    if step is not None and not step > 0:
+        raise ValueError(f"Argument `step` must be positive, but is {step}.")
+    found = parameters(params0, free=free, bounds=bounds, prior=prior)
+    problem = Problem(
+        system, observe or coordinates, start, found.layout, method, projection, formulation
+    )
+    given = alike(named(recordings, "recordings"))
+    require_starts(problem, found, given)
+    if horizon is not None:
+        given = _with_guesses(problem, found, given)
+    pieces, origin = segments(given, horizon=horizon, step=step, substeps=method.substeps)
+    data = _data(problem, found, pieces, origin, initial_states, horizon)
+    weighted = all(one.weights is not None for one in given)
+    if prior and not weighted:
+        raise ValueError(
+            "Argument `prior` needs recordings with `weights` = 1 / (standard deviation of the "
+            "noise): otherwise nobody knows how much the prior counts against the data."
+        )
+    conditions = _conditions(problem, found, data, origin, initial_states, horizon)
+    size = found.layout.size + len(origin.recording) * data.free_starts
+    if (count := sum(one.count for one in given)) < size:
+        raise ValueError(
+            f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
+            f"but there are {count} for {size}; fix parameters by `free`."
+        )
+    y = jnp.zeros(size)
+    require_runs(problem, y, data, origin)
+    hard = horizon is not None and horizon.continuity is None
+    return Task(problem, data, conditions, origin, found, y, step, hard, weighted)
+
+
+def alike(recordings: tuple[Recording, ...]) -> tuple[Recording, ...]:
+    """The recordings, which must have the same sensors, all with weights or none."""
+    if not recordings:
+        raise ValueError("Argument `recordings` must hold at least one Recording.")
+    sensors = {one.observed.shape[1] for one in recordings}
+    if len(sensors) > 1:
+        raise ValueError(
+            f"Argument `recordings` must have the same sensors, but there are recordings with "
+            f"{' and '.join(map(str, sorted(sensors)))}; write NaN for a sensor that was missing."
+        )
+    if len({one.weights is None for one in recordings}) > 1:
+        raise ValueError("Argument `recordings` must have `weights` in all of them or in none.")
+    for column in range(sensors.pop()):
+        seen = np.concatenate([one.observed[:, column] for one in recordings])
+        seen = seen[np.isfinite(seen)]
+        if seen.size and np.ptp(seen) == 0:
+            raise ValueError(
+                f"Argument `recordings` must hold measurements that change, but sensor {column} "
+                f"shows {seen[0]:g} throughout; leave it out, or give it as NaN."
+            )
+    return recordings
+
+
+def require_starts(problem: Problem, found: Parameters, given: Sequence[Recording]) -> None:
+    """Raise unless every recording begins on the constraints, as far as its noise allows."""
+    system = problem.system
+    params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
+    for one in given:
+        q0, v0 = (x if x.ndim == 1 else x[0] for x in (one.q0, one.v0))
+        if problem.start is None and q0.shape != (system.n,):
+            raise ValueError(
+                f"Argument `q0` of {one.name} must have shape ({system.n},) for the coordinates "
+                f"{', '.join(system.coordinates)}, but has shape {q0.shape}; other start variables "
+                "need the argument `start` of fit."
+            )
+        t = jnp.asarray(one.ts[0])
+        q, v, consistent = _begun(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
+        _require_observed(problem, one, q, v, t, params)
+        for violation in () if consistent else violations(system, q, v, t, params):
+            raise ValueError(
+                f"{_capital(one.name)} begins off the constraints: {violation.name!r} has a "
+                f"{violation.level} residual of {violation.size:.3g}; "
+                + ("`start` must return a consistent state." if problem.start else _REMEDY)
+            )
+        if problem.start is None:
+            _require_near(one, (q0, v0), (np.asarray(q), np.asarray(v)))
+
+
+_REMEDY = "check q0 and v0, and that the parameters at the start of the fit belong to them."
+
+
+def _require_near(one: Recording, given: Any, reached: Any) -> None:
+    """How far the start had to be moved onto the constraints."""
+    sds = one.start_sd or (None, None)
+    for name, x, y, sd in zip(("q0", "v0"), given, reached, sds, strict=True):
+        limit = FARTHEST * (1 + np.abs(x)) if sd is None else DEVIATIONS * sd
+        worst = int(np.argmax(np.abs(y - x) / limit))
+        if abs(y - x)[worst] > limit[worst]:
+            raise ValueError(
+                f"{_capital(one.name)} begins off the constraints by more than its noise: "
+                f"{name}[{worst}] = {x[worst]:.6g} would have to move by "
+                f"{abs(y - x)[worst]:.3g}, more than {limit[worst]:.3g}; {_REMEDY}"
+            )
+
+
+@partial(jax.jit, static_argnames="problem")
+def _begun(problem: Problem, q0: Array, v0: Array, t: Array, params: Params) -> Any:
+    """The state at the beginning, and whether it is consistent."""
+    system = problem.system
+    q, v = begin(system, problem.start, q0, v0, t, params)
+    if q.shape != (system.n,) or v.shape != (system.n,):
+        raise ValueError(
+            f"Argument `start` must return q and v of shape ({system.n},), but returns {q.shape} "
+            f"and {v.shape}."
+        )
+    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+    consistent = near(system.position_level(q, t, params), A_position, q)
+    return q, v, consistent & near(system.velocity_level(q, v, t, params), A_velocity, v)
+
+
+def _require_observed(
+    problem: Problem, one: Recording, q: Any, v: Any, t: Any, params: Any
+) -> None:
+    sensors = one.observed.shape[1]
+    shown = jax.eval_shape(problem.observe, q, v, t, params)
+    if getattr(shown, "shape", None) != (sensors,):
+        raise ValueError(
+            f"Argument `observe` must return shape ({sensors},), one number for each sensor of "
+            f"{one.name}, but returns {getattr(shown, 'shape', shown)}."
+        )
+
+
+def require_runs(problem: Problem, y: Array, data: Data, origin: Origin) -> None:
+    """Raise unless every piece can be simulated with the unknowns as they are."""
+    found = runs(problem, y, data)
+    status = np.asarray(found.status)
+    lost = ~np.isfinite(np.asarray(found.residual)).all(axis=(1, 2))
+    for piece in np.flatnonzero((status != Status.OK) | lost):
+        name = origin.recordings[origin.recording[piece]].name
+        what = Status(int(status[piece]))
+        if what == Status.OK:
+            raise ValueError(f"Argument `observe` gives NaN along {name}.")
+        raise ValueError(
+            f"{_capital(name)} cannot be simulated with the parameters at the start of the fit: "
+            f"{what.name}, {what.message}; begin nearer, take shorter steps (`step`, `method`) or "
+            "shorter pieces (`horizon`)."
+        )
+
+
+def _with_guesses(
+    problem: Problem, found: Parameters, given: Sequence[Recording]
+) -> tuple[Recording, ...]:
+    """Recordings that know a start at every sample; where they do not, from a simulation."""
+    params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
+    whole = []
+    for one in given:
+        if one.q0.ndim == 2:
+            whole.append(one)
+            continue
+        if problem.start is not None:
+            raise ValueError(
+                f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
+                "multiple shooting with `start` needs a guess of both at every sample."
+            )
+        q, v = begin(
+            problem.system, None, jnp.asarray(one.q0), jnp.asarray(one.v0),
+            jnp.asarray(one.ts[0]), params,
+        )  # fmt: skip
+        sol = simulate(
+            problem.system, q, v, one.ts, params, method=problem.method,
+            projection=problem.projection, formulation=problem.formulation,
+        )  # fmt: skip
+        whole.append(replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v)))
+    return tuple(whole)
+
+
+def _data(
+    problem: Problem,
+    found: Parameters,
+    pieces: Segments,
+    origin: Origin,
+    initial_states: InitialStates,
+    horizon: Shooting | None,
+) -> Data:
+    """The directions in which starts may move; those of held starts are zero."""
+    count, size = pieces.q0.shape
+    if initial_states == "fixed" and horizon is None:
+        return Data(pieces, found.leaves, jnp.zeros((count, size, 0)), jnp.zeros((count, size, 0)))
+    params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
+    first = np.diff(origin.recording, prepend=-1) != 0
+    pairs = [
+        bases(problem.system, problem.start, pieces.q0[k], pieces.v0[k], pieces.ts[k, 0], params)
+        for k in range(count)
+    ]
+    if len({(a.shape, b.shape) for a, b in pairs}) > 1:
+        raise ValueError(
+            "Free initial states need starts with the same number of degrees of freedom, but the "
+            "rank of the constraints differs from one to another; give `start`, which makes a "
+            "state of independent variables."
+        )
+    along_q, along_v = (np.stack(side) for side in zip(*pairs, strict=True))
+    if initial_states == "fixed":
+        along_q[first], along_v[first] = 0.0, 0.0
+    return Data(pieces, found.leaves, jnp.asarray(along_q), jnp.asarray(along_v))
+
+
+def _conditions(
+    problem: Problem,
+    found: Parameters,
+    data: Data,
+    origin: Origin,
+    initial_states: InitialStates,
+    horizon: Shooting | None,
+) -> Conditions:
+    count, size = data.segments.q0.shape
+    states = 2 * problem.system.n
+    start_weight = np.zeros((count, 2 * size))
+    first = np.diff(origin.recording, prepend=-1) != 0
+    for piece in np.flatnonzero(first):
+        sd = origin.recordings[origin.recording[piece]].start_sd
+        if sd is not None and initial_states == "free":
+            start_weight[piece] = 1 / np.concatenate(sd)
+    return Conditions(
+        prior_mean=jnp.asarray(found.prior_mean),
+        prior_weight=jnp.asarray(1 / found.prior_sd),
+        start_weight=jnp.asarray(start_weight),
+        jump_weight=_jump_weight(problem, found, data, horizon),
+        jump_shift=jnp.zeros((count, states)),
+    )
+
+
+def _jump_weight(
+    problem: Problem, found: Parameters, data: Data, horizon: Shooting | None
+) -> Array:
+    """1 / continuity; for a hard condition, what makes a jump as bad as missing all of a piece."""
+    if horizon is None:
+        return jnp.zeros(2 * problem.system.n)
+    if horizon.continuity is not None:
+        return jnp.full(2 * problem.system.n, 1 / horizon.continuity)
+    s = data.segments
+    params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
+    begins = [
+        jnp.concatenate(begin(problem.system, problem.start, q, v, t, params))
+        for q, v, t in zip(s.q0, s.v0, s.ts[:, 0], strict=True)
+    ]
+    size = jnp.sqrt((jnp.stack(begins) ** 2).mean(0))
+    size = jnp.where(size > 1e-3 * size.max(), size, size.max())
+    centred = s.observed - s.observed.mean(axis=1, keepdims=True)
+    signal = jnp.sqrt(((s.weights * centred) ** 2).sum(axis=(1, 2)).mean())
+    return signal / size
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,185 @@
+"""`Fit`: fitted parameters, what they predict, and how far they can be trusted."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from jaxmech.identify.recording import Recording
+from jaxmech.identify.uncertainty import Uncertainty, uncertainty
+from jaxmech.system import Params
+
+Numbers = NDArray[np.float64]
+
+
+class Estimate(NamedTuple):
+    """A function of the fitted parameters.
+
+    Attributes:
+        value: of the function.
+        standard_error: of it; infinite where the recordings do not determine it.
+    """
+
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predicted:
+    """Recordings beside what the fitted parameters make of them.
+
+    Attributes:
+        recordings: they.
+        values: what the sensors should have shown, (T, d) for each; NaN after a failure.
+    """
+
+    recordings: tuple[Recording, ...]
+    values: tuple[Numbers, ...]
+
+    @property
+    def residuals(self) -> tuple[Numbers, ...]:
+        """Predicted less observed, (T, d) for each; NaN where nothing was measured."""
+        pairs = zip(self.values, self.recordings, strict=True)
+        return tuple(values - one.observed for values, one in pairs)
+
+    @property
+    def errors(self) -> Numbers:
+        """Root mean square of the residuals of each recording, in the unit of the sensors, (R,)."""
+        return np.array(
+            [
+                np.sqrt(np.mean(r[np.isfinite(one.observed)] ** 2))
+                for r, one in zip(self.residuals, self.recordings, strict=True)
+            ]
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """What `fit` gives back; prints itself.
+
+    Attributes:
+        params: the fitted parameters, as they were given.
+        params0: those at the start.
+        names: of the numbers that were fitted, p in all.
+        values: their values, shape (p,).
+        train: the fitted recordings, from their fitted starts.
+        train_from_start: the fitted recordings, from their recorded starts.
+        validation: other recordings, from their recorded starts.
+        initial_states: fitted start variables and rates (k,), (k,) of each recording.
+        history: half the sum of squared residuals after each step.
+        converged: whether the optimizer stopped because nothing was left to gain.
+        information: Gauss-Newton matrix of the numbers, starts eliminated, shape (p, p).
+        scores: gradient of half the squares of each recording, shape (R, p).
+        noise: standard deviation of the weighted residuals; near 1 if the weights are right.
+        trusted: whether the weights were given as 1 / standard deviation.
+        count: number of measurements.
+        unknowns: number of unknowns, free starts included.
+        warnings: what one should know before believing it.
+    """
+
+    params: Params
+    params0: Params
+    names: tuple[str, ...]
+    values: Numbers
+    train: Predicted
+    train_from_start: Predicted
+    validation: Predicted
+    initial_states: tuple[tuple[Numbers, Numbers], ...]
+    history: tuple[float, ...]
+    converged: bool
+    information: Numbers
+    scores: Numbers
+    noise: float
+    trusted: bool
+    count: int
+    unknowns: int
+    warnings: tuple[str, ...] = ()
+    numbers: Callable[[Params], Any] | None = field(default=None)
+
+    @property
+    def errors(self) -> Numbers:
+        """RMS error of each fitted recording from its fitted start, (R,)."""
+        return self.train.errors
+
+    @property
+    def predicted_errors(self) -> Numbers:
+        """RMS error of each fitted recording from its recorded start, (R,)."""
+        return self.train_from_start.errors
+
+    @property
+    def validation_errors(self) -> Numbers:
+        """RMS error of each validation recording from its recorded start, (V,)."""
+        return self.validation.errors
+
+    @property
+    def residuals(self) -> tuple[Numbers, ...]:
+        """Predicted less observed of the fitted recordings, (T, d) for each."""
+        return self.train.residuals
+
+    @cached_property
+    def uncertainty(self) -> Uncertainty:
+        """Standard errors, intervals and correlations of the fitted numbers."""
+        noise = 1.0 if self.trusted else self.noise
+        return uncertainty(
+            self.names, self.values, self.information, self.scores, noise,
+            self.count - self.unknowns,
+        )  # fmt: skip
+
+    @cached_property
+    def identifiability(self) -> Any:
+        """Which numbers, and which combinations of them, the recordings determine."""
+        from jaxmech.identify.identifiability import identifiability
+
+        return identifiability(
+            self.names, self.values, self.information, 1.0 if self.trusted else self.noise
+        )
+
+    def function(self, fn: Callable[[Params], Any]) -> Estimate:
+        """A function of the parameters with its standard error (linear propagation).
+
+        Args:
+            fn: fn(params) gives a number.
+
+        Returns:
+            Its value and standard error, infinite where the recordings leave it open.
+        """
+        if self.numbers is None:
+            raise ValueError("A fit that was loaded from a file cannot evaluate functions.")
+        slope = jax.grad(lambda p: jnp.asarray(fn(p), float))(self.params)
+        gradient = np.asarray(self.numbers(slope))
+        found = self.identifiability.determined(gradient)
+        return Estimate(float(fn(self.params)), found.standard_error)
+
+    def __repr__(self) -> str:
+        return "\n".join(_card(self))
+
+
+def _card(fit: Fit) -> list[str]:
+    steps = len(fit.history)
+    state = "converged" if fit.converged else "not converged"
+    what = (
+        f"Fit: {len(fit.names)} parameters to {len(fit.train.recordings)} recordings "
+        f"({fit.count:,} measurements)"
+    )
+    lines = [
+        f"{what}, {steps} steps, {state}",
+        *(f"  {line}" for line in repr(fit.uncertainty).splitlines()),
+        f"  RMS error, fitted starts    {_spread(fit.errors)}",
+        f"  RMS error, recorded starts  {_spread(fit.predicted_errors)}",
+    ]
+    if len(fit.validation.recordings):
+        lines.append(f"  RMS error, validation       {_spread(fit.validation_errors)}")
+    noise = "of 1, the weights' word" if fit.trusted else "estimated"
+    lines.append(f"  noise                       {fit.noise:.3g} ({noise})")
+    return [*lines, *(f"  warning: {text}" for text in fit.warnings)]
+
+
+def _spread(errors: Numbers) -> str:
+    if errors.size == 1:
+        return f"{errors[0]:.3g}"
+    return f"{errors.mean():.3g} on average, {errors.min():.3g} to {errors.max():.3g}"
