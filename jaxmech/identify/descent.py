@@ -69,7 +69,7 @@ class _State(NamedTuple):
     best: Array
     best_loss: Array
     since: Array
-    count: Array
+    step: Array
 
 
 def descend(
@@ -101,7 +101,7 @@ def descend(
     if state is None:
         zero = jnp.zeros((), int)
         state = _State(policy.optimizer.init(y), y, jnp.asarray(jnp.inf), zero, zero)
-    for count in range(int(state.count), policy.iterations):
+    for count in range(int(state.step), policy.iterations):
         chosen = _drawn(policy, pieces, count)
         loss, slope = gradient(y, data, conditions, chosen)
         if not np.isfinite(float(loss)):

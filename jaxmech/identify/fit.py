@@ -1,6 +1,7 @@
 """`fit`: parameters of a system from recordings of its motion."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,7 +19,8 @@ from jaxmech.identify.objective import Conditions
 from jaxmech.identify.prepare import InitialStates, Task, alike, prepare, require_starts
 from jaxmech.identify.problem import Data, Observe, runs
 from jaxmech.identify.recording import Recording, named
-from jaxmech.identify.result import Fit, Predicted
+from jaxmech.identify.remarks import horizon_of, remarks
+from jaxmech.identify.result import Fit, Point, Predicted
 from jaxmech.identify.segments import segments
 from jaxmech.identify.shooting import Shooting
 from jaxmech.identify.solve import Solved, beginnings, solve
@@ -27,7 +29,7 @@ from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.manifold import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 
-Optimizer = LevenbergMarquardt | Descent | optax.GradientTransformation
+Optimizer = LevenbergMarquardt | Descent | Any  # or an optax transformation
 
 
 def fit(
@@ -171,14 +173,14 @@ def _validation(task: Task, others: Sequence[Recording]) -> Validation:
 
 
 def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
-    problem, data = task.problem, task.data
+    problem, data, recordings = task.problem, task.data, task.origin.recordings
     z, u = data.parts(solved.y, problem.layout.size)
     params = problem.layout.params(z, data.leaves)
     found = normal(task, solved)
     made = runs(problem, solved.y, data)
-    train = Predicted(task.origin.recordings, tuple(task.origin.gathered(made.predicted)))
+    train = Predicted(recordings, tuple(task.origin.gathered(made.predicted)))
     squares = float((made.residual**2).sum())
-    count = sum(one.count for one in task.origin.recordings)
+    count = sum(one.count for one in recordings)
     unknowns = problem.layout.size + _free_starts(task)
     return Fit(
         params=params,
@@ -186,20 +188,31 @@ def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         names=problem.layout.names,
         values=np.asarray(problem.layout.numbers(params)),
         train=train,
-        train_from_start=_predicted(task, z, task.origin.recordings),
+        train_from_start=_from_start(task, z, u, train),
         validation=_predicted(task, z, others),
         initial_states=_starts(task, u),
         history=solved.history,
         converged=solved.converged,
-        information=found.information + np.diag(np.asarray(task.conditions.prior_weight) ** 2) * 0,
+        information=found.information,
         scores=found.scores,
         noise=float(np.sqrt(squares / max(count - unknowns, 1))),
         trusted=task.weighted,
         count=count,
         unknowns=unknowns,
-        warnings=_warnings(solved, found.unseen),
-        numbers=problem.layout.numbers,
+        notes=tuple(remarks(task, solved, found.unseen)),
+        horizon=partial(horizon_of, task, made, params),
+        point=Point(problem.layout, z, data.leaves),
     )
+
+
+def _from_start(task: Task, z: Array, u: Array, train: Predicted) -> Predicted:
+    """The fitted recordings from their recorded starts, with what is already compiled."""
+    if not u.size:
+        return train
+    if len(task.origin.recording) > len(task.origin.recordings):
+        return _predicted(task, z, task.origin.recordings)
+    made = runs(task.problem, jnp.concatenate([z, jnp.zeros(u.size)]), task.data)
+    return Predicted(train.recordings, tuple(task.origin.gathered(made.predicted)))
 
 
 def _free_starts(task: Task) -> int:
@@ -225,15 +238,3 @@ def _predicted(task: Task, z: Array, recordings: Sequence[Recording]) -> Predict
     data, origin = _held(task, recordings)
     found = runs(task.problem, z, data)
     return Predicted(tuple(recordings), tuple(origin.gathered(found.predicted)))
-
-
-def _warnings(solved: Solved, unseen: Sequence[str]) -> tuple[str, ...]:
-    found = []
-    if not solved.converged:
-        found.append(
-            f"not converged after {len(solved.history)} steps; allow more `iterations`, or begin "
-            "nearer"
-        )
-    if unseen:
-        found.append(f"nothing that was observed depends on {', '.join(unseen)}; fix it by `free`")
-    return tuple(found)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import optimistix as optx
 from jaxtyping import Array
 
@@ -14,7 +15,7 @@ from jaxmech.checks import require_positive_integer
 from jaxmech.identify.objective import Conditions, rows
 from jaxmech.identify.problem import Data, Problem
 
-_PATIENCE = 8  # rejected steps in a row after which nothing smaller is to be found
+_PATIENCE = 20  # rejected steps in a row, each a quarter of the one before: nothing is left
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,8 @@ def _program(problem: Problem, tolerance: float, shapes: _Shapes) -> _Program:
         y, whole, _ = solver.step(residual, y, (data, conditions), options, whole, frozenset())
         loss = 0.5 * (whole.f_info.residual**2).sum()
         accepted = whole.num_accepted_steps > before
-        return y, eqx.filter(whole, eqx.is_array), loss, accepted, whole.terminate
+        ahead = jnp.abs(whole.y_eval - y).max()  # of the step that is tried next
+        done = whole.terminate | (ahead < tolerance)
+        return y, eqx.filter(whole, eqx.is_array), loss, accepted, done
 
     return _Program(begin, step)

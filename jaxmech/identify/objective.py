@@ -77,7 +77,7 @@ def jumps(found: Run, data: Data) -> Array:
 
 
 def _jumps(ends: Array, begins: Array, data: Data, conditions: Conditions) -> Array:
-    return conditions.jump_weight * _difference(ends, begins, data)
+    return conditions.jump_weight[None] * _difference(ends, begins, data)
 
 
 def _difference(ends: Array, begins: Array, data: Data) -> Array:

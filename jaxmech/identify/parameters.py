@@ -175,7 +175,8 @@ def _prior(
     leaves: Sequence[Array],
     chosen: Sequence[int],
 ) -> tuple[np.ndarray, np.ndarray]:
-    means, sds = [], []
+    means: list[float] = []
+    sds: list[float] = []
     for name, places, k in zip(names, entries, chosen, strict=True):
         shape = leaves[k].shape
         mean, sd = _mean_and_sd(name, prior[name], shape) if name in prior else (0.0, np.inf)

@@ -129,6 +129,7 @@ def runs(problem: Problem, y: Array, data: Data) -> Run:
     return over_pieces(lambda u, piece: run(problem, z, u, piece, ReverseMode()), data, u)
 
 
+@partial(jax.jit, static_argnames="problem")
 def linearized(problem: Problem, y: Array, data: Data) -> tuple[Run, Run]:
     """All pieces, and their derivatives by the p + k numbers that each depends on, (S, p + k, ...).
 

@@ -1,15 +1,19 @@
 """`Fit`: fitted parameters, what they predict, and how far they can be trusted."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from numpy.typing import NDArray
 
+from jaxmech.identify.growth_report import Growth
+from jaxmech.identify.identifiability import Identifiability, identifiability
+from jaxmech.identify.parameters import Layout
 from jaxmech.identify.recording import Recording
 from jaxmech.identify.uncertainty import Uncertainty, uncertainty
 from jaxmech.system import Params
@@ -27,6 +31,31 @@ class Estimate(NamedTuple):
 
     value: float
     standard_error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Where a fit ended, in the terms of its layout: for functions of the parameters.
+
+    Attributes:
+        layout: of the parameters.
+        z: free numbers, shape (p,).
+        leaves: the parameters at the start.
+    """
+
+    layout: Layout
+    z: Array
+    leaves: tuple[Array, ...]
+
+    def slope(self, fn: Callable[[Params], Any]) -> tuple[float, Numbers]:
+        """fn(params), and its derivatives by the numbers that were fitted, (p,)."""
+
+        def params(z: Array) -> Params:
+            return self.layout.params(z, self.leaves)
+
+        value, by_z = jax.value_and_grad(lambda z: jnp.asarray(fn(params(z)), float))(self.z)
+        T = jax.jacfwd(lambda z: self.layout.numbers(params(z)))(self.z)
+        return float(value), np.linalg.solve(np.asarray(T).T, np.asarray(by_z))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,7 +108,9 @@ class Fit:
         trusted: whether the weights were given as 1 / standard deviation.
         count: number of measurements.
         unknowns: number of unknowns, free starts included.
-        warnings: what one should know before believing it.
+        notes: the warnings but that about the horizon.
+        horizon: finds the growth of changes along the longest piece, and what to say about it.
+        point: where it ended; None for a fit that was loaded from a file, as `horizon`.
     """
 
     params: Params
@@ -98,8 +129,9 @@ class Fit:
     trusted: bool
     count: int
     unknowns: int
-    warnings: tuple[str, ...] = ()
-    numbers: Callable[[Params], Any] | None = field(default=None)
+    notes: tuple[str, ...] = ()
+    horizon: Callable[[], tuple[Growth, str] | None] | None = None
+    point: Point | None = None
 
     @property
     def errors(self) -> Numbers:
@@ -131,13 +163,26 @@ class Fit:
         )  # fmt: skip
 
     @cached_property
-    def identifiability(self) -> Any:
+    def identifiability(self) -> Identifiability:
         """Which numbers, and which combinations of them, the recordings determine."""
-        from jaxmech.identify.identifiability import identifiability
-
         return identifiability(
             self.names, self.values, self.information, 1.0 if self.trusted else self.noise
         )
+
+    @cached_property
+    def _beyond(self) -> tuple[Growth, str] | None:
+        return self.horizon() if self.horizon else None
+
+    @property
+    def growth(self) -> Growth | None:
+        """Of small changes of the start, along the longest piece that was fitted."""
+        return self._beyond[0] if self._beyond else None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What one should know before believing the fit, none if there is nothing to say."""
+        far = (self._beyond[1],) if self._beyond and self._beyond[1] else ()
+        return (*self.notes, *far)
 
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
         """A function of the parameters with its standard error (linear propagation).
@@ -148,12 +193,14 @@ class Fit:
         Returns:
             Its value and standard error, infinite where the recordings leave it open.
         """
-        if self.numbers is None:
-            raise ValueError("A fit that was loaded from a file cannot evaluate functions.")
-        slope = jax.grad(lambda p: jnp.asarray(fn(p), float))(self.params)
-        gradient = np.asarray(self.numbers(slope))
-        found = self.identifiability.determined(gradient)
-        return Estimate(float(fn(self.params)), found.standard_error)
+        if self.point is None:
+            raise ValueError(
+                "A fit from a file knows no functions of its parameters; fit again, or propagate "
+                "`uncertainty.covariance` by hand."
+            )
+        value, gradient = self.point.slope(fn)
+        _, error = self.identifiability.determined(gradient)
+        return Estimate(value, error)
 
     def __repr__(self) -> str:
         return "\n".join(_card(self))

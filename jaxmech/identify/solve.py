@@ -111,8 +111,8 @@ def _closer(task: Task, y: Array, conditions: Conditions) -> tuple[Conditions, b
     size = jnp.maximum(jnp.sqrt((found.begin**2).mean(0)), 1e-12)
     if bool((jnp.abs(left) <= CONTINUOUS * size.max()).all()):
         return conditions, True
-    shift = conditions.jump_shift + conditions.jump_weight * left
-    grown = 10.0 if bool(jnp.abs(left / size).max() > 1e-3) else 3.0
+    shift = conditions.jump_shift + conditions.jump_weight[None] * left
+    grown = 10.0 if bool(jnp.abs(left / size[None]).max() > 1e-3) else 3.0
     new = replace_weights(conditions, grown, shift)
     return new, False
 

@@ -1,0 +1,305 @@
+"""`cross_validate`: which of several models the recordings choose, none of them judged by its own.
+
+The recordings are split into k runs of neighbours, the folds. Each model is fitted k times, to all
+folds but one, and judged by the one that was left out (Stone 1974). The error of a model is the
+mean over the folds. Two errors are compared fold by fold, because what makes one fold harder than
+another is the same for all models. The rule of one standard error takes the model with the fewest
+numbers that is not worse than the best by more than the standard error of their difference
+(Breiman, Friedman, Olshen and Stone 1984, section 3.4.3, there with the standard error of the best
+by itself).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from jaxmech.identify.descent import Descent
+from jaxmech.identify.held import errors_with_fitted_starts
+from jaxmech.identify.identifiable import Identifiable, Settings, fit_identifiable
+from jaxmech.identify.recording import Recording, named
+
+Rule = Literal["one-standard-error", "minimum"]
+Score = Literal["recorded", "fitted"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossValidation:
+    """How well each candidate predicts what it was not fitted to; prints itself as a table.
+
+    Attributes:
+        names: of the candidates, C of them.
+        numbers: how many numbers each of them fits, shape (C,).
+        errors: RMS error of each recording when it was held out, shape (C, R); infinite where a
+            candidate could not be fitted or simulated.
+        folds: the fold of each recording, shape (R,).
+        rule: by which one is chosen.
+        score: from which start the held-out recordings were simulated.
+    """
+
+    names: tuple[str, ...]
+    numbers: np.ndarray
+    errors: np.ndarray
+    folds: np.ndarray
+    rule: Rule
+    score: Score
+
+    @property
+    def by_fold(self) -> np.ndarray:
+        """Mean error of each candidate over the recordings of each fold, shape (C, k)."""
+        count = int(self.folds.max()) + 1
+        return np.stack([self.errors[:, self.folds == k].mean(1) for k in range(count)], axis=1)
+
+    @property
+    def scores(self) -> np.ndarray:
+        """Mean error of each candidate, shape (C,)."""
+        return self.by_fold.mean(1)
+
+    @property
+    def standard_errors(self) -> np.ndarray:
+        """Standard errors of the scores, from their scatter over the folds, shape (C,)."""
+        return _standard_error(self.by_fold)
+
+    @property
+    def best(self) -> str:
+        """The candidate with the smallest score."""
+        return self.names[int(np.argmin(self.scores))]
+
+    @property
+    def excess(self) -> tuple[np.ndarray, np.ndarray]:
+        """Score of each candidate less that of the best, with its standard error, (C,) both."""
+        best = self.by_fold[int(np.argmin(self.scores))]
+        more = np.where(np.isfinite(self.by_fold), self.by_fold, np.inf) - best
+        return more.mean(1), _standard_error(more)
+
+    @property
+    def chosen(self) -> str:
+        """The candidate that the rule takes."""
+        if self.rule == "minimum":
+            return self.best
+        more, error = self.excess
+        near = np.flatnonzero(more <= np.where(np.isfinite(error), error, 0.0))
+        return self.names[min(near, key=lambda k: (self.numbers[k], self.scores[k]))]
+
+    @property
+    def reason(self) -> str:
+        """Why it is taken, in a sentence."""
+        if self.chosen == self.best:
+            simpler = self.numbers < self.numbers[self.names.index(self.best)]
+            text = f"{self.chosen} has the smallest error"
+            if self.rule == "minimum" or not simpler.any():
+                return text
+            return f"{text}, and no simpler candidate is within one standard error of it"
+        more, error = (x[self.names.index(self.chosen)] for x in self.excess)
+        return (
+            f"{self.chosen} is the simplest within one standard error of {self.best}, which has "
+            f"the smallest error: {more:.2g} more, known to {error:.2g}"
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(_card(self))
+
+
+def cross_validate(
+    candidates: Mapping[str, Identifiable],
+    recordings: Any,
+    *,
+    folds: int = 5,
+    rule: Rule = "one-standard-error",
+    score: Score = "recorded",
+    settings: Settings = Settings(),
+    folder: Path | None = None,
+    progress: bool = False,
+) -> CrossValidation:
+    """Judges candidates by recordings that they were not fitted to.
+
+    Args:
+        candidates: by name; they may differ in system, parameters, sensors or bounds.
+        recordings: all of those that may be used for the choice, in order: neighbours are left out
+            together.
+        folds: k, from 2 up to the number of recordings.
+        rule: "one-standard-error" takes the one with the fewest numbers that is not worse than the
+            best by more than the standard error of the difference; "minimum" the best.
+        score: "recorded" simulates held-out recordings from their recorded start, "fitted" fits
+            the start of each, with the parameters held.
+        settings: how each fit is done. A `patience` would look at what is held out.
+        folder: keeps what is done; the same call goes on from it.
+        progress: whether to show how many fits are done.
+
+    Returns:
+        A `CrossValidation`.
+
+    Raises:
+        ValueError: an argument cannot be meant, or no candidate can be fitted.
+
+    Example:
+        >>> import jax.numpy as jnp, jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> ts = jnp.linspace(0.0, 0.5, 26)
+        >>> starts = [model.initial({"theta": angle}) for angle in (0.3, 0.6)]
+        >>> swings = [
+        ...     Recording(ts, jm.simulate(model.system, q, v, ts, model.params).q, q, v)
+        ...     for q, v in starts
+        ... ]
+        >>> wrong = Identifiable(model.system, {**model.params, "g": 9.0}, free=("m",))
+        >>> right = Identifiable(model.system, {**model.params, "g": 9.0}, free=("g",))
+        >>> cross_validate({"mass": wrong, "gravity": right}, swings, folds=2).chosen
+        'gravity'
+    """
+    given = named(recordings, "recordings")
+    _require_possible(candidates, given, folds, rule, score, settings)
+    fold_of = np.concatenate(
+        [
+            np.full(len(part), k)
+            for k, part in enumerate(np.array_split(np.arange(len(given)), folds))
+        ]
+    )
+    errors = np.full((len(candidates), len(given)), np.inf)
+    numbers = np.zeros(len(candidates), int)
+    if folder is not None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    jobs = [(c, k) for c in range(len(candidates)) for k in range(folds)]
+    names = tuple(candidates)
+    for c, k in tqdm(jobs, unit=" fits", disable=None if progress else True):
+        held = np.flatnonzero(fold_of == k)
+        job = _Job(names[c], candidates[names[c]], given, held, score, settings)
+        done = _kept(job, None if folder is None else folder / f"{c}-{k}")
+        numbers[c], errors[c, held] = done.numbers, done.errors
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    if not np.isfinite(errors).all(1).any():
+        raise ValueError(
+            "Argument `candidates` must hold one that can be simulated along all recordings."
+        )
+    return CrossValidation(names, numbers, errors, fold_of, rule, score)
+
+
+class _Job(NamedTuple):
+    name: str
+    candidate: Identifiable
+    recordings: tuple[Recording, ...]
+    held: np.ndarray
+    score: Score
+    settings: Settings
+
+
+class _Done(NamedTuple):
+    numbers: int
+    errors: Sequence[float]
+
+
+def _require_possible(
+    candidates: Mapping[str, Identifiable],
+    given: Sequence[Recording],
+    folds: int,
+    rule: str,
+    score: str,
+    settings: Settings,
+) -> None:
+    if not candidates:
+        raise ValueError("Argument `candidates` must hold at least one.")
+    if not 2 <= folds <= len(given):
+        raise ValueError(
+            f"Argument `folds` must lie between 2 and the number of recordings, {len(given)}, but "
+            f"is {folds}; cut long recordings into several."
+        )
+    for name, value, known in (
+        ("rule", rule, ("one-standard-error", "minimum")),
+        ("score", score, ("recorded", "fitted")),
+    ):
+        if value not in known:
+            raise ValueError(f"Argument `{name}` must be {known[0]!r} or {known[1]!r}.")
+    if isinstance(settings.optimizer, Descent) and settings.optimizer.patience is not None:
+        raise ValueError(
+            "Argument `settings` must have an optimizer without `patience`, which would look at "
+            "the recordings that are held out."
+        )
+
+
+def _kept(job: _Job, folder: Path | None) -> _Done:
+    """The job, or what a file says about it."""
+    if folder is None:
+        return _computed(job, None)
+    file, code = folder.with_suffix(".json"), _fingerprint(job)
+    if file.is_file():
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        if facts["fingerprint"] != code:
+            raise ValueError(
+                f"Argument `folder` {folder.parent} holds another cross-validation; name another "
+                "folder, or remove it."
+            )
+        return _Done(facts["numbers"], facts["errors"])
+    done = _computed(job, folder)
+    facts = {"fingerprint": code, "candidate": job.name, **done._asdict()}
+    draft = file.with_suffix(".new")
+    draft.write_text(json.dumps(facts), encoding="utf-8")
+    draft.replace(file)
+    return done
+
+
+def _computed(job: _Job, folder: Path | None) -> _Done:
+    train = [one for k, one in enumerate(job.recordings) if k not in job.held]
+    held = [job.recordings[k] for k in job.held]
+    try:
+        found = fit_identifiable(job.candidate, train, job.settings, validation=held, folder=folder)
+    except FloatingPointError:
+        return _Done(0, [np.inf] * len(held))
+    except ValueError as error:
+        raise ValueError(f"Candidate {job.name}: {error}") from error
+    errors = found.validation_errors
+    if job.score == "fitted":  # of all at once: one shape for all folds is compiled once
+        every = errors_with_fitted_starts(job.candidate, found.params, job.recordings, job.settings)
+        errors = every[job.held]
+    return _Done(len(found.names), [float(x) for x in errors])
+
+
+def _fingerprint(job: _Job) -> str:
+    c = job.candidate
+    told = [job.name, job.held.tolist(), job.score, c.system.coordinates, c.free, dict(c.bounds)]
+    told += [dict(c.prior), jax.tree.structure(c.params), _policies(job.settings)]
+    code = hashlib.sha256(repr(told).encode())
+    arrays = [x for r in job.recordings for x in (r.ts, r.observed, r.q0, r.v0, r.weights)]
+    for leaf in [*jax.tree.leaves(c.params), *arrays]:
+        code.update(np.asarray(0.0 if leaf is None else leaf, float).tobytes())
+    return code.hexdigest()
+
+
+def _policies(settings: Settings) -> list[str]:
+    """What is told apart; an optax transformation is a bundle of functions without a name."""
+    kept = vars(settings).items()
+    return [f"{name} {value!r}" for name, value in kept if not isinstance(value, Descent)]
+
+
+def _standard_error(by_fold: np.ndarray) -> np.ndarray:
+    finite = np.isfinite(by_fold).all(1)
+    spread = np.where(finite[:, None], by_fold, 0.0).std(1, ddof=1)
+    return np.where(finite, spread / np.sqrt(by_fold.shape[1]), np.nan)
+
+
+def _card(found: CrossValidation) -> list[str]:
+    width = max(len(name) for name in ("candidate", *found.names))
+    start = "recorded" if found.score == "recorded" else "fitted"
+    head = f"CrossValidation: {len(found.names)} candidates, {found.by_fold.shape[1]} folds of "
+    titles = f"{'numbers':>9}{'error':>12}{'+-':>10}{'over best':>13}{'+-':>10}"
+    lines = [
+        f"{head}{len(found.folds)} recordings; RMS error of what was left out, {start} starts",
+        f"    {'candidate':<{width}}{titles}",
+    ]
+    rows = zip(
+        found.names, found.numbers, found.scores, found.standard_errors, *found.excess, strict=True
+    )
+    for name, numbers, score, error, more, more_error in rows:
+        mark = "*" if name == found.chosen else " "
+        cells = f"{numbers:>9}{score:>12.4g}{error:>10.2g}"
+        if not np.isfinite(score):
+            cells = f"{numbers:>9}{'failed':>12}"
+        elif name != found.best:
+            cells += f"{more:>13.2g}{more_error:>10.2g}"
+        lines.append(f"  {mark} {name:<{width}}{cells}")
+    return [*lines, f"  chosen (*) by the rule {found.rule}: {found.reason}"]

@@ -1,0 +1,99 @@
+"""Central differences over a sweep of step sizes, and the one to believe.
+
+With a large step the differences miss curvature, with a small one they drown in round-off; between
+the two lies a plateau. Two neighbours of a sweep together cancel the error of second order
+(Richardson 1911); of these extrapolated values the one is taken that is nearest to both of its
+neighbours, and the distance to the farther of them is its uncertainty. On either side of the
+plateau the error changes by the ratio of the steps or more, so this overestimates it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.floating]
+LEAST_SIZES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Central differences of P derivatives with S step sizes.
+
+    Attributes:
+        sizes: relative step sizes, from large to small, shape (S,).
+        scales: what they are relative to, shape (P,): the size of the number, 1 where it is zero.
+        differences: central differences, shape (P, S); NaN where a changed motion failed.
+        extrapolated: each two neighbours without their error of second order, shape (P, S - 1).
+        chosen: which of these is in the middle of the plateau, shape (P,); -1 where there is none.
+        values: the derivatives, shape (P,); NaN where there is no plateau.
+        uncertainties: of the values, shape (P,).
+    """
+
+    sizes: Numbers
+    scales: Numbers
+    differences: Numbers
+    extrapolated: Numbers
+    chosen: NDArray[np.integer]
+    values: Numbers
+    uncertainties: Numbers
+
+
+def sweep(sizes: Numbers, scales: Numbers, differences: Numbers, round_off: float) -> Sweep:
+    """Finds the plateau of every row.
+
+    Args:
+        sizes: relative step sizes, from large to small, (S,).
+        scales: what they are relative to, (P,).
+        differences: central differences, (P, S), NaN where there is none.
+        round_off: the least error of a difference of two values of the function.
+
+    Example:
+        >>> sizes = 10.0 ** -np.arange(1, 9)
+        >>> slopes = np.array([[(np.exp(h) - np.exp(-h)) / (2 * h) for h in sizes]])
+        >>> found = sweep(sizes, np.ones(1), slopes, 2e-16)
+        >>> print(abs(found.values - 1) <= found.uncertainties)
+        [ True]
+    """
+    ratio = (sizes[:-1] / sizes[1:]) ** 2
+    large, small = differences[:, :-1], differences[:, 1:]
+    extrapolated = small + (small - large) / (ratio - 1)
+    jumps = np.abs(np.diff(extrapolated))
+    doubt = np.maximum(jumps[:, :-1], jumps[:, 1:]) + round_off / (scales[:, None] * sizes[1:-2])
+    doubt[np.isnan(doubt)] = np.inf
+    chosen = np.argmin(doubt, axis=1)
+    rows = np.arange(len(scales))
+    uncertainties = doubt[rows, chosen]
+    there = np.isfinite(uncertainties)
+    return Sweep(
+        sizes=sizes,
+        scales=scales,
+        differences=differences,
+        extrapolated=extrapolated,
+        chosen=np.where(there, chosen + 1, -1),
+        values=np.where(there, extrapolated[rows, chosen + 1], np.nan),
+        uncertainties=np.where(there, uncertainties, np.nan),
+    )
+
+
+def step_sizes(sizes: object, eps: float) -> Numbers:
+    """The relative step sizes from large to small; by default two in each decade.
+
+    Args:
+        sizes: as the user gave them; None for the default.
+        eps: the relative round-off.
+
+    Raises:
+        ValueError: they are not at least four different positive numbers.
+    """
+    if sizes is None:
+        decades = 9 if eps < 1e-10 else 4
+        return 10.0 ** -np.linspace(1, decades, 2 * decades - 1)
+    given = np.asarray(sizes, dtype=float)
+    good = given.ndim == 1 and np.isfinite(given).all() and (given > 0).all()
+    if not good or np.unique(given).size != given.size or given.size < LEAST_SIZES:
+        raise ValueError(
+            f"Argument `sizes` must hold at least {LEAST_SIZES} different positive step sizes, "
+            f"but is {sizes!r}; leave it out for two in each decade."
+        )
+    return np.sort(given)[::-1]
