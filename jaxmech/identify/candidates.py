@@ -101,10 +101,8 @@ def passing(
             for divisor in level:
                 rest = _over(terms, divisor, points)
                 for chosen, signs in _sums(rest, count, tolerance, tried):
-                    exponents = terms.exponents[list(chosen)]
-                    if not np.any(np.all((exponents > 0) & (divisor > 0), axis=0)):
-                        summands = tuple(_powers(e) for e in exponents)
-                        found.append(Formula(names, summands, signs, _powers(divisor)))
+                    summands = tuple(_powers(e) for e in terms.exponents[list(chosen)])
+                    found.append(Formula(names, summands, signs, _powers(divisor)))
             yield from sorted(found, key=_cost)
 
 

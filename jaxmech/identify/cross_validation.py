@@ -139,18 +139,21 @@ def cross_validate(
         ValueError: an argument cannot be meant, or no candidate can be fitted.
 
     Example:
-        >>> import jax.numpy as jnp, jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> ts = jnp.linspace(0.0, 0.5, 26)
-        >>> starts = [model.initial({"theta": angle}) for angle in (0.3, 0.6)]
-        >>> swings = [
-        ...     Recording(ts, jm.simulate(model.system, q, v, ts, model.params).q, q, v)
-        ...     for q, v in starts
-        ... ]
-        >>> wrong = Identifiable(model.system, {**model.params, "g": 9.0}, free=("m",))
-        >>> right = Identifiable(model.system, {**model.params, "g": 9.0}, free=("g",))
-        >>> cross_validate({"mass": wrong, "gravity": right}, swings, folds=2).chosen
-        'gravity'
+        >>> import jaxmech as jm
+        >>> ts = np.linspace(0.0, 1.0, 21)
+        >>> swings = [Recording(ts, a * np.cos(3 * ts), [a], [0.0]) for a in (0.5, 1.0)]
+        >>> spring = jm.System(
+        ...     lambda q, v, t, p: (v @ v - p["k"] * q @ q) / 2, coordinates=("x",)
+        ... )
+        >>> weight = jm.System(
+        ...     lambda q, v, t, p: v @ v / 2 - p["g"] * q[0], coordinates=("x",)
+        ... )
+        >>> candidates = {
+        ...     "spring": Identifiable(spring, {"k": 8.0}),
+        ...     "weight": Identifiable(weight, {"g": 8.0}),
+        ... }
+        >>> cross_validate(candidates, swings, folds=2).chosen
+        'spring'
     """
     given = named(recordings, "recordings")
     _require_possible(candidates, given, folds, rule, score, settings)

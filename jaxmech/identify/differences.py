@@ -2,9 +2,10 @@
 
 With a large step the differences miss curvature, with a small one they drown in round-off; between
 the two lies a plateau. Two neighbours of a sweep together cancel the error of second order
-(Richardson 1911); of these extrapolated values the one is taken that is nearest to both of its
-neighbours, and the distance to the farther of them is its uncertainty. On either side of the
-plateau the error changes by the ratio of the steps or more, so this overestimates it.
+(Richardson 1911); of these extrapolated values the one is taken whose neighbours, one with larger
+and two with smaller steps, differ least from each other, and their largest difference is its
+uncertainty. On either side of the plateau the error changes by the ratio of the steps or more, so
+this rather overestimates it; two neighbours alone agree by accident too often.
 """
 
 from dataclasses import dataclass
@@ -59,7 +60,9 @@ def sweep(sizes: Numbers, scales: Numbers, differences: Numbers, round_off: floa
     large, small = differences[:, :-1], differences[:, 1:]
     extrapolated = small + (small - large) / (ratio - 1)
     jumps = np.abs(np.diff(extrapolated))
-    doubt = np.maximum(jumps[:, :-1], jumps[:, 1:]) + round_off / (scales[:, None] * sizes[1:-2])
+    after = np.pad(jumps[:, 2:], ((0, 0), (0, 1)), mode="edge")
+    doubt = np.maximum(np.maximum(jumps[:, :-1], jumps[:, 1:]), after)
+    doubt = doubt + round_off / (scales[:, None] * sizes[1:-2])
     doubt[np.isnan(doubt)] = np.inf
     chosen = np.argmin(doubt, axis=1)
     rows = np.arange(len(scales))

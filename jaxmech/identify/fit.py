@@ -176,7 +176,7 @@ def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: 
     problem, data, recordings = task.problem, task.data, task.origin.recordings
     z, u = data.parts(solved.y, problem.layout.size)
     params = problem.layout.params(z, data.leaves)
-    found = normal(task, solved)
+    found = normal(task, solved.y, solved.conditions)
     made = runs(problem, solved.y, data)
     train = Predicted(recordings, tuple(task.origin.gathered(made.predicted)))
     squares = float((made.residual**2).sum())
@@ -186,7 +186,7 @@ def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         params=params,
         params0=params0,
         names=problem.layout.names,
-        values=np.asarray(problem.layout.numbers(params)),
+        values=found.values,
         train=train,
         train_from_start=_from_start(task, z, u, train),
         validation=_predicted(task, z, others),
@@ -194,6 +194,8 @@ def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         history=solved.history,
         converged=solved.converged,
         information=found.information,
+        informations=found.informations,
+        prior=found.prior,
         scores=found.scores,
         noise=float(np.sqrt(squares / max(count - unknowns, 1))),
         trusted=task.weighted,
@@ -201,7 +203,7 @@ def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         unknowns=unknowns,
         notes=tuple(remarks(task, solved, found.unseen)),
         horizon=partial(horizon_of, task, made, params),
-        point=Point(problem.layout, z, data.leaves),
+        point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
     )
 
 
@@ -213,6 +215,14 @@ def _from_start(task: Task, z: Array, u: Array, train: Predicted) -> Predicted:
         return _predicted(task, z, task.origin.recordings)
     made = runs(task.problem, jnp.concatenate([z, jnp.zeros(u.size)]), task.data)
     return Predicted(train.recordings, tuple(task.origin.gathered(made.predicted)))
+
+
+def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
+    """Values and information at parameters a few percent away, where nothing is round."""
+    size = task.problem.layout.size
+    moved = np.random.default_rng(0).uniform(-0.03, 0.03, size)
+    found = normal(task, solved.y.at[:size].add(moved), solved.conditions)
+    return found.values, found.information
 
 
 def _free_starts(task: Task) -> int:

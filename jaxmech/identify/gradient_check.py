@@ -109,6 +109,9 @@ def check_gradients(
         require_function(name, function)
     stabilization = Free() if projection is None else projection
     run = Run(system, loss or end, start, method, stabilization, formulation)
+    dtype = jnp.result_type(*(jnp.asarray(x) for x in (q0, v0)), float)
+    eps = float(jnp.finfo(dtype).eps)
+    chosen_sizes = step_sizes(sizes, eps)
     base, solution = prepared(run, q0, v0, ts, params)
     names = (*_names(base.params), *([START] if base.change is not None else []))
     if not names:
@@ -118,11 +121,8 @@ def check_gradients(
         )
     x, scales = numbers(base)
     value, reverse = (np.asarray(out, float) for out in by_reverse_mode(run, base, x))
-    if not np.isfinite(value):
-        raise ValueError(f"Argument `loss` must be a number for the motion, but is {value}.")
     forward = by_forward_mode(run, base, x)
-    eps = float(jnp.finfo(base.ts.dtype).eps)
-    found = _sweep(run, base, x, scales, step_sizes(sizes, eps), eps * float(abs(value)))
+    found = _sweep(run, base, x, scales, chosen_sizes, eps * float(abs(value)))
     slopes = np.abs(found.values * scales)
     matters = abs(value) + np.max(slopes[np.isfinite(slopes)], initial=0.0)
     bad = ~np.isfinite(np.array([reverse, reverse if forward is None else forward]))

@@ -86,9 +86,9 @@ def prepared(run: Run, q0: Any, v0: Any, ts: Any, params: Params) -> tuple[Base,
     q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
     q, v = (q0, v0) if run.start is None else run.start(q0, v0, params)
     solution = simulate(run.system, q, v, ts, params, **(run.policies() | {"throw": True}))
-    value = jax.eval_shape(run.loss, solution.q, solution.v, solution.ts, params)
-    if getattr(value, "shape", None) != ():
-        raise ValueError(f"Argument `loss` must return a scalar, but returns {value}.")
+    value = run.loss(solution.q, solution.v, solution.ts, params)
+    if np.shape(value) != () or not np.isfinite(value):
+        raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
     return Base(q0, v0, solution.ts, params, _change(run.system, solution, params)), solution
 
 
@@ -183,12 +183,11 @@ def refined(run: Run, base: Base, solution: Solution) -> tuple[Scheme, Solution]
         solution: the motion.
     """
     substeps = run.method.substeps
-    fine = np.interp(
-        np.arange(substeps * (len(base.ts) - 1) + 1) / substeps, np.arange(len(base.ts)), base.ts
-    )
+    places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
+    fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
     policies = run.policies() | {"method": replace(run.method, substeps=1)}
     states = simulate(run.system, solution.q[0], solution.v[0], fine, base.params, **policies)
-    singular = traits(run.system, states.q[0], states.v[0], fine[0], base.params).singular_mass
+    singular = traits(run.system, states.q[0], states.v[0], states.ts[0], base.params).singular_mass
     scheme = Scheme(
         run.system, run.method, run.formulation, run.stabilization,
         run.formulation.takes_as_singular(singular),

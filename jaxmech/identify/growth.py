@@ -79,11 +79,11 @@ def sensitivity_growth(
         >>> print(f"{found.factor[-1]:.2f}, twice as much every {found.doubling_time:.4f} s")
         403.43, twice as much every 0.2310 s
     """
+    sizes = None if scale is None else _sizes(scale, system.n)
     policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
     solution = simulate(system, q0, v0, ts, params, method=method, **policies)
     _, _, _, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
     eps = float(jnp.finfo(solution.q.dtype).eps)
-    sizes = None if scale is None else _sizes(scale, system.n)
     found = geometry(system, solution.q, solution.v, solution.ts, params)
     bases = [tangents(found, k, eps**0.5, sizes) for k in range(len(solution.ts))]
     if not bases[0].q.size:

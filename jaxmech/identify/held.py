@@ -44,14 +44,14 @@ def errors_with_fitted_starts(
         motion cannot be simulated.
 
     Example:
-        >>> import jax.numpy as jnp, jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> q0, v0 = model.initial({"theta": 0.5})
-        >>> ts = jnp.linspace(0.0, 0.5, 26)
-        >>> sol = jm.simulate(model.system, q0, v0, ts, model.params)
-        >>> off = Recording(ts, sol.q, *model.initial({"theta": 0.51}))
-        >>> swing = Identifiable(model.system, model.params)
-        >>> bool(errors_with_fitted_starts(swing, model.params, [off]) < 1e-8)
+        >>> import jaxmech as jm
+        >>> ts = np.linspace(0.0, 1.0, 21)
+        >>> off = Recording(ts, np.cos(3 * ts), [0.99], [0.01])
+        >>> spring = jm.System(
+        ...     lambda q, v, t, p: (v @ v - p["k"] * q @ q) / 2, coordinates=("x",)
+        ... )
+        >>> subject = Identifiable(spring, {"k": 9.0})
+        >>> bool(errors_with_fitted_starts(subject, {"k": 9.0}, [off])[0] < 1e-4)
         True
     """
     first = parameters(params).layout.names[0].partition("[")[0]

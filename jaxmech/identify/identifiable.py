@@ -113,15 +113,16 @@ def fit_identifiable(
         ValueError: see `fit`.
 
     Example:
-        >>> import jax.numpy as jnp, jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> q0, v0 = model.initial()
-        >>> ts = jnp.linspace(0.0, 0.5, 26)
-        >>> sol = jm.simulate(model.system, q0, v0, ts, model.params)
-        >>> swing = Identifiable(model.system, {**model.params, "g": 9.0}, free=("g",))
-        >>> found = fit_identifiable(swing, [Recording(ts, sol.q, q0, v0)])
-        >>> print(found.params["g"].round(6))
-        9.81
+        >>> import numpy as np
+        >>> import jaxmech as jm
+        >>> ts = np.linspace(0.0, 1.0, 41)
+        >>> swing = Recording(ts, np.cos(3 * ts), [1.0], [0.0])
+        >>> spring = jm.System(
+        ...     lambda q, v, t, p: (v @ v - p["k"] * q @ q) / 2, coordinates=("x",)
+        ... )
+        >>> found = fit_identifiable(Identifiable(spring, {"k": 8.0}), [swing])
+        >>> print(f"{found.params['k']:.4f}")
+        9.0000
     """
     return fit(
         subject.system, recordings, subject.params, observe=subject.observe, start=subject.start,

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.objective import rows
+from jaxmech.identify.objective import Conditions, rows
 from jaxmech.identify.prepare import Task
 from jaxmech.identify.problem import Problem
-from jaxmech.identify.solve import Solved, replace_weights
+from jaxmech.identify.solve import replace_weights
 
 _HARD = 1e3  # how much more a hard condition weighs here than at the end of its rounds
 
@@ -22,30 +22,36 @@ class Normal:
     """Second order of the squares in the parameters, all else adapting to them.
 
     Attributes:
-        information: J^T J by the numbers that are fitted, (p, p).
+        values: the numbers that are fitted, (p,).
+        information: J^T J by them, the prior's with it, (p, p).
+        informations: of each recording, (R, p, p).
+        prior: of the prior alone, (p, p).
         scores: gradient of half the squares of each recording, (R, p).
         unseen: names of the numbers that no residual depends on.
     """
 
+    values: np.ndarray
     information: np.ndarray
+    informations: np.ndarray
+    prior: np.ndarray
     scores: np.ndarray
     unseen: tuple[str, ...]
 
 
-def normal(task: Task, solved: Solved) -> Normal:
+def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
     """Eliminates the starts: the rows of J less what a change of the starts can undo.
 
     W = J_z - J_u J_u^+ J_z has W^T W equal to the Schur complement of the Gauss-Newton matrix.
 
     Args:
         task: what was fitted.
-        solved: where it ended.
+        y: the unknowns.
+        conditions: of the last round.
     """
-    conditions = solved.conditions
     if task.hard:
         conditions = replace_weights(conditions, _HARD, conditions.jump_shift * _HARD)
     problem, size = task.problem, task.problem.layout.size
-    values, J = (np.asarray(x) for x in _rows(problem, solved.y, task.data, conditions))
+    values, J = (np.asarray(x) for x in _rows(problem, y, task.data, conditions))
     W = J[:, :size]
     unseen = tuple(
         name for name, column in zip(problem.layout.names, W.T, strict=True) if not column.any()
@@ -54,13 +60,19 @@ def normal(task: Task, solved: Solved) -> Normal:
         starts = J[:, size:][:, J[:, size:].any(axis=0)]
         Q, _ = np.linalg.qr(starts) if starts.size else (np.zeros((len(J), 0)), None)
         W = W - Q @ (Q.T @ W)
-    T = np.asarray(_slopes(problem, solved.y[:size], task.data.leaves))
+    T = np.asarray(_slopes(problem, y[:size], task.data.leaves))
     W = np.linalg.solve(T.T, W.T).T
     recording = _recording_of_rows(task)
-    scores = np.stack(
-        [W[recording == k].T @ values[recording == k] for k in range(len(task.origin.recordings))]
+    parts = [recording == k for k in range(len(task.origin.recordings))]
+    prior = W[recording < 0]
+    return Normal(
+        values=np.asarray(_numbers(problem, y[:size], task.data.leaves)),
+        information=W.T @ W,
+        informations=np.stack([W[part].T @ W[part] for part in parts]),
+        prior=prior.T @ prior,
+        scores=np.stack([W[part].T @ values[part] for part in parts]),
+        unseen=unseen,
     )
-    return Normal(W.T @ W, scores, unseen)
 
 
 @partial(jax.jit, static_argnames="problem")
@@ -72,8 +84,12 @@ def _rows(problem: Problem, y: Array, data: Any, conditions: Any) -> tuple[Array
 @partial(jax.jit, static_argnames="problem")
 def _slopes(problem: Problem, z: Array, leaves: Any) -> Array:
     """How the numbers that are fitted change with the free numbers, (p, p)."""
-    layout = problem.layout
-    return jax.jacfwd(lambda z: layout.numbers(layout.params(z, leaves)))(z)
+    return jax.jacfwd(lambda z: _numbers(problem, z, leaves))(z)
+
+
+@partial(jax.jit, static_argnames="problem")
+def _numbers(problem: Problem, z: Array, leaves: Any) -> Array:
+    return problem.layout.numbers(problem.layout.params(z, leaves))
 
 
 def _recording_of_rows(task: Task) -> np.ndarray:

@@ -41,11 +41,13 @@ class Point:
         layout: of the parameters.
         z: free numbers, shape (p,).
         leaves: the parameters at the start.
+        nearby: gives values and information a few percent away.
     """
 
     layout: Layout
     z: Array
     leaves: tuple[Array, ...]
+    nearby: Callable[[], tuple[Numbers, Numbers]]
 
     def slope(self, fn: Callable[[Params], Any]) -> tuple[float, Numbers]:
         """fn(params), and its derivatives by the numbers that were fitted, (p,)."""
@@ -103,6 +105,8 @@ class Fit:
         history: half the sum of squared residuals after each step.
         converged: whether the optimizer stopped because nothing was left to gain.
         information: Gauss-Newton matrix of the numbers, starts eliminated, shape (p, p).
+        informations: that of each recording, shape (R, p, p).
+        prior: the part of the information that comes from the prior, shape (p, p).
         scores: gradient of half the squares of each recording, shape (R, p).
         noise: standard deviation of the weighted residuals; near 1 if the weights are right.
         trusted: whether the weights were given as 1 / standard deviation.
@@ -124,6 +128,8 @@ class Fit:
     history: tuple[float, ...]
     converged: bool
     information: Numbers
+    informations: Numbers
+    prior: Numbers
     scores: Numbers
     noise: float
     trusted: bool
@@ -156,18 +162,25 @@ class Fit:
     @cached_property
     def uncertainty(self) -> Uncertainty:
         """Standard errors, intervals and correlations of the fitted numbers."""
-        noise = 1.0 if self.trusted else self.noise
         return uncertainty(
-            self.names, self.values, self.information, self.scores, noise,
-            self.count - self.unknowns,
+            self.names, self.values, self.information, self.scores, self._unit,
+            np.inf if self.trusted else self.count - self.unknowns,
+            informations=self.informations, prior=self.prior,
         )  # fmt: skip
 
     @cached_property
     def identifiability(self) -> Identifiability:
         """Which numbers, and which combinations of them, the recordings determine."""
-        return identifiability(
-            self.names, self.values, self.information, 1.0 if self.trusted else self.noise
-        )
+        found = identifiability(self.names, self.values, self.information, self._unit)
+        if not found.undetermined or self.point is None:
+            return found
+        also = (self.point.nearby(),)  # formulas must hold at another point too
+        return identifiability(self.names, self.values, self.information, self._unit, also=also)
+
+    @property
+    def _unit(self) -> float:
+        """The standard deviation of a residual."""
+        return 1.0 if self.trusted else self.noise
 
     @cached_property
     def _beyond(self) -> tuple[Growth, str] | None:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array
 
 from jaxmech.lanes.batch import over_batch
@@ -100,6 +101,7 @@ def run(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> 
     closed, shape = jax.make_jaxpr(
         lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), return_shape=True
     )(*one)
+    closed = _without_unused(closed)
     try:
         if stays_loop(closed.jaxpr):
             raise UnsupportedError("a loop that is no lanes")
@@ -112,6 +114,12 @@ def run(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> 
             found.parts.append(Part("function", 0, 0, str(error)))
         outs = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
     return jax.tree.unflatten(jax.tree.structure(shape), outs)
+
+
+def _without_unused(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Without what no result depends on, within loops too: XLA cannot see into native code."""
+    jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+    return ClosedJaxpr(jaxpr, closed.consts)
 
 
 Batch = tuple[Array, bool]

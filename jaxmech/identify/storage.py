@@ -1,0 +1,169 @@
+"""Fits in files: one `.npz`, with the numbers as arrays and what holds them together as JSON.
+
+Nothing in such a file is executed when it is read.
+"""
+
+import json
+import os
+import zipfile
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmech.identify.growth_report import Growth
+from jaxmech.identify.recording import Recording
+from jaxmech.identify.result import Fit, Predicted
+
+_KIND = "jaxmech fit"
+_TEXT = "json"
+_PLAIN = (bool, int, float, str, type(None))
+_CLASSES: dict[str, Any] = {
+    "Fit": Fit,
+    "Growth": Growth,
+    "Predicted": Predicted,
+    "Recording": Recording,
+}
+_NOT_SAVED = {"horizon", "point"}  # functions
+
+
+def save_fit(fit: Fit, path: Path | str) -> Path:
+    """Saves a fit: parameters, recordings, predictions, history, information, scores.
+
+    Args:
+        fit: it; its parameters must be numbers and arrays in dictionaries, lists and tuples.
+        path: the file, ending in `.npz`.
+
+    Returns:
+        The file.
+
+    Raises:
+        ValueError: the parameters hold something else, or the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "spring.npz"
+        >>> save_fit(_spring(), path).name
+        'spring.npz'
+        >>> load_fit(path).params
+        {'k': array(9.)}
+    """
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise ValueError(f"Argument `path` must end in .npz, but is {path}.")
+    arrays: dict[str, np.ndarray] = {}
+    horizon = [fit.growth, "".join(fit.warnings[len(fit.notes) :])]
+    facts = {
+        "kind": _KIND,
+        "version": 1,
+        "fit": _packed(fit, arrays, "fit"),
+        "horizon": [_packed(part, arrays, "growth") for part in horizon],
+    }
+    everything: dict[str, Any] = {_TEXT: np.array(json.dumps(facts)), **arrays}
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with draft.open("wb") as file:
+            np.savez_compressed(file, **everything)
+        draft.replace(path)
+    except OSError as error:
+        raise ValueError(
+            f"Argument `path` {path} cannot be written: {error.strerror or error}."
+        ) from error
+    return path
+
+
+def load_fit(path: Path | str) -> Fit:
+    """Loads a fit that was saved.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The fit, with NumPy arrays in its parameters. It prints the same, and knows all but
+        `function`, which needs what was compiled.
+
+    Raises:
+        ValueError: the file cannot be read, or holds something else.
+
+    Example:
+        >>> load_fit("no_such_fit.npz")
+        Traceback (most recent call last):
+        ValueError: Argument `path` no_such_fit.npz cannot be read: No such file or directory.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        facts = json.loads(str(arrays.pop(_TEXT)))
+        if facts["kind"] != _KIND:
+            raise KeyError(_KIND)
+    except OSError as error:
+        raise ValueError(
+            f"Argument `path` {os.fspath(path)} cannot be read: {error.strerror or error}."
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"Argument `path` {os.fspath(path)} must be a file that Fit.save has written, but is "
+            "something else."
+        ) from error
+    growth, far = (_unpacked(tree, arrays) for tree in facts["horizon"])
+    found: Fit = _unpacked(facts["fit"], arrays)
+    return found if growth is None else replace(found, horizon=lambda: (growth, far))
+
+
+def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:
+    """JSON for a value, its arrays set aside."""
+    if type(value) in _PLAIN:
+        return value
+    if type(value) in (tuple, list):
+        items = [_packed(x, arrays, f"{place}[{k}]") for k, x in enumerate(value)]
+        return {type(value).__name__: items}
+    if type(value) is dict and all(type(key) in (str, int) for key in value):
+        pairs = [[key, _packed(x, arrays, f"{place}.{key}")] for key, x in value.items()]
+        return {"dict": pairs}
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        found = np.asarray(value)
+        if found.dtype.kind in "biufc":
+            name = f"array_{len(arrays)}"
+            arrays[name] = found
+            return {"array": name}
+    kind = type(value).__name__
+    if kind in _CLASSES and type(value) is _CLASSES[kind]:
+        kept = [f.name for f in fields(value) if f.name not in _NOT_SAVED]
+        inner = {key: _packed(getattr(value, key), arrays, f"{place}.{key}") for key in kept}
+        return {kind: inner}
+    raise ValueError(
+        f"Argument `fit` cannot be saved: {place} is of type {kind}; parameters must be numbers "
+        "and arrays in dictionaries, lists and tuples."
+    )
+
+
+def _unpacked(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, inner),) = tree.items()
+    match kind:
+        case "array":
+            return arrays[inner]
+        case "dict":
+            return {key: _unpacked(x, arrays) for key, x in inner}
+        case "list":
+            return [_unpacked(x, arrays) for x in inner]
+        case "tuple":
+            return tuple(_unpacked(x, arrays) for x in inner)
+    known = {field.name for field in fields(_CLASSES[kind])}
+    return _CLASSES[kind](**{key: _unpacked(x, arrays) for key, x in inner.items() if key in known})
+
+
+def _spring() -> Fit:
+    """A fit with made-up numbers, for the example above."""
+    one = Recording([0.0, 0.1, 0.2], [1.0, 0.96, 0.83], [1.0], [0.0], name="swing")
+    made = Predicted((one,), (np.array([[1.0], [0.955], [0.825]]),))
+    return Fit(
+        params={"k": np.array(9.0)}, params0={"k": 8.0}, names=("k",), values=np.array([9.0]),
+        train=made, train_from_start=made, validation=Predicted((), ()),
+        initial_states=((one.q0, one.v0),), history=(0.1, 0.01), converged=True,
+        information=np.eye(1), scores=np.zeros((1, 1)), noise=0.1, trusted=False, count=3,
+        unknowns=1,
+    )  # fmt: skip
