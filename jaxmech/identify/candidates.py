@@ -22,7 +22,6 @@ from math import comb, gcd
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from jaxmech.identify.circuits import NEGLIGIBLE
 from jaxmech.identify.directions import Numbers
@@ -114,6 +113,8 @@ def _sums(
     x = terms.changes[moving]
     if len(x) < count:
         return
+    from scipy.spatial import cKDTree  # slow to import, and seldom needed
+
     tree = cKDTree(_keys(x))
     i, j = np.triu_indices(len(x), 1) if count == 3 else (np.arange(len(x)),) * 2
     known = x[i] + x[j] if count == 3 else x

@@ -118,7 +118,7 @@ def descend(
         state = _State(kept, best, least, since, jnp.asarray(count + 1))
         y = new
         done = count + 1 == policy.iterations or (watched and int(since) >= (policy.patience or 0))
-        yield Progress(state.best if done else y, float(loss), done, True, state)
+        yield Progress(state.best if done else y, float(loss), done, done, state)
         if done:
             return
 

@@ -17,7 +17,7 @@ from jaxmech.identify.multistart import MultiStart
 from jaxmech.identify.normal import normal
 from jaxmech.identify.objective import Conditions
 from jaxmech.identify.prepare import InitialStates, Task, alike, prepare, require_starts
-from jaxmech.identify.problem import Data, Observe, runs
+from jaxmech.identify.problem import Data, Observe, Run, runs
 from jaxmech.identify.recording import Recording, named
 from jaxmech.identify.remarks import horizon_of, remarks
 from jaxmech.identify.result import Fit, Point, Predicted
@@ -190,7 +190,7 @@ def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         train=train,
         train_from_start=_from_start(task, z, u, train),
         validation=_predicted(task, z, others),
-        initial_states=_starts(task, u),
+        initial_states=_starts(task, u, made),
         history=solved.history,
         converged=solved.converged,
         information=found.information,
@@ -234,8 +234,12 @@ def _free_starts(task: Task) -> int:
     )
 
 
-def _starts(task: Task, u: Array) -> tuple[Any, ...]:
+def _starts(task: Task, u: Array, made: Run) -> tuple[Any, ...]:
+    """Start variables and rates of each recording, on the constraints."""
     first = np.flatnonzero(np.diff(task.origin.recording, prepend=-1) != 0)
+    n = task.problem.system.n
+    if task.problem.start is None:
+        return tuple((np.asarray(x[:n]), np.asarray(x[n:])) for x in made.begin[first])
     s, along = task.data.segments, task.data.along_q.shape[2]
     q = s.q0 + jnp.einsum("ski,si->sk", task.data.along_q, u[:, :along])
     v = s.v0 + jnp.einsum("ski,si->sk", task.data.along_v, u[:, along:])

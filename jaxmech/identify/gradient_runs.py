@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.identify.nan_origins import numbers_of
-from jaxmech.identify.starts import Start
+from jaxmech.identify.starts import Start, onto
 from jaxmech.identify.tangents import along, geometry, tangents
 from jaxmech.integrate import (
     AbstractDerivative,
@@ -22,7 +22,7 @@ from jaxmech.integrate import (
     ReverseMode,
     Scheme,
 )
-from jaxmech.manifold import AbstractStabilization, Projection
+from jaxmech.manifold import AbstractStabilization
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.status import Status
@@ -126,20 +126,9 @@ def _solved(
     if base.change is not None:
         dq, dv = base.change
         q, v = q + x[-1] * dq, v + x[-1] * dv
-    q, v = _onto(run.system, q, v, t, params)
+    q, v = onto(run.system, q, v, t, params)
     sol = simulate(run.system, q, v, base.ts, params, derivative=derivative, **run.policies())
     return run.loss(sol.q, sol.v, sol.ts, params), sol
-
-
-def _onto(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-    """The state on the constraints; a loop, so that a correction is compiled once."""
-    singular = traits(system, q, v, t, params).singular_mass
-
-    def correct(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        once = Projection(iterations=1)
-        return once.after_step(system, *state, t, params, singular_mass=singular)[:2]
-
-    return jax.lax.fori_loop(0, _CORRECTIONS, correct, (q, v))
 
 
 @partial(jax.jit, static_argnames="run")

@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optimistix as optx
 from jaxtyping import Array
 
 from jaxmech.checks import require_positive_integer
-from jaxmech.identify.objective import Conditions, rows
+from jaxmech.identify.objective import Conditions, dense, rows
 from jaxmech.identify.problem import Data, Problem
 
+_GAIN = 1e-5  # of the loss: less is nothing
+_ROUND_OFF = 1e-16  # of the loss at the start: less cannot be computed
 _PATIENCE = 20  # rejected steps in a row, each a quarter of the one before: nothing is left
 
 
@@ -49,15 +52,15 @@ class Progress(NamedTuple):
     Attributes:
         y: the unknowns.
         loss: half the squared residuals there.
-        done: whether it has converged.
-        accepted: whether the last step made things better.
+        done: whether it has ended.
+        converged: whether it has ended because nothing is left to gain.
         state: all else that it needs to go on, a pytree of arrays.
     """
 
     y: Array
     loss: float
     done: bool
-    accepted: bool
+    converged: bool
     state: Any
 
 
@@ -86,14 +89,27 @@ def steps(
     leaves, structure = jax.tree.flatten(shapes, is_leaf=lambda x: isinstance(x, tuple))
     program = _program(problem, policy.tolerance, _Shapes(tuple(leaves), structure))
     state = program.begin(y, data, conditions) if state is None else state
-    rejected = 0
+    rejected, first = 0, None
     for _ in range(policy.iterations + 1):  # the first looks only at the start
         y, state, loss, accepted, done = program.step(y, state, data, conditions)
         rejected = 0 if accepted else rejected + 1
         done = bool(done) or rejected >= _PATIENCE
-        yield Progress(y, float(loss), done, bool(accepted), state)
+        first = float(loss) if first is None else first
+        at_rest = done and _at_rest(problem, y, data, conditions, first)
+        yield Progress(y, float(loss), done, at_rest, state)
         if done:
             return
+
+
+def _at_rest(problem: Problem, y: Array, data: Data, conditions: Conditions, first: float) -> bool:
+    """Whether the linear model sees nothing to gain: steps also get short beside a failing motion.
+
+    What it could gain is the part of the residuals in the range of their derivatives.
+    """
+    values, J = (np.asarray(x) for x in dense(problem, y, data, conditions))
+    fitted = J @ np.linalg.lstsq(J, values, rcond=1e-10)[0]
+    loss, gain = 0.5 * values @ values, 0.5 * fitted @ fitted
+    return bool(gain <= _GAIN * loss or loss <= _ROUND_OFF * first)
 
 
 class _Shapes(NamedTuple):

@@ -5,11 +5,10 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.objective import Conditions, rows
+from jaxmech.identify.objective import Conditions, dense
 from jaxmech.identify.prepare import Task
 from jaxmech.identify.problem import Problem
 from jaxmech.identify.solve import replace_weights
@@ -51,7 +50,7 @@ def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
     if task.hard:
         conditions = replace_weights(conditions, _HARD, conditions.jump_shift * _HARD)
     problem, size = task.problem, task.problem.layout.size
-    values, J = (np.asarray(x) for x in _rows(problem, y, task.data, conditions))
+    values, J = (np.asarray(x) for x in dense(problem, y, task.data, conditions))
     W = J[:, :size]
     unseen = tuple(
         name for name, column in zip(problem.layout.names, W.T, strict=True) if not column.any()
@@ -73,12 +72,6 @@ def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
         scores=np.stack([W[part].T @ values[part] for part in parts]),
         unseen=unseen,
     )
-
-
-@partial(jax.jit, static_argnames="problem")
-def _rows(problem: Problem, y: Array, data: Any, conditions: Any) -> tuple[Array, Array]:
-    values, apply = rows(problem, y, data, conditions)
-    return values, jax.vmap(apply)(jnp.eye(y.size)).T
 
 
 @partial(jax.jit, static_argnames="problem")

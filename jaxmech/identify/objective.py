@@ -58,6 +58,13 @@ def rows(problem: Problem, y: Array, data: Data, conditions: Conditions) -> tupl
     return jnp.concatenate([R[:, :, -1].ravel(), jumps.ravel(), outer]), apply
 
 
+@partial(jax.jit, static_argnames="problem")
+def dense(problem: Problem, y: Array, data: Data, conditions: Conditions) -> tuple[Array, Array]:
+    """The values of `rows` (K,) and their derivatives as a matrix, (K, size of y)."""
+    values, apply = rows(problem, y, data, conditions)
+    return values, jax.vmap(apply)(jnp.eye(y.size)).T
+
+
 def half_square(problem: Problem, y: Array, data: Data, conditions: Conditions) -> Array:
     """Half the sum of all squared residuals, for gradients in reverse mode and for comparisons."""
     found = runs(problem, y, data)

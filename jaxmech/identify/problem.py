@@ -63,8 +63,8 @@ class Data(eqx.Module):
 
     segments: Segments
     leaves: tuple[Array, ...]
-    along_q: Float[Array, "S k i"]
-    along_v: Float[Array, "S k j"]
+    along_q: Float[Array, "*S k i"]
+    along_v: Float[Array, "*S k j"]
 
     @property
     def free_starts(self) -> int:

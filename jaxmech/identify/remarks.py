@@ -31,7 +31,13 @@ def remarks(task: Task, solved: Solved, unseen: Sequence[str]) -> Iterator[str]:
     Yields:
         A sentence with what to do about it.
     """
-    if not solved.converged:
+    if solved.stuck:
+        yield (
+            f"Stuck after {len(solved.history)} steps: what should make the fit better does not. "
+            "The motion fails nearby or changes too wildly; take shorter steps (`step`), shorter "
+            "pieces (`horizon`), bounds, or another start."
+        )
+    elif not solved.converged:
         yield (
             f"Not converged after {len(solved.history)} steps: allow more `iterations`, or begin "
             "nearer."

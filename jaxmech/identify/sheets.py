@@ -164,6 +164,8 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
     separator = max(_SEPARATORS, key=kept[0][1].count)
     reader = csv.reader(io.StringIO("\n".join(line for _, line in kept)), delimiter=separator)
     names, *rows = [[cell.strip() for cell in row] for row in reader]
+    if any(_is_number(name) for name in names):
+        raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
     for name in names:
         if not name or names.count(name) > 1:
             text = f"column {name!r} is there twice" if name else "a column has no name"
@@ -172,8 +174,6 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
         if len(row) != len(names):
             text = f"has {len(row)} cells, but there are {len(names)} columns"
             raise TableError(f"{path}:{number}: {text}: {', '.join(names)}")
-    if all(_is_number(name) for name in names):
-        raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
     return names, rows, lines
 
 
@@ -243,7 +243,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except (ValueError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise TableError(f"{path}: is not an .npz file with arrays of numbers") from error
     return arrays
 

@@ -32,13 +32,15 @@ class Solved:
         y: the unknowns.
         conditions: of the last round.
         history: half the sum of squares after each step.
-        converged: whether it stopped by itself.
+        converged: whether it stopped because nothing was left to gain.
+        stuck: whether it stopped although something was.
     """
 
     y: Array
     conditions: Conditions
     history: tuple[float, ...]
     converged: bool
+    stuck: bool
 
 
 def solve(
@@ -63,11 +65,11 @@ def solve(
     if checkpoint and (kept := _continued(task, policy, validation, checkpoint)):
         begun, history = kept.stage, kept.history
         y, conditions, state = kept.arrays
-    converged = False
+    converged, stuck = False, False
     with tqdm(disable=not progress, unit=" steps", initial=len(history)) as bar:
         for stage in range(begun, ROUNDS if task.hard else 1):
             for at in _optimizer(task, policy, y, conditions, validation, state):
-                y, converged = at.y, at.done
+                y, converged, stuck = at.y, at.converged, at.done and not at.converged
                 history.append(at.loss)
                 bar.set_postfix_str(f"loss {at.loss:.6g}")
                 bar.update()
@@ -79,10 +81,8 @@ def solve(
             conditions, closed = _closer(task, y, conditions)
             if closed:
                 break
-            converged = False
-    if isinstance(policy, Descent):
-        converged = True  # it does as many steps as it was asked for
-    return Solved(y, conditions, tuple(history), converged)
+            converged = False  # until there are no jumps
+    return Solved(y, conditions, tuple(history), converged, stuck)
 
 
 def _optimizer(

@@ -18,7 +18,7 @@ from jaxmech.system import Params, System
 from jaxmech.traits import traits
 
 Start = Callable[[Array, Array, Params], tuple[Array, Array]]
-ONTO = Projection(iterations=6)  # a start that is off by 1 % arrives at round-off after five
+CORRECTIONS = 6  # Newton steps onto the constraints: from 20 % off, five arrive at round-off
 
 
 def begin(
@@ -28,9 +28,18 @@ def begin(
     if start is not None:
         q, v = start(q0, v0, params)
         return jnp.asarray(q), jnp.asarray(v)
-    singular = traits(system, q0, v0, t, params).singular_mass
-    q, v, _ = ONTO.after_step(system, q0, v0, t, params, singular_mass=singular)
-    return q, v
+    return onto(system, q0, v0, t, params)
+
+
+def onto(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+    """The state on the constraints near another; a loop, so that a correction compiles once."""
+    singular = traits(system, q, v, t, params).singular_mass
+
+    def correct(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        once = Projection(iterations=1)
+        return once.after_step(system, *state, t, params, singular_mass=singular)[:2]
+
+    return jax.lax.fori_loop(0, CORRECTIONS, correct, (q, v))
 
 
 def bases(

@@ -45,7 +45,7 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "spring.npz"
-        >>> save_fit(_spring(), path).name
+        >>> save_fit(made_up(), path).name
         'spring.npz'
         >>> load_fit(path).params
         {'k': array(9.)}
@@ -102,7 +102,7 @@ def load_fit(path: Path | str) -> Fit:
         raise ValueError(
             f"Argument `path` {os.fspath(path)} cannot be read: {error.strerror or error}."
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"Argument `path` {os.fspath(path)} must be a file that Fit.save has written, but is "
             "something else."
@@ -156,14 +156,15 @@ def _unpacked(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
     return _CLASSES[kind](**{key: _unpacked(x, arrays) for key, x in inner.items() if key in known})
 
 
-def _spring() -> Fit:
-    """A fit with made-up numbers, for the example above."""
+def made_up() -> Fit:
+    """A small fit with made-up numbers, for examples."""
     one = Recording([0.0, 0.1, 0.2], [1.0, 0.96, 0.83], [1.0], [0.0], name="swing")
     made = Predicted((one,), (np.array([[1.0], [0.955], [0.825]]),))
     return Fit(
         params={"k": np.array(9.0)}, params0={"k": 8.0}, names=("k",), values=np.array([9.0]),
         train=made, train_from_start=made, validation=Predicted((), ()),
         initial_states=((one.q0, one.v0),), history=(0.1, 0.01), converged=True,
-        information=np.eye(1), scores=np.zeros((1, 1)), noise=0.1, trusted=False, count=3,
+        information=np.eye(1), scores=np.zeros((1, 1)),
+        informations=np.eye(1)[None], prior=np.zeros((1, 1)), noise=0.1, trusted=False, count=3,
         unknowns=1,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from jaxmech.identify.covariances import gradients, independent, jackknife, sandwich
 from jaxmech.identify.directions import Directions, Numbers, directions, row, square
@@ -211,7 +211,8 @@ def _error(covariance: Numbers, gradient: Numbers) -> float:
 def _t(degrees: float | int, level: float | int) -> float:
     if not 0 < level < 1:
         raise ValueError(f"Argument `level` must lie between 0 and 1, but is {level:g}.")
-    return float(stats.t.ppf((1 + level) / 2, degrees))
+    share = (1 + level) / 2
+    return float(ndtri(share) if np.isinf(degrees) else stdtrit(degrees, share))
 
 
 def _card(found: Uncertainty) -> list[str]:
