@@ -1,6 +1,7 @@
 """`sensitivities`: a trajectory with its derivatives to a few numbers, in forward mode."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractMethod, ForwardMode
+from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
 from jaxmech.lanes import batched, hoisted
 from jaxmech.manifold import AbstractStabilization, Projection
 from jaxmech.simulate import simulate
@@ -43,9 +44,9 @@ def sensitivities(
 ) -> Sensitivities:
     """The motion and how it changes with a few numbers: start values, parameters, or both.
 
-    Forward mode carries p derivatives along with the motion in one pass: for few numbers and many
-    outputs (Gauss-Newton, error propagation) it beats `jax.grad`, whose cost does not depend on p
-    but is paid for each output. Pure: `jax.vmap` runs a batch.
+    Forward mode carries derivatives along with the motion: for few numbers and many outputs
+    (Gauss-Newton, error propagation) it beats `jax.grad`, whose cost does not depend on p but is
+    paid for each output. Pure: `jax.vmap` runs a batch.
 
     Args:
         system: the system, with n coordinates.
@@ -80,24 +81,26 @@ def sensitivities(
     """
     flat, unravel = _flattened(theta)
 
-    def run(flat: Array) -> Solution:
+    def run(flat: Array, derivative: AbstractDerivative) -> Solution:
         q0, v0, params = start(unravel(flat))
         policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
         return simulate(
             system, q0, v0, ts, params,
-            method=method, derivative=ForwardMode(), throw=False, **policies,
+            method=method, derivative=derivative, throw=False, **policies,
         )  # fmt: skip
 
-    def both(flat: Array) -> tuple[Solution, tuple[Array, Array]]:
-        def states(flat: Array) -> tuple[tuple[Array, Array], Solution]:
-            solution = run(flat)
-            return (solution.q, solution.v), solution
+    def along(flat: Array, direction: Array) -> tuple[Array, Array]:
+        def states(flat: Array) -> tuple[Array, Array]:
+            solution = run(flat, ForwardMode())
+            return solution.q, solution.v
 
-        slopes, solution = jax.jacfwd(states, has_aux=True)(flat)
-        return solution, slopes
+        return jax.jvp(states, (flat,), (direction,))[1]
 
-    with_traced, traced = hoisted(both, flat)
-    solution, slopes = batched(with_traced)(traced, flat)
+    with_traced, traced = hoisted(along, flat, flat)
+    # Each direction is a trajectory with one tangent: more of them do not fit the registers.
+    each = jax.vmap(partial(batched(with_traced), traced, flat), out_axes=-1)
+    slopes = each(jnp.eye(flat.size, dtype=flat.dtype))
+    solution = run(flat, ReverseMode())
     failed = jnp.isnan(solution.q[:, :1, None])
 
     def shaped(slope: Array) -> Any:

@@ -305,4 +305,4 @@ def _card(found: CrossValidation) -> list[str]:
         elif name != found.best:
             cells += f"{more:>13.2g}{more_error:>10.2g}"
         lines.append(f"  {mark} {name:<{width}}{cells}")
-    return [*lines, f"  chosen (*) by the rule {found.rule}: {found.reason}"]
+    return [*lines, f"  chosen (*) by the rule {found.rule}:", f"  {found.reason}"]

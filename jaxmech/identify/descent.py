@@ -70,6 +70,7 @@ class _State(NamedTuple):
     best_loss: Array
     since: Array
     step: Array
+    first_loss: Array
 
 
 def descend(
@@ -100,7 +101,8 @@ def descend(
     watched = policy.patience is not None and validation is not None
     if state is None:
         zero = jnp.zeros((), int)
-        state = _State(policy.optimizer.init(y), y, jnp.asarray(jnp.inf), zero, zero)
+        none = jnp.asarray(jnp.inf)
+        state = _State(policy.optimizer.init(y), y, none, zero, zero, none)
     for count in range(int(state.step), policy.iterations):
         chosen = _drawn(policy, pieces, count)
         loss, slope = gradient(y, data, conditions, chosen)
@@ -115,10 +117,12 @@ def descend(
         best = jnp.where(better, y, state.best) if watched else new
         since = jnp.where(better, 0, state.since + 1)
         least = jnp.minimum(judged, state.best_loss)
-        state = _State(kept, best, least, since, jnp.asarray(count + 1))
+        first = jnp.where(count == 0, loss, state.first_loss)
+        state = _State(kept, best, least, since, jnp.asarray(count + 1), first)
         y = new
         done = count + 1 == policy.iterations or (watched and int(since) >= (policy.patience or 0))
-        yield Progress(state.best if done else y, float(loss), done, done, state)
+        settled = done and float(loss) <= float(first)
+        yield Progress(state.best if done else y, float(loss), done, settled, state)
         if done:
             return
 

@@ -31,7 +31,6 @@ from jaxmech.traits import traits
 
 Numbers = NDArray[np.floating]
 Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n), ts, params)
-_CORRECTIONS = 4  # of the start, each with the error of the one before squared
 
 
 @dataclass(frozen=True)

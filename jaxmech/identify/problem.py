@@ -8,7 +8,7 @@ behind them, the free numbers u (k,) of each start.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -129,9 +129,23 @@ def runs(problem: Problem, y: Array, data: Data) -> Run:
     return over_pieces(lambda u, piece: run(problem, z, u, piece, ReverseMode()), data, u)
 
 
+class Slopes(NamedTuple):
+    """Derivatives of pieces by the p + k numbers that each depends on.
+
+    Attributes:
+        residual: (S, p + k, T, d).
+        begin: (S, p + k, 2 n).
+        end: (S, p + k, 2 n).
+    """
+
+    residual: Array
+    begin: Array
+    end: Array
+
+
 @partial(jax.jit, static_argnames="problem")
-def linearized(problem: Problem, y: Array, data: Data) -> tuple[Run, Run]:
-    """All pieces, and their derivatives by the p + k numbers that each depends on, (S, p + k, ...).
+def linearized(problem: Problem, y: Array, data: Data) -> tuple[Run, Slopes]:
+    """All pieces with their derivatives.
 
     Each direction of each piece is a trajectory of the batch, with a single tangent: what is
     compiled does not grow with the number of parameters.
@@ -139,17 +153,14 @@ def linearized(problem: Problem, y: Array, data: Data) -> tuple[Run, Run]:
     z, u = data.parts(y, problem.layout.size)
     directions = jnp.eye(z.size + data.free_starts, dtype=y.dtype)
 
-    def one(theta: Array, direction: Array, piece: Data) -> tuple[Run, Run]:
-        def whole(theta: Array) -> tuple[Any, Any]:
-            made = run(problem, theta[: z.size], theta[z.size :], piece, ForwardMode())
-            return eqx.partition(made, eqx.is_inexact_array)
+    def one(z: Array, u: Array, direction: Array, piece: Data) -> Slopes:
+        def whole(z: Array, u: Array) -> Slopes:
+            made = run(problem, z, u, piece, ForwardMode())
+            return Slopes(made.residual, made.begin, made.end)
 
-        (value, rest), (slope, _) = jax.jvp(whole, (theta,), (direction,))
-        return eqx.combine(value, rest), slope
+        return jax.jvp(whole, (z, u), (direction[: z.size], direction[z.size :]))[1]
 
-    def along_all(u: Array, piece: Data) -> tuple[Run, Run]:
-        theta = jnp.concatenate([z, u])
-        return jax.vmap(lambda d: batched(one)(theta, d, piece))(directions)
+    def along_all(u: Array, piece: Data) -> Slopes:
+        return jax.vmap(lambda d: batched(one)(z, u, d, piece))(directions)
 
-    values, slopes = over_pieces(along_all, data, u)
-    return jax.tree.map(lambda x: x[:, 0], values), slopes
+    return runs(problem, y, data), over_pieces(along_all, data, u)

@@ -1,6 +1,6 @@
 """`Recording`: what was measured of one motion, and how it began."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,8 +92,9 @@ def _checked(recording: Recording) -> dict[str, Any]:
     ts, observed = _array("ts", recording.ts), _array("observed", recording.observed)
     if ts.ndim != 1 or ts.size < 2:
         raise _refused(recording, "ts", f"shape (T,) with T >= 2, but has shape {ts.shape}")
-    if not np.all(np.diff(ts) > 0):
-        raise _refused(recording, "ts", "strictly increasing times; sort them, drop repeated ones")
+    if not (np.isfinite(ts).all() and np.all(np.diff(ts) > 0)):
+        text = "finite and strictly increasing times; sort them, drop repeated ones"
+        raise _refused(recording, "ts", text)
     observed = observed[:, None] if observed.ndim == 1 else observed
     if observed.ndim != 2 or len(observed) != len(ts) or not observed.shape[1]:
         text = f"shape (T, d) with T = {len(ts)}, but has shape {observed.shape}"
@@ -172,7 +173,7 @@ def named(recordings: Any, argument: str) -> tuple[Recording, ...]:
         TypeError: something else is among them.
         ValueError: they have different sensors.
     """
-    given = (recordings,) if isinstance(recordings, Recording) else tuple(recordings)
+    given = tuple(recordings) if isinstance(recordings, Iterable) else (recordings,)
     for one in given:
         if not isinstance(one, Recording):
             raise TypeError(

@@ -35,7 +35,7 @@ def remarks(task: Task, solved: Solved, unseen: Sequence[str]) -> Iterator[str]:
         yield (
             f"Stuck after {len(solved.history)} steps: what should make the fit better does not. "
             "The motion fails nearby or changes too wildly; take shorter steps (`step`), shorter "
-            "pieces (`horizon`), bounds, or another start."
+            "pieces (`horizon`), bounds, another start, or a smaller learning rate of a descent."
         )
     elif not solved.converged:
         yield (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from jaxmech.identify.levenberg_marquardt import LevenbergMarquardt, Progress, s
 from jaxmech.identify.multistart import MultiStart
 from jaxmech.identify.objective import Conditions, half_square, jumps
 from jaxmech.identify.prepare import Task
-from jaxmech.identify.problem import runs
+from jaxmech.identify.problem import Problem, runs
 
 ROUNDS = 30  # of a hard continuity
 CONTINUOUS = 1e-9  # of the size of the states: a jump that small is none
@@ -156,6 +156,7 @@ def beginnings(task: Task, policy: MultiStart) -> list[Task]:
     return [replace(task, y=ys[k]) for k in good]
 
 
-def _many(problem: Any) -> Any:
+@lru_cache(maxsize=32)
+def _many(problem: Problem) -> Any:
     one = partial(half_square, problem)
     return jax.jit(jax.vmap(one, in_axes=(0, None, None)))

@@ -1,0 +1,183 @@
+"""What one evaluation of a fit costs: loss, gradient and Jacobian, against the forward run.
+
+Ten parameters of a double pendulum in Cartesian coordinates (two rods, friction in both hinges, two
+sensors with offset and scale) over 26 recordings, as many and as long as those of the measured
+pendulum (`configs/measured_pendulum_double.toml`). All four work on the same recordings in the same
+process; the gradient in reverse mode must agree with that from the Jacobian before anything is
+timed. A direction is a trajectory with one tangent, so the Jacobian of p numbers is measured in
+runs for each of 1 + p.
+
+Usage: python -m experiments.fit_speed [configs/fit_speed.toml] [runs/fit_speed]
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmech as jm
+from experiments.recovery.mechanisms import Case, double_pendulum
+from jaxmech.config import ConfigError, read
+from jaxmech.ensemble import environment
+from jaxmech.identify.objective import half_square, rows
+from jaxmech.identify.prepare import Task, prepare
+from jaxmech.identify.problem import linearized, runs
+
+FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scale2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSpeed:
+    """What is measured.
+
+    Attributes:
+        recordings: number of them.
+        samples: of each.
+        interval: between samples, and the step of RK4 [s].
+        rounds: of which the best counts.
+    """
+
+    recordings: int = 26
+    samples: int = 2667
+    interval: float = 1e-3
+    rounds: int = 5
+
+
+def sensors(q: Any, v: Any, t: Any, p: Any) -> Any:
+    angles = double_pendulum_case().observe(q, v, t, p)
+    scales, offsets = (jnp.stack([p[f"{name}1"], p[f"{name}2"]]) for name in ("scale", "offset"))
+    return scales * angles + offsets
+
+
+def double_pendulum_case() -> Case:
+    if not _CASES:
+        _CASES.append(double_pendulum())
+    return _CASES[0]
+
+
+_CASES: list[Case] = []
+
+
+def task(study: FitSpeed) -> Task:
+    case = double_pendulum_case()
+    truth = {**case.params, "offset1": 0.0, "offset2": 0.0, "scale1": 1.0, "scale2": 1.0}
+    ts = study.interval * np.arange(study.samples)
+    draw = np.random.default_rng(0)
+    ranges = zip(case.low, case.high, strict=True)
+    starts = [draw.uniform(low, high, (study.recordings, 2)) for low, high in ranges]
+
+    def motion(x: Any, rate: Any) -> Any:
+        sol = jm.simulate(case.system, *case.start(x, rate, truth), ts, truth)
+        return jax.vmap(lambda q, v, t: sensors(q, v, t, truth))(sol.q, sol.v, sol.ts)
+
+    seen = np.asarray(jax.jit(jax.vmap(motion))(*map(jnp.asarray, starts)))
+    seen = seen + draw.normal(0.0, 1e-3, seen.shape)
+    recordings = [
+        jm.Recording(ts, angles, x, rate, weights=1e3)
+        for angles, x, rate in zip(seen, *starts, strict=True)
+    ]
+    return prepare(
+        case.system, recordings, truth, observe=sensors, start=case.start, free=FREE, bounds=None,
+        prior=None, initial_states="fixed", horizon=None, step=None, method=jm.RK4(),
+        projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
+    )  # fmt: skip
+
+
+def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:
+    """By name, as functions of the unknowns."""
+    problem, numbers = made.problem, (made.data, made.conditions)
+    return {
+        "forward run": lambda y: runs(problem, y, made.data),
+        "reverse gradient": jax.jit(jax.grad(lambda y: half_square(problem, y, *numbers))),
+        "Jacobian": lambda y: linearized(problem, y, made.data),
+        "step of Levenberg-Marquardt": jax.jit(partial(_rows, made)),
+    }
+
+
+def _rows(made: Task, y: Any) -> tuple[Any, Any]:
+    """What an iteration asks for: compressed residuals and derivatives."""
+    values, apply = rows(made.problem, y, made.data, made.conditions)
+    return values, jax.vmap(apply)(jnp.eye(y.size))
+
+
+def require_agreement(made: Task, found: dict[str, Callable[[Any], Any]]) -> float:
+    """Raise unless gradient and Jacobian say the same; the relative difference."""
+    gradient = np.asarray(found["reverse gradient"](made.y))
+    values, J = (np.asarray(x) for x in found["step of Levenberg-Marquardt"](made.y))
+    difference = float(np.abs(J @ values - gradient).max() / np.abs(gradient).max())
+    if not difference < 1e-8:
+        raise RuntimeError(f"gradient and Jacobian differ by {difference:.1e}")
+    return difference
+
+
+def measured(study: FitSpeed) -> dict[str, Any]:
+    made = task(study)
+    found = evaluations(made)
+    difference = require_agreement(made, found)
+    forward = best(found["forward run"], made.y, study.rounds)
+    steps = study.recordings * (study.samples - 1)
+    size = len(FREE)
+    table = {}
+    for name, evaluate in found.items():
+        seconds = best(evaluate, made.y, study.rounds)
+        directions = 1 if name in ("forward run", "reverse gradient") else 1 + size
+        table[name] = {
+            "seconds": seconds,
+            "forward runs": seconds / forward,
+            "million steps per second": steps * directions / seconds / 1e6,
+            "runs per 1 + p": seconds / forward / directions,
+        }
+    return {"difference": difference, "steps": steps, "parameters": size, "table": table}
+
+
+def best(evaluate: Callable[[Any], Any], y: Any, rounds: int) -> float:
+    jax.block_until_ready(evaluate(y))
+    seconds = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        jax.block_until_ready(evaluate(y))
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
+
+
+def printed(found: dict[str, Any]) -> str:
+    agreed = f"gradient and Jacobian agree to {found['difference']:.0e}"
+    lines = [
+        f"{found['parameters']} parameters, {found['steps']:,} steps; {agreed}",
+        f"{'':30}{'ms':>9}{'runs':>9}{'per 1 + p':>11}{'million steps/s':>17}",
+    ]
+    for name, row in found["table"].items():
+        lines.append(
+            f"{name:30}{1e3 * row['seconds']:9.1f}{row['forward runs']:9.2f}"
+            f"{row['runs per 1 + p']:11.2f}{row['million steps per second']:17.2f}"
+        )
+    return "\n".join(lines)
+
+
+def main(config: Path, out: Path) -> int:
+    jax.config.update("jax_enable_x64", True)
+    try:
+        study = read(config, FitSpeed)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = measured(study)
+    print(printed(found))
+    out.mkdir(parents=True, exist_ok=True)
+    facts = {"settings": asdict(study), "environment": environment(), **found}
+    (out / "fit_speed.json").write_text(json.dumps(facts, indent=2), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    given = [Path(x) for x in sys.argv[1:]]
+    defaults = [Path("configs/fit_speed.toml"), Path("runs/fit_speed")]
+    sys.exit(main(*[*given, *defaults[len(given) :]]))
