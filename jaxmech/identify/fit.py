@@ -201,7 +201,7 @@ def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         trusted=task.weighted,
         count=count,
         unknowns=unknowns,
-        notes=tuple(remarks(task, solved, found.unseen)),
+        notes=tuple(remarks(task, solved)),
         horizon=partial(horizon_of, task, made, params),
         point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
     )

@@ -1,7 +1,7 @@
 """`Identifiable`, what is unknown and how it is measured, and `Settings`, how it is fitted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +132,3 @@ def fit_identifiable(
         multistart=settings.multistart, method=settings.method, projection=settings.projection,
         formulation=settings.formulation, step=settings.step, folder=folder, progress=progress,
     )  # fmt: skip
-
-
-def with_params(subject: Identifiable, params: Params) -> Identifiable:
-    """The same, beginning elsewhere."""
-    return replace(subject, params=params)

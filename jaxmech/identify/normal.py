@@ -26,7 +26,6 @@ class Normal:
         informations: of each recording, (R, p, p).
         prior: of the prior alone, (p, p).
         scores: gradient of half the squares of each recording, (R, p).
-        unseen: names of the numbers that no residual depends on.
     """
 
     values: np.ndarray
@@ -34,7 +33,6 @@ class Normal:
     informations: np.ndarray
     prior: np.ndarray
     scores: np.ndarray
-    unseen: tuple[str, ...]
 
 
 def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
@@ -52,9 +50,6 @@ def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
     problem, size = task.problem, task.problem.layout.size
     values, J = (np.asarray(x) for x in dense(problem, y, task.data, conditions))
     W = J[:, :size]
-    unseen = tuple(
-        name for name, column in zip(problem.layout.names, W.T, strict=True) if not column.any()
-    )
     if J.shape[1] > size:
         starts = J[:, size:][:, J[:, size:].any(axis=0)]
         Q, _ = np.linalg.qr(starts) if starts.size else (np.zeros((len(J), 0)), None)
@@ -70,7 +65,6 @@ def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
         informations=np.stack([W[part].T @ W[part] for part in parts]),
         prior=prior.T @ prior,
         scores=np.stack([W[part].T @ values[part] for part in parts]),
-        unseen=unseen,
     )
 
 

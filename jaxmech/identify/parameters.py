@@ -133,17 +133,21 @@ def parameters(
 
 def _name(path: Any) -> str:
     """`arm.l` for a leaf of nested dictionaries, `arm[2]` in a list."""
-    text = jax.tree_util.keystr(path, simple=True, separator=".")
-    return text or "params"
+    text = ""
+    for key in path:
+        inside = isinstance(key, jax.tree_util.SequenceKey)
+        part = jax.tree_util.keystr((key,), simple=True)
+        text += f"[{part}]" if inside else f".{part}"
+    return text.removeprefix(".") or "params"
 
 
 def _is_chosen(name: str, free: Sequence[str]) -> bool:
-    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in free)
+    return any(name == prefix or name.startswith((f"{prefix}.", f"{prefix}[")) for prefix in free)
 
 
 def _with_branches(names: Sequence[str]) -> list[str]:
     """The names, and those of the branches that they lie in."""
-    branches = {name[:k] for name in names for k, letter in enumerate(name) if letter == "."}
+    branches = {name[:k] for name in names for k, letter in enumerate(name) if letter in ".["}
     return [*names, *sorted(branches)]
 
 

@@ -1,6 +1,6 @@
 """What one should know before believing a fit."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -20,13 +20,12 @@ AT_BOUND = 10.0  # a parameter that came nearer to its bound by exp(10), or 22,0
 _SAVES = 100  # at which the growth is found
 
 
-def remarks(task: Task, solved: Solved, unseen: Sequence[str]) -> Iterator[str]:
+def remarks(task: Task, solved: Solved) -> Iterator[str]:
     """The warnings of a fit, one after the other.
 
     Args:
         task: what was fitted.
         solved: where it ended.
-        unseen: numbers that no residual depends on.
 
     Yields:
         A sentence with what to do about it.
@@ -42,8 +41,6 @@ def remarks(task: Task, solved: Solved, unseen: Sequence[str]) -> Iterator[str]:
             f"Not converged after {len(solved.history)} steps: allow more `iterations`, or begin "
             "nearer."
         )
-    if unseen:
-        yield f"Nothing that was observed depends on {', '.join(unseen)}: fix it by `free`."
     if stuck := _at_bounds(task, solved.y):
         yield (
             f"At the bound: {', '.join(stuck)}. The recordings ask for more than the bounds allow; "

@@ -160,6 +160,8 @@ def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
         return given
     try:
         low, high = (None if end is None or np.isinf(end) else float(end) for end in given)
+        if any(end is not None and np.isnan(end) for end in (low, high)):
+            raise ValueError("a bound is NaN")
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"Argument `bounds` must hold (low, high) for {name!r}, None for no bound, or "
