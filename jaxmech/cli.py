@@ -1,4 +1,4 @@
-"""The command line: `jaxmech ensemble`, `plot`, `models`, `check`, `compare`, `bench` and `info`.
+"""The command line: `jaxmech ensemble`, `fit`, `plot`, `models`, `check`, `compare` and the rest.
 
 Everything heavy is imported by the command that needs it, so that `--help` does not wait.
 """
@@ -12,73 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxmech import cli_texts
+
 if TYPE_CHECKING:
     from jaxmech.situation import Situation
 
 DONE, TOO_MANY_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 SERIOUS = 1  # of `check`
-
-_ABOUT = """\
-Constrained mechanics in batches: Monte Carlo studies from a configuration file.
-
-  jaxmech ensemble configs/double_pendulum.toml    compute, or continue what was interrupted
-  jaxmech plot runs/double_pendulum                draw the pictures of a run again
-  jaxmech models                                   list the ready models
-  jaxmech models chain                             one model: sketch, parameters, start variables
-  jaxmech check my_robot.py:arm                    what to know before trusting a system
-  jaxmech compare four_bars                        all laws of motion at one state
-  jaxmech bench                                    speed against other ways, in a clone
-  jaxmech info                                     versions and devices
-"""
-_ENSEMBLE = """\
-Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9): the results have
-the same bits either way, whatever the chunk. The run folder holds `results.zarr` (read it with
-xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`, `summary.txt` and `pictures/`.
-"""
-_BENCH = """\
-Measure the speed of batches against other ways to the same trajectories, over the size of the batch
-and the length of a chain, and the price of gradients. The run folder holds `speed.md`,
-`speed.json`, `speed.png` and `scaling.png`; what is measured until Ctrl-C is kept. The benchmark is
-the folder `experiments/speed` of a clone. MuJoCo and diffrax take part where they are installed:
-pip install -e '.[bench]'
-"""
-_CHECK = """\
-Say what a person should know before trusting a system: degrees of freedom, redundant and
-contradictory constraints by name, singular poses and masses, whether the start is consistent and
-what would make it so, functions or derivatives that are not numbers, coordinates that nothing acts
-on, parameters that nothing depends on, gradients against differences, and whether batches run as
-lanes. Every finding comes with what to do about it.
-
-SYSTEM is a ready model, or path/file.py:attribute, where the attribute is a Model, a System, or a
-function that returns one. A Model knows its state; beside a System the file must hold `q0`, and may
-hold `v0` (at rest), `t0` (0) and `params` (None).
-
-exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
-"""
-_COMPARE = """\
-All laws of motion at one state of a system: how far their accelerations, constraint forces and
-multipliers are apart, how well posed each is, and what it costs. SYSTEM is as for `check`.
-"""
-_EXAMPLE = """\
-example
-  model = "double_pendulum"                  # or "path/file.py:system", seen from this file
-  size = 4096
-  [times]
-  end = 10.0
-  saves = 201
-  [method]
-  substeps = 25                              # the step is 10 s / 200 / 25 = 2 ms
-  [start]
-  theta1 = { distribution = "uniform", low = -3.0, high = 3.0 }
-  omega1 = 0.5                               # a plain number is a fixed value
-  [parameters]
-  m1 = { distribution = "normal", sd = 0.02, relative = true }    # 2 % around the model's value
-
-exit code
-  0 done; 1 more failed trajectories than `failed_allowed`; 2 bad input; 130 interrupted
-
-keys of a configuration
-"""
 
 
 class InputError(ValueError):
@@ -134,7 +74,7 @@ def _ensemble(arguments: argparse.Namespace) -> int:
     except StudyError as error:
         raise located(error, config) from error
     except KeyboardInterrupt:
-        again = _again(arguments)
+        again = _again("ensemble", arguments, "out")
         print(f"jaxmech: interrupted; what is done is kept, continue by: {again}", file=sys.stderr)
         return INTERRUPTED
     print(as_table(summary))
@@ -153,17 +93,63 @@ def _report(out: Path, seconds: float) -> None:
         print(f"pictures in {out / 'pictures'}: {', '.join(file.name for file in pictures)}")
 
 
-def _again(arguments: argparse.Namespace) -> str:
-    out = f" --out {arguments.out}" if arguments.out else ""
-    return f"jaxmech ensemble {arguments.config}{out}"
+def _again(command: str, arguments: argparse.Namespace, *options: str) -> str:
+    given = ((name, getattr(arguments, name)) for name in options)
+    return " ".join(
+        [
+            f"jaxmech {command} {arguments.config}",
+            *(f"--{n} {value}" for n, value in given if value),
+        ]
+    )
+
+
+def _fit(arguments: argparse.Namespace) -> int:
+    import jax
+
+    from jaxmech.config import located, read
+    from jaxmech.ensemble import StudyError
+    from jaxmech.fit_config import FitStudy
+    from jaxmech.fit_report import as_text
+    from jaxmech.fit_run import FitError, run_fit
+    from jaxmech.identify.sheets import TableError
+
+    _require_good_jax()
+    jax.config.update("jax_enable_x64", True)
+    config = Path(arguments.config)
+    out = Path(arguments.out) if arguments.out else Path("runs") / config.stem
+    study = read(config, FitStudy)
+    if arguments.data:
+        data = replace(study.data, file=str(Path(arguments.data).resolve()))
+        study = replace(study, data=data)
+    begun = time.perf_counter()
+    try:
+        outcome = run_fit(study, out, folder=config.parent, progress=sys.stderr.isatty())
+    except StudyError as error:
+        raise located(error, config) from error
+    except FitError as error:
+        raise InputError(f"{config}: {error}") from error
+    except TableError as error:
+        raise InputError(str(error)) from error
+    except KeyboardInterrupt:
+        again = _again("fit", arguments, "out", "data")
+        print(f"jaxmech: interrupted; what is done is kept, continue by: {again}", file=sys.stderr)
+        return INTERRUPTED
+    print(as_text(outcome))
+    print(f"{time.perf_counter() - begun:.1f} s; report and pictures in {out}")
+    return DONE if outcome.succeeded else TOO_MANY_FAILED
 
 
 def _plot(arguments: argparse.Namespace) -> int:
     from jaxmech.ensemble import open_results
     from jaxmech.pictures import draw_pictures
 
-    results = open_results(Path(arguments.run))
-    for picture in draw_pictures(results):
+    if (Path(arguments.run) / "fit.npz").is_file():
+        from jaxmech.fit_run import redraw
+
+        pictures = redraw(Path(arguments.run))
+    else:
+        pictures = draw_pictures(open_results(Path(arguments.run)))
+    for picture in pictures:
         print(picture)
     return DONE
 
@@ -295,12 +281,19 @@ def _positive(text: str) -> int:
 def _schema() -> str:
     from jaxmech.config import described
 
-    return _EXAMPLE + described()
+    return cli_texts.EXAMPLE + described()
+
+
+def _fit_schema() -> str:
+    from jaxmech.config import described
+    from jaxmech.fit_config import FitStudy
+
+    return cli_texts.FIT_EXAMPLE + described(FitStudy)
 
 
 def _parser() -> argparse.ArgumentParser:
     shape = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("jaxmech", description=_ABOUT, formatter_class=shape)
+    parser = argparse.ArgumentParser("jaxmech", description=cli_texts.ABOUT, formatter_class=shape)
     commands = parser.add_subparsers(
         required=True, metavar="COMMAND", title="commands", parser_class=_Lazy
     )
@@ -310,25 +303,34 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=run)
         return sub
 
-    ensemble = command("ensemble", "run or continue a Monte Carlo study", _ensemble, _ENSEMBLE)
+    ensemble = command(
+        "ensemble", "run or continue a Monte Carlo study", _ensemble, cli_texts.ENSEMBLE
+    )
     ensemble.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
     ensemble.add_argument("--out", metavar="DIR", help="run folder [runs/<name of CONFIG>]")
     ensemble.add_argument(
         "--chunk", metavar="N", type=_positive, help="in place of the `chunk` of CONFIG"
     )
     ensemble.closing = _schema
+    fit = command("fit", "fit parameters to recordings", _fit, cli_texts.FIT)
+    fit.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
+    fit.add_argument("--out", metavar="DIR", help="run folder [runs/<name of CONFIG>]")
+    fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
+    fit.closing = _fit_schema
     plot = command("plot", "draw the pictures of a run folder again", _plot)
-    plot.add_argument("run", metavar="RUN", help="run folder, written by `jaxmech ensemble`")
+    plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
     models = command("models", "list the ready models, or show one", _models)
     models.add_argument("name", metavar="NAME", nargs="?", help="a model of the list")
-    check = command("check", "what to know before trusting a system", _check, _CHECK)
+    check = command("check", "what to know before trusting a system", _check, cli_texts.CHECK)
     check.add_argument(
         "--fast", action="store_true", help="without gradients and lanes, which take longest"
     )
-    compare = command("compare", "compare the laws of motion at a state", _compare, _COMPARE)
+    compare = command(
+        "compare", "compare the laws of motion at a state", _compare, cli_texts.COMPARE
+    )
     for at_a_state in (check, compare):
         _add_situation(at_a_state)
-    bench = command("bench", "measure the speed of batches, in a clone", _bench, _BENCH)
+    bench = command("bench", "measure the speed of batches, in a clone", _bench, cli_texts.BENCH)
     bench.add_argument(
         "config",
         metavar="CONFIG",

@@ -16,13 +16,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from jaxmech.ensemble import (
     DISTRIBUTIONS,
-    DRIFT_CONTROLS,
     Distribution,
-    DriftControl,
     Study,
     StudyError,
 )
-from jaxmech.schema import Config, structure, words
+from jaxmech.schema import Config, choices, structure, words
 
 Key = tuple[str, ...]
 _NO_LINE = sys.maxsize
@@ -85,10 +83,17 @@ def key_lines(text: str) -> dict[Key, int]:
         {('size',): 1, ('times',): 2, ('times', 'end'): 3}
     """
     lines: dict[Key, int] = {}
+    entries: dict[str, int] = {}
     table: Key = ()
     for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(rf"\s*\[({_DOTTED})\s*\]", line):
+        if header := re.match(rf"\s*\[\[({_DOTTED})\s*\]\]", line):
+            *around, name = _split(header[1])
+            entries[name] = entries.get(name, -1) + 1
+            table = key = (*around, f"{name}[{entries[name]}]")
+        elif header := re.match(rf"\s*\[({_DOTTED})\s*\]", line):
             table = key = _split(header[1])
+            if (name := key[0]) in entries:  # a table in the last entry of an array of tables
+                table = key = (f"{name}[{entries[name]}]", *key[1:])
         elif entry := re.match(rf"({_DOTTED})\s*=", line):
             key = table + _split(entry[1])
         else:
@@ -98,9 +103,13 @@ def key_lines(text: str) -> dict[Key, int]:
     return lines
 
 
-def described() -> str:
-    """Every key of a configuration with its meaning, type and default, from the dataclasses."""
-    return "\n".join(_described(Study, indent=2))
+def described(kind: type = Study) -> str:
+    """Every key of a configuration with its meaning, type and default, from the dataclasses.
+
+    Args:
+        kind: the dataclass that says what belongs in it.
+    """
+    return "\n".join(_described(kind, indent=2))
 
 
 def _described(kind: type, indent: int) -> Iterator[str]:
@@ -112,7 +121,8 @@ def _described(kind: type, indent: int) -> Iterator[str]:
             yield _row(entry, hints[entry.name], indent)
     for entry in tables:
         if entry not in drawn:
-            yield f"\n  [{entry.name}]  {entry.metadata['doc']}"
+            left, right = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
+            yield f"\n  {left}{entry.name}{right}  {entry.metadata['doc']}"
             yield from _inside(hints[entry.name])
     if drawn:
         yield ""
@@ -122,11 +132,9 @@ def _described(kind: type, indent: int) -> Iterator[str]:
 
 
 def _inside(kind: Any) -> Iterator[str]:
-    if is_dataclass(kind):
-        assert isinstance(kind, type)
-        yield from _described(kind, indent=4)
-    elif kind == DriftControl:
-        yield from _choices(DRIFT_CONTROLS)
+    if table := _table_of(kind):
+        yield from _described(table, indent=4)
+    yield from _choices(choices(kind))
 
 
 def _choices(kinds: Mapping[str, Any]) -> Iterator[str]:
@@ -154,7 +162,14 @@ def _default(entry: Field[Any]) -> str:
 
 
 def _is_table(kind: Any) -> bool:
-    return is_dataclass(kind) or kind == DriftControl or _holds_distributions(kind)
+    return bool(_table_of(kind) or choices(kind)) or _holds_distributions(kind)
+
+
+def _table_of(kind: Any) -> type | None:
+    """The dataclass of a key that holds a table, that may be left out, or a list of tables."""
+    inside = [kind, *get_args(kind)]
+    found = [one for one in inside if isinstance(one, type) and is_dataclass(one)]
+    return found[0] if len(found) == 1 else None
 
 
 def _holds_distributions(kind: Any) -> bool:

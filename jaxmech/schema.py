@@ -6,15 +6,15 @@ overlooked, and all problems are found at once.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import reduce
 from math import isfinite
+from operator import or_
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from jaxmech.ensemble import (
     DISTRIBUTIONS,
-    DRIFT_CONTROLS,
     Distribution,
-    DriftControl,
     Fixed,
     Problem,
     StudyError,
@@ -24,6 +24,7 @@ from jaxmech.ensemble import (
 Key = tuple[str, ...]
 Reader = Callable[[Any, Key], Any]
 Config = TypeVar("Config")
+_NAME = str | int  # of a column
 
 
 def structure(data: Mapping[str, Any], kind: type[Config]) -> Config:
@@ -60,12 +61,34 @@ def words(kind: Any) -> str:
         *most, last = [f'"{choice}"' for choice in get_args(kind)]
         return f"{', '.join(most)} or {last}" if most else last
     if get_origin(kind) is tuple:
-        inner = get_args(kind)[0]
-        return "a list of texts" if inner is str else f"a list of {words(inner)}"
-    if is_dataclass(kind) or get_origin(kind) is Mapping:
+        return f"a list of {_plural(get_args(kind)[0])}"
+    if is_dataclass(kind) or get_origin(kind) is Mapping or choices(kind):
         return "a table"
+    if kind == _NAME:
+        return "a text or an integer"
     names = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
     return names.get(kind, "a number or a list of numbers")
+
+
+def choices(kind: Any) -> Mapping[str, Any]:
+    """The dataclasses that a key may hold one of, by their tag; none if it is no such key.
+
+    Example:
+        >>> from jaxmech.ensemble import DriftControl
+        >>> list(choices(DriftControl))
+        ['projection', 'baumgarte', 'none']
+    """
+    kinds = get_args(_required(kind))
+    if not kinds or not all(is_dataclass(one) and "tag" in vars(one) for one in kinds):
+        return {}
+    return {one.tag[1]: one for one in kinds}
+
+
+def _plural(kind: Any) -> str:
+    if kind == _NAME:
+        return "texts or integers"
+    names = {str: "texts", float: "numbers", int: "integers"}
+    return names.get(kind, "tables" if is_dataclass(kind) else words(kind))
 
 
 def _reader(kind: Any) -> Reader:
@@ -73,8 +96,8 @@ def _reader(kind: Any) -> Reader:
     kind = _required(kind)
     if kind == Distribution:
         return _distribution
-    if kind == DriftControl:
-        return lambda value, key: _tagged(value, key, DRIFT_CONTROLS)
+    if kinds := choices(kind):
+        return lambda value, key: _tagged(value, key, kinds)
     if isinstance(kind, type) and is_dataclass(kind):
         return lambda value, key: _table(kind, value, key)
     if get_origin(kind) is Mapping:
@@ -88,8 +111,8 @@ def _reader(kind: Any) -> Reader:
 
 def _required(kind: Any) -> Any:
     """`int` for `int | None`."""
-    inner = [part for part in get_args(kind) if part is not NoneType]
-    return inner[0] if NoneType in get_args(kind) else kind
+    inner = tuple(part for part in get_args(kind) if part is not NoneType)
+    return reduce(or_, inner) if NoneType in get_args(kind) else kind
 
 
 def _scalar(kind: Any, value: Any, key: Key) -> Any:
@@ -97,13 +120,17 @@ def _scalar(kind: Any, value: Any, key: Key) -> Any:
         fits = value in get_args(kind)
     elif kind is float:
         fits = _is_number(value)
+    elif kind == _NAME:
+        fits = type(value) in (int, str)
     elif kind in (int, str, bool):
         fits = type(value) is kind
     else:
         fits = kind is Any or _is_number(value) or _is_numbers(value)
     if not fits:
         raise StudyError([Problem(key, f"must be {words(kind)}, but is {_shown(value)}")])
-    return float(value) if kind is float else value
+    if kind is float or float in get_args(kind):
+        return _floats(value)
+    return value
 
 
 def _is_number(value: Any) -> bool:

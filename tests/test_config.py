@@ -20,6 +20,8 @@ from jaxmech.ensemble import (
     load,
     plain,
 )
+from jaxmech.fit_config import FitStudy
+from jaxmech.fit_subjects import subjects
 from jaxmech.schema import structure
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -204,7 +206,9 @@ def test_the_help_names_every_key_and_every_choice() -> None:
         assert f'"{name}"' in text
 
 
-STUDIES = [p for p in sorted((ROOT / "configs").glob("*.toml")) if "\nmodel = " in p.read_text()]
+FILES = sorted((ROOT / "configs").glob("*.toml"))
+FITS = [path for path in FILES if "\n[data]" in path.read_text()]
+STUDIES = [path for path in FILES if "\nmodel = " in path.read_text() and path not in FITS]
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -212,3 +216,9 @@ def test_the_studies_of_the_project_are_good(path: Path) -> None:
     study = read(path, Study)
     subject = load(study.model, study.model_options, path.parent)
     assert any(variable.varies for variable in draw(study, subject))
+
+
+@pytest.mark.parametrize("path", FITS, ids=lambda path: path.stem)
+def test_the_fits_of_the_project_are_good(path: Path) -> None:
+    study = read(path, FitStudy)
+    assert len(subjects(study, path.parent).by_name) == max(1, len(study.candidates))

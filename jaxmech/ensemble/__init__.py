@@ -12,10 +12,10 @@ from jaxmech.ensemble.environment import environment as environment
 from jaxmech.ensemble.errors import Problem as Problem
 from jaxmech.ensemble.errors import StudyError as StudyError
 from jaxmech.ensemble.errors import not_one_of as not_one_of
+from jaxmech.ensemble.folder import FolderError as FolderError
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.run import run as run
-from jaxmech.ensemble.store import FolderError as FolderError
 from jaxmech.ensemble.study import DRIFT_CONTROLS as DRIFT_CONTROLS
 from jaxmech.ensemble.study import DriftControl as DriftControl
 from jaxmech.ensemble.study import Formulation as Formulation

@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +24,7 @@ DECISIVE = (
     "processor",
     "xla_flags",
     "model_sha256",
+    "data_sha256",
 )
 _PACKAGES = ("jaxmech", "jax", "jaxlib", "numpy", "scipy", "zarr")
 
@@ -57,9 +58,11 @@ def started(facts: Mapping[str, Any]) -> str:
     return json.dumps({**facts, "started": now}, indent=2) + "\n"
 
 
-def first_change(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+def first_change(
+    then: Mapping[str, Any], now: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
+) -> str | None:
     """The first decisive fact that differs between two environments."""
-    return next((key for key in DECISIVE if then.get(key) != now.get(key)), None)
+    return next((key for key in decisive if then.get(key) != now.get(key)), None)
 
 
 def processor() -> str:

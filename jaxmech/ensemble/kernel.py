@@ -15,20 +15,15 @@ import numpy as np
 from jaxmech.assemble import assemble
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.errors import refuse
-from jaxmech.ensemble.study import SECTIONS, LetDrift, Project, Stabilize, Study
+from jaxmech.ensemble.policies import drift_control_of, law_of, method_of
+from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.ensemble.subject import Subject
-from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.integrate import RK4, DormandPrince5, Midpoint
-from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
-from jaxmech.manifold import Baumgarte, Projection
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.system import System
 
 Tree = dict[str, dict[str, Any]]  # section, name -> value
-_METHODS = {"rk4": RK4, "midpoint": Midpoint, "dormand-prince5": DormandPrince5}
-_SOLVERS: dict[str, AbstractSolver] = {"ldl": LDL(), "qr": QR(), "svd": SVD()}
 _OBSERVED = {"qdd", "multipliers", "constraint_force"}
 
 
@@ -145,8 +140,8 @@ def _trajectory(
 ) -> Callable[[Any, Any, Tree], dict[str, Any]]:
     """The motion from a consistent state, as what is saved of it."""
     system, ts = subject.system, save_times(study).astype(dtype)
-    method = _METHODS[study.method.name](substeps=study.method.substeps)
-    formulation, projection = _law(study), _drift_control(study)
+    method = method_of(study.method)
+    formulation, projection = law_of(study.formulation), drift_control_of(study.projection)
 
     def trajectory(q: Any, v: Any, inputs: Tree) -> dict[str, Any]:
         params = _params(subject, inputs)
@@ -179,24 +174,9 @@ def _series(study: Study, system: System, sol: Solution, params: Any) -> dict[st
     }
     if _OBSERVED.isdisjoint(study.save):
         return series
-    seen = observe(system, sol, params, formulation=_law(study))
+    seen = observe(system, sol, params, formulation=law_of(study.formulation))
     plain: dict[str, Any] = {"qdd": seen.qdd, "constraint_force": seen.constraint_force}
     series |= {name: value for name, value in plain.items() if name in study.save}
     if "multipliers" in study.save:
         series |= {f"multipliers_{name}": value for name, value in seen.multipliers.items()}
     return series
-
-
-def _law(study: Study) -> UdwadiaKalaba:
-    law = study.formulation
-    return UdwadiaKalaba(solver=_SOLVERS[law.solver], singular_mass=law.singular_mass)
-
-
-def _drift_control(study: Study) -> Projection | Baumgarte | None:
-    match study.projection:
-        case Project(iterations=iterations, solver=solver):
-            return Projection(iterations=iterations, solver=_SOLVERS[solver])
-        case Stabilize(alpha=alpha, beta=beta):
-            return Baumgarte(alpha=alpha, beta=beta)
-        case LetDrift():
-            return None

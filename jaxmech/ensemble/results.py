@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import zarr
 
+from jaxmech.ensemble.folder import FolderError
 from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.store import FolderError, finished_blocks
+from jaxmech.ensemble.store import finished_blocks
 from jaxmech.status import Status
 
 

@@ -11,10 +11,11 @@ from tqdm import tqdm
 from jaxmech.ensemble.draws import draw
 from jaxmech.ensemble.environment import environment
 from jaxmech.ensemble.errors import StudyError, refuse
+from jaxmech.ensemble.folder import write_whole
 from jaxmech.ensemble.kernel import Kernel, compile_kernel, save_times
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.results import open_results
-from jaxmech.ensemble.store import RunFolder, open_run, write_whole
+from jaxmech.ensemble.store import RunFolder, open_run
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.subject import Subject, load
 from jaxmech.ensemble.summary import as_json, as_table, summarize

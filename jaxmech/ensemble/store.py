@@ -11,10 +11,7 @@ rename) only after the data of the block are on the disk. Whatever a killed proc
 written again. `config.toml` is the last file of the creation, so a folder with it is complete.
 """
 
-import json
-import os
 import shutil
-import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,18 +23,23 @@ import numpy as np
 import tomli_w
 import zarr
 
-from jaxmech.ensemble.environment import first_change, started
+from jaxmech.ensemble.environment import started
+from jaxmech.ensemble.folder import (
+    LOCK,
+    FolderError,
+    flush,
+    locked,
+    require_run_or_nothing,
+    require_same_config,
+    require_same_environment,
+    write_whole,
+)
 from jaxmech.ensemble.layout import Layout, array_of
 from jaxmech.ensemble.study import Study, plain
 from jaxmech.ensemble.subject import Subject
 
-LOCK = ".lock"
 _CREATED = {LOCK, "environment.json", "model.py", "results.zarr", "blocks"}
-_MAY_CHANGE = {"chunk"}
-
-
-class FolderError(ValueError):
-    """A run folder that cannot be used, and what to do about it."""
+_MAY_CHANGE = {"chunk"}  # of the keys of a study
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class RunFolder:
         for name, values in arrays.items():
             array_of(group, name)[first:last] = np.asarray(values)[: last - first]
             for file in (self.results / name / "c").glob(f"{block}/**/*"):
-                _flush(file)
-            _flush(self.results / name / "c" / str(block))
+                flush(file)
+            flush(self.results / name / "c" / str(block))
         write_whole(self.path / "blocks" / f"{block:06d}", "")
 
 
@@ -105,29 +107,18 @@ def open_run(
     if subject.source:  # the folder's own copy of the file is what its configuration names
         study = replace(study, model=f"model.py:{subject.name.rpartition(':')[2]}")
     try:
-        if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
-            raise FolderError(f"{path} holds files that are no run; choose another folder by --out")
-        path.mkdir(parents=True, exist_ok=True)
-        with _locked(path):
+        require_run_or_nothing(path)
+        with locked(path):
             folder = RunFolder(path, study.size, study.block_size)
             if (path / "config.toml").is_file():
-                _require_same_config(path, study)
+                require_same_config(path, plain(study), _MAY_CHANGE)
                 if folder.missing():
-                    _require_same_environment(path, facts)
+                    require_same_environment(path, facts)
             else:
                 _create(folder, study, subject, layout, facts)
             yield folder
     except OSError as error:
         raise FolderError(f"{path} cannot be used: {error.strerror or error}") from error
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Writes a file so that it is there as a whole or not at all."""
-    draft = file.with_name(f".{file.name}.draft")
-    draft.write_text(text)
-    _flush(draft)
-    draft.replace(file)
-    _flush(file.parent)
 
 
 def _create(
@@ -146,77 +137,5 @@ def _create(
         shutil.copyfile(subject.source, path / "model.py")
     (path / "environment.json").write_text(started(facts))
     for file in path.glob("**/*"):
-        _flush(file)
+        flush(file)
     write_whole(path / "config.toml", tomli_w.dumps(plain(study)))
-
-
-def _require_same_config(path: Path, study: Study) -> None:
-    try:
-        then = tomllib.loads((path / "config.toml").read_text())
-    except ValueError as error:
-        raise FolderError(f"{path / 'config.toml'} cannot be read: {error}") from error
-    difference = _first_difference(then, plain(study), ())
-    if difference:
-        key, old, new = difference
-        raise FolderError(
-            f"{path} holds the run of a different configuration: `{key}` is {old} there and {new} "
-            f"here; choose another folder by --out, or set it back"
-        )
-
-
-def _first_difference(then: Any, now: Any, key: tuple[str, ...]) -> tuple[str, str, str] | None:
-    if not isinstance(then, dict) or not isinstance(now, dict):
-        return None if then == now else (".".join(key), _shown(then), _shown(now))
-    names = [*now, *(name for name in then if name not in now)]
-    pairs = ((then.get(n), now.get(n), (*key, n)) for n in names if n not in _MAY_CHANGE or key)
-    return next((found for pair in pairs if (found := _first_difference(*pair))), None)
-
-
-def _shown(value: Any) -> str:
-    return "not given" if value is None else json.dumps(value)
-
-
-def _require_same_environment(path: Path, facts: Mapping[str, Any]) -> None:
-    try:
-        then = json.loads((path / "environment.json").read_text())
-    except ValueError as error:
-        raise FolderError(f"{path / 'environment.json'} cannot be read: {error}") from error
-    key = first_change(then, facts)
-    if key == "model_sha256":
-        raise FolderError(
-            f"{path} was begun with another version of the model file; its copy is "
-            f"{path / 'model.py'}: put that back, or choose another folder by --out"
-        )
-    if key:
-        old, new = _shown(then.get(key)), _shown(facts.get(key))
-        raise FolderError(
-            f"{path} was begun with {key} {old}, and this is {new}: the rest would not have the "
-            f"same bits; continue there as it was begun, or choose another folder by --out"
-        )
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows; writing twice gives the same bits anyway
-        (path / LOCK).touch()
-        yield
-        return
-    with (path / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FolderError(f"{path} is being written by another process; wait for it") from error
-        yield
-
-
-def _flush(path: Path) -> None:
-    """Makes the operating system put a file or folder onto the disk now."""
-    if not path.exists() or (path.is_dir() and os.name == "nt"):
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -203,14 +203,13 @@ def plain(value: Any) -> Any:
     """A study, or a part of one, as dicts, lists and numbers: what its TOML file holds."""
     if is_dataclass(value):
         items = {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-        tag = {value.tag[0]: value.tag[1]} if isinstance(value, _Tagged) else {}
-        return tag | {key: item for key, item in items.items() if item is not None}
+        tag = vars(type(value)).get("tag")  # of the kinds that a key may hold one of
+        return ({tag[0]: tag[1]} if tag else {}) | {
+            key: item for key, item in items.items() if item is not None
+        }
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-_Tagged = Distribution | DriftControl
 
 
 def _round_up(number: int, unit: int) -> int:

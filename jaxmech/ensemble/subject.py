@@ -62,20 +62,54 @@ def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subjec
             advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
             raise refuse("model", f'{advice}; or write "path/file.py:attribute"')
         return _subject(name, _call(CATALOGUE[name], options))
+    file = find(name, options, folder, (System, Model))
+    sha = file.sha256
+    return replace(_subject(name, file.found), source=file.path, sha256=sha, beside=file.beside)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a name has led to in a Python file.
+
+    Attributes:
+        found: the object.
+        path: the file.
+        sha256: digest of the file.
+        beside: what else it holds, by name.
+    """
+
+    found: object
+    path: Path
+    sha256: str
+    beside: Mapping[str, Any]
+
+
+def find(name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...]) -> Found:
+    """Executes a Python file and takes an object from it.
+
+    Args:
+        name: "path/file.py:attribute", where the attribute is an object of one of the kinds, or a
+            function that returns one.
+        options: keyword arguments of that function.
+        folder: the folder to which a relative path refers.
+        kinds: what may be named.
+
+    Raises:
+        StudyError: the name or an option is unknown, or the file cannot be loaded.
+    """
     file, attribute = _split(name)
     path = folder / file
     if not path.is_file():
         raise refuse("model", f"must name a Python file, but there is none at {path}")
     code = path.read_bytes()
     module = _run(path)
-    found = _attribute(module, attribute, path)
-    if isinstance(found, System | Model):
+    found = _attribute(module, attribute, path, kinds)
+    if isinstance(found, kinds):
         if options:
             raise refuse("model_options", f"must be left out: {attribute} is not a function")
     elif callable(found):
         found = _call(found, options)
-    sha = hashlib.sha256(code).hexdigest()
-    return replace(_subject(name, found), source=path.resolve(), sha256=sha, beside=vars(module))
+    return Found(found, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
 
 
 def _subject(name: str, found: object) -> Subject:
@@ -94,17 +128,17 @@ def _split(name: str) -> tuple[str, str]:
     return path, attribute
 
 
-def _attribute(module: ModuleType, attribute: str, path: Path) -> object:
+def _attribute(module: ModuleType, attribute: str, path: Path, kinds: tuple[type, ...]) -> object:
     public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
     if attribute not in public:
-        known = [key for key, value in public.items() if _is_candidate(value, module)]
+        known = [key for key, value in public.items() if _is_candidate(value, module, kinds)]
         raise refuse("model", f"{not_one_of(attribute, known, f'an attribute in {path}')}")
     return public[attribute]
 
 
-def _is_candidate(value: object, module: ModuleType) -> bool:
+def _is_candidate(value: object, module: ModuleType, kinds: tuple[type, ...]) -> bool:
     own = inspect.isfunction(value) and value.__module__ == module.__name__
-    return isinstance(value, System | Model) or own
+    return isinstance(value, kinds) or own
 
 
 def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:

@@ -195,13 +195,10 @@ class Fit:
     def warnings(self) -> tuple[str, ...]:
         """What one should know before believing the fit, none if there is nothing to say."""
         known = self.uncertainty.determined
-        unknown = [name for name, is_known in zip(self.names, known, strict=True) if not is_known]
-        left = (
-            f"The recordings do not determine {', '.join(unknown)}: `identifiability` says what they "
-            "determine instead, and what would help.",
-        )
+        open_ = ", ".join(name for name, k in zip(self.names, known, strict=True) if not k)
+        left = f"The recordings do not determine {open_}: `identifiability` says what they do."
         far = (self._beyond[1],) if self._beyond and self._beyond[1] else ()
-        return (*self.notes, *(left if unknown else ()), *far)
+        return (*self.notes, *((left,) if open_ else ()), *far)
 
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
         """A function of the parameters with its standard error (linear propagation).

@@ -1,0 +1,17 @@
+"""The measured pendulums for `jaxmech fit`, from the experiment in the clone around this file."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from experiments.measured_pendulum import double as _double
+from experiments.measured_pendulum import single as _single
+
+
+def single(law, coordinates="angles"):
+    return _single.rig(law, coordinates).subject
+
+
+def double(law, coordinates="angles"):
+    return _double.rig(law, coordinates).subject

@@ -1,0 +1,53 @@
+"""Usage: python -m experiments.measured_pendulum CONFIG [RUN FOLDER].
+
+For example configs/measured_pendulum_double.toml, which is a configuration of `jaxmech fit`.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+
+from experiments.measured_pendulum import charts
+from experiments.measured_pendulum.study import Comparison, run, table
+from jaxmech.config import ConfigError, located
+from jaxmech.ensemble import FolderError, StudyError
+from jaxmech.fit_report import as_text
+from jaxmech.fit_run import FitError
+from jaxmech.identify.sheets import TableError
+
+
+def main(config: Path, out: Path | None = None) -> None:
+    """Runs the study of a configuration file and writes the run folder."""
+    out = Path("runs") / config.stem if out is None else out
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        found = run(config, out, progress=sys.stderr.isatty())
+    except StudyError as error:
+        raise located(error, config) from error
+    print(as_text(found.outcomes["angles"]), table(found), sep="\n\n")
+    print(f"\nWritten to {out}/: angles/, bodies/, {', '.join(write(found, out))}")
+
+
+def write(found: Comparison, out: Path) -> list[str]:
+    """The comparison of both fits with the published estimate; the names of its files."""
+    errors = {
+        who: {part: values.tolist() for part, values in parts.items()}
+        for who, parts in found.errors.items()
+    }
+    (out / "errors.json").write_text(json.dumps(errors, indent=1) + "\n", encoding="utf-8")
+    (out / "errors.md").write_text(table(found) + "\n", encoding="utf-8")
+    charts.laws(found.laws).figure.savefig(out / "laws.png", dpi=130)
+    charts.errors(found).figure.savefig(out / "errors.png", dpi=130)
+    return ["errors.json", "errors.md", "laws.png", "errors.png"]
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    if not 2 <= len(sys.argv) <= 3:
+        sys.exit(__doc__)
+    try:
+        main(*(Path(argument) for argument in sys.argv[1:]))
+    except (ConfigError, FitError, FolderError, TableError) as error:
+        sys.exit(str(error))

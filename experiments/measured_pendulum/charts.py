@@ -1,0 +1,46 @@
+"""The pictures of the study: how the laws did, and how large the errors are."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.measured_pendulum.study import MRAD, Comparison
+from jaxmech.identify.cross_validation import CrossValidation
+from jaxmech.plot import BLUE, GREY, ORANGE
+
+
+def laws(found: CrossValidation, ax: Axes | None = None) -> Axes:
+    """Held-out error of every fold by law, and their mean; the chosen law in colour."""
+    if ax is None:
+        size = (8, 0.4 * len(found.names) + 1.4)
+        ax = plt.subplots(figsize=size, layout="constrained")[1]
+    rows = zip(found.names, found.by_fold, found.scores, strict=True)
+    for row, (name, folds, mean) in enumerate(rows):
+        color = ORANGE if name == found.chosen else BLUE
+        ax.plot(MRAD * folds, np.full(len(folds), row), "o", color=color, alpha=0.4)
+        ax.plot(MRAD * mean, row, "|", color=color, markersize=18, markeredgewidth=2.5)
+    ax.set_yticks(range(len(found.names)), found.names)
+    ax.set_xscale("log")
+    ax.invert_yaxis()
+    ax.set(xlabel="RMS error of held-out segments from their first sample [mrad]")
+    ax.set_title("Cross-validation of friction laws: folds and their mean")
+    ax.grid(alpha=0.3, axis="x", which="both")
+    return ax
+
+
+def errors(found: Comparison, ax: Axes | None = None) -> Axes:
+    """RMS error of every segment, published and fitted."""
+    ax = plt.subplots(figsize=(8, 3.6), layout="constrained")[1] if ax is None else ax
+    styles = {"published": (GREY, "s"), "angles": (BLUE, "o"), "bodies": (ORANGE, "x")}
+    for who, (color, marker) in styles.items():
+        both = np.concatenate([found.errors[who]["train"], found.errors[who]["validation"]])
+        label = who if who == "published" else f"fitted in {who}"
+        ax.semilogy(1 + np.arange(both.size), MRAD * both, marker, color=color, label=label)
+    border = found.errors["published"]["train"].size + 0.5
+    ax.axvline(border, color=GREY, linestyle=":")
+    ax.text(border, ax.get_ylim()[1], " validation", va="top", color=GREY)
+    ax.set(xlabel="segment, in the order of recording", ylabel="RMS error [mrad]")
+    ax.set_title(f"The {found.pendulum} pendulum, simulated from each segment's first sample")
+    ax.grid(alpha=0.3, which="both")
+    ax.legend()
+    return ax

@@ -1,0 +1,146 @@
+"""The study of one pendulum: `jaxmech fit` in both coordinates, beside the published estimate.
+
+Which law is decided by cross-validation inside the training segments. The law is wanted for swings
+that it was not fitted to, from their first sample on; so every law is fitted without some segments,
+and these are simulated from the first sample that was recorded. What is left out together are
+neighbours: a fold is then a range of speeds that the fit has not seen, as it is for the swings of
+tomorrow. A held-out segment between two fitted ones would only show how well a law interpolates.
+
+The law with the smallest error is taken. It has to predict, and a handful of coefficients more are
+nothing to thousands of samples; what they cannot do outside the speeds of the fit, the folds show.
+
+Starts are held at the recorded ones in every fit, because the error that is asked for is the one
+from there. The validation segments decide nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmech as jm
+from experiments.measured_pendulum import double, single
+from experiments.measured_pendulum.rig import COORDINATES, Coordinates
+from jaxmech.config import read
+from jaxmech.fit_config import Candidate, FitStudy
+from jaxmech.fit_report import Outcome
+from jaxmech.fit_run import run_fit
+from jaxmech.identify import Recording
+from jaxmech.identify.cross_validation import CrossValidation
+from jaxmech.identify.identifiable import Identifiable
+from jaxmech.identify.tables import Recordings, read_table
+
+PENDULUMS = {"single": single, "double": double}
+AUTHORS_LAW = "viscous"
+MRAD = 1e3
+
+Errors = Mapping[str, np.ndarray]  # RMS error of each segment [rad], by "train" and "validation"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What came out.
+
+    Attributes:
+        pendulum: "single" or "double".
+        laws: how they did in cross-validation.
+        outcomes: of the fits with the chosen law, by coordinates.
+        errors: of the "published" estimate and of the fits, all samples from the first one on.
+    """
+
+    pendulum: str
+    laws: CrossValidation
+    outcomes: Mapping[Coordinates, Outcome]
+    errors: Mapping[str, Errors]
+
+
+def run(config: Path, out: Path, progress: bool = False) -> Comparison:
+    """Chooses a law, fits it in both coordinates, and compares with the published estimate.
+
+    Args:
+        config: of `jaxmech fit`, with the friction laws as candidates.
+        out: its run folders are made in there.
+        progress: whether to show it.
+    """
+    study = read(config, FitStudy)
+    pendulum = study.model.rpartition(":")[2]
+    whole = read_table(replace(study.data, stride=1), config.parent)
+    found = run_fit(study, out / "angles", folder=config.parent, progress=progress)
+    assert found.comparison is not None
+    chosen = next(one for one in study.candidates if one.name == found.comparison.chosen)
+    bodies = in_bodies(study, chosen)
+    outcomes: dict[Coordinates, Outcome] = {
+        "angles": found,
+        "bodies": run_fit(bodies, out / "bodies", folder=config.parent, progress=progress),
+    }
+    with np.load(config.parent / study.data.file) as file:
+        errors = {"published": of_authors(pendulum, file["published_estimate"], whole)}
+    for kind in COORDINATES:
+        subject = PENDULUMS[pendulum].rig(chosen.model_options["law"], kind).subject
+        errors[kind] = errors_of(subject, outcomes[kind].fit.params, whole)
+    return Comparison(pendulum, found.comparison, outcomes, errors)
+
+
+def in_bodies(study: FitStudy, law: Candidate) -> FitStudy:
+    """The study with one law, in Cartesian coordinates."""
+    options = {**study.model_options, **law.model_options, "coordinates": "bodies"}
+    return replace(study, candidates=(), choice=None, model_options=options)
+
+
+def of_authors(pendulum: str, estimate: np.ndarray, recordings: Recordings) -> Errors:
+    """Errors of the published estimate, which has perfect sensors and viscous friction."""
+    subject = PENDULUMS[pendulum].rig(AUTHORS_LAW).subject
+    params = {**subject.params, **PENDULUMS[pendulum].published(estimate)}
+    return errors_of(subject, params, recordings)
+
+
+def errors_of(subject: Identifiable, params: Any, recordings: Recordings) -> Errors:
+    return {
+        part: np.array([_rms(p - one.observed) for p, one in zip(made, segments, strict=True)])
+        for part, segments in recordings._asdict().items()
+        for made in [predicted(subject, params, segments)]
+    }
+
+
+def predicted(
+    subject: Identifiable, params: Any, segments: Sequence[Recording], step: float = 1e-3
+) -> list[np.ndarray]:
+    """What the encoders should have shown (T, d), from the first samples of tables."""
+    ts = jnp.asarray(max((one.ts for one in segments), key=len))
+    method = jm.RK4(substeps=ceil(float(ts[1] - ts[0]) / step - 1e-6))
+
+    def one(q0: Any, v0: Any) -> Any:
+        q, v = subject.start(q0, v0, params)
+        sol = jm.simulate(subject.system, q, v, ts, params, method=method, throw=False)
+        return jax.vmap(lambda q, v, t: subject.observe(q, v, t, params))(sol.q, sol.v, ts)
+
+    starts = (jnp.asarray([getattr(s, name)[0] for s in segments]) for name in ("q0", "v0"))
+    made = np.asarray(jax.jit(jax.vmap(one))(*starts))
+    return [values[: len(one.ts)] for values, one in zip(made, segments, strict=True)]
+
+
+def table(comparison: Comparison) -> str:
+    """RMS error of every segment from its first sample, in Markdown."""
+    return "\n".join(_table(comparison))
+
+
+def _table(comparison: Comparison) -> Iterator[str]:
+    yield f"| {comparison.pendulum}: RMS angle error [mrad] | train | validation |"
+    yield "|---|---|---|"
+    for who, found in comparison.errors.items():
+        cells = (_cell(found[part]) for part in ("train", "validation"))
+        yield f"| {who} | {' | '.join(cells)} |"
+
+
+def _cell(values: np.ndarray) -> str:
+    each = ", ".join(f"{MRAD * value:.2f}" for value in values)
+    return f"{MRAD * values.mean():.2f} ({each})"
+
+
+def _rms(residuals: np.ndarray) -> float:
+    return float(np.sqrt(np.nanmean(residuals**2)))

@@ -1,0 +1,1 @@
+"""Parameters recovered from synthetic recordings: are their intervals honest?"""

@@ -1,0 +1,219 @@
+"""From the words of a `FitStudy` to the arguments of `fit`."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from jaxmech.ensemble import Method, Problem, StudyError, load, not_one_of
+from jaxmech.ensemble.errors import refuse
+from jaxmech.ensemble.policies import drift_control_of, law_of, method_of
+from jaxmech.ensemble.subject import find
+from jaxmech.fit_config import INERTIA, Candidate, FitStudy, SquaresSteps, Steps
+from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, PhysicalInertia, Shooting
+from jaxmech.identify.identifiable import Identifiable, Settings
+from jaxmech.models import Model
+from jaxmech.system import System
+
+
+@dataclass(frozen=True, eq=False)
+class Subjects:
+    """What a study fits.
+
+    Attributes:
+        by_name: the candidates by their names, or the only model by that of the study.
+        source: the Python file of the user, None for a model of the catalogue.
+        sha256: digest of that file.
+    """
+
+    by_name: Mapping[str, Identifiable]
+    source: Path | None
+    sha256: str | None
+
+
+def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
+    """Loads the model of a study, for each candidate with its options.
+
+    Args:
+        study: the study.
+        folder: the folder to which a relative path refers.
+
+    Raises:
+        StudyError: the model, an option or a parameter is unknown.
+    """
+    plain = Candidate(name=study.model)
+    loaded: list[tuple[int, Candidate, Identifiable]] = []
+    problems: list[Problem] = []
+    source, sha = None, None
+    for k, candidate in enumerate(study.candidates or (plain,)):
+        options = {**study.model_options, **candidate.model_options}
+        try:
+            subject, source, sha = _loaded(study.model, options, folder)
+            loaded.append((k, candidate, subject))
+        except StudyError as error:
+            problems += [_of_candidate(p, candidate, k) for p in error.problems]
+    known = {name for _, _, subject in loaded for name in _names(subject.params)}
+    problems += [
+        Problem(("parameters", section, name), not_one_of(name, known, "a parameter of the model"))
+        for section in ("start", "bounds", "prior")
+        for name in getattr(study.parameters, section)
+        if loaded and name not in known
+    ]
+    found = {}
+    for k, candidate, subject in loaded:
+        try:
+            found[candidate.name] = completed(study, subject, candidate, known)
+        except StudyError as error:
+            problems += [
+                replace(p, key=(f"candidates[{k}]", *p.key)) if p.key[0] != "parameters" else p
+                for p in error.problems
+            ]
+    if problems:
+        raise StudyError(dict.fromkeys(problems))
+    return Subjects(found, source, sha)
+
+
+def _of_candidate(problem: Problem, candidate: Candidate, number: int) -> Problem:
+    """An option that is wrong may be the candidate's own."""
+    key = problem.key
+    own = key[0] == "model_options" and key[-1] in candidate.model_options
+    return replace(problem, key=(f"candidates[{number}]", *key)) if own else problem
+
+
+def _loaded(
+    name: str, options: Mapping[str, Any], folder: Path
+) -> tuple[Identifiable, Path | None, str | None]:
+    if ":" not in name and not name.endswith(".py"):
+        model = load(name, options, folder).model
+        assert model is not None
+        return Identifiable(model.system, model.params), None, None
+    file = find(name, options, folder, (Identifiable, Model))
+    match file.found:
+        case Identifiable():
+            return file.found, file.path, file.sha256
+        case Model(system=system, params=params):
+            return Identifiable(system, params), file.path, file.sha256
+        case System():
+            hint = ": write Identifiable(system, params) to say what its parameters are"
+        case _:
+            hint = ""
+    kind = type(file.found).__name__
+    text = f"must name an Identifiable or a Model, but {name} is of type {kind}{hint}"
+    raise refuse("model", text)
+
+
+def settings(study: FitStudy) -> Settings:
+    """How the fits of a study are done."""
+    steps, starts, pieces = study.optimizer, study.multistart, study.shooting
+    return Settings(
+        optimizer=_optimizer(steps),
+        initial_states=study.initial_states,
+        horizon=None if pieces is None else Shooting(pieces.length, pieces.continuity),
+        multistart=None
+        if starts is None
+        else MultiStart(starts.count, starts.spread, starts.refine, starts.seed),
+        method=method_of(Method(name=study.method.name, substeps=study.method.substeps)),
+        projection=drift_control_of(study.projection),
+        formulation=law_of(study.formulation),
+        step=study.method.step,
+    )
+
+
+def completed(
+    study: FitStudy, subject: Identifiable, candidate: Candidate, known: Collection[str]
+) -> Identifiable:
+    """What a model says is unknown, with what the study says in its place.
+
+    Args:
+        study: the study.
+        subject: what its model is.
+        candidate: one of its candidates.
+        known: parameters of any of the candidates; what is said of one that this candidate does
+            not have is meant for another.
+
+    Raises:
+        StudyError: it names a parameter that does not exist.
+    """
+    given, leaves = study.parameters, _names(subject.params)
+    problems = [
+        Problem(("start", name), not_one_of(name, leaves, "a parameter of this candidate"))
+        for name in candidate.start
+        if name not in leaves
+    ]
+    for key, start in ((("start",), candidate.start), (("parameters", "start"), given.start)):
+        problems += _misshapen(subject.params, start, key)
+    own = candidate.free is not None
+    chosen = candidate.free if own else given.free
+    key = ("free",) if own else ("parameters", "free")
+    problems += [
+        Problem(key, f"names {name!r}, which {not_one_of(name, known, 'a parameter')}")
+        for name in chosen or ()
+        if not any(_is_in(leaf, [name]) for leaf in (leaves if own else known))
+    ]
+    if problems:
+        raise StudyError(problems)
+    free = subject.free
+    if chosen is not None:
+        free = tuple(name for name in chosen if any(_is_in(leaf, [name]) for leaf in leaves))
+    fitted = [name for name in leaves if free is None or _is_in(name, free)]
+    return replace(
+        subject,
+        params=_started(subject.params, {**given.start, **candidate.start}),
+        free=free,
+        bounds=_known({**subject.bounds, **_bounds(given.bounds)}, fitted),
+        prior=_known({**subject.prior, **given.prior}, fitted),
+    )
+
+
+def _known(entries: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    """Candidates need not have all the parameters of which something is known."""
+    return {name: value for name, value in entries.items() if name in names}
+
+
+def _bounds(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        n: PhysicalInertia() if value == INERTIA else tuple(value) for n, value in given.items()
+    }
+
+
+def _is_in(name: str, branches: Sequence[str]) -> bool:
+    return any(f"{name}.".startswith(f"{branch}.") for branch in branches)
+
+
+def _names(params: Any) -> list[str]:
+    paths, _ = jax.tree.flatten_with_path(params)
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+
+
+def _started(params: Any, start: Mapping[str, Any]) -> Any:
+    leaves, structure = jax.tree.flatten(params)
+    pairs = zip(_names(params), leaves, strict=True)
+    return jax.tree.unflatten(
+        structure, [_value(start[name], leaf) if name in start else leaf for name, leaf in pairs]
+    )
+
+
+def _misshapen(params: Any, start: Mapping[str, Any], key: tuple[str, ...]) -> Iterator[Problem]:
+    for name, leaf in zip(_names(params), jax.tree.leaves(params), strict=True):
+        if name in start:
+            try:
+                _value(start[name], leaf)
+            except (TypeError, ValueError):
+                what = f"numbers of shape {np.shape(leaf)}" if np.shape(leaf) else "a number"
+                yield Problem((*key, name), f"must be {what}, but is {start[name]}")
+
+
+def _value(given: Any, leaf: Any) -> Any:
+    """The given numbers in the shape of the leaf in whose place they are."""
+    return np.broadcast_to(np.asarray(given, float), np.shape(leaf))
+
+
+def _optimizer(steps: Steps) -> LevenbergMarquardt | Descent:
+    if isinstance(steps, SquaresSteps):
+        return LevenbergMarquardt(steps.iterations, steps.tolerance)
+    rate = optax.adam(steps.rate)
+    return Descent(rate, steps.iterations, steps.batch, steps.patience, steps.seed)

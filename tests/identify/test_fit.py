@@ -1,0 +1,209 @@
+"""`fit` by Levenberg-Marquardt: what is right without noise, and honest with it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxmech.identify import Fit, LevenbergMarquardt, Recording, fit
+from jaxmech.identify.checkpoint import CheckpointError
+from tests.identify.swings import (
+    BEGIN,
+    CARTESIAN,
+    FREE,
+    NOISE,
+    SWING,
+    TIMES,
+    TRUTH,
+    angle,
+    noisy,
+    on_the_rod,
+    swings,
+)
+
+GAPS = np.array([5, 6, 7, 20, 33, 34, 50])
+WANTED = [TRUTH["c"], TRUTH["l"]]  # in the order of the names
+
+
+def swing_fit(recordings: Any, begin: Any = BEGIN, **options: Any) -> Fit:
+    return fit(SWING, recordings, begin, free=FREE, **options)
+
+
+@pytest.fixture(scope="module")
+def recordings() -> list[Recording]:
+    rng = np.random.default_rng(3)
+    return [noisy(one, rng) for one in swings()]
+
+
+@pytest.fixture(scope="module")
+def found(recordings: list[Recording]) -> Fit:
+    return swing_fit(recordings)
+
+
+def test_parameters_are_recovered_without_noise() -> None:
+    found = swing_fit(swings())
+    assert found.names == ("c", "l")
+    assert found.converged
+    np.testing.assert_allclose(found.values, WANTED, rtol=1e-9)
+    assert found.params["g"] == TRUTH["g"]
+    assert np.all(found.errors < 1e-10)
+    assert np.all(np.diff(found.history) <= 0)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    motions, rng = swings(), np.random.default_rng(0)
+    fits = [swing_fit([noisy(one, rng) for one in motions]) for _ in range(40)]
+    scores = np.array([(f.values - WANTED) / f.uncertainty.standard_errors for f in fits])
+    np.testing.assert_allclose(scores.std(axis=0), 1.0, atol=0.3)  # of 40: +- 0.11
+    np.testing.assert_allclose(np.mean([f.noise for f in fits]), 1.0, atol=0.05)
+    held = np.mean(np.abs(scores) < 1.96, axis=0)
+    assert np.all((held >= 0.85) & (held <= 1.0))
+
+
+def test_without_weights_the_noise_is_estimated(recordings: list[Recording], found: Fit) -> None:
+    plain = swing_fit([replace(one, weights=None) for one in recordings])
+    np.testing.assert_allclose(plain.values, found.values, rtol=1e-7)
+    np.testing.assert_allclose(plain.noise, NOISE, rtol=0.2)
+    np.testing.assert_allclose(
+        plain.uncertainty.standard_errors,
+        found.uncertainty.standard_errors * plain.noise / NOISE,
+        rtol=1e-6,
+    )
+
+
+def test_a_gap_is_as_if_the_samples_were_not_there(recordings: list[Recording]) -> None:
+    """Told as NaN, or as uneven sample times between which the step stays the same."""
+    observed = recordings[0].observed.copy()
+    observed[GAPS] = np.nan
+    there = np.setdiff1d(np.arange(len(TIMES)), GAPS)
+    holes = swing_fit([replace(recordings[0], observed=observed), recordings[1]])
+    uneven = replace(
+        recordings[0], ts=TIMES[there], observed=recordings[0].observed[there], weights=1 / NOISE
+    )
+    steps = swing_fit([uneven, recordings[1]], step=0.02)
+    assert holes.count == steps.count == 2 * len(TIMES) - len(GAPS)
+    np.testing.assert_allclose(steps.values, holes.values, rtol=1e-9)
+    np.testing.assert_allclose(steps.information, holes.information, rtol=1e-6)
+    assert np.isnan(holes.residuals[0][GAPS]).all()
+    assert steps.residuals[0].shape == (len(there), 1)
+    assert np.all(np.isfinite(steps.residuals[0]))
+
+
+def test_recordings_of_unequal_length(recordings: list[Recording]) -> None:
+    short = recordings[0]
+    cut = replace(short, ts=TIMES[:31], observed=short.observed[:31])
+    observed = np.where(np.arange(61)[:, None] < 31, short.observed, np.nan)
+    holes = swing_fit([replace(short, observed=observed), recordings[1]])
+    unequal = swing_fit([cut, recordings[1]])
+    np.testing.assert_allclose(unequal.values, holes.values, rtol=1e-9)
+    np.testing.assert_allclose(unequal.scores, holes.scores, rtol=1e-5, atol=1e-4)
+    assert [len(r) for r in unequal.residuals] == [31, 61]
+    np.testing.assert_allclose(unequal.errors, holes.errors, rtol=1e-9)
+
+
+def test_prior_counts_as_a_measurement(recordings: list[Recording], found: Fit) -> None:
+    """To first order the mean of both, weighted by their informations."""
+    sd = 3 * found.uncertainty.standard_errors[0]
+    mean = found.values[0] + sd
+    pulled = swing_fit(recordings, prior={"c": (mean, sd)})
+    extra = np.diag([1 / sd**2, 0.0])
+    step = np.linalg.solve(found.information + extra, extra @ [mean - found.values[0], 0.0])
+    np.testing.assert_allclose(pulled.values - found.values, step, rtol=1e-2)
+    np.testing.assert_allclose(pulled.information, found.information + extra, rtol=1e-2)
+
+
+def test_functions_of_the_parameters(found: Fit) -> None:
+    covariance = found.uncertainty.covariance
+    ratio = found.function(lambda p: p["g"] / p["l"])
+    sd = TRUTH["g"] / found.values[1] ** 2 * np.sqrt(covariance[1, 1])
+    np.testing.assert_allclose(ratio.value, TRUTH["g"] / found.values[1])
+    np.testing.assert_allclose(ratio.standard_error, sd, rtol=1e-9)
+    total = found.function(lambda p: p["c"] + p["l"])
+    np.testing.assert_allclose(total.standard_error, np.sqrt(covariance.sum()), rtol=1e-9)
+
+
+def test_a_fit_goes_on_where_it_stopped(
+    recordings: list[Recording], found: Fit, tmp_path: Path
+) -> None:
+    begun = swing_fit(recordings, folder=tmp_path, optimizer=LevenbergMarquardt(iterations=2))
+    assert not begun.converged
+    assert any("Not converged" in text for text in begun.warnings)
+    resumed = swing_fit(recordings, folder=tmp_path)
+    assert resumed.converged
+    assert resumed.history == found.history
+    np.testing.assert_array_equal(resumed.values, found.values)
+    again = swing_fit(recordings, folder=tmp_path)
+    np.testing.assert_allclose(again.values, found.values, rtol=1e-9)
+
+
+def test_the_folder_of_another_fit_is_refused(recordings: list[Recording], tmp_path: Path) -> None:
+    swing_fit(recordings, folder=tmp_path)
+    with pytest.raises(CheckpointError, match=r"`folder` .* holds a fit of other data"):
+        swing_fit(recordings[::-1], folder=tmp_path)
+
+
+def test_bounds_are_kept() -> None:
+    """The recordings ask for friction that drives, and for a rod longer than is allowed."""
+    motions = swings(params={"c": -0.01})
+    assert swing_fit(motions).params["c"] < 0
+    bounded = swing_fit(motions, bounds={"c": (0, None), "l": (0.1, 0.45)})
+    assert 0 < bounded.params["c"] < 1e-3
+    assert 0.449 < bounded.params["l"] < 0.45
+    assert any("At the bound" in text for text in bounded.warnings)
+    inside = swing_fit(swings(), bounds={"c": (0, None), "l": (0.1, 0.6)})
+    np.testing.assert_allclose(inside.values, WANTED, rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def wrongly_begun() -> tuple[list[Recording], list[Recording]]:
+    """Noisy recordings with noisy starts, as angles and in Cartesian coordinates."""
+    rng = np.random.default_rng(5)
+    angles, cartesian = [], []
+    for one in swings():
+        kept = noisy(one, rng)
+        theta, omega = one.q0[0] + rng.normal(0, 2e-3), rng.normal(0, 5e-3)
+        q0, v0 = on_the_rod(theta, omega, BEGIN["l"])
+        angles.append(replace(kept, q0=np.array([theta]), v0=np.array([omega])))
+        cartesian.append(replace(kept, q0=q0, v0=v0))
+    return angles, cartesian
+
+
+def test_free_starts_lie_on_the_constraints(
+    wrongly_begun: tuple[list[Recording], list[Recording]],
+) -> None:
+    """And a Cartesian model gives the answer of the angles, intervals and all."""
+    angles, cartesian = wrongly_begun
+    minimal = swing_fit(angles, initial_states="free")
+    found = fit(CARTESIAN, cartesian, BEGIN, observe=angle, free=FREE, initial_states="free")
+    assert np.all(np.abs(minimal.values - WANTED) < 4 * minimal.uncertainty.standard_errors)
+    np.testing.assert_allclose(found.values, minimal.values, rtol=1e-5)
+    np.testing.assert_allclose(
+        found.uncertainty.standard_errors, minimal.uncertainty.standard_errors, rtol=1e-3
+    )
+    assert found.unknowns == minimal.unknowns == 2 + 2 * 2
+    for (q, v), (theta, omega) in zip(found.initial_states, minimal.initial_states, strict=True):
+        assert abs(np.hypot(*q) - found.params["l"]) < 1e-10
+        assert abs(q @ v) < 1e-10
+        np.testing.assert_allclose(np.arctan2(q[0], -q[1]), theta[0], atol=1e-5)
+        np.testing.assert_allclose(np.hypot(*v) / np.hypot(*q), abs(omega[0]), atol=1e-4)
+
+
+def test_recorded_starts_hold_as_far_as_they_are_known(
+    wrongly_begun: tuple[list[Recording], list[Recording]],
+) -> None:
+    angles, _ = wrongly_begun
+
+    def started(sd: Any) -> Fit:
+        return swing_fit([replace(one, start_sd=sd) for one in angles], initial_states="free")
+
+    held, loose, free = started((1e-9, 1e-9)), started((1e3, 1e3)), started(None)
+    np.testing.assert_allclose(held.values, swing_fit(angles).values, rtol=1e-5)
+    np.testing.assert_allclose(loose.values, free.values, rtol=1e-6)
+    known = started((2e-3, 5e-3))
+    errors = [one.uncertainty.standard_errors for one in (held, known, free)]
+    assert np.all(errors[0] < errors[1])
+    assert np.all(errors[1] < errors[2])
+    np.testing.assert_allclose(known.errors, NOISE, rtol=0.3)
+    assert np.all(known.predicted_errors > known.errors)

@@ -1,0 +1,226 @@
+"""What `fit` refuses: the argument, the recording and the remedy are named."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxmech import System
+from jaxmech.identify import Descent, Recording, Shooting, fit
+from tests.identify.swings import (
+    BEGIN,
+    CARTESIAN,
+    FREE,
+    SWING,
+    TIMES,
+    angle,
+    on_the_rod,
+    swings,
+)
+
+GOOD = swings()
+FIRST = GOOD[0]
+NAN = np.nan
+
+
+def two(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return jnp.concatenate([q, v])
+
+
+def number(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return q[0]
+
+
+def undefined(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return jnp.log(-1 - q**2)
+
+
+def slack(q0: Any, v0: Any, p: Any) -> Any:
+    """Not on the rod."""
+    return 1.1 * p["l"] * jnp.stack([jnp.sin(q0[0]), -jnp.cos(q0[0])]), jnp.zeros(2)
+
+
+def still_an_angle(q0: Any, v0: Any, p: Any) -> Any:
+    return q0, v0
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no recordings": ({"recordings": []}, "`recordings` must hold at least one Recording"),
+    "no recording": ({"recordings": [FIRST.observed]}, "`recordings` must hold Recording objects"),
+    "other sensors": (
+        {"recordings": [FIRST, replace(FIRST, observed=np.ones((61, 2)) * TIMES[:, None])]},
+        "must have the same sensors, but there are recordings with 1 and 2; write NaN",
+    ),
+    "weights of some": (
+        {"recordings": [FIRST, replace(FIRST, weights=None)]},
+        "`recordings` must have `weights` in all of them or in none",
+    ),
+    "constant data": (
+        {"recordings": replace(FIRST, observed=np.full((61, 1), 0.25))},
+        "sensor 0 shows 0.25 throughout; leave it out",
+    ),
+    "too few": (
+        {
+            "recordings": Recording([0.0, 0.1, 0.2], [0.1, NAN, 0.2], [0.1], [0.0]),
+            "free": ["c", "g", "l"],
+        },
+        "at least as many measurements as there are unknowns",
+    ),
+    "coordinates": (
+        {"recordings": replace(FIRST, q0=np.zeros(2), v0=np.zeros(2))},
+        r"`q0` of recording 1 must have shape \(1,\) for the coordinates theta.* `start` of fit",
+    ),
+    "observe of two": ({"observe": two}, r"`observe` must return shape \(1,\).* returns \(2,\)"),
+    "observe a number": ({"observe": number}, r"`observe` must return shape \(1,\)"),
+    "observe NaN": ({"observe": undefined}, "`observe` gives NaN along recording 1"),
+    "wrong name": ({"free": ["L"]}, "`free` must name parameters that are fitted, but names 'L'"),
+    "outside": ({"bounds": {"l": (0, 0.3)}}, "inside the bounds, but l = 0.4 must lie between"),
+    "prior of what": (
+        {"recordings": [replace(one, weights=None) for one in GOOD], "prior": {"l": (0.5, 0.1)}},
+        "`prior` needs recordings with `weights`",
+    ),
+    "step": ({"step": 0.0}, "`step` must be positive, but is 0.0"),
+    "batch of pieces": (
+        {"horizon": Shooting(0.5), "optimizer": Descent(optax.adam(1e-2), batch=1)},
+        "`batch` draws recordings, which multiple shooting cuts",
+    ),
+    "other validation": (
+        {"validation": [replace(FIRST, observed=np.ones((61, 2)) * TIMES[:, None])]},
+        "must have the same sensors",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_meant(case: str) -> None:
+    given, message = REFUSED[case]
+    options = {"system": SWING, "recordings": GOOD, "free": FREE} | given
+    system, recordings = options.pop("system"), options.pop("recordings")
+    with pytest.raises((TypeError, ValueError), match=message):
+        fit(system, recordings, BEGIN, **options)
+
+
+def off_the_rod(theta: float, length: float, **fields: Any) -> Recording:
+    q0, v0 = on_the_rod(theta, 0.0, length)
+    return replace(FIRST, q0=q0, v0=v0, **fields)
+
+
+@pytest.mark.parametrize(
+    ("recording", "start", "message"),
+    [
+        (
+            off_the_rod(0.8, 0.45),
+            None,
+            "Recording 1 begins off the constraints by more than its noise: q0.* check q0 and v0",
+        ),
+        (off_the_rod(0.8, 0.401, start_sd=(1e-4, 1.0)), None, "more than 0.0005"),
+        (replace(off_the_rod(0.8, 0.4), v0=np.array([1.0, -1.0])), None, r"noise: v0\["),
+        (FIRST, slack, "begins off the constraints: 'rod' .* `start` must return a consistent"),
+        (FIRST, still_an_angle, r"`start` must return q and v of shape \(2,\), but returns \(1,\)"),
+        (FIRST, None, r"`q0` of recording 1 must have shape \(2,\) for the coordinates x, y"),
+    ],
+)
+def test_starts_that_cannot_be_meant(recording: Recording, start: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fit(CARTESIAN, recording, BEGIN, observe=angle, start=start, free=FREE)
+
+
+def test_a_start_that_is_off_by_its_noise_is_taken() -> None:
+    """It is moved onto the rod, and refused only by measurements that are too few."""
+    few = np.where(TIMES < 0.03, TIMES, NAN)
+    near = off_the_rod(0.8, 0.401, start_sd=(1e-3, 1.0), observed=few)
+    with pytest.raises(ValueError, match="but there are 2 for 3"):
+        fit(CARTESIAN, near, BEGIN, observe=angle, free=["c", "g", "l"])
+
+
+def test_pieces_of_start_variables_need_guesses() -> None:
+    with pytest.raises(ValueError, match=r"`q0` of recording 1 must have shape \(T, 1\)"):
+        fit(CARTESIAN, FIRST, BEGIN, observe=angle, start=_hung, free=FREE, horizon=Shooting(0.5))
+
+
+def _hung(q0: Any, v0: Any, p: Any) -> Any:
+    return p["l"] * jnp.stack([jnp.sin(q0[0]), -jnp.cos(q0[0])]), jnp.zeros(2)
+
+
+def _runaway(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return p["c"] * v**3
+
+
+RUNAWAY = System(SWING.lagrangian, force=_runaway, coordinates=("theta",))
+
+
+def test_a_motion_that_cannot_be_simulated() -> None:
+    begin = BEGIN | {"c": 50.0}
+    with pytest.raises(ValueError, match=r"cannot be simulated .* parameters at the start .*step"):
+        fit(RUNAWAY, replace(FIRST, v0=np.array([9.0])), begin, free=FREE)
+
+
+def _free_mass(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return p["m"] * SWING.lagrangian(q, v, t, p)
+
+
+def test_what_the_recordings_do_not_determine_is_said() -> None:
+    """Without friction the mass of a pendulum has no effect, and only g / l has one."""
+    system = System(_free_mass, coordinates=("theta",))
+    begin = {"m": 2.0, "l": 0.5, "g": 9.0}
+    found = fit(system, swings(params={"c": 0.0}), begin)
+    assert found.names == ("g", "l", "m")
+    np.testing.assert_allclose(found.params["g"] / found.params["l"], 9.81 / 0.5, rtol=1e-6)
+    assert not np.any(found.uncertainty.determined)
+    assert found.warnings
+    ratio = found.function(lambda p: p["g"] / p["l"])
+    assert 0 < ratio.standard_error < 1e-2
+    assert np.isinf(found.function(lambda p: p["m"]).standard_error)
+    card = str(found.identifiability)
+    assert "m +1 % leaves every residual unchanged" in card
+    assert "l/g = 0.050968" in card
+
+
+# What is of a wrong type is told in a process of its own: here every call is checked for types.
+TOLD = """
+import sys, jaxmech.identify as identify
+from tests.identify.swings import BEGIN, FREE, SWING, swings
+def fit(system=SWING, **options):
+    identify.fit(system, swings(ts=[0.0, 0.1, 0.2, 0.3]), BEGIN, free=FREE, **options)
+def recording(**fields):
+    identify.Recording([0.0, 0.1], [1.0, 2.0], [1.0], [0.0], **fields)
+for case in sys.argv[1:]:
+    try:
+        eval(case)
+    except (TypeError, ValueError) as error:
+        print(error)
+    else:
+        print("taken")
+"""
+TYPES = {
+    "fit(system='pendulum')": "`system` must be",
+    "fit(observe=3)": "`observe` must be a function, but is 3",
+    "fit(start=3)": "`start` must be a function, but is 3",
+    "fit(initial_states='loose')": '`initial_states` must be "fixed" or "free", but is .loose',
+    "fit(horizon=0.5)": r"`horizon` must be .*Shooting\(0.5\)",
+    "recording(start_sd=0.1)": "`start_sd` must have two standard deviations, of q0 and v0",
+    "recording(start_sd=(0.1, 0.1, 0.1))": "`start_sd` must have two standard deviations",
+}
+
+
+def test_what_is_of_a_wrong_type() -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD, *TYPES],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root), "JAX_ENABLE_X64": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    for (case, message), line in zip(TYPES.items(), lines, strict=True):
+        assert re.search(message, line), f"{case}: {line}"

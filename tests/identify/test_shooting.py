@@ -1,0 +1,104 @@
+"""Multiple shooting on a chaotic double pendulum, where one long piece leads nowhere."""
+
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.identify import Fit, LevenbergMarquardt, Recording, Shooting, fit
+from jaxmech.identify.objective import jumps
+from jaxmech.identify.prepare import coordinates, prepare
+from jaxmech.identify.problem import runs
+from jaxmech.identify.segments import segments
+from jaxmech.identify.solve import solve
+
+MODEL = jm.models.double_pendulum_angles()
+TIMES = np.arange(401) / 100
+NOISE = 1e-3
+FREE = ("l1", "m2")
+BEGIN = {**MODEL.params, "l1": 1.1, "m2": 0.8}
+LENGTH = 0.5
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    """Four seconds through several turns; a guess at every sample from the samples alone."""
+    q0, v0 = MODEL.initial()
+    sol = jm.simulate(MODEL.system, q0, v0, TIMES, MODEL.params)
+    noise = np.random.default_rng(0).normal(0.0, NOISE, sol.q.shape)
+    observed = np.asarray(sol.q) + noise
+    guess = np.gradient(observed, TIMES, axis=0)
+    return Recording(TIMES, observed, observed, guess, weights=1 / NOISE)
+
+
+def shot(recording: Recording, horizon: Shooting | None) -> Fit:
+    return fit(MODEL.system, recording, BEGIN, free=FREE, initial_states="free", horizon=horizon)
+
+
+def test_one_piece_fails(recording: Recording) -> None:
+    found = shot(recording, None)
+    assert found.errors[0] > 0.1
+    assert np.max(np.abs(found.values - 1.0)) > 0.01
+    assert found.notes  # and `warnings`, which look along the horizon first
+
+
+@pytest.fixture(scope="module")
+def soft(recording: Recording) -> Fit:
+    return shot(recording, Shooting(LENGTH, continuity=1e-3))
+
+
+def test_soft_pieces_find_it(soft: Fit) -> None:
+    assert soft.converged
+    assert np.all(np.abs(soft.values - 1.0) < 4 * soft.uncertainty.standard_errors)
+    assert np.max(soft.uncertainty.standard_errors) < 1e-2
+    np.testing.assert_allclose(soft.errors, NOISE, rtol=0.2)
+
+
+def test_hard_pieces_are_one_motion(recording: Recording, soft: Fit) -> None:
+    found = shot(recording, Shooting(LENGTH))
+    assert found.converged
+    assert np.all(np.abs(found.values - 1.0) < 4 * found.uncertainty.standard_errors)
+    assert np.all(found.uncertainty.standard_errors < soft.uncertainty.standard_errors)
+    np.testing.assert_allclose(found.errors, NOISE, rtol=0.2)
+    whole = jm.simulate(MODEL.system, *found.initial_states[0], TIMES, found.params)
+    np.testing.assert_allclose(whole.q, found.train.values[0], atol=1e-5)
+
+
+def test_no_jump_is_left(recording: Recording) -> None:
+    task = prepare(
+        MODEL.system, recording, BEGIN, observe=None, start=None, free=FREE, bounds=None,
+        prior=None, initial_states="free", horizon=Shooting(LENGTH), step=None, method=jm.RK4(),
+        projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
+    )  # fmt: skip
+    assert task.problem.observe is coordinates
+    solved = solve(task, LevenbergMarquardt(), None, checkpoint=None, progress=False)
+    left = np.asarray(jumps(runs(task.problem, solved.y, task.data), task.data))
+    assert left.shape == (8, 4)
+    assert 0 < np.max(np.abs(left)) < 1e-8
+    np.testing.assert_array_equal(left[-1], 0.0)  # nothing follows the last piece
+
+
+def test_pieces_cover_every_sample_once() -> None:
+    rng = np.random.default_rng(1)
+    given = [
+        Recording(ts, rng.normal(size=(len(ts), 1)), np.zeros((len(ts), 1)), np.zeros((len(ts), 1)))
+        for ts in (np.arange(11) / 10, np.cumsum(rng.uniform(0.05, 0.3, 20)))
+    ]
+    pieces, origin = segments(given, horizon=Shooting(0.35), step=0.04)
+    assert [int(k) for k in origin.recording] == sorted(origin.recording)
+    for one, whole in zip(given, origin.gathered(pieces.observed), strict=True):
+        np.testing.assert_array_equal(whole, one.observed)
+    assert int((np.asarray(pieces.weights) > 0).sum()) == sum(one.count for one in given)
+    gaps = np.diff(np.asarray(pieces.ts), axis=1)
+    assert np.all(gaps > 0)
+    assert np.max(gaps) <= 0.04 + 1e-9
+    ends = np.take_along_axis(np.asarray(pieces.ts), np.asarray(pieces.last)[:, None], 1)[:, 0]
+    follows = np.asarray(pieces.following) != np.arange(len(ends))
+    begins = np.asarray(pieces.ts)[np.asarray(pieces.following), 0]
+    np.testing.assert_allclose(ends[follows], begins[follows], rtol=1e-12)
+
+
+@pytest.mark.parametrize("field", ["length", "continuity"])
+def test_times_and_jumps_are_positive(field: str) -> None:
+    given = {"length": 0.5, "continuity": 1e-3} | {field: 0.0}
+    with pytest.raises(ValueError, match=f"Argument `{field}` must be positive"):
+        Shooting(**given)

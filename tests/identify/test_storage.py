@@ -1,0 +1,140 @@
+"""Fits in files: everything comes back, and nothing else is taken for a fit."""
+
+from dataclasses import fields, replace
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.identify import LevenbergMarquardt, Recording
+from jaxmech.identify.fit import fit
+from jaxmech.identify.growth_report import Growth
+from jaxmech.identify.storage import load_fit, made_up, save_fit
+
+
+def lagrangian(q, v, t, p):
+    return (v @ v - p["spring"]["k"] * q @ q) / 2
+
+
+def observe(q, v, t, p):
+    return q + p["offsets"][0]
+
+
+@pytest.fixture(scope="module")
+def found():
+    """A real fit, nested parameters and all, too few steps to converge."""
+    ts = np.linspace(0.0, 1.0, 11)
+    noise = np.random.default_rng(0).normal(0, 1e-2, (4, 11))
+    swings = [
+        Recording(ts, a * np.cos(3 * ts) + e, [a], [0.0], name=f"swing {a}")
+        for a, e in zip((0.5, 1.0, 1.5, 2.0), noise, strict=True)
+    ]
+    params = {"spring": {"k": 8.0}, "offsets": (np.zeros(1), 3, "steel")[:2]}
+    return fit(
+        jm.System(lagrangian, coordinates=("x",)), swings[:3], params, observe=observe,
+        validation=swings[3:], optimizer=LevenbergMarquardt(iterations=3),
+    )  # fmt: skip
+
+
+def test_everything_comes_back(found, tmp_path) -> None:
+    again = load_fit(save_fit(found, tmp_path / "fit.npz"))
+    assert repr(again) == repr(found)
+    assert repr(again.identifiability) == repr(found.identifiability)
+    assert again.warnings == found.warnings != ()
+    assert again.growth is not None
+    assert jax.tree.structure(again.params) == jax.tree.structure(found.params)
+    for field in fields(found):
+        if field.name in ("horizon", "point"):
+            continue
+        same(getattr(again, field.name), getattr(found, field.name))
+    np.testing.assert_array_equal(again.validation_errors, found.validation_errors)
+    with pytest.raises(ValueError, match="from a file"):
+        again.function(lambda p: p["spring"]["k"])
+
+
+def same(a, b) -> None:
+    """The same bits."""
+    if isinstance(b, dict):
+        assert list(a) == list(b)
+        for key in b:
+            same(a[key], b[key])
+    elif isinstance(b, tuple | list):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y)
+    elif hasattr(b, "__dataclass_fields__"):
+        for field in fields(b):
+            same(getattr(a, field.name), getattr(b, field.name))
+    elif b is None or isinstance(b, str):
+        assert a == b
+    else:
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+
+
+def test_the_warning_about_the_horizon_is_kept(tmp_path) -> None:
+    growth = Growth(np.array([0.0, 1.0]), np.array([0.0, 40.0]), None, 1e-16)
+    fit = replace(made_up(), notes=("One.",), horizon=lambda: (growth, "Too long."))
+    again = load_fit(save_fit(fit, tmp_path / "fit.npz"))
+    assert again.warnings == ("One.", "Too long.")
+    assert again.growth.exponent == 40.0
+
+
+class Pair(NamedTuple):
+    a: float
+    b: float
+
+
+def test_parameters_keep_their_structure(tmp_path) -> None:
+    params = {
+        "a": [1, (2.5, None, True)],
+        "b": {"c": np.float32(0.1), 3: np.arange(6).reshape(2, 3)},
+        "d": [],
+        "e": float("inf"),
+    }
+    again = load_fit(save_fit(replace(made_up(), params=params), tmp_path / "fit.npz")).params
+    same(again, params)
+    assert type(again["a"][0]) is int
+    assert type(again["a"][1]) is tuple
+    assert again["a"][1][2] is True
+
+
+@pytest.mark.parametrize("params", [{"k": Pair(1.0, 2.0)}, {"k": max}, {"k": np.array([max])}])
+def test_what_cannot_be_saved(tmp_path, params) -> None:
+    with pytest.raises(ValueError, match=r"cannot be saved: fit\.params\.k is of type"):
+        save_fit(replace(made_up(), params=params), tmp_path / "fit.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_places_that_cannot_be_written(tmp_path) -> None:
+    with pytest.raises(ValueError, match="cannot be written: No such file"):
+        save_fit(made_up(), tmp_path / "no" / "fit.npz")
+    with pytest.raises(ValueError, match=r"must end in \.npz, but is .*fit\.pkl"):
+        save_fit(made_up(), tmp_path / "fit.pkl")
+
+
+def test_files_of_others(tmp_path) -> None:
+    file = tmp_path / "other.npz"
+    for content in ({"x": np.ones(3)}, {"json": np.array('{"kind": "tea"}')}, {"json": [1]}):
+        np.savez(file, **content)
+        with pytest.raises(ValueError, match=r"must be a file that Fit\.save has written"):
+            load_fit(file)
+    for text in ("", "no fit"):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=r"must be a file that Fit\.save has written"):
+            load_fit(file)
+
+
+def test_an_older_fit_is_there_until_the_new_one_is_whole(tmp_path, monkeypatch) -> None:
+    file = save_fit(made_up(), tmp_path / "fit.npz")
+    before = file.read_bytes()
+
+    def full(*_args, **_arrays) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(ValueError, match="cannot be written: No space left on device"):
+        save_fit(made_up(), file)
+    assert file.read_bytes() == before

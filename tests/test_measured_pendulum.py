@@ -1,0 +1,237 @@
+"""The measured pendulums: models, friction laws, the choice of one; real recordings if present."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from experiments.measured_pendulum import double, single
+from experiments.measured_pendulum.__main__ import main
+from experiments.measured_pendulum.friction import TERMS, Law
+from experiments.measured_pendulum.rig import Rig
+from experiments.measured_pendulum.study import PENDULUMS, of_authors
+from jaxmech.config import read
+from jaxmech.fit_config import FitStudy
+from jaxmech.fit_subjects import subjects
+from jaxmech.identify.tables import read_table
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+BOTH = pytest.mark.parametrize("pendulum", [single, double], ids=["single", "double"])
+PUBLISHED = {"single": (123.0, [14.7, 20.5]), "double": (9.7, [4.36, 4.04, 3.43, 12.77])}  # mrad
+EVERYTHING = "stribeck+viscous+air+drag"
+
+
+def values(rig: Rig, seed: int = 0) -> dict[str, float]:
+    """Parameters near those at which a fit begins, sensors included."""
+    draw = np.random.default_rng(seed)
+    near = {name: value * draw.uniform(0.8, 1.2) for name, value in rig.subject.params.items()}
+    return {
+        **near,
+        **{name: 1e-3 * (1 + k) for k, name in enumerate(rig.subject.params) if "zero" in name},
+    }
+
+
+def states(rig: Rig, count: int) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(1)
+    size = (count, len(rig.arms))
+    return draw.uniform(0.0, 6.0, size), draw.normal(0.0, 6.0, size)
+
+
+@BOTH
+def test_both_coordinates_accelerate_as_written_out(pendulum: ModuleType) -> None:
+    angles, bodies = (pendulum.rig(EVERYTHING, kind) for kind in ("angles", "bodies"))
+    p = values(angles)
+
+    @jax.jit
+    def accelerations(q0: jax.Array, v0: jax.Array) -> list[jax.Array]:
+        found = []
+        for rig in (angles, bodies):
+            q, v = rig.subject.start(q0, v0, p)
+            eom = rig.subject.system.equations(q, v, 0.0, p)
+            a = jm.UdwadiaKalaba().solve(eom, singular_mass=False).qdd
+            found.append(a if rig is angles else a[2::3])
+        q, w = angles.subject.start(q0, v0, p)
+        return [angles.acceleration(q, w, p), *found]
+
+    exact, *others = jax.vmap(accelerations)(*map(jnp.asarray, states(angles, 50)))
+    for other in others:
+        scale = 1 + jnp.abs(exact).max(axis=1, keepdims=True)
+        assert jnp.max(jnp.abs(other - exact) / scale) < 1e-12
+
+
+@BOTH
+def test_both_coordinates_show_the_encoders_the_same(pendulum: ModuleType) -> None:
+    ts = jnp.linspace(0.0, 0.5, 26)
+    shown = []
+    for kind in ("angles", "bodies"):
+        rig = pendulum.rig(EVERYTHING, kind)
+        p = values(rig)
+        size = len(rig.arms)
+        q, v = rig.subject.start(
+            jnp.full(size, 1.0), jnp.full(size, 9.0), p
+        )  # turns over, without a jump
+        sol = jm.simulate(rig.subject.system, q, v, ts, p, method=jm.RK4(substeps=20))
+        shown.append(
+            jax.vmap(lambda q, v, t, r=rig, p=p: r.subject.observe(q, v, t, p))(sol.q, sol.v, ts)
+        )
+    np.testing.assert_allclose(shown[1], shown[0], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(shown[0][0], np.full(size, 1.0), atol=1e-12)
+    assert np.abs(shown[0]).max() > 2.0
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_friction_only_takes_energy(term: str) -> None:
+    arms = ("1", "2")
+    law = Law(term)
+    draw = np.random.default_rng(2)
+    for _ in range(20):
+        p = {name: value * draw.uniform(0.1, 1.9) for name, value in law.start(arms).items()}
+        w1, w2 = jnp.asarray(draw.normal(0.0, [[5.0], [5.0]], (2, 100)))
+        lost = law.hinge(w1, p, "1") * w1 + law.hinge(w1 - w2, p, "2") * (w1 - w2)
+        lost += law.air(w1, p, "1") * w1 + law.air(w2, p, "2") * w2
+        assert jnp.all(lost > 0)
+    still = jnp.zeros(())
+    assert law.hinge(still, p, "2") == law.air(still, p, "2") == 0
+    slope = jax.grad(lambda w: law.hinge(w, p, "2") + law.air(w, p, "2"))
+    assert slope(still) >= 0
+
+
+def test_stribeck_friction_falls_to_its_part() -> None:
+    p = {"c": 2.0, "r": 0.25, "ws": 3.0}
+    torque = Law("stribeck").hinge(jnp.array([-20.0, 0.5, 3.0, 20.0]), p, "")
+    middle = 2 * (0.25 + 0.75 * np.exp(-1))
+    slow = 2 * (0.25 + 0.75 * np.exp(-1 / 36)) * np.tanh(5.0)
+    np.testing.assert_allclose(torque, [-0.5, slow, middle, 0.5], rtol=1e-12)
+
+
+def test_a_law_of_unknown_terms_is_refused() -> None:
+    with pytest.raises(ValueError, match="but has 'dahl'"):
+        Law("coulomb+dahl")
+
+
+def test_the_parameters_of_a_law_have_the_numbers_of_their_arms() -> None:
+    assert list(Law("coulomb+air").start(("1", "2"))) == ["c1", "c2", "b2"]
+    assert list(Law("coulomb+air").start(("",))) == ["c"]
+
+
+@BOTH
+def test_the_start_takes_zero_and_lag_of_the_encoders_into_account(pendulum: ModuleType) -> None:
+    rig = pendulum.rig("coulomb+drag", "angles")
+    p = {**values(rig), "lag": 1e-3}
+    size = len(rig.arms)
+    early, w = jnp.full(size, 2.0), jnp.full(size, 5.0)
+    ts = jnp.array([0.0, p["lag"]])
+    sol = jm.simulate(rig.subject.system, early, w, ts, p, method=jm.RK4(substeps=4))
+    shown = rig.subject.observe(sol.q[1], sol.v[1], ts[1], p)
+    q, v = rig.subject.start(shown, w, p)  # the angle of now with the rate of 1 ms ago
+    np.testing.assert_allclose(q, sol.q[1], atol=1e-14)
+    assert jnp.abs(v - sol.v[1]).max() < 1e-2 * jnp.abs(w - sol.v[1]).max()
+
+
+SHORT = """
+model = "{model}:single"
+
+[data]
+file = "single.npz"
+columns = ["phi", "w"]
+observed = ["phi"]
+v0 = ["w"]
+validation = ["validation"]
+stride = 2
+
+[method]
+step = 5e-3
+
+[choice]
+folds = 2
+rule = "minimum"
+
+[[candidates]]
+name = "viscous"
+model_options = {{ law = "viscous" }}
+
+[[candidates]]
+name = "coulomb+drag"
+model_options = {{ law = "coulomb+drag" }}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Four segments of a single pendulum with dry friction and drag, each slower, without noise."""
+    subject = single.rig("coulomb+drag").subject
+    p = {**subject.params, "c": 6e-4, "d": 2e-5}
+    ts = jnp.linspace(0.0, 1.0, 201)
+
+    def swing(w: jax.Array) -> jax.Array:
+        sol = jm.simulate(subject.system, jnp.array([np.pi]), w[None], ts, p)
+        return jnp.concatenate([sol.q, sol.v], axis=1)
+
+    swings = np.array(jax.vmap(swing)(jnp.array([11.0, 9.0, 7.0, 6.0, 5.0])))
+    swings[4, 190:] = np.nan
+    estimate = [p["a"], p["m"], p["I"], 2e-4, p["g"]]
+    np.savez(
+        tmp_path / "single.npz",
+        train=swings[:4],
+        validation=swings[4:],
+        dt=5e-3,
+        published_estimate=estimate,
+    )
+    file = tmp_path / "short.toml"
+    file.write_text(SHORT.format(model=CONFIGS / "measured_pendulum.py"), encoding="utf-8")
+    return file
+
+
+@pytest.mark.slow
+def test_the_study_finds_the_law_and_compares_both_coordinates(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(config, tmp_path / "run")
+    errors = json.loads((tmp_path / "run" / "errors.json").read_text(encoding="utf-8"))
+    for part, count in (("train", 4), ("validation", 1)):
+        found = {who: np.array(errors[who][part]) for who in ("published", "angles", "bodies")}
+        assert found["published"].shape == (count,)
+        assert found["published"].min() > 1e-3
+        assert max(found["angles"].max(), found["bodies"].max()) < 2e-5  # steps of 1 and of 5 ms
+    shown = capsys.readouterr().out
+    assert "coulomb+drag has the smallest error" in shown
+    assert "| bodies | 0.00 (" in shown
+    assert {"laws.png", "errors.png", "angles", "bodies"} <= {
+        file.name for file in (tmp_path / "run").iterdir()
+    }
+
+
+@pytest.mark.parametrize("name", ["single", "double"])
+def test_the_configurations_are_in_order(name: str) -> None:
+    file = CONFIGS / f"measured_pendulum_{name}.toml"
+    found = subjects(read(file, FitStudy), CONFIGS)
+    rig = PENDULUMS[name].rig
+    assert list(found.by_name) == [one.name for one in read(file, FitStudy).candidates]
+    for law, subject in found.by_name.items():
+        assert tuple(subject.free) == tuple(rig(law).subject.free)
+        assert subject.bounds == rig(law).subject.bounds
+        low = [subject.bounds[one][0] for one in subject.free if one in subject.bounds]
+        assert low == pytest.approx([max(bound, 0.0) for bound in low])
+
+
+@BOTH
+def test_the_published_estimates_err_as_published(pendulum: ModuleType) -> None:
+    """Against the figures that come with the recordings: whole segments, then means."""
+    name = pendulum.__name__.rpartition(".")[2]
+    file = CONFIGS / f"measured_pendulum_{name}.toml"
+    study = read(file, FitStudy)
+    data = CONFIGS / study.data.file
+    if not data.is_file():
+        pytest.skip(f"the recordings {data.name} are not beside the project, in {data.parent}")
+    whole = read_table(replace(study.data, stride=1), CONFIGS)
+    with np.load(data) as arrays:
+        found = of_authors(name, arrays["published_estimate"], whole)
+    train, validation = PUBLISHED[name]
+    np.testing.assert_allclose(1e3 * found["train"].mean(), train, rtol=6e-3)
+    np.testing.assert_allclose(1e3 * found["validation"], validation, atol=0.06)

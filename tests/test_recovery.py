@@ -1,0 +1,111 @@
+"""The study of synthetic recordings, here with few repeats."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.recovery import __main__ as recovery
+from experiments.recovery.mechanisms import Case, double_pendulum, four_bar
+from experiments.recovery.study import Recovery, Row, run
+from jaxmech.config import ConfigError, read
+
+T = jnp.zeros(())
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+SHORT = """
+mechanisms = ["double pendulum"]
+initial_states = ["fixed"]
+repeats = 12
+exact = 2
+recordings = 2
+duration = 0.5
+"""
+
+
+@pytest.mark.parametrize("made", [double_pendulum, four_bar])
+def test_starts_are_consistent(made: Callable[[], Case]) -> None:
+    """For every start that may be drawn."""
+    case = made()
+    rng, p = np.random.default_rng(0), case.params
+    x, rate = (
+        jnp.asarray(y)
+        for y in rng.uniform(case.low, case.high, (20, 2, case.minimal.n)).swapaxes(0, 1)
+    )
+    q, v = jax.vmap(lambda x, rate: case.start(x, rate, p))(x, rate)
+    for one, speed in zip(q, v, strict=True):
+        position, violated = jax.jvp(
+            lambda q: case.system.position_level(q, T, p), (one,), (speed,)
+        )
+        np.testing.assert_allclose(position, 0.0, atol=1e-14)
+        np.testing.assert_allclose(violated, 0.0, atol=1e-13)
+
+
+def test_the_four_bar_has_two_equations_too_many() -> None:
+    case = four_bar()
+    q, _ = case.start(jnp.array([0.4]), jnp.array([1.0]), case.params)
+    A = jax.jacfwd(lambda q: case.system.position_level(q, T, case.params))(q)
+    assert A.shape == (10, 9)
+    assert np.linalg.matrix_rank(A) == 8
+
+
+def test_study_on_a_short_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "short.toml"
+    config.write_text(SHORT, encoding="utf-8")
+    recovery.main(config, tmp_path / "run")
+    facts = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
+    (result,) = facts["results"]
+    assert result["converged"] == 1.0
+    assert [row["name"] for row in result["rows"]] == ["c1", "c2", "l1", "l2", "m2"]
+    assert max(row["error"] for row in result["rows"]) < 1e-6
+    scores = np.array([row["scores"] for row in result["rows"]])
+    assert scores.shape == (5, 12)
+    np.testing.assert_allclose(np.sqrt(np.mean(scores**2)), 1.0, atol=0.4)
+    assert abs(result["noise"] - 1) < 0.1
+    assert (tmp_path / "run" / "quantiles.png").stat().st_size > 10_000
+    assert capsys.readouterr().out.count("| double pendulum | fixed |") == 5
+
+
+@pytest.mark.slow
+def test_study_with_free_starts_and_a_closed_loop() -> None:
+    study = replace(
+        read(CONFIGS / "recovery.toml", Recovery), mechanisms=("four-bar",),
+        initial_states=("free",), repeats=20, exact=1,
+    )  # fmt: skip
+    (result,) = run(study)
+    assert result.converged == 1.0
+    for row in result.rows:
+        assert row.error < 1e-6
+        assert row.coverage >= 0.8  # of 20
+        np.testing.assert_allclose(row.scatter, row.stated, rtol=0.5)
+
+
+def test_a_missed_target_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = Row("l1", 0.8, 1e-8, 0.95, 1e-4, 1e-4, [0.0])
+    assert good.missed == []
+    assert replace(good, error=2e-6).missed == ["l1: relative error 2.0e-06 without noise"]
+    assert replace(good, error=float("nan")).missed
+    assert replace(good, coverage=0.5).missed == ["l1: the intervals hold the truth in 50.0%"]
+    assert replace(good, coverage=1.0).missed
+
+    (tmp_path / "a.toml").write_text("", encoding="utf-8")
+    for rows, code in (([good], 0), ([replace(good, coverage=0.5)], 1)):
+        results = [recovery.Result("double pendulum", "fixed", 1.0, 1.0, rows)]
+        monkeypatch.setattr(recovery, "run", lambda *_, results=results, **__: results)
+        assert recovery.main(tmp_path / "a.toml", tmp_path / "run") == code
+
+
+def test_unknown_keys_are_refused(tmp_path: Path) -> None:
+    config = tmp_path / "wrong.toml"
+    config.write_text("repeat = 2\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"wrong.toml:1: repeat .*did you mean `repeats`"):
+        recovery.main(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_configuration_is_the_default() -> None:
+    assert read(CONFIGS / "recovery.toml", Recovery) == Recovery()
