@@ -17,7 +17,8 @@ from jaxmech.identify.objective import Conditions, dense, rows
 from jaxmech.identify.problem import Data, Problem
 
 _GAIN = 1e-5  # of the loss: less is nothing
-_ROUND_OFF = 1e-16  # of the loss at the start: less cannot be computed
+_ROUND_OFF = 1e-13  # of the loss at the start: less is that of perfect data
+_LEVEL = 3  # steps in a row that gain less than the tolerance: the loss is level
 _PATIENCE = 20  # rejected steps in a row, each a quarter of the one before: nothing is left
 
 
@@ -27,7 +28,7 @@ class LevenbergMarquardt:
 
     Args:
         iterations: steps at most.
-        tolerance: relative change of unknowns and residuals at which they are enough.
+        tolerance: relative change of the unknowns, or of the loss, at which they are enough.
 
     Raises:
         ValueError: a number is not positive.
@@ -89,11 +90,14 @@ def steps(
     leaves, structure = jax.tree.flatten(shapes, is_leaf=lambda x: isinstance(x, tuple))
     program = _program(problem, policy.tolerance, _Shapes(tuple(leaves), structure))
     state = program.begin(y, data, conditions) if state is None else state
-    rejected, first = 0, None
+    rejected, level, last, first = 0, 0, np.inf, None
     for _ in range(policy.iterations + 1):  # the first looks only at the start
         y, state, loss, accepted, done = program.step(y, state, data, conditions)
         rejected = 0 if accepted else rejected + 1
-        done = bool(done) or rejected >= _PATIENCE
+        if accepted:
+            level = level + 1 if last - loss <= policy.tolerance * loss else 0
+            last = float(loss)
+        done = bool(done) or rejected >= _PATIENCE or level >= _LEVEL
         first = float(loss) if first is None else first
         at_rest = done and _at_rest(problem, y, data, conditions, first)
         yield Progress(y, float(loss), done, at_rest, state)

@@ -26,11 +26,14 @@ class Estimate(NamedTuple):
 
     Attributes:
         value: of the function.
-        standard_error: of it; infinite where the recordings do not determine it.
+        standard_error: of it, as if all residuals were independent; infinite where the recordings
+            do not determine it.
+        standard_error_by_recording: as if only the recordings were; None with too few of them.
     """
 
     value: float
     standard_error: float
+    standard_error_by_recording: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,8 +218,7 @@ class Fit:
                 "`uncertainty.covariance` by hand."
             )
         value, gradient = self.point.slope(fn)
-        _, error = self.identifiability.determined(gradient)
-        return Estimate(value, error)
+        return Estimate(value, *self.uncertainty.of(gradient))
 
     def __repr__(self) -> str:
         return "\n".join(_card(self))

@@ -124,3 +124,17 @@ def test_a_triangle_keeps_all_sums() -> None:
     np.testing.assert_allclose(R.T @ R, whole.T @ whole, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(np.tril(R, -1), 0.0)
     assert R[2, 2] == 0.0
+
+
+def test_a_triangle_of_columns_that_are_almost_one() -> None:
+    """One round of Gram-Schmidt would leave 1e-16 / 1e-9 of the first column in the others."""
+    rng = np.random.default_rng(8)
+    J, r = rng.normal(size=(40, 3)), rng.normal(size=40)
+    J[:, 1] = J[:, 0] + 1e-9 * J[:, 1]
+    R = np.asarray(triangle(jnp.asarray(J), jnp.asarray(r)))
+    wanted = np.linalg.qr(np.concatenate([J, r[:, None]], axis=1))[1]
+    wanted *= np.sign(np.diag(wanted))[:, None]
+    np.testing.assert_allclose(R[[0, 2, 3]], wanted[[0, 2, 3]], rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(R[1], wanted[1], rtol=1e-6, atol=1e-6)
+    rows = np.sum(R[:, -1] ** 2)
+    np.testing.assert_allclose(rows, r @ r, rtol=1e-13)

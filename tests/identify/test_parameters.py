@@ -22,10 +22,11 @@ TREE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("free", "names"),
     [
-        (None, ("arm.c[0]", "arm.c[1]", "arm.l", "m", "springs.0", "springs.1")),
+        (None, ("arm.c[0]", "arm.c[1]", "arm.l", "m", "springs[0]", "springs[1]")),
         (["arm"], ("arm.c[0]", "arm.c[1]", "arm.l")),
         (["arm.c", "m"], ("arm.c[0]", "arm.c[1]", "m")),
-        (["springs.1"], ("springs.1",)),
+        (["springs"], ("springs[0]", "springs[1]")),
+        (["springs[1]"], ("springs[1]",)),
     ],
 )
 def test_names_of_free_numbers(free: Any, names: tuple[str, ...]) -> None:
