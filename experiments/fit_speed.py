@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.recovery.mechanisms import Case, double_pendulum
+from experiments.recovery.mechanisms import double_pendulum
 from jaxmech.config import ConfigError, read
 from jaxmech.ensemble import environment
 from jaxmech.identify.objective import half_square, rows
@@ -51,31 +51,23 @@ class FitSpeed:
     rounds: int = 5
 
 
+CASE = double_pendulum()
+
+
 def sensors(q: Any, v: Any, t: Any, p: Any) -> Any:
-    angles = double_pendulum_case().observe(q, v, t, p)
     scales, offsets = (jnp.stack([p[f"{name}1"], p[f"{name}2"]]) for name in ("scale", "offset"))
-    return scales * angles + offsets
-
-
-def double_pendulum_case() -> Case:
-    if not _CASES:
-        _CASES.append(double_pendulum())
-    return _CASES[0]
-
-
-_CASES: list[Case] = []
+    return scales * CASE.observe(q, v, t, p) + offsets
 
 
 def task(study: FitSpeed) -> Task:
-    case = double_pendulum_case()
-    truth = {**case.params, "offset1": 0.0, "offset2": 0.0, "scale1": 1.0, "scale2": 1.0}
+    truth = {**CASE.params, "offset1": 0.0, "offset2": 0.0, "scale1": 1.0, "scale2": 1.0}
     ts = study.interval * np.arange(study.samples)
     draw = np.random.default_rng(0)
-    ranges = zip(case.low, case.high, strict=True)
+    ranges = zip(CASE.low, CASE.high, strict=True)
     starts = [draw.uniform(low, high, (study.recordings, 2)) for low, high in ranges]
 
     def motion(x: Any, rate: Any) -> Any:
-        sol = jm.simulate(case.system, *case.start(x, rate, truth), ts, truth)
+        sol = jm.simulate(CASE.system, *CASE.start(x, rate, truth), ts, truth)
         return jax.vmap(lambda q, v, t: sensors(q, v, t, truth))(sol.q, sol.v, sol.ts)
 
     seen = np.asarray(jax.jit(jax.vmap(motion))(*map(jnp.asarray, starts)))
@@ -85,7 +77,7 @@ def task(study: FitSpeed) -> Task:
         for angles, x, rate in zip(seen, *starts, strict=True)
     ]
     return prepare(
-        case.system, recordings, truth, observe=sensors, start=case.start, free=FREE, bounds=None,
+        CASE.system, recordings, truth, observe=sensors, start=CASE.start, free=FREE, bounds=None,
         prior=None, initial_states="fixed", horizon=None, step=None, method=jm.RK4(),
         projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
     )  # fmt: skip

@@ -16,10 +16,11 @@ from jaxmech.identify.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.multistart import MultiStart
 from jaxmech.identify.normal import normal
 from jaxmech.identify.objective import Conditions
-from jaxmech.identify.prepare import InitialStates, Task, alike, prepare, require_starts
+from jaxmech.identify.prepare import InitialStates, Task, prepare
 from jaxmech.identify.problem import Data, Observe, Run, runs
 from jaxmech.identify.recording import Recording, named
 from jaxmech.identify.remarks import horizon_of, remarks
+from jaxmech.identify.requirements import alike, require_starts
 from jaxmech.identify.result import Fit, Point, Predicted
 from jaxmech.identify.segments import segments
 from jaxmech.identify.shooting import Shooting
