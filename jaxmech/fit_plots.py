@@ -5,14 +5,13 @@ As in `jaxmech.plot`: data in, `Axes` out, drawn into `ax` if there is one; noth
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from jaxmech.identify.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
-from jaxmech.plot import BLUE, GREEN, GREY, ORANGE
+from jaxmech.plot import BLUE, GREEN, GREY, ORANGE, axes_or_new, labelled
 
 COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 MOST_MARKS = 200  # measurements drawn along one recording; more would be a line
@@ -49,7 +48,7 @@ def fit_over_data(
         >>> fit_over_data(made_up()).get_title()
         'swing: RMS 0.00408'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     part = fit.validation if validation else fit.train
     one, values, error = _chosen(part, recording)
     stride = -(-len(one.ts) // MOST_MARKS)
@@ -59,7 +58,7 @@ def fit_over_data(
         ax.plot(ts, seen, ".", color=color, markersize=3, alpha=0.45, label=label)
         ax.plot(one.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
     ax.set_title(f"{one.name}: RMS {error:.3g}", fontsize="small")
-    return _labelled(ax, "t [s]", "measured and fitted")
+    return labelled(ax, "t [s]", "measured and fitted")
 
 
 def residuals(
@@ -90,14 +89,14 @@ def residuals(
         >>> residuals(made_up()).get_ylabel()
         'predicted - measured'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     one, values, error = _chosen(fit.validation if validation else fit.train, recording)
     ax.axhline(0, color=GREY, linewidth=0.6)
     for k, name, color in _sensors(one, sensors):
         left = values[:, k] - one.observed[:, k]
         ax.plot(one.ts, left, color=color, linewidth=0.9, label=name or None)
     ax.set_title(f"{one.name}: RMS {error:.3g}", fontsize="small")
-    return _labelled(ax, "t [s]", "predicted - measured")
+    return labelled(ax, "t [s]", "predicted - measured")
 
 
 def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
@@ -115,13 +114,13 @@ def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
         >>> loss(made_up()).get_yscale()
         'log'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     mark = "o" if len(fit.history) <= MOST_MARKS else ""
     steps = np.arange(len(fit.history))
     ax.plot(steps, fit.history, color=BLUE, linewidth=1.2, marker=mark, markersize=3)
     ax.set_yscale("log")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _labelled(ax, "step", "loss")
+    labelled(ax, "step", "loss")
     ax.margins(x=0.02)
     return ax
 
@@ -154,7 +153,7 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
             f"Argument `by_recording` must be False: {found.recordings} recordings are too few for "
             f"{len(found.names)} parameters."
         )
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     ax.set_facecolor("#DDDDDD")
     ax.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r")
     count = len(found.names)
@@ -185,15 +184,3 @@ def _sensors(one: Recording, names: Sequence[str]) -> Iterator[tuple[int, str, s
     shown = names or ([""] if count == 1 else [f"sensor {k}" for k in range(count)])
     for k in range(count):
         yield k, shown[k], COLORS[k % len(COLORS)]
-
-
-def _axes(ax: Axes | None) -> Axes:
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
-
-
-def _labelled(ax: Axes, x: str, y: str) -> Axes:
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.margins(x=0)
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax

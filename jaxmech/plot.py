@@ -40,13 +40,13 @@ def quantile_bands(
         >>> ax.get_ylabel()
         'x [m]'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     for low, high, opacity in BANDS:
         edges = np.quantile(np.asarray(values), [low, high], axis=0)
         text = f"{100 * low:g} to {100 * high:g} %"
         ax.fill_between(ts, *edges, color=color, alpha=opacity, linewidth=0, label=text)
     ax.plot(ts, np.median(np.asarray(values), axis=0), color=color, linewidth=1.2, label="median")
-    return _labelled(ax, "t [s]", name)
+    return labelled(ax, "t [s]", name)
 
 
 def phase_portrait(
@@ -69,13 +69,13 @@ def phase_portrait(
         >>> ax.get_ylabel()
         'd x/dt'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     cells = bins or int(np.clip(np.sqrt(np.size(q)) / 4, 30, 100))
     counts, q_edges, v_edges = np.histogram2d(np.ravel(q), np.ravel(v), bins=cells)
     shown = np.ma.masked_equal(counts.T, 0)
     norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
     ax.pcolormesh(q_edges, v_edges, shown, norm=norm, cmap="viridis", rasterized=True)
-    return _labelled(ax, name, f"d {name}/dt")
+    return labelled(ax, name, f"d {name}/dt")
 
 
 def drift(
@@ -101,14 +101,14 @@ def drift(
         >>> ax.get_yscale()
         'log'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     if velocity is None or np.any(position):  # all zero without holonomic constraints
         _magnitude(ax, ts, position, BLUE, "position")
     if velocity is not None:
         _magnitude(ax, ts, velocity, ORANGE, "velocity")
     ax.set_yscale("log")
     ax.legend(frameon=False, fontsize="small")
-    return _labelled(ax, "t [s]", "constraint residual")
+    return labelled(ax, "t [s]", "constraint residual")
 
 
 def energy_drift(ts: ArrayLike, energy: ArrayLike, *, ax: Axes | None = None) -> Axes:
@@ -127,12 +127,12 @@ def energy_drift(ts: ArrayLike, energy: ArrayLike, *, ax: Axes | None = None) ->
         >>> ax.get_ylabel()
         '|E - E(start)| [J]'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     E = np.asarray(energy)
     _magnitude(ax, np.asarray(ts)[1:], np.abs(E - E[:, :1])[:, 1:], GREEN, "")
     ax.set_yscale("log")
     ax.legend(frameon=False, fontsize="small")
-    return _labelled(ax, "t [s]", "|E - E(start)| [J]")
+    return labelled(ax, "t [s]", "|E - E(start)| [J]")
 
 
 def _magnitude(ax: Axes, ts: ArrayLike, values: ArrayLike, color: str, name: str) -> None:
@@ -145,11 +145,13 @@ def _magnitude(ax: Axes, ts: ArrayLike, values: ArrayLike, color: str, name: str
     ax.plot(ts, size.max(axis=0), color=color, linewidth=1, linestyle=":", label=f"{lead}largest")
 
 
-def _axes(ax: Axes | None) -> Axes:
+def axes_or_new(ax: Axes | None) -> Axes:
+    """The axes, or new ones if there are none."""
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
-def _labelled(ax: Axes, x: str, y: str) -> Axes:
+def labelled(ax: Axes, x: str, y: str) -> Axes:
+    """The axes with labels, in the style of all pictures."""
     ax.set_xlabel(x)
     ax.set_ylabel(y)
     ax.margins(x=0)

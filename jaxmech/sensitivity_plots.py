@@ -3,13 +3,12 @@
 As in `jaxmech.plot`: data in, `Axes` out, drawn into `ax` if there is one; nothing calls `show()`.
 """
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmech.identify.gradient_report import GradientCheck
 from jaxmech.identify.growth_report import Growth
-from jaxmech.plot import BLUE, GREEN, GREY, ORANGE
+from jaxmech.plot import BLUE, GREEN, GREY, ORANGE, axes_or_new, labelled
 
 COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 STYLES = ("-", "--", ":")
@@ -38,7 +37,7 @@ def gradient_sweep(check: GradientCheck, *, ax: Axes | None = None) -> Axes:
         >>> gradient_sweep(check).get_xlabel()
         'relative step size'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     found = check.sweep
     for k, name in enumerate(check.names):
         size = max(abs(check.reverse[k]), np.nanmax(abs(found.extrapolated[k]), initial=0.0))
@@ -52,7 +51,7 @@ def gradient_sweep(check: GradientCheck, *, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.legend(frameon=False, fontsize="small")
-    return _labelled(ax, "relative step size", "|difference - gradient|, relative")
+    return labelled(ax, "relative step size", "|difference - gradient|, relative")
 
 
 def growth(found: Growth, *, ax: Axes | None = None) -> Axes:
@@ -71,7 +70,7 @@ def growth(found: Growth, *, ax: Axes | None = None) -> Axes:
         >>> growth(Growth(ts, 2 * ts, rate=1.0, eps=2.2e-16)).get_ylabel()
         'log10 of the growth'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     decades = found.logarithm / np.log(10)
     ax.plot(found.ts, decades, color=BLUE, linewidth=1.2, label="largest growth")
     trend = found.exponent / np.log(10) * np.abs(found.ts - found.ts[0])
@@ -80,16 +79,4 @@ def growth(found: Growth, *, ax: Axes | None = None) -> Axes:
     if decades.max() > 0.5 * limit:
         ax.axhline(limit, color=ORANGE, linewidth=0.8, label="round-off grown to size one")
     ax.legend(frameon=False, fontsize="small")
-    return _labelled(ax, "t [s]", "log10 of the growth")
-
-
-def _axes(ax: Axes | None) -> Axes:
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
-
-
-def _labelled(ax: Axes, x: str, y: str) -> Axes:
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.margins(x=0)
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
+    return labelled(ax, "t [s]", "log10 of the growth")
