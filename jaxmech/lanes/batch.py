@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.lanes.blocks import LANES, blocks
+from jaxmech.lanes.blocks import blocks
 from jaxmech.lanes.kernel import Kernel
 from jaxmech.lanes.rows import rows
+from jaxmech.lanes.source import LANES
 
 
 def over_batch(

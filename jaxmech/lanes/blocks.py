@@ -1,22 +1,25 @@
-"""A whole batch by native code, in blocks of as many trajectories as a vector has lanes."""
+"""A whole batch by native code, in blocks of as many trajectories as a vector has lanes.
+
+The call is a primitive of JAX, so that what nobody asks for is not computed: where a program drops
+some of the results, JAX tells the primitive, and the code is written without them. It is compiled
+when the program is, not before.
+"""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.custom_batching import custom_vmap
+from jax.core import ShapedArray
+from jax.extend.core import JaxprEqn, Primitive
+from jax.interpreters import batching, mlir, partial_eval
 from jaxtyping import Array
 
-from jaxmech.lanes.assembly import Assembler, Memory
-from jaxmech.lanes.graph import Node
 from jaxmech.lanes.kernel import Kernel
-from jaxmech.lanes.loops import Given, Saved
-from jaxmech.lanes.native import array_address, call, module
-from jaxmech.lanes.text import Text
-
-LANES = 16  # two vectors of AVX-512: one is computed while the other waits
+from jaxmech.lanes.native import call
+from jaxmech.lanes.source import LANES, Source, block_shape, not_empty
 
 
 def blocks(
@@ -33,39 +36,78 @@ def blocks(
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction.
     """
-    source = _Source(kernel, frozenset(moving)).module()
-    shapes = {
-        k: jax.ShapeDtypeStruct((count, *_shape(kernel, k)), aval.dtype)
+    Source(kernel, frozenset(moving)).module()  # refuses now what could not be compiled later
+    args = [jnp.asarray({**moving, **fixed}[k]) for k in range(len(kernel.avals))]
+    return list(_lanes.bind(*args, kernel=kernel, moving=frozenset(moving), count=count))
+
+
+_lanes = Primitive("lanes")
+_lanes.multiple_results = True
+# A kernel is equal to itself alone, so a static argument that costs nothing to compare.
+_lanes.def_impl(jax.jit(_lanes.bind, static_argnames=("kernel", "moving", "count")))
+
+
+@_lanes.def_abstract_eval
+def _shapes(*avals: Any, kernel: Kernel, moving: frozenset[int], count: int) -> list[ShapedArray]:
+    return [
+        ShapedArray((count, *block_shape(kernel, k)), aval.dtype)
         for k, aval in enumerate(kernel.out_avals)
-    }
-    some = _not_empty(kernel)
-
-    @custom_vmap
-    def run(moving: dict[int, Array], fixed: dict[int, Array]) -> list[Array]:
-        args = [{**moving, **fixed}[k] for k in range(len(kernel.avals))]
-        return call(source, [jnp.asarray(count, jnp.int32), *args], [shapes[k] for k in some])
-
-    @run.def_vmap
-    def over_batches(
-        batches: int, batched: Any, moving: dict[int, Array], fixed: dict[int, Array]
-    ) -> tuple[list[Array], list[bool]]:
-        moves, differs = batched
-        merged = {k: _merged(x, moves[k], batches) for k, x in moving.items()}
-        for k, x in fixed.items():
-            if differs[k]:
-                merged[k] = _spread(kernel, k, x, count)
-        shared = {k: x for k, x in fixed.items() if not differs[k]}
-        outs = blocks(kernel, merged, shared, batches * count)
-        return [outs[k].reshape(batches, *shapes[k].shape) for k in some], [True] * len(some)
-
-    results = dict(zip(some, run(moving, fixed), strict=True))
-    return [results.get(k, jnp.zeros(x.shape, x.dtype)) for k, x in shapes.items()]
+    ]
 
 
-def _merged(x: Array, is_batched: bool, batches: int) -> Array:
-    """(batches, blocks, ...) as one long row of blocks."""
-    x = x if is_batched else jnp.broadcast_to(x, (batches, *x.shape))
-    return x.reshape(-1, *x.shape[2:])
+def _called(*args: Array, kernel: Kernel, moving: frozenset[int], count: int) -> list[Array]:
+    """The call itself, of a program that is being compiled."""
+    some = not_empty(kernel)
+    shapes = [
+        jax.ShapeDtypeStruct(x.shape, x.dtype)
+        for x in _shapes(kernel=kernel, moving=moving, count=count)
+    ]
+    source = Source(kernel, moving).module()
+    outs = call(source, [jnp.asarray(count, jnp.int32), *args], [shapes[k] for k in some])
+    results = dict(zip(some, outs, strict=True))
+    return [results.get(k, jnp.zeros(x.shape, x.dtype)) for k, x in enumerate(shapes)]
+
+
+mlir.register_lowering(_lanes, mlir.lower_fun(_called, multiple_results=True), platform="cpu")
+
+
+def _without_unused(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+    """The call for the results that are used."""
+    if not any(used):
+        return [False] * len(eqn.invars), None
+    kernel = eqn.params["kernel"]
+
+    def kept(xs: Sequence[Any]) -> list[Any]:
+        return [x for x, is_used in zip(xs, used, strict=True) if is_used]
+
+    kernel = replace(kernel, outs=kept(kernel.outs), out_avals=kept(kernel.out_avals))
+    params = {**eqn.params, "kernel": kernel}
+    return [True] * len(eqn.invars), eqn.replace(outvars=kept(eqn.outvars), params=params)
+
+
+partial_eval.dce_rules[_lanes] = _without_unused
+
+
+def _over_batches(
+    args: Sequence[Array], axes: Sequence[int | None], *, kernel: Kernel, moving: frozenset[int],
+    count: int,
+) -> tuple[list[Array], list[int]]:  # fmt: skip
+    """A batch of batches is one long row of blocks."""
+    batches = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+    merged = {}
+    for k, (x, axis) in enumerate(zip(args, axes, strict=True)):
+        x = x if axis is None else jnp.moveaxis(x, axis, 0)
+        if k in moving:
+            x = jnp.broadcast_to(x, (batches, *x.shape)) if axis is None else x
+            merged[k] = x.reshape(-1, *x.shape[2:])
+        elif axis is not None:
+            merged[k] = _spread(kernel, k, x, count)
+    fixed = {k: x for k, x in enumerate(args) if k not in merged}
+    outs = blocks(kernel, merged, fixed, batches * count)
+    return [x.reshape(batches, count, *x.shape[1:]) for x in outs], [0] * len(outs)
+
+
+batching.primitive_batchers[_lanes] = _over_batches
 
 
 def _spread(kernel: Kernel, k: int, x: Array, count: int) -> Array:
@@ -76,79 +118,3 @@ def _spread(kernel: Kernel, k: int, x: Array, count: int) -> Array:
         shape = aval.shape[0], math.prod(aval.shape[1:])
     x = jnp.broadcast_to(x.reshape(-1, 1, *shape, 1), (x.shape[0], count, *shape, LANES))
     return x.reshape(-1, *shape, LANES)
-
-
-def _shape(kernel: Kernel, k: int) -> tuple[int, ...]:
-    """Shape of a result of one block."""
-    out = kernel.outs[k]
-    if isinstance(out, Saved):
-        return out.length, math.prod(out.shape), LANES
-    return math.prod(kernel.out_avals[k].shape), LANES
-
-
-def _not_empty(kernel: Kernel) -> list[int]:
-    return [k for k in range(len(kernel.outs)) if math.prod(_shape(kernel, k))]
-
-
-class _Source:
-    """Writes the module of a kernel, for a choice of the arguments that differ in a batch."""
-
-    def __init__(self, kernel: Kernel, moving: frozenset[int]) -> None:
-        self.kernel, self.moving, self.some = kernel, moving, _not_empty(kernel)
-        self.text = Text(LANES)
-        self.text.label("entry")
-        avals = kernel.avals
-        scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
-        self.places = [(k, place) for k in scalars for place in range(avals[k].size)]
-        self.starts = {k: self._start(1 + k, avals[k], k in moving) for k in range(len(avals))}
-        self.ends = {
-            k: self._start(1 + len(avals) + place, kernel.out_avals[k], True)
-            for place, k in enumerate(self.some)
-        }
-
-    def module(self) -> str:
-        """The text of the module."""
-        kernel, text = self.kernel, self.text
-        graph, loops = kernel.reader.graph, kernel.reader.loops
-        assembler = Assembler(graph, loops, kernel.needs, text, self._input, self._sequence)
-        assembler.write()
-        for k in self.some:
-            out, end = kernel.outs[k], self.ends[k]
-            if isinstance(out, Saved):
-                assembler.saved(out)
-                continue
-            assert isinstance(out, np.ndarray)
-            for place, number in enumerate(out.ravel().tolist()):
-                dtype = kernel.out_avals[k].dtype
-                address = text.address(end, dtype, place * LANES)
-                text.store(assembler.names[number], address, dtype)
-        text.lines.append("ret void")
-        return module(text, len(kernel.avals), len(self.some))
-
-    def _start(self, number: int, aval: Any, is_batched: bool) -> str:
-        """Where the numbers of this block begin in an array."""
-        base = array_address(self.text, number)
-        if not is_batched:
-            return base
-        offset = self.text.line(f"mul i64 %block, {aval.size * LANES}")
-        return self.text.address(base, aval.dtype, offset)
-
-    def _input(self, node: Node) -> str:
-        params: Any = node.params
-        k, place = self.places[params]
-        lanes = LANES if k in self.moving else 1
-        address = self.text.address(self.starts[k], node.dtype, place * lanes)
-        return self.text.load(address, node.dtype, lanes)
-
-    def _sequence(self, steps: Given | Saved) -> Memory | None:
-        """Where a sequence lies that is an argument or a result."""
-        kernel = self.kernel
-        if isinstance(steps, Given):
-            k = kernel.sequences.start + steps.number
-            lanes = LANES if k in self.moving else 1
-            return Memory(self.starts[k], math.prod(steps.shape), steps.dtype, lanes)
-        for k in self.some:
-            out = kernel.outs[k]
-            if isinstance(out, Saved) and (out.loop, out.number) == (steps.loop, steps.number):
-                return Memory(self.ends[k], math.prod(out.shape), out.dtype, LANES)
-        return None

@@ -13,7 +13,7 @@ from jaxmech.lanes.needs import Needs, needed
 from jaxmech.lanes.reading import Reader, loop_content
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Kernel:
     """A scalar graph with the arrays that go in and come out.
 

@@ -1,0 +1,101 @@
+"""A kernel as a module for LLVM: loads, the lines of the graph, stores."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxmech.lanes.assembly import Assembler, Memory
+from jaxmech.lanes.graph import Node
+from jaxmech.lanes.kernel import Kernel
+from jaxmech.lanes.loops import Given, Saved
+from jaxmech.lanes.native import array_address, module
+from jaxmech.lanes.text import Text
+
+LANES = 16  # two vectors of AVX-512: one is computed while the other waits
+
+
+def block_shape(kernel: Kernel, k: int) -> tuple[int, ...]:
+    """Shape of a result of one block: (numbers, lanes) or (iterations, numbers, lanes)."""
+    out = kernel.outs[k]
+    if isinstance(out, Saved):
+        return out.length, math.prod(out.shape), LANES
+    return math.prod(kernel.out_avals[k].shape), LANES
+
+
+def not_empty(kernel: Kernel) -> list[int]:
+    """Which results hold any number: native code knows no others."""
+    return [k for k in range(len(kernel.outs)) if math.prod(block_shape(kernel, k))]
+
+
+class Source:
+    """Writes the module of a kernel.
+
+    Args:
+        kernel: what is computed for one trajectory.
+        moving: which of its arguments differ in a batch.
+    """
+
+    def __init__(self, kernel: Kernel, moving: frozenset[int]) -> None:
+        self.kernel, self.moving, self.some = kernel, moving, not_empty(kernel)
+        self.text = Text(LANES)
+        self.text.label("entry")
+        avals = kernel.avals
+        scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
+        self.places = [(k, place) for k in scalars for place in range(avals[k].size)]
+        self.starts = {k: self._start(1 + k, avals[k], k in moving) for k in range(len(avals))}
+        self.ends = {
+            k: self._start(1 + len(avals) + place, kernel.out_avals[k], True)
+            for place, k in enumerate(self.some)
+        }
+
+    def module(self) -> str:
+        """The text of the module.
+
+        Raises:
+            UnsupportedError: an operation or a type for which there is no instruction.
+        """
+        kernel, text = self.kernel, self.text
+        graph, loops = kernel.reader.graph, kernel.reader.loops
+        assembler = Assembler(graph, loops, kernel.needs, text, self._input, self._sequence)
+        assembler.write()
+        for k in self.some:
+            out, end = kernel.outs[k], self.ends[k]
+            if isinstance(out, Saved):
+                assembler.saved(out)
+                continue
+            assert isinstance(out, np.ndarray)
+            for place, number in enumerate(out.ravel().tolist()):
+                dtype = kernel.out_avals[k].dtype
+                address = text.address(end, dtype, place * LANES)
+                text.store(assembler.names[number], address, dtype)
+        text.lines.append("ret void")
+        return module(text, len(kernel.avals), len(self.some))
+
+    def _start(self, number: int, aval: Any, is_batched: bool) -> str:
+        """Where the numbers of this block begin in an array."""
+        base = array_address(self.text, number)
+        if not is_batched:
+            return base
+        offset = self.text.line(f"mul i64 %block, {aval.size * LANES}")
+        return self.text.address(base, aval.dtype, offset)
+
+    def _input(self, node: Node) -> str:
+        params: Any = node.params
+        k, place = self.places[params]
+        lanes = LANES if k in self.moving else 1
+        address = self.text.address(self.starts[k], node.dtype, place * lanes)
+        return self.text.load(address, node.dtype, lanes)
+
+    def _sequence(self, steps: Given | Saved) -> Memory | None:
+        """Where a sequence lies that is an argument or a result."""
+        kernel = self.kernel
+        if isinstance(steps, Given):
+            k = kernel.sequences.start + steps.number
+            lanes = LANES if k in self.moving else 1
+            return Memory(self.starts[k], math.prod(steps.shape), steps.dtype, lanes)
+        for k in self.some:
+            out = kernel.outs[k]
+            if isinstance(out, Saved) and (out.loop, out.number) == (steps.loop, steps.number):
+                return Memory(self.ends[k], math.prod(out.shape), out.dtype, LANES)
+        return None
