@@ -3,6 +3,6 @@
 from jaxmech.lanes.batching import batched as batched
 from jaxmech.lanes.batching import hoisted as hoisted
 from jaxmech.lanes.batching import off as off
-from jaxmech.lanes.vectorize import Explanation as Explanation
+from jaxmech.lanes.explanation import Explanation as Explanation
 from jaxmech.lanes.vectorize import explain as explain
 from jaxmech.lanes.vectorize import vectorize as vectorize

@@ -13,7 +13,8 @@ import jax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array
 
-from jaxmech.lanes.vectorize import Explanation, run
+from jaxmech.lanes.explanation import Explanation
+from jaxmech.lanes.vectorize import run
 
 _IS_ON = ContextVar("lanes", default=True)
 

@@ -47,12 +47,14 @@ _lanes.multiple_results = True
 _lanes.def_impl(jax.jit(_lanes.bind, static_argnames=("kernel", "moving", "count")))
 
 
-@_lanes.def_abstract_eval
 def _shapes(*avals: Any, kernel: Kernel, moving: frozenset[int], count: int) -> list[ShapedArray]:
     return [
         ShapedArray((count, *block_shape(kernel, k)), aval.dtype)
         for k, aval in enumerate(kernel.out_avals)
     ]
+
+
+_lanes.def_abstract_eval(_shapes)
 
 
 def _called(*args: Array, kernel: Kernel, moving: frozenset[int], count: int) -> list[Array]:

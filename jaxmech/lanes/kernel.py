@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, JaxprEqn
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 from jaxmech.lanes.loops import Given, Saved, UnsupportedError, Value
 from jaxmech.lanes.needs import Needs, needed
@@ -39,25 +40,43 @@ class Kernel:
         return needed(self.reader.graph, self.reader.loops, scalars, saved)
 
 
-def loop_kernel(eqn: JaxprEqn) -> Kernel:
-    """The kernel of a `scan`.
+def loop_kernel(
+    eqn: JaxprEqn, leading: Sequence[JaxprEqn] = (), wanted: Sequence[Var] = ()
+) -> tuple[Kernel, list[Var]]:
+    """The kernel of a `scan`, and of equations that lead to its constants and its initial carry.
+
+    Args:
+        eqn: the loop.
+        leading: those equations, in order.
+        wanted: what they compute that the kernel should give as well, after what the loop gives.
+
+    Returns:
+        The kernel, and the variables that are its arguments; the sequences of the loop follow.
 
     Raises:
         UnsupportedError: something in it cannot be taken apart into scalars.
     """
     p = eqn.params
-    closed, fixed, carries = loop_content(eqn)
+    body, fixed, carries = loop_content(eqn)
     first = fixed + carries
+    inner = {var for one in leading for var in one.outvars}
+    atoms = [*chain(*(one.invars for one in leading)), *eqn.invars[:first]]
+    given = [atom for atom in atoms if not isinstance(atom, Literal) and atom not in inner]
+    args = list(dict.fromkeys(given))
+    sequences = eqn.invars[first:]
     reader = Reader()
-    arrays = reader.inputs(closed.in_avals[:first])
+    env: dict[Any, Value] = dict(zip(args, reader.inputs([var.aval for var in args]), strict=True))
+    reader.equations(leading, env)
+    values = [reader.value(atom, env) for atom in eqn.invars[:first]]
     reads = [
         Given(k, p["length"], aval.shape, aval.dtype)
-        for k, aval in enumerate(closed.in_avals[first:])
+        for k, aval in enumerate(body.in_avals[first:])
     ]
-    consts, init = arrays[:fixed], arrays[fixed:]
-    outs = reader.loop(closed, consts, init, reads, p["length"], p["reverse"])
-    avals = [atom.aval for atom in eqn.invars]
-    return Kernel(reader, avals, range(first, len(avals)), outs, [v.aval for v in eqn.outvars])
+    outs = reader.loop(body, values[:fixed], values[fixed:], reads, p["length"], p["reverse"])
+    outs += [env[var] for var in wanted]
+    avals = [atom.aval for atom in (*args, *sequences)]
+    out_avals = [var.aval for var in (*eqn.outvars, *wanted)]
+    return Kernel(reader, avals, range(len(args), len(avals)), outs, out_avals), args
 
 
 def function_kernel(closed: ClosedJaxpr) -> Kernel:

@@ -126,20 +126,26 @@ class Reader:
             for var, const in zip(closed.jaxpr.constvars, consts, strict=True)
         }
         env.update(zip(closed.jaxpr.invars, args, strict=True))
-        return self._body(closed.jaxpr, env)
+        self.equations(closed.jaxpr.eqns, env)
+        return [self.value(atom, env) for atom in closed.jaxpr.outvars]
 
-    def _body(self, jaxpr: Jaxpr, env: dict[Any, Value]) -> list[Value]:
-        def value(atom: Any) -> Value:
-            if isinstance(atom, Literal):
-                return constant(self.graph, np.asarray(atom.val, dtype_of(atom)))
-            return env[atom]
+    def equations(self, eqns: Sequence[JaxprEqn], env: dict[Any, Value]) -> None:
+        """Adds equations; `env` has the values of their variables and gets those of the results.
 
-        for eqn in jaxpr.eqns:
-            outs = self._equation(eqn, [value(atom) for atom in eqn.invars])
+        Raises:
+            UnsupportedError: something in them cannot be taken apart into scalars.
+        """
+        for eqn in eqns:
+            outs = self._equation(eqn, [self.value(atom, env) for atom in eqn.invars])
             env.update(zip(eqn.outvars, outs, strict=True))
             if len(self.graph.nodes) > LARGEST_GRAPH:
                 raise UnsupportedError(f"a loop body or function of over {LARGEST_GRAPH} scalars")
-        return [value(atom) for atom in jaxpr.outvars]
+
+    def value(self, atom: Any, env: dict[Any, Value]) -> Value:
+        """The value of a variable or a literal."""
+        if isinstance(atom, Literal):
+            return constant(self.graph, np.asarray(atom.val, dtype_of(atom)))
+        return env[atom]
 
     def _equation(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
         name = eqn.primitive.name
