@@ -18,19 +18,21 @@ from jaxmech.lanes.trigonometry import sine_and_cosine
 
 
 class Memory(NamedTuple):
-    """Where a sequence lies: element (at, place) at `base + at * stride + place * lanes`.
+    """Where a sequence lies: element (at, place) at `base + (at * numbers + place) * lanes`.
 
     Attributes:
         base: pointer.
         numbers: numbers of an element.
         dtype: their type.
-        lanes: lanes of each number; 1 where all share it.
+        lanes: lanes that lie side by side; 1 where all share the sequence, or each has its own.
+        apart: numbers from the sequence of one lane to that of the next, or 0.
     """
 
     base: str
     numbers: int
     dtype: np.dtype
     lanes: int
+    apart: int = 0
 
 
 class Assembler:
@@ -104,7 +106,17 @@ class Assembler:
         return self._pairs[angle][node.op == "cos"]
 
     def _element(self, memory: Memory, place: int) -> str:
-        return self.text.load(self._address(memory, self.at, place), memory.dtype, memory.lanes)
+        address = self._address(memory, self.at, place)
+        if memory.apart:
+            return self.text.gather(address, memory.dtype, memory.apart)
+        return self.text.load(address, memory.dtype, memory.lanes)
+
+    def _store(self, number: int, memory: Memory, at: str | int, place: int) -> None:
+        address = self._address(memory, at, place)
+        if memory.apart:
+            self.text.scatter(self.names[number], address, memory.dtype, memory.apart)
+        else:
+            self.text.store(self.names[number], address, memory.dtype)
 
     def _address(self, memory: Memory, at: str | int, place: int) -> str:
         """Of one number of an element; `at` is a number or the name of one."""
@@ -134,8 +146,7 @@ class Assembler:
         )
         for at, line in enumerate(lines.tolist()):
             for place, i in enumerate(line):
-                address = self._address(memory, at, place)
-                self.text.store(self.names[i], address, steps.dtype)
+                self._store(i, memory, at, place)
         return memory
 
     def _loop(self, number: int) -> tuple[dict[int, str], dict[int, Memory]]:
@@ -170,8 +181,7 @@ class Assembler:
             body.write()
             for k, memory in saves.items():
                 for place, i in enumerate(loop.saves[k].ravel().tolist()):
-                    address = self._address(memory, body.at, place)
-                    text.store(body.names[i], address, memory.dtype)
+                    body._store(i, memory, body.at, place)
             ends += [body.names[loop.carry[k]] for k in start]
         return dict(zip(start, ends, strict=True)), saves
 

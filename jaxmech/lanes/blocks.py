@@ -5,7 +5,6 @@ some of the results, JAX tells the primitive, and the code is written without th
 when the program is, not before.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,53 +18,58 @@ from jaxtyping import Array
 
 from jaxmech.lanes.kernel import Kernel
 from jaxmech.lanes.native import call
-from jaxmech.lanes.source import LANES, Source, block_shape, not_empty
+from jaxmech.lanes.source import LANES, Source, not_empty
 
 
 def blocks(
-    kernel: Kernel, moving: dict[int, Array], fixed: dict[int, Array], count: int
+    kernel: Kernel, moving: dict[int, Array], fixed: dict[int, Array], size: int
 ) -> list[Array]:
-    """The results of all blocks, (blocks, numbers, lanes), (blocks, iterations, numbers, lanes).
+    """The results of a batch; every result has the batch as its first axis.
 
     Args:
         kernel: what is computed for one trajectory.
-        moving: arguments by number that differ between trajectories, in blocks likewise.
+        moving: arguments by number that differ between trajectories, likewise.
         fixed: arguments that all share.
-        count: number of blocks.
+        size: number of trajectories.
 
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction.
     """
     Source(kernel, frozenset(moving)).module()  # refuses now what could not be compiled later
+    if size < LANES:
+        padded = {k: _padded(x, LANES - size) for k, x in moving.items()}
+        return [x[:size] for x in blocks(kernel, padded, fixed, LANES)]
     args = [jnp.asarray({**moving, **fixed}[k]) for k in range(len(kernel.avals))]
-    return list(_lanes.bind(*args, kernel=kernel, moving=frozenset(moving), count=count))
+    return list(_lanes.bind(*args, kernel=kernel, moving=frozenset(moving), size=size))
+
+
+def _padded(x: Array, spare: int) -> Array:
+    """With copies of the last trajectory at the end."""
+    return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (spare, *x.shape[1:]))])
 
 
 _lanes = Primitive("lanes")
 _lanes.multiple_results = True
 # A kernel is equal to itself alone, so a static argument that costs nothing to compare.
-_lanes.def_impl(jax.jit(_lanes.bind, static_argnames=("kernel", "moving", "count")))
+_lanes.def_impl(jax.jit(_lanes.bind, static_argnames=("kernel", "moving", "size")))
 
 
-def _shapes(*avals: Any, kernel: Kernel, moving: frozenset[int], count: int) -> list[ShapedArray]:
-    return [
-        ShapedArray((count, *block_shape(kernel, k)), aval.dtype)
-        for k, aval in enumerate(kernel.out_avals)
-    ]
+def _shapes(*avals: Any, kernel: Kernel, moving: frozenset[int], size: int) -> list[ShapedArray]:
+    return [ShapedArray((size, *aval.shape), aval.dtype) for aval in kernel.out_avals]
 
 
 _lanes.def_abstract_eval(_shapes)
 
 
-def _called(*args: Array, kernel: Kernel, moving: frozenset[int], count: int) -> list[Array]:
+def _called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
     """The call itself, of a program that is being compiled."""
     some = not_empty(kernel)
     shapes = [
         jax.ShapeDtypeStruct(x.shape, x.dtype)
-        for x in _shapes(kernel=kernel, moving=moving, count=count)
+        for x in _shapes(kernel=kernel, moving=moving, size=size)
     ]
     source = Source(kernel, moving).module()
-    outs = call(source, [jnp.asarray(count, jnp.int32), *args], [shapes[k] for k in some])
+    outs = call(source, [jnp.asarray(size, jnp.int32), *args], [shapes[k] for k in some])
     results = dict(zip(some, outs, strict=True))
     return [results.get(k, jnp.zeros(x.shape, x.dtype)) for k, x in enumerate(shapes)]
 
@@ -92,31 +96,22 @@ partial_eval.dce_rules[_lanes] = _without_unused
 
 def _over_batches(
     args: Sequence[Array], axes: Sequence[int | None], *, kernel: Kernel, moving: frozenset[int],
-    count: int,
+    size: int,
 ) -> tuple[list[Array], list[int]]:  # fmt: skip
-    """A batch of batches is one long row of blocks."""
+    """A batch of batches is one long batch."""
     batches = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
-    merged = {}
+    merged, fixed = {}, {}
     for k, (x, axis) in enumerate(zip(args, axes, strict=True)):
         x = x if axis is None else jnp.moveaxis(x, axis, 0)
         if k in moving:
             x = jnp.broadcast_to(x, (batches, *x.shape)) if axis is None else x
-            merged[k] = x.reshape(-1, *x.shape[2:])
-        elif axis is not None:
-            merged[k] = _spread(kernel, k, x, count)
-    fixed = {k: x for k, x in enumerate(args) if k not in merged}
-    outs = blocks(kernel, merged, fixed, batches * count)
-    return [x.reshape(batches, count, *x.shape[1:]) for x in outs], [0] * len(outs)
+            merged[k] = x.reshape(batches * size, *x.shape[2:])
+        elif axis is None:
+            fixed[k] = x
+        else:
+            merged[k] = jnp.repeat(x, size, axis=0)
+    outs = blocks(kernel, merged, fixed, batches * size)
+    return [x.reshape(batches, size, *x.shape[1:]) for x in outs], [0] * len(outs)
 
 
 batching.primitive_batchers[_lanes] = _over_batches
-
-
-def _spread(kernel: Kernel, k: int, x: Array, count: int) -> Array:
-    """What all blocks of a batch share, (batches, ...), as a row of blocks of all batches."""
-    aval = kernel.avals[k]
-    shape: tuple[int, ...] = (aval.size,)
-    if k in kernel.sequences:
-        shape = aval.shape[0], math.prod(aval.shape[1:])
-    x = jnp.broadcast_to(x.reshape(-1, 1, *shape, 1), (x.shape[0], count, *shape, LANES))
-    return x.reshape(-1, *shape, LANES)

@@ -130,9 +130,11 @@ run:
   %rets.at = getelementptr %frame, ptr %frame, i64 0, i32 6, i32 4
   %rets = load ptr, ptr %rets.at
 {copies}
-  %count.pointer = load ptr, ptr %array0
-  %count32 = load i32, ptr %count.pointer
-  %count = zext i32 %count32 to i64
+  %size.pointer = load ptr, ptr %array0
+  %size32 = load i32, ptr %size.pointer
+  %size = zext i32 %size32 to i64
+  %size.up = add i64 %size, {spare_lanes}
+  %count = udiv i64 %size.up, {lanes}
   %pieces = udiv i64 %count, {pieces}
   %least = icmp ugt i64 %pieces, 1
   %share = select i1 %least, i64 %pieces, i64 1
@@ -204,7 +206,7 @@ def module(text: Text, arguments: int, results: int) -> str:
 
     Args:
         text: the lines; `array_address` says how they call the arrays.
-        arguments: number of arrays that go in, the number of blocks as an int32 before them.
+        arguments: number of arrays that go in, the size of the batch as an int32 before them.
         results: number of arrays that come out.
     """
     arrays = arguments + results + 1
@@ -230,6 +232,8 @@ def module(text: Text, arguments: int, results: int) -> str:
         "minor": 1,
         "state_bytes": 8 * (5 + arrays),
         "copies": "\n".join(copies),
+        "lanes": text.lanes,
+        "spare_lanes": text.lanes - 1,
         "pieces": 16 * threads,
         "helpers": threads - 1,
     }
@@ -238,7 +242,7 @@ def module(text: Text, arguments: int, results: int) -> str:
 
 
 def array_address(text: Text, number: int) -> str:
-    """Writes the load of the address of an array: 1 and up for what goes in, then the results."""
+    """Writes the load of the address of an array: 0 is the size of the batch, then what goes in."""
     place = text.line(f"getelementptr %state, ptr %state, i64 0, i32 5, i64 {number}")
     return text.line(f"load ptr, ptr {place}")
 

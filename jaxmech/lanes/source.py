@@ -15,17 +15,9 @@ from jaxmech.lanes.text import Text
 LANES = 16  # two vectors of AVX-512: one is computed while the other waits
 
 
-def block_shape(kernel: Kernel, k: int) -> tuple[int, ...]:
-    """Shape of a result of one block: (numbers, lanes) or (iterations, numbers, lanes)."""
-    out = kernel.outs[k]
-    if isinstance(out, Saved):
-        return out.length, math.prod(out.shape), LANES
-    return math.prod(kernel.out_avals[k].shape), LANES
-
-
 def not_empty(kernel: Kernel) -> list[int]:
     """Which results hold any number: native code knows no others."""
-    return [k for k in range(len(kernel.outs)) if math.prod(block_shape(kernel, k))]
+    return [k for k, aval in enumerate(kernel.out_avals) if math.prod(aval.shape)]
 
 
 class Source:
@@ -40,6 +32,7 @@ class Source:
         self.kernel, self.moving, self.some = kernel, moving, not_empty(kernel)
         self.text = Text(LANES)
         self.text.label("entry")
+        self.first = self._first()
         avals = kernel.avals
         scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
         self.places = [(k, place) for k in scalars for place in range(avals[k].size)]
@@ -67,35 +60,45 @@ class Source:
             assert isinstance(out, np.ndarray)
             for place, number in enumerate(out.ravel().tolist()):
                 dtype = kernel.out_avals[k].dtype
-                address = text.address(end, dtype, place * LANES)
-                text.store(assembler.names[number], address, dtype)
+                address = text.address(end, dtype, place)
+                text.scatter(assembler.names[number], address, dtype, out.size)
         text.lines.append("ret void")
         return module(text, len(kernel.avals), len(self.some))
+
+    def _first(self) -> str:
+        """The first trajectory of the block. The last block overlaps the one before."""
+        text = self.text
+        size = text.line(f"load i32, ptr {array_address(text, 0)}")
+        last = text.line(f"sub i64 {text.line(f'zext i32 {size} to i64')}, {LANES}")
+        usual = text.line(f"mul i64 %block, {LANES}")
+        before = text.line(f"icmp ult i64 {usual}, {last}")
+        return text.line(f"select i1 {before}, i64 {usual}, i64 {last}")
 
     def _start(self, number: int, aval: Any, is_batched: bool) -> str:
         """Where the numbers of this block begin in an array."""
         base = array_address(self.text, number)
         if not is_batched:
             return base
-        offset = self.text.line(f"mul i64 %block, {aval.size * LANES}")
+        offset = self.text.line(f"mul i64 {self.first}, {aval.size}")
         return self.text.address(base, aval.dtype, offset)
 
     def _input(self, node: Node) -> str:
         params: Any = node.params
         k, place = self.places[params]
-        lanes = LANES if k in self.moving else 1
-        address = self.text.address(self.starts[k], node.dtype, place * lanes)
-        return self.text.load(address, node.dtype, lanes)
+        address = self.text.address(self.starts[k], node.dtype, place)
+        if k in self.moving:
+            return self.text.gather(address, node.dtype, self.kernel.avals[k].size)
+        return self.text.load(address, node.dtype, 1)
 
     def _sequence(self, steps: Given | Saved) -> Memory | None:
         """Where a sequence lies that is an argument or a result."""
-        kernel = self.kernel
+        kernel, numbers = self.kernel, math.prod(steps.shape)
         if isinstance(steps, Given):
             k = kernel.sequences.start + steps.number
-            lanes = LANES if k in self.moving else 1
-            return Memory(self.starts[k], math.prod(steps.shape), steps.dtype, lanes)
+            apart = kernel.avals[k].size if k in self.moving else 0
+            return Memory(self.starts[k], numbers, steps.dtype, 1, apart)
         for k in self.some:
             out = kernel.outs[k]
             if isinstance(out, Saved) and (out.loop, out.number) == (steps.loop, steps.number):
-                return Memory(self.ends[k], math.prod(out.shape), out.dtype, LANES)
+                return Memory(self.ends[k], numbers, out.dtype, 1, out.length * numbers)
         return None

@@ -90,6 +90,28 @@ class Text:
             value = self.line(f"zext <{self.lanes} x i1> {value} to {kind}")
         self.lines.append(f"store {kind} {value}, ptr {address}, align {max(dtype.itemsize, 1)}")
 
+    def gather(self, address: str, dtype: np.dtype, apart: int) -> str:
+        """A vector from numbers that lie apart, by how many numbers."""
+        kind, vector = _in_memory(dtype), "poison"
+        many = f"<{self.lanes} x {kind}>"
+        for lane in range(self.lanes):
+            value = self.line(f"load {kind}, ptr {self.address(address, dtype, lane * apart)}")
+            vector = self.line(f"insertelement {many} {vector}, {kind} {value}, i64 {lane}")
+        if dtype.kind == "b":
+            vector = self.line(f"trunc {many} {vector} to <{self.lanes} x i1>")
+        return vector
+
+    def scatter(self, value: str, address: str, dtype: np.dtype, apart: int) -> None:
+        """A vector into numbers that lie apart."""
+        kind = _in_memory(dtype)
+        many = f"<{self.lanes} x {kind}>"
+        if dtype.kind == "b":
+            value = self.line(f"zext <{self.lanes} x i1> {value} to {many}")
+        for lane in range(self.lanes):
+            number = self.line(f"extractelement {many} {value}, i64 {lane}")
+            place = self.address(address, dtype, lane * apart)
+            self.lines.append(f"store {kind} {number}, ptr {place}")
+
     def spread(self, value: str, kind: str) -> str:
         """A single number as a vector."""
         many = f"<{self.lanes} x {kind}>"
