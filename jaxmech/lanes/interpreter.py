@@ -6,6 +6,7 @@ steps begin. Such equations wait until it is known who needs them.
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -19,7 +20,8 @@ from jaxmech.lanes.kernel import loop_kernel
 from jaxmech.lanes.loops import UnsupportedError, dtype_of, shape_of
 from jaxmech.lanes.reading import call_content, loop_content, stays_loop
 
-LARGEST_LEADING = 4096  # numbers of an array; larger ones are sequences, which XLA takes better
+LARGEST_LEADING = 16_384  # numbers of an array in what leads to a loop
+MOST_PASSED = 1024  # numbers that it takes or gives; more are sequences, which XLA takes better
 
 Batch = tuple[Array, bool]  # a value, and whether it has the axis of the batch
 
@@ -58,21 +60,23 @@ class _Run:
         self.values.update(zip(self.jaxpr.invars, zip(args, flags, strict=True), strict=True))
         self.batched = {atom for atom, (_, has) in self.values.items() if has}
         self.waiting: list[JaxprEqn] = []  # what is not computed yet, in order
+        self.known: set[Any] = set()  # what of it depends on nothing
 
     def add(self, eqn: JaxprEqn) -> None:
         """Takes the next equation."""
         content = call_content(eqn)
-        if not any(self._has_axis(atom) for atom in eqn.invars):
-            self._finish(eqn, self._plain(eqn, content))
-            return
-        if eqn.primitive.name == "scan":
+        has_axis = any(self._has_axis(atom) for atom in eqn.invars)
+        if has_axis and eqn.primitive.name == "scan":
             self._finish(eqn, self._loop(eqn))
-        elif content is not None and stays_loop(content.jaxpr):
+        elif has_axis and content is not None and stays_loop(content.jaxpr):
             self.compute(eqn.invars)
-            self._finish(eqn, self._batched(eqn, content))
-        else:
+            self._finish(eqn, self._outs(eqn))
+        elif not eqn.effects and (has_axis or self._is_known(eqn)):
             self.waiting.append(eqn)
-            self.batched.update(eqn.outvars)
+            (self.batched if has_axis else self.known).update(eqn.outvars)
+        else:
+            self.compute(eqn.invars)
+            self._finish(eqn, self._outs(eqn))
 
     def value(self, atom: Any) -> Batch:
         """The value of a literal, or of a variable that is computed."""
@@ -84,10 +88,13 @@ class _Run:
         """Computes what waits and leads to the given variables."""
         for eqn in self._leading(atoms):
             self.waiting.remove(eqn)
-            self._finish(eqn, self._batched(eqn, call_content(eqn)))
+            self._finish(eqn, self._outs(eqn))
 
     def _has_axis(self, atom: Any) -> bool:
         return not isinstance(atom, Literal) and atom in self.batched
+
+    def _is_known(self, eqn: JaxprEqn) -> bool:
+        return all(isinstance(atom, Literal) or atom in self.known for atom in eqn.invars)
 
     def _finish(self, eqn: JaxprEqn, outs: Sequence[Batch]) -> None:
         for var, (x, has_axis) in zip(eqn.outvars, outs, strict=True):
@@ -104,13 +111,14 @@ class _Run:
                 needed |= {atom for atom in eqn.invars if not isinstance(atom, Literal)}
         return found[::-1]
 
-    def _plain(self, eqn: JaxprEqn, content: ClosedJaxpr | None) -> list[Batch]:
+    def _outs(self, eqn: JaxprEqn) -> list[Batch]:
+        """The results of an equation whose arguments are computed."""
+        content = call_content(eqn)
         values = [self.value(atom)[0] for atom in eqn.invars]
-        outs = _bound(eqn, *values) if content is None else jaxpr_as_fun(content)(*values)
-        return [(x, False) for x in outs]
-
-    def _batched(self, eqn: JaxprEqn, content: ClosedJaxpr | None) -> list[Batch]:
-        values, flags = zip(*(self.value(atom) for atom in eqn.invars), strict=True)
+        flags = [self.value(atom)[1] for atom in eqn.invars]
+        if not any(flags):
+            outs = _bound(eqn, *values) if content is None else jaxpr_as_fun(content)(*values)
+            return [(x, False) for x in outs]
         if content is not None:
             return interpreted(content, values, flags, self.size, self.found)
         axes = [0 if has else None for has in flags]
@@ -122,17 +130,18 @@ class _Run:
         _, fixed, carries = loop_content(eqn)
         first = fixed + carries
         self.compute(eqn.invars[first:])
-        self.compute([var for one in self._leading(eqn.invars[:first]) for var in _sequences(one)])
-        if leading := self._leading(eqn.invars[:first]):
-            try:
+        leading = self._leading(eqn.invars[:first])
+        if leading and all(
+            _size(atom) <= LARGEST_LEADING for one in leading for atom in _vars(one)
+        ):
+            with suppress(UnsupportedError):
                 return self._as_lanes(eqn, what, leading)
-            except UnsupportedError:
-                self.compute(eqn.invars)
+        self.compute(eqn.invars)
         try:
             return self._as_lanes(eqn, what, [])
         except UnsupportedError as error:
             self.found.parts.append(Part(what, 0, 0, str(error)))
-        return self._batched(eqn, None)
+        return self._outs(eqn)
 
     def _as_lanes(self, eqn: JaxprEqn, what: str, leading: list[JaxprEqn]) -> list[Batch]:
         """The results of a loop, with what leads to it in the same native code."""
@@ -141,6 +150,9 @@ class _Run:
         used |= {atom for atom in self.jaxpr.outvars if not isinstance(atom, Literal)}
         wanted = [var for one in leading for var in one.outvars if var in used]
         kernel, args = loop_kernel(eqn, leading, wanted)
+        passed = [var for var in (*args, *wanted) if leading and self._has_axis(var)]
+        if sum(_size(var) for var in passed) > MOST_PASSED:
+            raise UnsupportedError("sequences")
         sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
         values, flags = zip(*(self.value(atom) for atom in (*args, *sequences)), strict=True)
         outs = [(x, True) for x in over_batch(kernel, flags, self.size, values)]
@@ -155,7 +167,9 @@ def _bound(eqn: JaxprEqn, *values: Array) -> list[Array]:
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
-def _sequences(eqn: JaxprEqn) -> list[Any]:
-    """Which variables an equation takes or gives that are too large to lead to a loop."""
-    atoms = [atom for atom in (*eqn.invars, *eqn.outvars) if not isinstance(atom, Literal)]
-    return [atom for atom in atoms if math.prod(shape_of(atom)) > LARGEST_LEADING]
+def _vars(eqn: JaxprEqn) -> list[Any]:
+    return [atom for atom in (*eqn.invars, *eqn.outvars) if not isinstance(atom, Literal)]
+
+
+def _size(var: Any) -> int:
+    return math.prod(shape_of(var))
