@@ -7,7 +7,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
@@ -102,46 +103,78 @@ def step(
         h: step, scalar.
         params: parameters.
     """
-    tableau = scheme.method.tableau
-    none = jnp.zeros((len(tableau.nodes), q.size), q.dtype)
+    stages = _stages(scheme.method.tableau, q.dtype)
     chart = scheme.formulation.chart(scheme.system, q, v, t, params)
 
-    def stage(rates: tuple[Array, Array], coefficients: tuple[Array, ...]) -> tuple[Any, Any]:
-        number, node, weights = coefficients
-        speeds, accelerations = rates
-        stage_q = q + times(speeds.T, h * weights)
-        stage_v = v + times(accelerations.T, h * weights)
-        stage_t = t + node * h
+    def stage(carry: _Carry, own: _Stage) -> tuple[_Carry, None]:
+        speeds, accelerations, status, rank = carry
+        stage_q, stage_v, stage_t = q + h * speeds[0], v + h * accelerations[0], t + own.node * h
         stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
         eom, law = scheme.law(stage_q, stage_v, stage_t, params)
-        rates = speeds.at[number].set(stage_v), accelerations.at[number].set(law.qdd)
-        judged = law.definite, law.rank, _contradicts(eom, law), complete, law.converged
-        return rates, judged
+        judged = _first_that_holds(
+            (~law.definite, Status.SINGULAR_MASS),
+            *_failures(law.converged, Status.NONIDEAL_FAILED),
+            *_failures(complete, Status.PROJECTION_FAILED),
+            (own.is_end & _contradicts(eom, law), Status.CONTRADICTORY),
+        )
+        status = jnp.where(status == Status.OK, judged, status)
+        speeds, accelerations = own.added(speeds, stage_v), own.added(accelerations, law.qdd)
+        return (speeds, accelerations, status, jnp.minimum(rank, law.rank)), None
 
     # A loop, so that the law of motion is compiled once and not once per stage.
-    (speeds, accelerations), (definite, rank, contradicts, complete, converged) = jax.lax.scan(
-        stage, (none, none), _coefficients(tableau, q.dtype)
-    )
-    new_q = q + times(speeds.T, h * jnp.asarray(tableau.weights, q.dtype))
-    new_v = v + times(accelerations.T, h * jnp.asarray(tableau.weights, q.dtype))
+    none = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
+    rows = jnp.asarray(sum(scheme.system.sizes(q, v, t, params)), jnp.int32)
+    ok = jnp.asarray(Status.OK, jnp.int32)
+    (speeds, accelerations, status, rank), _ = jax.lax.scan(stage, (none, none, ok, rows), stages)
+    new_q, new_v = q + h * speeds[-1], v + h * accelerations[-1]
     new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, t + h, params)
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
-    status = _first_that_holds(
-        (~definite.all(), Status.SINGULAR_MASS),
-        (~finite, Status.NONFINITE),
-        *_failures(converged, Status.NONIDEAL_FAILED),
-        *_failures(complete, Status.PROJECTION_FAILED),
-        (contradicts[0] | contradicts[-1], Status.CONTRADICTORY),
-        (~reached, Status.PROJECTION_FAILED),
-    )
-    return new_q, new_v, Health(status, rank.min(), definite.all() & finite)
+    definite = status != Status.SINGULAR_MASS
+    ended = _first_that_holds((~finite, Status.NONFINITE), (~reached, Status.PROJECTION_FAILED))
+    status = jnp.where(definite & (~finite | (status == Status.OK)), ended, status)
+    return new_q, new_v, Health(status, rank, definite & finite)
 
 
-def _coefficients(tableau: Tableau, dtype: Any) -> tuple[Array, Array, Array]:
-    """Number, node and weights of every stage, the weights padded to the number of stages."""
+_Carry = tuple[Array, Array, Array, Array]  # sums of speeds and accelerations, status, rank
+
+
+class _Stage(eqx.Module):
+    """One stage of a method, and all of them with one more axis in front.
+
+    A rate enters the sums of the stages that follow it, up to the farthest that any rate of the
+    method reaches, and the sum of the step, which is the last.
+
+    Attributes:
+        node: at what fraction of the step it is taken.
+        weights: of its rate in each of the sums.
+        is_end: whether it is the first or the last stage.
+    """
+
+    node: Array
+    weights: Float[Array, " *S sums"]
+    is_end: Bool[Array, " *S"]
+
+    def added(self, sums: Float[Array, " sums n"], rate: Array) -> Float[Array, " sums n"]:
+        """The sums as the next stage finds them, its own first."""
+        moved = jnp.concatenate([sums[1:-1], jnp.zeros_like(sums[:1]), sums[-1:]])
+        return moved + self.weights[:, None] * rate[None]
+
+
+def _stages(tableau: Tableau, dtype: Any) -> _Stage:
+    """The stages of a method, their weights padded with zeros."""
     count = len(tableau.nodes)
-    weights = [(*stage, *(0,) * (count - len(stage))) for stage in tableau.stages]
-    return jnp.arange(count), jnp.asarray(tableau.nodes, dtype), jnp.asarray(weights, dtype)
+    table = np.zeros((count, count))
+    for j, row in enumerate(tableau.stages):
+        table[j, : len(row)] = row
+    farthest = max(j - i for j, i in zip(*np.nonzero(table), strict=True))
+    weights = np.zeros((count, farthest + 1))
+    for k in range(1, farthest + 1):
+        weights[: count - k, k - 1] = np.diagonal(table, -k)
+    weights[:, -1] = tableau.weights
+    is_end = np.isin(np.arange(count), (0, count - 1))
+    return _Stage(
+        jnp.asarray(tableau.nodes, dtype), jnp.asarray(weights, dtype), jnp.asarray(is_end)
+    )
 
 
 def _contradicts(eom: EquationsOfMotion, law: Law) -> Bool[Array, ""]:

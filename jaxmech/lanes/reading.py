@@ -1,8 +1,8 @@
 """Reading a jaxpr: from operations on arrays to the scalar graph.
 
-An array is read as a numpy array of node numbers. A short loop is unrolled, unless it is the loop
-around another one; a long one becomes a `Loop` with a graph of its own. Calls are read as if their
-content stood in their place.
+An array is read as a numpy array of node numbers. A short loop is unrolled, unless it is large or
+the loop around another one; a long one becomes a `Loop` with a graph of its own. Calls are read as
+if their content stood in their place.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,6 +28,7 @@ from jaxmech.lanes.loops import (
 from jaxmech.lanes.primitives import PRIMITIVES, constant
 
 LONGEST_UNROLLED = 8  # iterations
+LARGEST_UNROLLED = 60_000  # nodes of all iterations; more take too long to compile
 LARGEST_GRAPH = 200_000  # nodes of one graph
 
 _CALLS = {
@@ -211,13 +212,16 @@ class Reader:
         length: int,
         reverse: bool,
     ) -> list[Value]:
-        order = -1 if reverse else 1
-        saved: list[list[Value]] = []
+        order, before = -1 if reverse else 1, len(self.graph.nodes)
+        first, saved = carry, list[list[Value]]()
         for k in range(length)[::order]:
             elements = [np.asarray(x[k]) for x in reads if isinstance(x, np.ndarray)]
             outs = self.read(closed, [*consts, *carry, *elements])
             carry = outs[: len(carry)]
             saved.append(outs[len(carry) :])
+            if len(saved) == 1 and (len(self.graph.nodes) - before) * length > LARGEST_UNROLLED:
+                with suppress(UnsupportedError):
+                    return self.loop(closed, consts, first, reads, length, reverse)
         if not all(isinstance(x, np.ndarray) for x in chain(*saved)):
             raise UnsupportedError("a loop inside of a loop that saves a sequence for the outside")
         return [*carry, *(np.stack(column[::order]) for column in zip(*saved, strict=True))]
