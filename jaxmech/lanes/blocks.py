@@ -36,16 +36,8 @@ def blocks(
         UnsupportedError: an operation or a type for which there is no instruction.
     """
     Source(kernel, frozenset(moving)).module()  # refuses now what could not be compiled later
-    if size < LANES:
-        padded = {k: _padded(x, LANES - size) for k, x in moving.items()}
-        return [x[:size] for x in blocks(kernel, padded, fixed, LANES)]
     args = [jnp.asarray({**moving, **fixed}[k]) for k in range(len(kernel.avals))]
     return list(_lanes.bind(*args, kernel=kernel, moving=frozenset(moving), size=size))
-
-
-def _padded(x: Array, spare: int) -> Array:
-    """With copies of the last trajectory at the end."""
-    return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (spare, *x.shape[1:]))])
 
 
 _lanes = Primitive("lanes")
@@ -62,16 +54,21 @@ _lanes.def_abstract_eval(_shapes)
 
 
 def _called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
-    """The call itself, of a program that is being compiled."""
-    some = not_empty(kernel)
+    """The call itself, of a program that is being compiled. A batch fills one block at least."""
+    spare, some = max(LANES - size, 0), not_empty(kernel)
+    filled = [_filled(x, spare) if k in moving else x for k, x in enumerate(args)]
     shapes = [
-        jax.ShapeDtypeStruct(x.shape, x.dtype)
-        for x in _shapes(kernel=kernel, moving=moving, size=size)
+        jax.ShapeDtypeStruct((size + spare, *aval.shape), aval.dtype) for aval in kernel.out_avals
     ]
     source = Source(kernel, moving).module()
-    outs = call(source, [jnp.asarray(size, jnp.int32), *args], [shapes[k] for k in some])
+    outs = call(source, [jnp.asarray(size + spare, jnp.int32), *filled], [shapes[k] for k in some])
     results = dict(zip(some, outs, strict=True))
-    return [results.get(k, jnp.zeros(x.shape, x.dtype)) for k, x in enumerate(shapes)]
+    return [results.get(k, jnp.zeros(x.shape, x.dtype))[:size] for k, x in enumerate(shapes)]
+
+
+def _filled(x: Array, spare: int) -> Array:
+    """With copies of the last trajectory at the end."""
+    return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (spare, *x.shape[1:]))]) if spare else x
 
 
 mlir.register_lowering(_lanes, mlir.lower_fun(_called, multiple_results=True), platform="cpu")
