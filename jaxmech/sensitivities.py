@@ -10,12 +10,14 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
+from jaxmech.integrate import RK4, AbstractMethod, ForwardMode
 from jaxmech.lanes import batched, hoisted
 from jaxmech.manifold import AbstractStabilization, Projection
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
+
+TOGETHER = 2  # derivatives beside one trajectory: of more, the numbers do not fit the registers
 
 
 class Sensitivities(NamedTuple):
@@ -81,26 +83,33 @@ def sensitivities(
     """
     flat, unravel = _flattened(theta)
 
-    def run(flat: Array, derivative: AbstractDerivative) -> Solution:
+    def run(flat: Array) -> Solution:
         q0, v0, params = start(unravel(flat))
         policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
         return simulate(
             system, q0, v0, ts, params,
-            method=method, derivative=derivative, throw=False, **policies,
+            method=method, derivative=ForwardMode(), throw=False, **policies,
         )  # fmt: skip
 
-    def along(flat: Array, direction: Array) -> tuple[Array, Array]:
-        def states(flat: Array) -> tuple[Array, Array]:
-            solution = run(flat, ForwardMode())
-            return solution.q, solution.v
+    def along(flat: Array, directions: Array) -> tuple[tuple[Array, Array], Solution]:
+        def states(flat: Array) -> tuple[tuple[Array, Array], Solution]:
+            solution = run(flat)
+            return (solution.q, solution.v), solution
 
-        return jax.jvp(states, (flat,), (direction,))[1]
+        def one(direction: Array) -> tuple[tuple[Array, Array], Solution]:
+            _, slopes, solution = jax.jvp(states, (flat,), (direction,), has_aux=True)
+            return slopes, solution
 
-    with_traced, traced = hoisted(along, flat, flat)
-    # Each direction is a trajectory with one tangent: more of them do not fit the registers.
-    each = jax.vmap(partial(batched(with_traced), traced, flat), out_axes=-1)
-    slopes = each(jnp.eye(flat.size, dtype=flat.dtype))
-    solution = run(flat, ReverseMode())
+        return jax.vmap(one, out_axes=(-1, None))(directions)
+
+    groups = -(-flat.size // TOGETHER)
+    spare = -flat.size % groups
+    directions = jnp.eye(flat.size + spare, flat.size, dtype=flat.dtype)
+    directions = directions.reshape(groups, -1, flat.size)
+    with_traced, traced = hoisted(along, flat, directions[0])
+    slopes, solutions = jax.vmap(partial(batched(with_traced), traced, flat))(directions)
+    slopes = [jnp.concatenate(list(slope), axis=-1)[..., : flat.size] for slope in slopes]
+    solution = jax.tree.map(lambda x: x[0], solutions)
     failed = jnp.isnan(solution.q[:, :1, None])
 
     def shaped(slope: Array) -> Any:

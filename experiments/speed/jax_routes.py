@@ -15,16 +15,31 @@ from jax.scipy.linalg import cho_factor, cho_solve
 
 import jaxmech as jm
 from experiments.speed.cases import Case
-from experiments.speed.routes import Prepared, Unavailable, compiled
+from experiments.speed.routes import Prepared, States, Unavailable, compiled
 from jaxmech.lanes import off
 
 Law = Callable[[jm.EquationsOfMotion], Array]  # accelerations from M, Q, A, b
-OneRun = Callable[[Array, Array, Any], tuple[Array, Array]]
+OneRun = Callable[[Array, Array, Any], Any]
 
 
 def simulated(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
     """`jm.simulate`, whose batches run as lanes on a CPU."""
     return _compiled(case, one_simulation(case, None), q0, v0)
+
+
+def simulated_with_audit(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
+    """The same with the whole `Solution`: residuals, energy and rank too."""
+
+    def run(q: Array, v: Array, params: Any) -> jm.Solution:
+        return _simulation(case, None, q, v, params)
+
+    prepared = _compiled(case, run, q0, v0)
+
+    def final() -> States:
+        solution = prepared.run()
+        return solution.q[:, -1], solution.v[:, -1]
+
+    return Prepared(prepared.compile_seconds, final)
 
 
 def simulated_by_vmap(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
@@ -89,14 +104,18 @@ def one_simulation(case: Case, projection: jm.Projection | None) -> OneRun:
     """The final state of one trajectory by `jm.simulate`."""
 
     def run(q: Array, v: Array, params: Any) -> tuple[Array, Array]:
-        ts = jnp.array([0.0, case.end])
-        method = jm.RK4(substeps=case.steps)
-        solution = jm.simulate(
-            case.model.system, q, v, ts, params, method=method, projection=projection
-        )
+        solution = _simulation(case, projection, q, v, params)
         return solution.q[-1], solution.v[-1]
 
     return run
+
+
+def _simulation(
+    case: Case, projection: jm.Projection | None, q: Array, v: Array, params: Any
+) -> jm.Solution:
+    ts = jnp.array([0.0, case.end])
+    method = jm.RK4(substeps=case.steps)
+    return jm.simulate(case.model.system, q, v, ts, params, method=method, projection=projection)
 
 
 def with_pinv(eom: jm.EquationsOfMotion) -> Array:

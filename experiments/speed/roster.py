@@ -25,6 +25,7 @@ class Entry:
 
 ROUTES: Mapping[str, Entry] = {
     "lanes": Entry("jax_routes:simulated"),
+    "lanes with audit": Entry("jax_routes:simulated_with_audit"),
     # Differs by what RK4 alone drifts off the constraints.
     "lanes with projection": Entry("jax_routes:simulated_with_projection", 1e-5),
     "vmap of simulate": Entry("jax_routes:simulated_by_vmap"),
