@@ -74,10 +74,13 @@ def _filled(x: Array, spare: int) -> Array:
 mlir.register_lowering(_lanes, mlir.lower_fun(_called, multiple_results=True), platform="cpu")
 
 
-def _without_unused(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
-    """The call for the results that are used."""
+def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], JaxprEqn | None]:
+    """The call for the results that are used; jax 0.12 says which arguments live, too."""
+    eqn: JaxprEqn = rest[-1]
     if not any(used):
         return [False] * len(eqn.invars), None
+    if all(used):
+        return [True] * len(eqn.invars), eqn
     kernel = eqn.params["kernel"]
 
     def kept(xs: Sequence[Any]) -> list[Any]:
