@@ -119,7 +119,7 @@ def test_effects_before_a_loop_happen() -> None:
 
     def watched(x: Any) -> Any:
         jax.debug.callback(lambda y: seen.append(float(y)), x[0])
-        return lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) + x, x)
+        return plain_loop(x)
 
     x = batch(5)
     np.testing.assert_allclose(jax.jit(vectorize(watched))(x), jax.vmap(plain_loop)(x), rtol=1e-13)
