@@ -17,7 +17,7 @@ from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
 
-TOGETHER = 2  # derivatives beside one trajectory: of more, the numbers do not fit the registers
+TOGETHER = 5  # derivatives beside one trajectory: the more, the longer the compiling
 
 
 class Sensitivities(NamedTuple):

@@ -18,7 +18,7 @@ from jaxtyping import Array
 
 from jaxmech.lanes.kernel import Kernel
 from jaxmech.lanes.native import call
-from jaxmech.lanes.source import LANES, Source, not_empty
+from jaxmech.lanes.source import Source
 
 
 def blocks(
@@ -55,14 +55,15 @@ _lanes.def_abstract_eval(_shapes)
 
 def _called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
     """The call itself, of a program that is being compiled. A batch fills one block at least."""
-    spare, some = max(LANES - size, 0), not_empty(kernel)
+    source = Source(kernel, moving)
+    spare = max(source.lanes - size, 0)
+    whole = jnp.asarray(size + spare, jnp.int32)
     filled = [_filled(x, spare) if k in moving else x for k, x in enumerate(args)]
     shapes = [
         jax.ShapeDtypeStruct((size + spare, *aval.shape), aval.dtype) for aval in kernel.out_avals
     ]
-    source = Source(kernel, moving).module()
-    outs = call(source, [jnp.asarray(size + spare, jnp.int32), *filled], [shapes[k] for k in some])
-    results = dict(zip(some, outs, strict=True))
+    outs = call(source.module(), [whole, *filled], [shapes[k] for k in source.some])
+    results = dict(zip(source.some, outs, strict=True))
     return [results.get(k, jnp.zeros(x.shape, x.dtype))[:size] for k, x in enumerate(shapes)]
 
 

@@ -1,11 +1,9 @@
 """What became of a function over a batch, for people to read."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from jaxmech.lanes.kernel import Kernel
 from jaxmech.lanes.loops import Loop
-from jaxmech.lanes.needs import Needs
 
 
 @dataclass(frozen=True)
@@ -43,21 +41,11 @@ def part(what: str, kernel: Kernel) -> Part:
     """What there is to say of a kernel."""
     reader = kernel.reader
     requested = reader.graph.requested + _requested(reader.loops)
-    kept = _kept(reader.graph.nodes, reader.loops, kernel.needs)
-    return Part(what, requested, kept, "")
+    return Part(what, requested, kernel.operations, "")
 
 
 def _requested(loops: list[Loop]) -> int:
     return sum(loop.body.requested + _requested(loop.inner) for loop in loops)
-
-
-_LEAVES = {"const", "input", "carry", "element", "capture", "result"}
-
-
-def _kept(nodes: list[Any], loops: list[Loop], needs: Needs) -> int:
-    own = sum(nodes[i].op not in _LEAVES for i in needs.nodes)
-    inner = [(loops[k], part.body) for k, part in needs.loops.items() if part.body is not None]
-    return own + sum(_kept(loop.body.nodes, loop.inner, body) for loop, body in inner)
 
 
 def _line(part: Part) -> str:

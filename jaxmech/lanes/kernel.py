@@ -10,7 +10,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 from jaxmech.lanes.loops import Given, Saved, UnsupportedError, Value
-from jaxmech.lanes.needs import Needs, needed
+from jaxmech.lanes.needs import Needs, needed, operations
 from jaxmech.lanes.reading import Reader, loop_content
 
 
@@ -38,6 +38,11 @@ class Kernel:
         scalars = [int(i) for out in self.outs if isinstance(out, np.ndarray) for i in out.ravel()]
         saved = [out for out in self.outs if isinstance(out, Saved)]
         return needed(self.reader.graph, self.reader.loops, scalars, saved)
+
+    @cached_property
+    def operations(self) -> int:
+        """How many operations that are, each of the body of a loop counted once."""
+        return operations(self.reader.graph, self.reader.loops, self.needs)
 
 
 def loop_kernel(

@@ -87,3 +87,13 @@ def _inputs(loop: Loop, part: LoopNeeds) -> list[int | Saved]:
         elif isinstance(steps, Listed):
             wanted += [int(i) for i in np.ravel(steps.ids)]
     return wanted
+
+
+_LEAVES = {"const", "input", "carry", "element", "capture", "result"}
+
+
+def operations(graph: Graph, loops: list[Loop], needs: Needs) -> int:
+    """How many operations of a graph are needed, each of the body of a loop counted once."""
+    own = sum(graph.nodes[i].op not in _LEAVES for i in needs.nodes)
+    inner = [(loops[k], part.body) for k, part in needs.loops.items() if part.body is not None]
+    return own + sum(operations(loop.body, loop.inner, body) for loop, body in inner)

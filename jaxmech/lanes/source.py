@@ -12,12 +12,14 @@ from jaxmech.lanes.loops import Given, Saved
 from jaxmech.lanes.native import array_address, module
 from jaxmech.lanes.text import Text
 
-LANES = 16  # two vectors of AVX-512: one is computed while the other waits
+LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
+LARGE = 1_500  # operations, of which enough do not wait for each other; half the lanes spill less
 
 
-def not_empty(kernel: Kernel) -> list[int]:
-    """Which results hold any number: native code knows no others."""
-    return [k for k, aval in enumerate(kernel.out_avals) if math.prod(aval.shape)]
+def _lanes_of(kernel: Kernel) -> int:
+    """How many trajectories are computed side by side."""
+    has_doubles = any(aval.dtype == np.float64 for aval in (*kernel.avals, *kernel.out_avals))
+    return LANES // 2 if has_doubles and kernel.operations > LARGE else LANES
 
 
 class Source:
@@ -26,11 +28,16 @@ class Source:
     Args:
         kernel: what is computed for one trajectory.
         moving: which of its arguments differ in a batch.
+
+    Attributes:
+        lanes: how many trajectories are computed side by side.
+        some: which results hold any number: native code knows no others.
     """
 
     def __init__(self, kernel: Kernel, moving: frozenset[int]) -> None:
-        self.kernel, self.moving, self.some = kernel, moving, not_empty(kernel)
-        self.text = Text(LANES)
+        self.kernel, self.moving, self.lanes = kernel, moving, _lanes_of(kernel)
+        self.some = [k for k, aval in enumerate(kernel.out_avals) if math.prod(aval.shape)]
+        self.text = Text(self.lanes)
         self.text.label("entry")
         self.first = self._first()
         avals = kernel.avals
@@ -69,8 +76,8 @@ class Source:
         """The first trajectory of the block. The last block overlaps the one before."""
         text = self.text
         size = text.line(f"load i32, ptr {array_address(text, 0)}")
-        last = text.line(f"sub i64 {text.line(f'zext i32 {size} to i64')}, {LANES}")
-        usual = text.line(f"mul i64 %block, {LANES}")
+        last = text.line(f"sub i64 {text.line(f'zext i32 {size} to i64')}, {self.lanes}")
+        usual = text.line(f"mul i64 %block, {self.lanes}")
         before = text.line(f"icmp ult i64 {usual}, {last}")
         return text.line(f"select i1 {before}, i64 {usual}, i64 {last}")
 
