@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
+from experiments.speed.dense import dense
 
 Scatter = Mapping[str, tuple[float, float]]  # from where to where each start variable is drawn
 
@@ -18,7 +19,7 @@ class Case:
     """A batch of trajectories, from t = 0, by RK4 with a fixed step and without projection.
 
     Attributes:
-        name: one of `NAMES`, or `chain_<links>`.
+        name: one of `NAMES`, `chain_<links>` or `dense_<coordinates>`.
         model: the mechanism; every trajectory has its default parameters.
         batch: number of trajectories.
         steps: steps of each.
@@ -49,8 +50,10 @@ class Case:
     @property
     def title(self) -> str:
         """The name for readers."""
-        links = self.name.removeprefix("chain_")
-        return _TITLES.get(self.name) or f"chain of {links} link{'' if links == '1' else 's'}"
+        kind, _, count = self.name.partition("_")
+        if kind == "dense":
+            return f"dense system of {count} coordinates"
+        return _TITLES.get(self.name) or f"chain of {count} link{'' if count == '1' else 's'}"
 
 
 # Starts near a pose of rest or at a steady speed: nothing here is chaotic or becomes singular.
@@ -65,7 +68,10 @@ _SCATTER: Mapping[str, Scatter] = {
     "andrews": {"beta": (-0.1, 0.1), "beta_rate": (-20.0, 20.0)},
     "rolling_wheel": {"theta": (-3.0, 3.0), "spin": (-4.0, -2.0), "turn": (0.5, 1.5)},
 }
-_CHAIN: Scatter = {"theta": (-0.2, 0.2), "omega": (-0.1, 0.1)}
+_OF_ANY_SIZE: Mapping[str, Scatter] = {
+    "chain": {"theta": (-0.2, 0.2), "omega": (-0.1, 0.1)},
+    "dense": {"q": (-0.2, 0.2), "v": (-0.2, 0.2)},
+}
 _TITLES = {
     "double_pendulum": "double pendulum",
     "four_bar": "four-bar linkage",
@@ -77,14 +83,16 @@ NAMES = ("double_pendulum", "chain_10", "four_bar", "andrews", "rolling_wheel")
 
 def is_name(name: str) -> bool:
     """Whether `make` knows a case."""
-    links = name.removeprefix("chain_")
-    return name in _SCATTER or (links != name and links.isdecimal() and int(links) > 0)
+    kind, _, count = name.partition("_")
+    return name in _SCATTER or (kind in _OF_ANY_SIZE and count.isdecimal() and int(count) > 0)
 
 
 def make(name: str, batch: int, steps: int, step_size: float) -> Case:
     """A case by its name, such as `double_pendulum` or `chain_10`."""
     if name.startswith("chain_"):
         model = jm.models.chain(int(name.removeprefix("chain_")))
+    elif name.startswith("dense_"):
+        model = dense(int(name.removeprefix("dense_")))
     elif name == "four_bar":
         model = jm.models.four_bars(bars=1)
     else:
@@ -95,7 +103,7 @@ def make(name: str, batch: int, steps: int, step_size: float) -> Case:
 def states(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Consistent starts: q0 and v0, both (batch, n), the same for every route."""
     rng = np.random.default_rng(seed)
-    scatter = _SCATTER.get(case.name, _CHAIN)
+    scatter = _SCATTER.get(case.name) or _OF_ANY_SIZE[case.name.partition("_")[0]]
     start = {
         name: rng.uniform(low, high, size=(case.batch, *np.shape(case.model.start[name])))
         for name, (low, high) in scatter.items()

@@ -1,41 +1,56 @@
-"""The gradient of a scalar of the final state by q0, v0 and the parameters, and the forward run."""
+"""The gradient of a scalar of the final state, in reverse and in forward mode, and the forward run.
+
+In reverse mode by q0, v0 and all parameters; in forward mode by the first p numbers of the
+parameters, whose cost is that of the sensitivities of all of q and v.
+"""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
+import jaxmech as jm
 from experiments.speed.cases import Case
 from experiments.speed.jax_routes import one_simulation
-from experiments.speed.routes import Prepared, compiled
+from experiments.speed.routes import Prepared, Unavailable, compiled
 from experiments.speed.workers import Arrays
 
 FORWARD, INSIDE, OUTSIDE = "forward run", "vmap of grad", "grad of vmap"
+SENSITIVITIES = {f"sensitivities, p = {p}": p for p in (1, 2, 3, 5)}
 _ARGUMENTS, _AXES = (0, 1, 2), (0, 0, None)
 
 
 def prepare(form: str, case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """One of `FORMS` for a case; the parameters are shared by its trajectories."""
+    """One of `FORMS` for a case; the parameters are shared by its trajectories.
+
+    Raises:
+        Unavailable: there are not as many parameters.
+    """
     params = jax.tree.map(jnp.asarray, dict(case.model.params))
     return compiled(FORMS[form](case), q0, v0, params)
 
 
 def comparable(form: str, arrays: Arrays) -> Arrays:
-    """The gradient of the mean over the batch; nothing for the forward run.
+    """The gradient of the mean over the batch by each number of the parameters, q0 and v0.
 
     Args:
-        form: one of `FORMS`.
-        arrays: what it gives; by q0 and v0 first, then by the parameters.
+        form: one of `FORMS`; nothing can be compared of the forward run.
+        arrays: what it gives; in reverse mode by q0 and v0 first, then by the parameters.
     """
     if form == FORWARD:
         return []
-    if form == OUTSIDE:
-        return arrays
+    if form in SENSITIVITIES:
+        return list(arrays[0].mean(axis=0))
     by_state, by_params = arrays[:2], arrays[2:]
-    return [x / len(x) for x in by_state] + [x.mean(axis=0) for x in by_params]
+    if form == INSIDE:
+        by_state = [x / len(x) for x in by_state]
+        by_params = [x.mean(axis=0) for x in by_params]
+    return [*np.concatenate([x.ravel() for x in by_params]), *by_state]
 
 
 def _scalar(case: Case) -> Callable[..., Array]:
@@ -60,8 +75,32 @@ def _grad_of_vmap(case: Case) -> Callable[..., Any]:
     return jax.grad(lambda *args: jnp.mean(_forward(case)(*args)), _ARGUMENTS)
 
 
+def _sensitivities(count: int, case: Case) -> Callable[..., Array]:
+    """The same scalar by the first numbers of the parameters."""
+    known = sum(np.size(x) for x in jax.tree.leaves(case.model.params))
+    if known < count:
+        raise Unavailable(f"its parameters are {known} numbers")
+    ts, method = jnp.array([0.0, case.end]), jm.RK4(substeps=case.steps)
+
+    def slopes(q: Array, v: Array, params: Any) -> Array:
+        numbers, unravel = ravel_pytree(params)
+
+        def start(theta: Array) -> tuple[Array, Array, Any]:
+            return q, v, unravel(jnp.concatenate([theta, numbers[count:]]))
+
+        theta = numbers[:count]
+        found = jm.sensitivities(
+            case.model.system, start, theta, ts, method=method, projection=None
+        )
+        end = found.solution
+        return 2 * (end.q[-1] @ found.q[-1] + end.v[-1] @ found.v[-1])
+
+    return jax.vmap(slopes, _AXES)
+
+
 FORMS: Mapping[str, Callable[[Case], Callable[..., Any]]] = {
     FORWARD: _forward,
     INSIDE: _vmap_of_grad,
     OUTSIDE: _grad_of_vmap,
+    **{form: partial(_sensitivities, p) for form, p in SENSITIVITIES.items()},
 }

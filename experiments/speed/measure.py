@@ -47,7 +47,8 @@ class Entrant:
     Attributes:
         job: what is run.
         tolerance: largest difference from the reference that still agrees.
-        comparable: what is compared, from what the job gives; nothing: not held against others.
+        comparable: what is compared, from what the job gives, with as many arrays of the
+            reference; nothing: not held against others.
     """
 
     job: Job
@@ -119,7 +120,7 @@ def contest(
         if not shown:
             continue
         reference = shown if reference is None else reference
-        outcome.difference = difference(shown, reference)
+        outcome.difference = difference(shown, reference[: len(shown)])
         if not outcome.difference <= entrant.tolerance:
             outcome.problem = f"disagrees by {outcome.difference:.1e}"
     _rounds(

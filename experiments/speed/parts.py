@@ -48,6 +48,7 @@ class Results:
         table: the cases by all routes.
         batches: one case by the size of its batch.
         lengths: chains by their length.
+        large: other cases.
         gradients: the cases by the forms of the gradient.
         finished: whether it came to its end.
         load: how many cores other processes kept busy before the start.
@@ -58,6 +59,7 @@ class Results:
     table: list[Measured] = field(default_factory=list)
     batches: list[Measured] = field(default_factory=list)
     lengths: list[Measured] = field(default_factory=list)
+    large: list[Measured] = field(default_factory=list)
     gradients: list[Measured] = field(default_factory=list)
     finished: bool = False
     load: float = field(default_factory=lambda: os.getloadavg()[0])
@@ -94,7 +96,9 @@ def _scaling(results: Results, pool: Pool, tell: Tell, done: Callable[[Measured]
     rest = (scaling.steps, scaling.step)
     batches = [cases.make(scaling.case, batch, *rest) for batch in scaling.batches]
     lengths = [cases.make(f"chain_{n}", scaling.chain_batch, *rest) for n in scaling.links]
-    for many, into in ((batches, results.batches), (lengths, results.lengths)):
+    large = [_case(name, size) for name, size in scaling.large.items()]
+    groups = (batches, results.batches), (lengths, results.lengths), (large, results.large)
+    for many, into in groups:
         for case in many:
             _race(case, scaling.routes, into, results.config, pool, tell, done)
 

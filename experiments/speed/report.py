@@ -14,12 +14,16 @@ from experiments.speed.parts import Measured, Results
 
 Row = Sequence[str]
 NONE = "–"
-_SCALES = {"batch": "the size of the batch", "links": "the length of a chain"}
+_SCALES = {
+    "batch": "Speed over the size of the batch",
+    "links": "Speed over the length of a chain",
+    "case": "Speed of other cases",
+}
 
 
 def as_json(results: Results) -> str:
     """Every figure, with the configuration and the environment."""
-    parts = ("table", "batches", "lengths", "gradients")
+    parts = ("table", "batches", "lengths", "large", "gradients")
     content = {
         "finished": results.finished,
         "environment": {
@@ -66,14 +70,17 @@ def _sections(results: Results) -> Iterator[str]:
     for measured in results.table:
         yield f"### {heading(measured)}"
         yield _grid([_FACTS, *([name, *_facts(measured, name)] for name in measured.outcomes)])
-    for what, group in (("batch", results.batches), ("links", results.lengths)):
+    groups = results.batches, results.lengths, results.large
+    for (what, title), group in zip(_SCALES.items(), groups, strict=True):
         if group:
-            yield f"### Speed over {_SCALES[what]}"
+            yield f"### {title}"
             yield _scaling(what, group)
             yield from _problems(group)
     if results.gradients:
         yield "### Gradient of a scalar of the final state by q0, v0 and all parameters"
         yield _gradients(results.gradients)
+        yield "### Sensitivities of q and v to p numbers, in forward runs"
+        yield _sensitivities(results.gradients)
         yield from _problems(results.gradients)
 
 
@@ -151,7 +158,8 @@ def _scaling(first: str, group: list[Measured]) -> str:
     rows = [head]
     for measured in group:
         case = measured.case
-        row = [f"{case.batch if first == 'batch' else case.equations[1]:,}"]
+        names = {"batch": f"{case.batch:,}", "links": f"{case.equations[1]}"}
+        row = [names.get(first, heading(measured))]
         for route in routes:
             seconds = measured.outcomes.get(route, Outcome()).compile_seconds
             row += [_cell(measured, route, route), _seconds(seconds)]
@@ -160,7 +168,7 @@ def _scaling(first: str, group: list[Measured]) -> str:
 
 
 def _gradients(group: list[Measured]) -> str:
-    forward, *forms = gradients.FORMS
+    forward, forms = gradients.FORWARD, (gradients.INSIDE, gradients.OUTSIDE)
     head = [f"{form}{what}" for form in forms for what in (", forward runs", ", compile")]
     rows = [["case", "forward run, M steps/s", "compile", *head, "difference"]]
     for measured in group:
@@ -174,6 +182,21 @@ def _gradients(group: list[Measured]) -> str:
             seconds = known.get(form, Outcome()).compile_seconds
             row += [_times(measured.ratio(form, forward)), _seconds(seconds)]
         rows.append([*row, _size(known.get(forms[-1], Outcome()).difference)])
+    return _grid(rows)
+
+
+def _sensitivities(group: list[Measured]) -> str:
+    """With the share that each of 1 + p runs would be, the motion and every derivative alike."""
+    forms = gradients.SENSITIVITIES
+    rows = [["case", *(f"{what}p = {p}" for p in forms.values() for what in ("", "compile, "))]]
+    for measured in group:
+        row = [f"{measured.case.title} × {measured.case.batch:,}"]
+        for form, p in forms.items():
+            ratio = measured.ratio(form, gradients.FORWARD)
+            share = "" if ratio is None else f" = {ratio / (1 + p):.2f} (1 + p)"
+            seconds = measured.outcomes.get(form, Outcome()).compile_seconds
+            row += [f"{_times(ratio)}{share}", _seconds(seconds)]
+        rows.append(row)
     return _grid(rows)
 
 

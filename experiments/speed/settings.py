@@ -71,7 +71,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """Speed over the size of the batch and over the length of a chain.
+    """Speed over the size of the batch and of the system.
 
     Attributes:
         routes: which; the first is the reference of agreement.
@@ -81,6 +81,7 @@ class Scaling:
         chain_batch: trajectories of each chain.
         steps: of each trajectory.
         step: of RK4 [s].
+        large: sizes of other cases by name, such as systems of many coordinates.
     """
 
     routes: tuple[RouteName, ...]
@@ -90,6 +91,7 @@ class Scaling:
     chain_batch: int
     steps: int
     step: float
+    large: Mapping[str, Size] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         sizes = {"chain_batch": self.chain_batch, "steps": self.steps}
@@ -97,6 +99,7 @@ class Scaling:
             sizes |= {f"{name}[{k}]": value for k, value in enumerate(values)}
         problems = [*_too_small(sizes), *_repeated("routes", self.routes)]
         problems += [] if is_name(self.case) else [_no_case(("case",), self.case)]
+        problems += _unknown("large", self.large)
         if not self.step > 0:
             problems.append(Problem(("step",), f"must be positive, but is {self.step:g}"))
         _refuse(problems)
@@ -104,7 +107,7 @@ class Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class Gradient:
-    """The gradient of a scalar of the final state, against the forward run.
+    """The gradient of a scalar of the final state, in both modes, against the forward run.
 
     Attributes:
         cases: their sizes, by name.
@@ -160,13 +163,17 @@ def _too_small(sizes: Mapping[str, int]) -> Iterator[Problem]:
 def _no_cases(cases: Mapping[str, Size]) -> Iterator[Problem]:
     if not cases:
         yield Problem(("cases",), "must name at least one case, but is empty")
+    yield from _unknown("cases", cases)
+
+
+def _unknown(key: str, cases: Mapping[str, Size]) -> Iterator[Problem]:
     for name in cases:
         if not is_name(name):
-            yield _no_case(("cases", name), name)
+            yield _no_case((key, name), name)
 
 
 def _no_case(key: tuple[str, ...], name: str) -> Problem:
-    known = {*NAMES, "chain_<links>"} - {"chain_10"}
+    known = {*NAMES, "chain_<links>", "dense_<coordinates>"} - {"chain_10"}
     return Problem(key, not_one_of(name, known, "a case"))
 
 

@@ -60,6 +60,10 @@ class _State(eqx.Module):
     t_failed: Array
 
 
+_Rows = tuple[Array, Array, Array, Array]  # q, v and the two residuals, as they are saved
+_Pair = tuple[Array, Array]  # q and v
+
+
 def rollout(
     scheme: Scheme,
     q0: Array,
@@ -68,7 +72,7 @@ def rollout(
     params: Params,
     *,
     segment: int | None = None,
-) -> tuple[Trajectory, tuple[Array, Array]]:
+) -> tuple[Trajectory, _Pair]:
     """The trajectory from (q0, v0) at ts[0], saved at ts.
 
     Args:
@@ -87,7 +91,7 @@ def rollout(
     per_save = substeps // steps
     start = _start(scheme, q0, v0, ts[0], params)
 
-    def one_segment(state: _State, own: Segments) -> tuple[_State, _State]:
+    def one_segment(state: _State, own: Segments) -> tuple[_State, tuple[_Rows, _Pair]]:
         first = own.done == 0
         state = eqx.tree_at(
             lambda s: (s.position_residual, s.velocity_residual),
@@ -99,30 +103,23 @@ def rollout(
             return _advance(scheme, state, own.t + (own.done + k) * own.h, own.h, params)
 
         state = jax.lax.fori_loop(0, steps, one_step, state)
-        return state, state
+        return state, (_shown(state), (state.q, state.v))
 
-    end, ends = jax.lax.scan(one_segment, start, segments(ts, substeps, steps))
-    saved = jax.tree.map(
+    end, (saved, ends) = jax.lax.scan(one_segment, start, segments(ts, substeps, steps))
+    rows = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
-        start,
-        ends,
+        (start.q, start.v, start.position_residual, start.velocity_residual),
+        saved,
     )
-    alive = jnp.isnan(saved.t_failed)
-    alive = jnp.concatenate([jnp.ones(1, bool), alive[1:]])
+    return Trajectory(*rows, end.rank, end.status, end.t_failed), ends
 
-    def hide(x: Array) -> Array:
-        return jnp.where(alive.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.nan)
 
-    trajectory = Trajectory(
-        q=hide(saved.q),
-        v=hide(saved.v),
-        position_residual=hide(saved.position_residual),
-        velocity_residual=hide(saved.velocity_residual),
-        rank=end.rank,
-        status=end.status,
-        t_failed=end.t_failed,
-    )
-    return trajectory, (ends.q, ends.v)
+def _shown(state: _State) -> _Rows:
+    """The rows of a save, NaN after a failure."""
+    alive = jnp.isnan(state.t_failed)
+    rows = state.q, state.v, state.position_residual, state.velocity_residual
+    q, v, position, velocity = (jnp.where(alive, x, jnp.nan) for x in rows)
+    return q, v, position, velocity
 
 
 def segments(ts: Array, substeps: int, steps: int) -> Segments:
