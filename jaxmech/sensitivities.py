@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod, ForwardMode
@@ -102,10 +102,7 @@ def sensitivities(
 
         return jax.vmap(one, out_axes=(-1, None))(directions)
 
-    groups = -(-flat.size // TOGETHER)
-    spare = -flat.size % groups
-    directions = jnp.eye(flat.size + spare, flat.size, dtype=flat.dtype)
-    directions = directions.reshape(groups, -1, flat.size)
+    directions = direction_groups(flat.size, flat.dtype)
     with_traced, traced = hoisted(along, flat, directions[0])
     slopes, solutions = jax.vmap(partial(batched(with_traced), traced, flat))(directions)
     slopes = [jnp.concatenate(list(slope), axis=-1)[..., : flat.size] for slope in slopes]
@@ -117,6 +114,24 @@ def sensitivities(
         return rows(jnp.where(failed, jnp.nan, slope))
 
     return Sensitivities(solution, *(shaped(slope) for slope in slopes))
+
+
+def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions count"]:
+    """The directions of each of `count` numbers, in groups that go beside one trajectory.
+
+    The groups are equally large, and as small as their number allows; the last may end with zeros.
+
+    Args:
+        count: of numbers, at least one.
+        dtype: of the directions.
+
+    Example:
+        >>> print(direction_groups(6, float).shape, direction_groups(7, float).shape)
+        (2, 3, 6) (2, 4, 7)
+    """
+    groups = -(-count // TOGETHER)
+    each = -(-count // groups)
+    return jnp.eye(groups * each, count, dtype=dtype).reshape(groups, each, count)
 
 
 def _flattened(theta: Any) -> tuple[Array, Callable[[Array], Any]]:

@@ -22,6 +22,7 @@ from jaxmech.identify.starts import Start, begin
 from jaxmech.integrate import AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
 from jaxmech.lanes import batched
 from jaxmech.manifold import AbstractStabilization
+from jaxmech.sensitivities import direction_groups
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
 
@@ -145,22 +146,23 @@ class Slopes(NamedTuple):
 
 @partial(jax.jit, static_argnames="problem")
 def linearized(problem: Problem, y: Array, data: Data) -> tuple[Run, Slopes]:
-    """All pieces with their derivatives.
-
-    Each direction of each piece is a trajectory of the batch, with a single tangent: what is
-    compiled does not grow with the number of parameters.
-    """
+    """All pieces with their derivatives: every few directions of a piece are a trajectory."""
     z, u = data.parts(y, problem.layout.size)
-    directions = jnp.eye(z.size + data.free_starts, dtype=y.dtype)
+    count = z.size + data.free_starts
+    directions = direction_groups(count, y.dtype)
 
-    def one(z: Array, u: Array, direction: Array, piece: Data) -> Slopes:
+    def along(z: Array, u: Array, directions: Array, piece: Data) -> Slopes:
         def whole(z: Array, u: Array) -> Slopes:
             made = run(problem, z, u, piece, ForwardMode())
             return Slopes(made.residual, made.begin, made.end)
 
-        return jax.jvp(whole, (z, u), (direction[: z.size], direction[z.size :]))[1]
+        def one(direction: Array) -> Slopes:
+            return jax.jvp(whole, (z, u), (direction[: z.size], direction[z.size :]))[1]
+
+        return jax.vmap(one)(directions)
 
     def along_all(u: Array, piece: Data) -> Slopes:
-        return jax.vmap(lambda d: batched(one)(z, u, d, piece))(directions)
+        slopes = jax.vmap(lambda group: batched(along)(z, u, group, piece))(directions)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], slopes)
 
     return runs(problem, y, data), over_pieces(along_all, data, u)
