@@ -4,8 +4,7 @@ Ten parameters of a double pendulum in Cartesian coordinates (two rods, friction
 sensors with offset and scale) over 26 recordings, as many and as long as those of the measured
 pendulum (`configs/measured_pendulum_double.toml`). All four work on the same recordings in the same
 process; the gradient in reverse mode must agree with that from the Jacobian before anything is
-timed. A direction is a trajectory with one tangent, so the Jacobian of p numbers is measured in
-runs for each of 1 + p.
+timed. The Jacobian of p numbers is measured in runs for each of 1 + p.
 
 Usage: python -m experiments.fit_speed [configs/fit_speed.toml] [runs/fit_speed]
 """

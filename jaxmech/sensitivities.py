@@ -17,7 +17,7 @@ from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
 
-TOGETHER = 5  # derivatives beside one trajectory: the more, the longer the compiling
+TOGETHER = 5  # most derivatives beside one trajectory; more of them take longer to compile
 
 
 class Sensitivities(NamedTuple):

@@ -27,7 +27,7 @@ def dense(n: int) -> jm.models.Model:
         return 0.5 * p["mass"] * (u @ (G @ G.T + np.eye(n)) @ u) - 0.5 * q @ q
 
     def state(start: Any, params: Any) -> tuple[Array, Array]:
-        return along @ start["q"], along @ start["v"]
+        return along @ jnp.asarray(start["q"]), along @ jnp.asarray(start["v"])
 
     system = jm.System(
         lagrangian,

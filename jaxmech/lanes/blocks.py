@@ -96,7 +96,7 @@ partial_eval.dce_rules[_lanes] = _without_unused
 
 
 def _over_batches(
-    args: Sequence[Array], axes: Sequence[int | None], *, kernel: Kernel, moving: frozenset[int],
+    args: Sequence[Any], axes: Sequence[int | None], *, kernel: Kernel, moving: frozenset[int],
     size: int,
 ) -> tuple[list[Array], list[int]]:  # fmt: skip
     """A batch of batches is one long batch."""

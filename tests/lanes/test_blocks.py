@@ -11,7 +11,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from jaxmech.lanes import explain, reading, vectorize
+from jaxmech.lanes import explain, reading, source, vectorize
 from jaxmech.lanes.explanation import part
 from jaxmech.lanes.reading import call_content
 
@@ -148,3 +148,23 @@ def test_a_short_loop_that_is_large_stays_one(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(reading, "LARGEST_UNROLLED", 20)
     assert explain(staged, x).parts[0].kept < unrolled
     np.testing.assert_allclose(vectorize(staged)(x), jax.vmap(staged)(x), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_large_graphs_have_half_the_lanes(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "LARGE", 10)
+
+    def large(x: Any) -> Any:
+        return lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) * jnp.cos(x) + y[::-1] * x, x)
+
+    kernel = native(vectorize(large), batch(3).astype(dtype)).params["kernel"]
+    small = native(vectorize(plain_loop), batch(3)).params["kernel"]
+    half = source.Source(kernel, frozenset({0})).lanes
+    assert small.operations <= 10 < kernel.operations
+    assert source.Source(small, frozenset({0})).lanes == source.LANES
+    assert half == (source.LANES // 2 if dtype is np.float64 else source.LANES)
+    for size in (1, half - 1, half, half + 1, 3 * half + 2):
+        x = batch(size).astype(dtype)
+        np.testing.assert_allclose(
+            vectorize(large)(x), jax.vmap(large)(x), rtol=100 * np.finfo(dtype).eps, atol=1e-6
+        )

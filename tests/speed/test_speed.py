@@ -13,6 +13,7 @@ import pytest
 from experiments.speed import __main__ as benchmark
 from experiments.speed import cases, gradients, jax_routes, parts
 from experiments.speed.measure import Entrant, Outcome, contest, difference
+from experiments.speed.routes import Unavailable
 from experiments.speed.settings import Speed, Timing
 from experiments.speed.workers import Job, JobError, Worker
 from jaxmech.cli import main
@@ -36,6 +37,7 @@ links = [2]
 chain_batch = 3
 steps = 4
 step = 0.01
+large.dense_5 = { batch = 3, steps = 4, step = 0.01 }
 [gradient]
 cases.chain_1 = { batch = 3, steps = 4, step = 0.01 }
 """
@@ -79,11 +81,15 @@ def test_all_parts(tmp_path, monkeypatch) -> None:
     assert found["table"] == []
     assert [x["batch"] for x in found["batches"]] == [3]
     assert [x["m"] for x in found["lengths"]] == [2]
+    assert [(x["n"], x["m"]) for x in found["large"]] == [(5, 1)]
     forms = found["gradients"][0]["outcomes"]
     assert list(forms) == list(gradients.FORMS)
     assert forms[gradients.OUTSIDE]["difference"] < 1e-12
-    outcomes = [x for part in ("batches", "lengths", "gradients") for x in found[part]]
-    assert all(o["best"] > 0 for x in outcomes for o in x["outcomes"].values())
+    *less, most = gradients.SENSITIVITIES
+    assert all(forms[form]["difference"] < 1e-10 for form in less)
+    assert forms.pop(most)["problem"] == "unavailable: its parameters are 3 numbers"
+    measured = [x for part in ("batches", "lengths", "large", "gradients") for x in found[part]]
+    assert all(o["best"] > 0 for x in measured for o in x["outcomes"].values())
     assert (tmp_path / "run" / "scaling.png").stat().st_size > 10_000
 
 
@@ -175,7 +181,7 @@ def test_differences_are_relative_to_the_largest_entry(array, expected) -> None:
     assert found == pytest.approx(max(expected, 1e-12 / 4e-6))
 
 
-@pytest.mark.parametrize("name", [*cases.NAMES, "chain_3"])
+@pytest.mark.parametrize("name", [*cases.NAMES, "chain_3", "dense_4"])
 def test_starts_are_consistent_seeded_and_all_different(name: str) -> None:
     case = cases.make(name, batch=5, steps=1, step_size=1e-3)
     q0, v0 = cases.states(case)
@@ -211,11 +217,12 @@ def test_the_gradient_is_the_derivative_of_the_mean() -> None:
         return float(np.mean(gradients.prepare(gradients.FORWARD, other, q0, v0).run()))
 
     slope = (mean(9.81 + 1e-4) - mean(9.81 - 1e-4)) / 2e-4
-    for form in (gradients.INSIDE, gradients.OUTSIDE):
+    assert min(case.model.params) == "g"
+    for form in (gradients.INSIDE, gradients.OUTSIDE, *list(gradients.SENSITIVITIES)[:3]):
         arrays = jax.tree.leaves(gradients.prepare(form, case, q0, v0).run())
-        by_params = gradients.comparable(form, arrays)[2:]
-        by_g = dict(zip(sorted(case.model.params), by_params, strict=True))["g"]
-        np.testing.assert_allclose(by_g, slope, rtol=1e-6)
+        np.testing.assert_allclose(gradients.comparable(form, arrays)[0], slope, rtol=1e-6)
+    with pytest.raises(Unavailable, match="its parameters are 3 numbers"):
+        gradients.prepare(list(gradients.SENSITIVITIES)[3], case, q0, v0)
 
 
 def interrupted_contest(after: int) -> Callable[..., None]:
