@@ -22,6 +22,7 @@ from experiments.speed.workers import Arrays
 
 FORWARD, INSIDE, OUTSIDE = "forward run", "vmap of grad", "grad of vmap"
 SENSITIVITIES = {f"sensitivities, p = {p}": p for p in (1, 2, 3, 5)}
+TOLERANCE = 1e-9  # how far a form may be from the first, relative to the size
 _ARGUMENTS, _AXES = (0, 1, 2), (0, 0, None)
 
 

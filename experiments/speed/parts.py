@@ -17,7 +17,6 @@ from experiments.speed.settings import Size, Speed
 from experiments.speed.workers import Arrays
 
 Tell = Callable[[str], None]
-GRADIENT_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def _gradients(results: Results, pool: Pool, tell: Tell, done: Callable[[Measure
         entrants = {
             form: Entrant(
                 partial(gradients.prepare, form, measured.case, q0, v0),
-                GRADIENT_TOLERANCE,
+                gradients.TOLERANCE,
                 partial(gradients.comparable, form),
             )
             for form in gradients.FORMS

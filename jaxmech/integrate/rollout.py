@@ -106,12 +106,15 @@ def rollout(
         return state, (_shown(state), (state.q, state.v))
 
     end, (saved, ends) = jax.lax.scan(one_segment, start, segments(ts, substeps, steps))
-    rows = jax.tree.map(
+    q, v, position_residual, velocity_residual = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
         (start.q, start.v, start.position_residual, start.velocity_residual),
         saved,
     )
-    return Trajectory(*rows, end.rank, end.status, end.t_failed), ends
+    trajectory = Trajectory(
+        q, v, position_residual, velocity_residual, end.rank, end.status, end.t_failed
+    )
+    return trajectory, ends
 
 
 def _shown(state: _State) -> _Rows:

@@ -86,7 +86,7 @@ def test_all_parts(tmp_path, monkeypatch) -> None:
     assert list(forms) == list(gradients.FORMS)
     assert forms[gradients.OUTSIDE]["difference"] < 1e-12
     *less, most = gradients.SENSITIVITIES
-    assert all(forms[form]["difference"] < 1e-10 for form in less)
+    assert all(forms[form]["difference"] < gradients.TOLERANCE for form in less)
     assert forms.pop(most)["problem"] == "unavailable: its parameters are 3 numbers"
     measured = [x for part in ("batches", "lengths", "large", "gradients") for x in found[part]]
     assert all(o["best"] > 0 for x in measured for o in x["outcomes"].values())
