@@ -10,7 +10,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 from jaxmech.lanes.loops import Given, Saved, UnsupportedError, Value
-from jaxmech.lanes.needs import Needs, needed, operations
+from jaxmech.lanes.needs import Needs, most_carried, needed, operations
 from jaxmech.lanes.reading import Reader, loop_content
 
 
@@ -43,6 +43,11 @@ class Kernel:
     def operations(self) -> int:
         """How many operations that are, each of the body of a loop counted once."""
         return operations(self.reader.graph, self.reader.loops, self.needs)
+
+    @cached_property
+    def most_carried(self) -> int:
+        """The largest number of values that one of its loops carries from turn to turn."""
+        return most_carried(self.reader.loops, self.needs)
 
 
 def loop_kernel(

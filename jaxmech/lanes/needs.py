@@ -97,3 +97,12 @@ def operations(graph: Graph, loops: list[Loop], needs: Needs) -> int:
     own = sum(graph.nodes[i].op not in _LEAVES for i in needs.nodes)
     inner = [(loops[k], part.body) for k, part in needs.loops.items() if part.body is not None]
     return own + sum(operations(loop.body, loop.inner, body) for loop, body in inner)
+
+
+def most_carried(loops: list[Loop], needs: Needs) -> int:
+    """The largest number of values that one of the loops carries from turn to turn."""
+    counts = [0]
+    for k, part in needs.loops.items():
+        if part.body is not None:
+            counts += [len(part.carry), most_carried(loops[k].inner, part.body)]
+    return max(counts)
