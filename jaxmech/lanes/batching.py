@@ -21,7 +21,9 @@ _IS_ON = ContextVar("lanes", default=True)
 
 @contextmanager
 def off() -> Iterator[None]:
-    """Within, what is traced runs over a batch by `jax.vmap`, on a CPU too: to compare the two.
+    """Within, functions run over a batch by `jax.vmap`, on a CPU too: to compare the two.
+
+    What JAX has compiled is forgotten at both ends, or it would run again as it was compiled first.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -30,10 +32,12 @@ def off() -> Iterator[None]:
         [0. 2. 4.]
     """
     token = _IS_ON.set(False)
+    jax.clear_caches()
     try:
         yield
     finally:
         _IS_ON.reset(token)
+        jax.clear_caches()
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from jaxmech.lanes import explain, reading, source, vectorize
+from jaxmech.lanes import batched, explain, off, reading, source, vectorize
 from jaxmech.lanes.explanation import part
 from jaxmech.lanes.reading import call_content
 
@@ -170,5 +170,20 @@ def test_half_the_lanes_where_much_is_carried(dtype: type, monkeypatch: pytest.M
     for size in (1, half - 1, half, half + 1, 3 * half + 2):
         x = batch(size).astype(dtype)
         np.testing.assert_allclose(
-            vectorize(large)(x), jax.vmap(large)(x), rtol=100 * np.finfo(dtype).eps, atol=1e-6
+            vectorize(large)(x),
+            jax.vmap(large)(x),
+            rtol=100 * np.finfo(dtype).eps,
+            atol=10 * np.finfo(dtype).eps,
         )
+
+
+def test_what_was_compiled_one_way_is_not_taken_for_the_other() -> None:
+    inner = jax.jit(batched(plain_loop))
+
+    def is_native() -> bool:
+        return "lanes" in {eqn.primitive.name for eqn in program(jax.vmap(inner), batch(5))}
+
+    assert is_native()
+    with off():
+        assert not is_native()
+    assert is_native()
