@@ -13,13 +13,16 @@ from jaxmech.lanes.native import array_address, module
 from jaxmech.lanes.text import Text
 
 LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
+FEW = 800  # operations: most wait for another one, and the code for twice the lanes is still short
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
 
 
 def _lanes_of(kernel: Kernel) -> int:
     """How many trajectories are computed side by side."""
     has_doubles = any(aval.dtype == np.float64 for aval in (*kernel.avals, *kernel.out_avals))
-    return LANES // 2 if has_doubles and kernel.most_carried > MANY else LANES
+    if has_doubles and kernel.most_carried > MANY:
+        return LANES // 2
+    return 2 * LANES if kernel.operations <= FEW else LANES
 
 
 class Source:

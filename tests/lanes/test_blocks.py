@@ -150,28 +150,38 @@ def test_a_short_loop_that_is_large_stays_one(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_allclose(vectorize(staged)(x), jax.vmap(staged)(x), rtol=1e-13)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_half_the_lanes_where_much_is_carried(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "MANY", 5)
+@pytest.mark.parametrize(
+    ("few", "many", "dtype", "lanes"),
+    [
+        (100, 45, np.float64, 32),  # few operations
+        (100, 45, np.float32, 32),
+        (5, 45, np.float64, 16),
+        (5, 5, np.float64, 8),  # much is carried
+        (5, 5, np.float32, 16),
+    ],
+)
+def test_how_many_lanes_a_program_has(
+    few: int, many: int, dtype: type, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "FEW", few)
+    monkeypatch.setattr(source, "MANY", many)
 
-    def large(x: Any) -> Any:
+    def fn(x: Any) -> Any:
         def turn(_: Any, state: Any) -> Any:
             y, z = state
             return jnp.sin(y) * jnp.cos(z) + 0.2 * x, 0.4 * jnp.tanh(y[::-1] + z)
 
         return lax.fori_loop(0, STEPS, turn, (x, x))[0]
 
-    kernel = native(vectorize(large), batch(3).astype(dtype)).params["kernel"]
-    small = native(vectorize(plain_loop), batch(3)).params["kernel"]
-    half = source.Source(kernel, frozenset({0})).lanes
-    assert small.most_carried <= 5 < kernel.most_carried
-    assert source.Source(small, frozenset({0})).lanes == source.LANES
-    assert half == (source.LANES // 2 if dtype is np.float64 else source.LANES)
-    for size in (1, half - 1, half, half + 1, 3 * half + 2):
+    kernel = native(vectorize(fn), batch(3).astype(dtype)).params["kernel"]
+    assert 5 < kernel.most_carried <= 45
+    assert 5 < kernel.operations <= 100
+    assert source.Source(kernel, frozenset({0})).lanes == lanes
+    for size in (1, lanes - 1, lanes, lanes + 1, 3 * lanes + 2):
         x = batch(size).astype(dtype)
         np.testing.assert_allclose(
-            vectorize(large)(x),
-            jax.vmap(large)(x),
+            vectorize(fn)(x),
+            jax.vmap(fn)(x),
             rtol=100 * np.finfo(dtype).eps,
             atol=10 * np.finfo(dtype).eps,
         )

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from experiments.speed import __main__ as benchmark
-from experiments.speed import cases, gradients, jax_routes, parts
+from experiments.speed import cases, gradients, jax_routes, parts, workers
 from experiments.speed.measure import Entrant, Outcome, contest, difference
 from experiments.speed.routes import Unavailable
 from experiments.speed.settings import Speed, Timing
-from experiments.speed.workers import Job, JobError, Worker
+from experiments.speed.workers import Job, JobError, Worker, mean_seconds
 from jaxmech.cli import main
 from jaxmech.config import ConfigError, read
 from tests.speed import jobs
@@ -110,6 +110,24 @@ def test_a_worker_survives_its_jobs() -> None:
         assert 0 < worker.seconds(0.0) < 1
     finally:
         worker.close()
+
+
+@pytest.mark.parametrize(
+    ("at_least", "expected", "runs"),
+    [
+        (0.0, 9.0, 1),  # the first run fills the time
+        (10.0, 4.0, 4),  # it does not, and only warms up
+    ],
+)
+def test_a_short_run_warms_up_before_it_counts(monkeypatch, at_least, expected, runs) -> None:
+    clock, durations = [0.0], [9.0, 4.0, 4.0, 4.0, 4.0]
+
+    def run() -> None:
+        clock[0] += durations.pop(0)
+
+    monkeypatch.setattr(workers.time, "perf_counter", lambda: clock[0])
+    assert mean_seconds(run, at_least) == expected
+    assert len(durations) == 5 - runs
 
 
 def test_a_worker_without_an_answer_is_given_up() -> None:
