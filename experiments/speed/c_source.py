@@ -15,7 +15,7 @@ from jaxmech.lanes.graph import Graph, Node
 from jaxmech.lanes.kernel import Kernel
 from jaxmech.lanes.loops import Listed, Loop, Steps
 from jaxmech.lanes.needs import LoopNeeds, Needs
-from jaxmech.lanes.trigonometry import COSINE, PARTS, SINE
+from jaxmech.lanes.trigonometry import COSINE, LARGE, PARTS, SINE
 
 _PRELUDE = """\
 #include <math.h>
@@ -67,30 +67,28 @@ INLINE void store(double *x, long stride, long first, long size, vec y)
 """
 
 _SINE_AND_COSINE = """
-// Keeps a compiler that may reorder sums from reordering those of the reduction.
-#if defined(__x86_64__)
-#define STEP(sum) r = sum; __asm__("" : "+v"(r))
-#elif defined(__aarch64__)
-#define STEP(sum) r = sum; __asm__("" : "+w"(r))
-#else
-#define STEP(sum) r = sum
-#endif
+INLINE vec fused(vec x, vec y, vec z)
+{
+  for (int k = 0; k < WIDTH; k++) z[k] = fma(x[k], y[k], z[k]);
+  return z;
+}
+INLINE vec turned(vec x, ints quarters)
+{
+  return (vec)((ints)x ^ (quarters << 62 & all_ints(1L << 63)));
+}
 INLINE pair sine_and_cosine(vec x)  // as in jaxmech.lanes.trigonometry
 {
-  vec k = each_rint(x * M_2_PI);
-  vec high = each_rint(k * 0x1p-20) * 0x1p20, low = k - high, r;
-  STEP(x - high * PART0);
-  STEP(r - low * PART0);
-  STEP(r - high * PART1);
-  STEP(r - low * PART1);
-  STEP(r - k * PART2);
+  vec raised = fused(x, all(M_2_PI), all(LARGE)), k = raised - all(LARGE), r = x;
+  r = fused(k, all(-PART0), r);
+  r = fused(k, all(-PART1), r);
+  r = fused(k, all(-PART2), r);
   vec z = r * r;
   vec sine = r + r * z * SINE;
   vec cosine = 1 - 0.5 * z + z * z * COSINE;
-  vec quarter = k - 4 * each_floor(k * 0.25);
-  ints odd = (quarter == 1) | (quarter == 3);
+  ints quarters = (ints)raised;
+  ints odd = (quarters & 1) != 0;
   vec s = choose(odd, cosine, sine), c = choose(odd, sine, cosine);
-  return (pair){choose(quarter >= 2, -s, s), choose((quarter == 1) | (quarter == 2), -c, c)};
+  return (pair){turned(s, quarters), turned(c, quarters + 1)};
 }
 """
 
@@ -197,6 +195,7 @@ def source(kernel: Kernel, copies: int = 1) -> str:
 def _prelude() -> list[str]:
     lines = [f"UNARY({fn})" for fn in (*_UNARY, "rint", "round")]
     lines += [f"BINARY({fn})" for fn in _BINARY.values()]
+    lines += [f"#define LARGE {LARGE.hex()}"]
     lines += [f"#define PART{k} {part.hex()}" for k, part in enumerate(PARTS)]
     for name, coefficients in (("SINE", SINE), ("COSINE", COSINE)):
         polynomial = coefficients[0].hex()

@@ -1,14 +1,12 @@
 """The scalar graph: every number that a function computes, made once.
 
-Nodes are numbered in the order of their making, so the inputs of a node always come before it. What
-is known beforehand (an operation on constants, a product with zero or one, a sum with zero) is
-folded away, and equal nodes are shared; so the sparsity of a matrix comes out by itself.
+Nodes are numbered in the order of their making, so the inputs of a node always come before it.
+Equal nodes are shared, and what is the same in every iteration of a loop is done outside of it.
 
 Leaves are `const`, `input` (of the whole function), `carry` and `element` (of a loop, in the graph
 of its body), `capture` (a node of the graph around the loop) and `result` (of a loop).
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +57,10 @@ class Graph:
             self.values.append(None)
         return number
 
+    def known(self, node: Node) -> int | None:
+        """The number of a node if it exists already."""
+        return self._known.get(node)
+
     def const(self, value: Any, dtype: Any) -> int:
         """A constant; its text tells 0.0 from -0.0 and makes NaN equal to itself."""
         scalar = np.asarray(value, dtype)[()]
@@ -72,14 +74,6 @@ class Graph:
         if self.outer.values[number] is not None:
             return self.const(self.outer.values[number], self.outer.nodes[number].dtype)
         return self.add("capture", (), number, self.outer.nodes[number].dtype)
-
-    def op(self, op: str, *inputs: int, params: Any = ()) -> int:
-        """The result of an operation, folded where its inputs allow it."""
-        self.requested += 1
-        fold = FOLDS.get(op)
-        if fold is not None:
-            return fold(self, op, inputs, params)
-        return self.add(op, inputs, params, self.nodes[inputs[0]].dtype)
 
     def _is_invariant(self, inputs: tuple[int, ...]) -> bool:
         ops = {self.nodes[i].op for i in inputs}
@@ -97,229 +91,3 @@ class Graph:
         if node.op == "capture":
             return int(node.params)
         return self.outer.const(self.values[number], node.dtype)
-
-
-Fold = Callable[[Graph, str, tuple[int, ...], Any], int]
-
-
-def _evaluated(g: Graph, fn: Callable[..., Any], inputs: tuple[int, ...], dtype: Any) -> int | None:
-    values = []
-    for i in inputs:
-        value = g.values[i]
-        if value is None:
-            return None
-        values.append(value)
-    with np.errstate(all="ignore"):
-        return g.const(fn(*values), dtype)
-
-
-def _is(g: Graph, number: int, value: int) -> bool:
-    known = g.values[number]
-    return known is not None and bool(known == value)
-
-
-def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    x, y = sorted(inputs)
-    if _is(g, x, 0):
-        return y
-    if _is(g, y, 0):
-        return x
-    dtype = g.nodes[x].dtype
-    if (known := _evaluated(g, np.add, (x, y), dtype)) is not None:
-        return known
-    for a, b in ((x, y), (y, x)):
-        if g.nodes[b].op == "neg":
-            return g.add("sub", (a, g.nodes[b].inputs[0]), (), dtype)
-    return g.add("add", (x, y), (), dtype)
-
-
-def _sub(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    x, y = inputs
-    if _is(g, y, 0):
-        return x
-    if _is(g, x, 0):
-        return _neg(g, "neg", (y,), ())
-    dtype = g.nodes[x].dtype
-    if (known := _evaluated(g, np.subtract, (x, y), dtype)) is not None:
-        return known
-    if g.nodes[y].op == "neg":
-        return _add(g, "add", (x, g.nodes[y].inputs[0]), ())
-    return g.add("sub", (x, y), (), dtype)
-
-
-def _neg(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    (x,) = inputs
-    node = g.nodes[x]
-    if node.op == "neg":
-        return node.inputs[0]
-    if node.op == "sub":
-        return g.add("sub", node.inputs[::-1], (), node.dtype)
-    known = _evaluated(g, np.negative, (x,), node.dtype)
-    return g.add("neg", (x,), (), node.dtype) if known is None else known
-
-
-def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    x, y = sorted(inputs)
-    dtype = g.nodes[x].dtype
-    if (known := _evaluated(g, np.multiply, (x, y), dtype)) is not None:
-        return known
-    for a, b in ((x, y), (y, x)):
-        factor = g.values[a]
-        if factor is not None:
-            if factor == 0:
-                return g.const(0, dtype)
-            if factor == 1:
-                return b
-            if factor == -1:
-                return _neg(g, "neg", (b,), ())
-        if g.nodes[a].op == "neg":
-            return _neg(g, "neg", (_mul(g, "mul", (g.nodes[a].inputs[0], b), ()),), ())
-    return g.add("mul", (x, y), (), dtype)
-
-
-def _square(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    return _mul(g, "mul", (*inputs, *inputs), ())
-
-
-def _one_minus_square(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    one = g.const(1, g.nodes[inputs[0]].dtype)
-    return _sub(g, "sub", (one, _square(g, op, inputs, ())), ())
-
-
-def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    x, y = inputs
-    dtype = g.nodes[x].dtype
-    floating = np.issubdtype(dtype, np.floating)
-    quotient = np.divide if floating else lambda x, y: np.trunc(x / y)
-    if (known := _evaluated(g, quotient, (x, y), dtype)) is not None:
-        return known
-    if _is(g, y, 1) or _is(g, x, 0):
-        return x
-    if g.nodes[x].op == "neg":
-        return _neg(g, "neg", (_div(g, "div", (g.nodes[x].inputs[0], y), ()),), ())
-    divisor = g.values[y]
-    if floating and divisor is not None and abs(np.frexp(divisor)[0]) == 0.5:
-        return _mul(g, "mul", (x, g.const(1 / divisor, dtype)), ())  # a power of two: exact
-    return g.add("div", (x, y), (), dtype)
-
-
-def _integer_pow(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    """An integer power as multiplications, by squaring."""
-    (x,), exponent = inputs, dict(params)["y"]
-    if exponent < 0:
-        inverse = _integer_pow(g, op, inputs, (("y", -exponent),))
-        return _div(g, "div", (g.const(1, g.nodes[x].dtype), inverse), ())
-    result, square = g.const(1, g.nodes[x].dtype), x
-    while exponent:
-        if exponent & 1:
-            result = _mul(g, "mul", (result, square), ())
-        exponent >>= 1
-        if exponent:
-            square = _mul(g, "mul", (square, square), ())
-    return result
-
-
-def _select(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    which, *cases = inputs
-    if g.values[which] is not None:
-        return cases[int(g.values[which])]
-    cases = [_under(g, which, k, case) for k, case in enumerate(cases)]
-    if len(set(cases)) == 1:
-        return cases[0]
-    return g.add("select_n", (which, *cases), (), g.nodes[cases[0]].dtype)
-
-
-def _under(g: Graph, which: int, value: int, number: int) -> int:
-    """A node where `which` is known to have a value: selects by it, one deep, make their choice."""
-    node = g.nodes[number]
-    if node.op == "select_n" and node.inputs[0] == which:
-        return node.inputs[1 + value]
-    chosen = [
-        g.nodes[i].inputs[1 + value]
-        if g.nodes[i].op == "select_n" and g.nodes[i].inputs[0] == which
-        else i
-        for i in node.inputs
-    ]
-    return number if tuple(chosen) == node.inputs else g.op(node.op, *chosen, params=node.params)
-
-
-def _logic(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    x, y = sorted(inputs)
-    dtype = g.nodes[x].dtype
-    fn = {"and": np.bitwise_and, "or": np.bitwise_or}[op]
-    if (known := _evaluated(g, fn, (x, y), dtype)) is not None:
-        return known
-    if x == y:
-        return x
-    for a, b in ((x, y), (y, x)):
-        if dtype.kind == "b" and g.values[a] is not None:
-            return a if bool(g.values[a]) == (op == "or") else b
-    return g.add(op, (x, y), (), dtype)
-
-
-def _not(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    (x,) = inputs
-    if g.nodes[x].op == "not":
-        return g.nodes[x].inputs[0]
-    known = _evaluated(g, np.invert, (x,), g.nodes[x].dtype)
-    return g.add(op, inputs, params, g.nodes[x].dtype) if known is None else known
-
-
-def _convert(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    (x,), dtype = inputs, np.dtype(params)
-    if g.nodes[x].dtype == dtype:
-        return x
-    known = _evaluated(g, lambda value: np.asarray(value).astype(dtype), (x,), dtype)
-    return g.add(op, (x,), params, dtype) if known is None else known
-
-
-def _plain(fn: Callable[..., Any], commutes: bool = False, dtype: Any = None) -> Fold:
-    """The fold of an operation of which nothing is known but its value on constants."""
-
-    def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-        inputs = tuple(sorted(inputs)) if commutes else inputs
-        out = g.nodes[inputs[0]].dtype if dtype is None else dtype
-        known = _evaluated(g, fn, inputs, out)
-        return g.add(op, inputs, params, out) if known is None else known
-
-    return fold
-
-
-FOLDS: dict[str, Fold] = {
-    "add": _add,
-    "add_any": _add,
-    "sub": _sub,
-    "neg": _neg,
-    "mul": _mul,
-    "square": _square,
-    "one_minus_square": _one_minus_square,
-    "div": _div,
-    "integer_pow": _integer_pow,
-    "select_n": _select,
-    "and": _logic,
-    "or": _logic,
-    "not": _not,
-    "convert_element_type": _convert,
-    "eq": _plain(np.equal, commutes=True, dtype=bool),
-    "ne": _plain(np.not_equal, commutes=True, dtype=bool),
-    "lt": _plain(np.less, dtype=bool),
-    "le": _plain(np.less_equal, dtype=bool),
-    "gt": _plain(np.greater, dtype=bool),
-    "ge": _plain(np.greater_equal, dtype=bool),
-    "max": _plain(np.maximum, commutes=True),
-    "min": _plain(np.minimum, commutes=True),
-    "abs": _plain(np.abs),
-    "sign": _plain(np.sign),
-    "sqrt": _plain(np.sqrt),
-    "exp": _plain(np.exp),
-    "log": _plain(np.log),
-    "sin": _plain(np.sin),
-    "cos": _plain(np.cos),
-    "tan": _plain(np.tan),
-    "tanh": _plain(np.tanh),
-    "atan2": _plain(np.arctan2),
-    "pow": _plain(np.power),
-    "floor": _plain(np.floor),
-    "ceil": _plain(np.ceil),
-    "is_finite": _plain(np.isfinite, dtype=bool),
-}

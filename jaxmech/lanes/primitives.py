@@ -12,7 +12,8 @@ import jax
 import numpy as np
 from jax.extend.core import JaxprEqn
 
-from jaxmech.lanes.graph import FOLDS, Graph
+from jaxmech.lanes.folds import FOLDS, folded
+from jaxmech.lanes.graph import Graph
 from jaxmech.lanes.loops import LARGEST_ARRAY, Ids, UnsupportedError, dtype_of, shape_of
 
 Reading = Callable[..., Iterable[Ids]]
@@ -38,7 +39,7 @@ def known(g: Graph, ids: Ids, dtype: Any) -> np.ndarray:
 def _each(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
     """One operation for each place of arrays of one shape."""
     places = zip(*(np.ravel(a).tolist() for a in arrays), strict=True)
-    ids = [g.op(op, *inputs, params=params) for inputs in places]
+    ids = [folded(g, op, *inputs, params=params) for inputs in places]
     return np.array(ids, np.int64).reshape(np.shape(arrays[0]))
 
 
@@ -224,7 +225,7 @@ def _scatter_add(g: Graph, eqn: JaxprEqn, x: Ids, places: Ids, updates: Ids) -> 
         with jax.ensure_compile_time_eval():
             landed = eqn.primitive.bind(np.zeros(x.shape, dtype), indices, one, **eqn.params)
         for target in np.flatnonzero(np.asarray(landed)):
-            out[target] = g.op("add", int(out[target]), int(number))
+            out[target] = folded(g, "add", int(out[target]), int(number))
     yield out.reshape(x.shape)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
+from jaxmech.lanes.folds import folded
 from jaxmech.lanes.graph import Graph
 from jaxmech.lanes.loops import (
     LARGEST_ARRAY,
@@ -177,15 +178,15 @@ class Reader:
         if len(branches) != 2:
             raise UnsupportedError("`switch` on a computed value")
         columns = zip(*(self.read(branch, rest) for branch in branches), strict=True)
-        first = self.graph.op(
-            "ne", int(which), self.graph.const(0, self.graph.nodes[int(which)].dtype)
+        first = folded(
+            self.graph, "ne", int(which), self.graph.const(0, self.graph.nodes[int(which)].dtype)
         )
         chosen: list[Value] = []
         for no, yes in columns:
             if not (isinstance(no, np.ndarray) and isinstance(yes, np.ndarray)):
                 raise UnsupportedError("`cond` with a loop that saves a sequence")
             pairs = zip(no.ravel(), yes.ravel(), strict=True)
-            ids = [self.graph.op("select_n", first, int(a), int(b)) for a, b in pairs]
+            ids = [folded(self.graph, "select_n", first, int(a), int(b)) for a, b in pairs]
             chosen.append(np.array(ids, np.int64).reshape(no.shape))
         return chosen
 

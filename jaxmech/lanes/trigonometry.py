@@ -1,9 +1,11 @@
 """Sine and cosine of the same argument as a pair of polynomials.
 
 The functions of the C library take one number at a time. Here x is reduced by the nearest multiple
-of pi/2, held in three parts so that the products with the multiple are exact (Cody and Waite 1980),
-and the minimax polynomials of Cephes (Moshier 1989, `sin.c`) give both on [-pi/4, pi/4]. The
-reduction is exact for |x| < 1.7e12.
+of pi/2, held in three parts: a fused multiply-add rounds once, and x less the multiple of the first
+part needs no rounding at all (Boldo, Daumas and Li 2009). The minimax polynomials of Cephes
+(Moshier 1989, `sin.c`) give both on [-pi/4, pi/4]. The multiple itself is found by adding a number
+so large that no fraction has a place beside it; its last two bits then tell the quarter of a turn.
+So |x| must be below 2^51.
 """
 
 from collections.abc import Sequence
@@ -12,8 +14,8 @@ import numpy as np
 
 from jaxmech.lanes.text import Text, splat, type_of
 
-# pi/2 in three parts; the first two have 33 bits, so 20 bits times one of them is exact.
-PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
+PARTS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)  # their sum is pi/2
+LARGE = 1.5 * 2.0**52  # numbers of this size are whole, and divisible by four in the last two bits
 SINE = (
     1.58962301576546568060e-10,
     -2.50507477628578072866e-8,
@@ -30,6 +32,8 @@ COSINE = (
     -1.38888888888730564116e-3,
     4.16666666666665929218e-2,
 )
+
+_WHOLE = np.dtype(np.int64)
 
 
 def sine_and_cosine(text: Text, x: str, dtype: np.dtype) -> tuple[str, str]:
@@ -49,43 +53,46 @@ class _Pair:
 
     def __init__(self, text: Text) -> None:
         self.text, self.dtype = text, np.dtype(np.float64)
-        self.kind = type_of(self.dtype, text.lanes)
+        self.kind, self.whole = (type_of(t, text.lanes) for t in (self.dtype, _WHOLE))
 
     def written(self, x: str) -> tuple[str, str]:
-        number, fn = self.number, self.text.intrinsic
-        k = fn("rint", self.dtype, self.op("fmul", x, number(2 / np.pi)))
-        high = fn("rint", self.dtype, self.op("fmul", k, number(2.0**-20)))
-        high = self.op("fmul", high, number(2.0**20))
-        low = self.op("fsub", k, high)
-        r = x
-        for part, multiple in ((0, high), (0, low), (1, high), (1, low), (2, k)):
-            r = self.op("fsub", r, self.op("fmul", multiple, number(PARTS[part])))
+        number = self.number
+        raised = self.fused(x, number(2 / np.pi), number(LARGE))
+        k, r = self.op("fsub", raised, number(LARGE)), x
+        for part in PARTS:
+            r = self.fused(k, number(-part), r)
         z = self.op("fmul", r, r)
         rz = self.op("fmul", r, z)
         sine = self.op("fadd contract", r, self.times(rz, self.polynomial(SINE, z)))
         zz = self.op("fmul", z, z)
         cosine = self.op("fsub contract", number(1.0), self.times(number(0.5), z))
         cosine = self.op("fadd contract", cosine, self.times(zz, self.polynomial(COSINE, z)))
-        return self.turned(k, sine, cosine)
+        return self.turned(raised, sine, cosine)
 
-    def turned(self, k: str, sine: str, cosine: str) -> tuple[str, str]:
+    def turned(self, raised: str, sine: str, cosine: str) -> tuple[str, str]:
+        """By as many quarters as the last two bits tell: the two change places, and signs."""
         text, dtype = self.text, self.dtype
-        turns = text.intrinsic("floor", dtype, self.op("fmul", k, self.number(0.25)))
-        quarter = self.op("fsub", k, self.op("fmul", turns, self.number(4.0)))  # 0, 1, 2 or 3
-        first, third = (
-            self.op("fcmp oeq", quarter, self.number(1.0)),
-            self.op("fcmp oeq", quarter, self.number(3.0)),
-        )
-        second = self.op("fcmp oeq", quarter, self.number(2.0))
-        odd, sine_down, cosine_down = (
-            text.line(f"or <{text.lanes} x i1> {one}, {other}")
-            for one, other in ((first, third), (second, third), (first, second))
-        )
+        quarters = self.bits(raised)
+        odd = self.with_whole("icmp ne", self.with_whole("and", quarters, 1), 0)
         s = text.select(odd, cosine, sine, dtype)
         c = text.select(odd, sine, cosine, dtype)
-        s = text.select(sine_down, text.line(f"fneg {self.kind} {s}"), s, dtype)
-        c = text.select(cosine_down, text.line(f"fneg {self.kind} {c}"), c, dtype)
-        return s, c
+        return self.signed(s, quarters), self.signed(c, self.with_whole("add", quarters, 1))
+
+    def signed(self, x: str, quarters: str) -> str:
+        """Changes the sign where the last bit but one is set."""
+        sign = self.with_whole("and", self.with_whole("shl", quarters, 62), -(2**63))
+        changed = self.text.line(f"xor {self.whole} {self.bits(x)}, {sign}")
+        return self.text.line(f"bitcast {self.whole} {changed} to {self.kind}")
+
+    def bits(self, x: str) -> str:
+        return self.text.line(f"bitcast {self.kind} {x} to {self.whole}")
+
+    def with_whole(self, operation: str, x: str, y: int) -> str:
+        return self.text.line(f"{operation} {self.whole} {x}, {splat(self.text, y, _WHOLE)}")
+
+    def fused(self, x: str, y: str, z: str) -> str:
+        """x y + z, rounded once."""
+        return self.text.intrinsic("fma", self.dtype, x, y, z)
 
     def polynomial(self, coefficients: Sequence[float], z: str) -> str:
         value = self.number(coefficients[0])

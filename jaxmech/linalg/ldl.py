@@ -62,7 +62,7 @@ class LDL(AbstractSolver):
             rank = rank + keep
             inverse_pivots.append(jnp.where(keep, 1 / jnp.where(keep, gram[0, 0], 1.0), 0.0))
             columns.append(gram[1:, 0] * inverse_pivots[-1])
-            gram = gram[1:, 1:] - columns[-1][:, None] * gram[:1, 1:]
+            gram = gram[1:, 1:] - columns[-1][:, None] * gram[None, 1:, 0]
         return LDLRowSpace(
             C=C, columns=tuple(columns), inverse_pivots=tuple(inverse_pivots), rank=rank
         )

@@ -15,7 +15,7 @@ def sine_and_cosine(x: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(sine), np.asarray(cosine)
 
 
-@pytest.mark.parametrize("largest", [1.0, 1e3, 1e6, 1e9])
+@pytest.mark.parametrize("largest", [1.0, 1e3, 1e9, 1e15])
 def test_against_mpmath(largest: float) -> None:
     draw = np.random.default_rng(4)
     x = np.concatenate([draw.uniform(-largest, largest, 500), [0.0, -0.0, largest]])
@@ -24,7 +24,7 @@ def test_against_mpmath(largest: float) -> None:
     found = np.stack(sine_and_cosine(jnp.asarray(x)), 1)
     with mpmath.workdps(60):
         exact = [(float(mpmath.sin(mpmath.mpf(a))), float(mpmath.cos(mpmath.mpf(a)))) for a in x]
-    assert np.abs(found - np.array(exact)).max() < 2.3e-16
+    np.testing.assert_allclose(found, exact, rtol=3e-16, atol=0)
 
 
 def test_single_precision_goes_through_double() -> None:
