@@ -112,16 +112,18 @@ def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
 def _one_factor(g: Graph, factor: int, number: int) -> int | None:
     """A known factor times the product of another and a number, as one factor times the number.
 
-    Two factors that only a run knows are left alone in float32, whose range is small.
+    Two factors that only a run knows are left alone in float32, whose range is small, and so are
+    constants that are very large or small.
     """
     node = g.nodes[number]
     if node.op != "mul" or node.dtype.kind != "f" or g.nodes[factor].op not in _KNOWN:
         return None
     for other, rest in (node.inputs, node.inputs[::-1]):
-        ops = {g.nodes[factor].op, g.nodes[other].op}
-        is_safe = "const" in ops or node.dtype == np.float64
-        if is_safe and ops <= _KNOWN and g.nodes[rest].op not in _KNOWN:
-            return _mul(g, "mul", (_mul(g, "mul", (factor, other), ()), rest), ())
+        if g.nodes[other].op in _KNOWN and g.nodes[rest].op not in _KNOWN:
+            values = [g.values[k] for k in (factor, other) if g.values[k] is not None]
+            is_safe = all(2**-30 < abs(value) < 2**30 for value in values)
+            if is_safe and (values or node.dtype == np.float64):
+                return _mul(g, "mul", (_mul(g, "mul", (factor, other), ()), rest), ())
     return None
 
 

@@ -1,0 +1,91 @@
+"""What the scalar graph folds away, and what it leaves alone."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from jaxmech.lanes.folds import folded
+from jaxmech.lanes.graph import Graph
+
+FLOAT = np.dtype(np.float64)
+
+
+class Body:
+    """The graph of the body of a loop, with numbers x and y of its carry and h and w of before."""
+
+    def __init__(self, dtype: np.dtype = FLOAT) -> None:
+        around = Graph()
+        self.graph, self.dtype = Graph(around), dtype
+        self.x, self.y = (self.graph.add("carry", (), k, dtype) for k in range(2))
+        self.h, self.w = (self.graph.capture(around.add("input", (), k, dtype)) for k in range(2))
+
+    def __call__(self, op: str, *inputs: int) -> int:
+        return folded(self.graph, op, *inputs)
+
+    def number(self, value: float) -> int:
+        return self.graph.const(value, self.dtype)
+
+    def op(self, number: int) -> str:
+        return self.graph.nodes[number].op
+
+
+SAME: dict[str, Callable[[Body], tuple[int, int]]] = {
+    "half of twice": lambda g: (g("mul", g.number(0.5), g("add", g.x, g.x)), g.x),
+    "sum of opposites": lambda g: (
+        g("add", g("neg", g.x), g("neg", g.y)),
+        g("neg", g("add", g.x, g.y)),
+    ),
+    "difference from an opposite": lambda g: (
+        g("sub", g("neg", g.x), g.y),
+        g("neg", g("add", g.x, g.y)),
+    ),
+    "opposite difference": lambda g: (
+        g("mul", g.h, g("sub", g.x, g.y)),
+        g("neg", g("mul", g.h, g("sub", g.y, g.x))),
+    ),
+    "size of an opposite": lambda g: (g("abs", g("sub", g.x, g.y)), g("abs", g("sub", g.y, g.x))),
+    "constants": lambda g: (
+        g("mul", g.number(3.0), g("mul", g.x, g.number(0.5))),
+        g("mul", g.number(1.5), g.x),
+    ),
+    "step and weight": lambda g: (
+        g("mul", g.h, g("mul", g.number(0.5), g.x)),
+        g("mul", g("mul", g.number(0.5), g.h), g.x),
+    ),
+    "what only a run knows": lambda g: (
+        g("mul", g.h, g("mul", g.w, g.x)),
+        g("mul", g("mul", g.h, g.w), g.x),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_both_ways_are_one_number(name: str) -> None:
+    one, other = SAME[name](Body())
+    assert one == other
+
+
+def test_factors_are_multiplied_before_the_loop() -> None:
+    g = Body()
+    product = g("mul", g.h, g("mul", g.number(0.5), g.x))
+    assert sorted(map(g.op, g.graph.nodes[product].inputs)) == ["capture", "carry"]
+    assert [node.op for node in g.graph.nodes].count("mul") == 2  # as asked for, and at once
+
+
+def test_the_range_of_single_precision_is_not_left() -> None:
+    g = Body(np.dtype(np.float32))
+    product = g("mul", g.h, g("mul", g.w, g.x))
+    assert sorted(map(g.op, g.graph.nodes[product].inputs)) == ["capture", "mul"]
+
+
+def test_very_large_constants_stay_apart() -> None:
+    g = Body()
+    product = g("mul", g.number(1e200), g("mul", g.number(1e200), g.x))
+    assert sorted(map(g.op, g.graph.nodes[product].inputs)) == ["const", "mul"]
+
+
+def test_twice_a_whole_number_is_a_sum() -> None:
+    g = Body(np.dtype(np.int32))
+    assert g.op(g("add", g.x, g.x)) == "add"
+    assert g.op(g("mul", g.h, g("mul", g.number(2), g.x))) == "mul"
