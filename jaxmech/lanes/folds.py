@@ -14,6 +14,7 @@ import numpy as np
 from jaxmech.lanes.graph import Graph, Node
 
 Fold = Callable[[Graph, str, tuple[int, ...], Any], int]
+_KNOWN = {"const", "capture"}  # before a loop begins
 
 
 def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
@@ -23,9 +24,6 @@ def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
     if fold is not None:
         return fold(g, op, inputs, params)
     return g.add(op, inputs, params, g.nodes[inputs[0]].dtype)
-
-
-_KNOWN = {"const", "capture"}  # before a loop begins
 
 
 def _evaluated(g: Graph, fn: Callable[..., Any], inputs: tuple[int, ...], dtype: Any) -> int | None:
@@ -129,10 +127,7 @@ def _one_factor(g: Graph, factor: int, number: int) -> int | None:
 
 def _abs(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     (x,) = inputs
-    if g.nodes[x].op == "neg":
-        (x,) = g.nodes[x].inputs
-    known = _evaluated(g, np.abs, (x,), g.nodes[x].dtype)
-    return g.add("abs", (x,), (), g.nodes[x].dtype) if known is None else known
+    return _plain(np.abs)(g, op, g.nodes[x].inputs if g.nodes[x].op == "neg" else inputs, params)
 
 
 def _square(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:

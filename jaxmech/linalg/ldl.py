@@ -52,7 +52,10 @@ class LDL(AbstractSolver):
     """
 
     def factor(self, C: Float[Array, " m n"]) -> LDLRowSpace:
-        """Factorize C C^T; the pivots are held against the squared lengths of the rows of C."""
+        """Factorize C C^T; the pivots are held against the squared lengths of the rows of C.
+
+        Of the Gram matrix only the lower triangle is read: as lanes, the upper is not computed.
+        """
         gram = (C[:, None, :] * C[None, :, :]).sum(-1)
         smallest = self.threshold(C.dtype) * (C * C).sum(1)
         rank = jnp.zeros((), jnp.int32)
