@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxmech.lanes.folds import folded
 from jaxmech.lanes.graph import Graph
+from jaxmech.lanes.kernel import function_kernel
+from jaxmech.linalg import LDL
 
 FLOAT = np.dtype(np.float64)
 
@@ -89,3 +93,14 @@ def test_twice_a_whole_number_is_a_sum() -> None:
     g = Body(np.dtype(np.int32))
     assert g.op(g("add", g.x, g.x)) == "add"
     assert g.op(g("mul", g.h, g("mul", g.number(2), g.x))) == "mul"
+
+
+def test_a_symmetric_elimination_takes_one_triangle() -> None:
+    rows = 6
+
+    def last(C: jax.Array) -> jax.Array:
+        return LDL().factor(C).inverse_pivots[-1]
+
+    kernel = function_kernel(jax.make_jaxpr(last)(jnp.ones((rows, rows + 1))))
+    ops = [kernel.reader.graph.nodes[number].op for number in kernel.needs.nodes]
+    assert ops.count("sub") == rows * (rows**2 - 1) // 6
