@@ -7,7 +7,7 @@ mass metric; `Baumgarte` feeds the violation back into b; with neither, the drif
 
 import abc
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -94,11 +94,21 @@ class Projection(AbstractStabilization):
         same = A_position is A_velocity
         velocities = positions if same else metric(M, A_velocity, self.solver)
         for _ in range(self.iterations):
-            q = q - positions.smallest(system.position_level(q, t, params))[0]
+            dq = positions.smallest(system.position_level(q, t, params))[0]
+            q = q - dq
         for _ in range(self.iterations):
-            v = v - velocities.smallest(system.velocity_level(q, v, t, params))[0]
-        reached = near(system.position_level(q, t, params), A_position, q)
-        reached &= near(system.velocity_level(q, v, t, params), A_velocity, v)
+            dv = velocities.smallest(system.velocity_level(q, v, t, params))[0]
+            v = v - dv
+
+        def is_near() -> Array:
+            position = near(system.position_level(q, t, params), A_position, q)
+            return position & near(system.velocity_level(q, v, t, params), A_velocity, v)
+
+        # What a small last correction leaves is smaller still, unless a row was dropped.
+        size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
+        is_small = size <= _tolerance(q.dtype) ** 2
+        independent = (positions.rank == len(A_position)) & (velocities.rank == len(A_velocity))
+        reached = jax.lax.cond(~(is_small & independent), is_near, lambda: jnp.asarray(True))
         return q, v, reached & positions.definite
 
 
@@ -178,8 +188,11 @@ def near(level: Array, A: Array, x: Array) -> Array:
     that a row does not depend on have no say, however large. The tolerance is eps^(3/8): 1.3e-6 in
     float64, 2.5e-3 in float32.
     """
-    tolerance = float(jnp.finfo(x.dtype).eps) ** 0.375
-    return jnp.all(jnp.abs(level) <= tolerance * times(jnp.abs(A), 1 + jnp.abs(x)))
+    return jnp.all(jnp.abs(level) <= _tolerance(x.dtype) * times(jnp.abs(A), 1 + jnp.abs(x)))
+
+
+def _tolerance(dtype: Any) -> float:
+    return float(jnp.finfo(dtype).eps) ** 0.375
 
 
 class Violation(NamedTuple):

@@ -45,6 +45,7 @@ INLINE vec choose(ints which, vec yes, vec no)
 INLINE vec absolute(vec x) { return (vec)((ints)x & 0x7fffffffffffffff); }
 INLINE vec larger(vec x, vec y) { return choose((x > y) | (x != x), x, y); }
 INLINE vec smaller(vec x, vec y) { return choose((x < y) | (x != x), x, y); }
+INLINE int some(ints x) { long y = 0; for (int k = 0; k < WIDTH; k++) y |= x[k]; return y != 0; }
 INLINE vec signum(vec x) { return choose(x > 0, all(1), choose(x < 0, all(-1), x)); }
 
 INLINE vec load(const double *x, long stride, long first, long size)
@@ -247,9 +248,39 @@ class _Writer:
                 loop = node.params[0]
                 if self._is_new(f"loop {loop}"):
                     self._loop(loop, self.loops[loop], self.needs.loops[loop])
-            elif node.op not in ("const", "capture", "carry"):
-                text = self._expression(node)
-                self.lines.append(f"const {_type(node)} {self.name(number)} = {text};")
+            elif node.op == "branch" and node.params in self.needs.branches:
+                if self._is_new(f"branch {node.params}"):
+                    self._branch(node.params)
+            else:
+                self._node(number)
+
+    def _node(self, number: int) -> None:
+        node = self.graph.nodes[number]
+        if node.op not in ("const", "capture", "carry"):
+            text = self._expression(node)
+            self.lines.append(f"const {_type(node)} {self.name(number)} = {text};")
+
+    def _branch(self, branch: int) -> None:
+        nodes = self.graph.nodes
+        given = [
+            i
+            for i in sorted(self.needs.nodes)
+            if nodes[i].op == "branch" and nodes[i].params == branch
+        ]
+        for i in given:
+            self.lines.append(
+                f"{_type(nodes[i])} {self.name(i)} = {self.name(nodes[i].inputs[1])};"
+            )
+        taken = f"taken{branch}"
+        self.lines.append(f"int {taken} = 0;")
+        self.lines.append(f"{taken} |= some({self.name(nodes[given[0]].inputs[0])});")
+        self.lines.append(f"if (__builtin_expect({taken}, 0)) {{")
+        before = set(self._written)
+        for i in sorted(self.needs.branches[branch]):
+            self._node(i)
+        self._written = before
+        self.lines += [f"{self.name(i)} = {self._choice(nodes[i])};" for i in given]
+        self.lines.append("}")
 
     def name(self, number: int) -> str:
         """C of a node that is written already."""
@@ -286,7 +317,7 @@ class _Writer:
             case "round":
                 to_even = dict(params)["rounding_method"] == 1
                 return f"each_{'rint' if to_even else 'round'}({names[0]})"
-            case "select_n":
+            case "select_n" | "branch":
                 return self._choice(node)
         first = self.graph.nodes[node.inputs[0]]
         op = f"{node.op} to {_kind(node)}" if node.op == "convert_element_type" else node.op

@@ -1,5 +1,6 @@
 """A whole trajectory: steps between the save times, and an audit of every step."""
 
+from dataclasses import replace
 from functools import partial
 
 import equinox as eqx
@@ -190,20 +191,24 @@ def _advance(scheme: Scheme, state: _State, t: Array, h: Array, params: Params) 
     q, v, health = step(scheme, state.q, state.v, t, h, params)
     position, velocity = _residuals(scheme, q, v, t + h, params)
     running = state.status == Status.OK
-    good = running & (health.status == Status.OK)
-    return _State(
-        q=jnp.where(good, q, state.q),
-        v=jnp.where(good, v, state.v),
-        position_residual=jnp.where(
-            good, jnp.maximum(state.position_residual, position), state.position_residual
-        ),
-        velocity_residual=jnp.where(
-            good, jnp.maximum(state.velocity_residual, velocity), state.velocity_residual
-        ),
-        rank=jnp.where(running & health.computed, jnp.minimum(state.rank, health.rank), state.rank),
-        status=jnp.where(running, health.status, state.status),
-        t_failed=jnp.where(running & ~good, jax.lax.stop_gradient(t), state.t_failed),
+    moved = replace(
+        state,
+        q=q,
+        v=v,
+        position_residual=jnp.maximum(state.position_residual, position),
+        velocity_residual=jnp.maximum(state.velocity_residual, velocity),
+        rank=jnp.minimum(state.rank, health.rank),
     )
+
+    def stays() -> _State:
+        return replace(
+            state,
+            rank=jnp.where(running & health.computed, moved.rank, state.rank),
+            status=jnp.where(running, health.status, state.status),
+            t_failed=jnp.where(running, jax.lax.stop_gradient(t), state.t_failed),
+        )
+
+    return jax.lax.cond(~(running & health.good), stays, lambda: moved)
 
 
 def _residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:

@@ -79,11 +79,13 @@ class Health(eqx.Module):
     """What a step says about itself.
 
     Attributes:
+        good: whether nothing went wrong.
         status: `Status` of this step alone, int32.
         rank: smallest number of independent constraint equations seen.
         computed: whether the law of motion gave numbers, so that `rank` means something.
     """
 
+    good: Bool[Array, ""]
     status: Int[Array, ""]
     rank: Int[Array, ""]
     computed: Bool[Array, ""]
@@ -107,35 +109,49 @@ def step(
     chart = scheme.formulation.chart(scheme.system, q, v, t, params)
 
     def stage(carry: _Carry, own: _Stage) -> tuple[_Carry, None]:
-        speeds, accelerations, status, rank = carry
+        speeds, accelerations, good, independent, status, rank = carry
         stage_q, stage_v, stage_t = q + h * speeds[0], v + h * accelerations[0], t + own.node * h
         stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
         eom, law = scheme.law(stage_q, stage_v, stage_t, params)
-        judged = _first_that_holds(
+        failures = (
             (~law.definite, Status.SINGULAR_MASS),
             *_failures(law.converged, Status.NONIDEAL_FAILED),
             *_failures(complete, Status.PROJECTION_FAILED),
-            (own.is_end & _contradicts(eom, law), Status.CONTRADICTORY),
+            (_contradicts(eom, law, own.is_end), Status.CONTRADICTORY),
         )
-        status = jnp.where(status == Status.OK, judged, status)
+        status = jnp.where(status == Status.OK, _first_that_holds(*failures), status)
+        for failed, _ in failures:
+            good &= ~failed
         speeds, accelerations = own.added(speeds, stage_v), own.added(accelerations, law.qdd)
-        return (speeds, accelerations, status, jnp.minimum(rank, law.rank)), None
+        independent &= law.rank == rows
+        rank = jnp.minimum(rank, law.rank)
+        return (speeds, accelerations, good, independent, status, rank), None
 
     # A loop, so that the law of motion is compiled once and not once per stage.
     none = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
     rows = jnp.asarray(sum(scheme.system.sizes(q, v, t, params)), jnp.int32)
-    ok = jnp.asarray(Status.OK, jnp.int32)
-    (speeds, accelerations, status, rank), _ = jax.lax.scan(stage, (none, none, ok, rows), stages)
+    true, ok = jnp.asarray(True), jnp.asarray(Status.OK, jnp.int32)
+    start = none, none, true, true, ok, rows
+    sums, _ = jax.lax.scan(stage, start, stages)
+    speeds, accelerations, good, independent, status, rank = sums
     new_q, new_v = q + h * speeds[-1], v + h * accelerations[-1]
     new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, t + h, params)
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
-    definite = status != Status.SINGULAR_MASS
-    ended = _first_that_holds((~finite, Status.NONFINITE), (~reached, Status.PROJECTION_FAILED))
-    status = jnp.where(definite & (~finite | (status == Status.OK)), ended, status)
-    return new_q, new_v, Health(status, rank, definite & finite)
+    good &= finite & reached
+
+    def bad() -> tuple[Array, Array]:
+        definite = status != Status.SINGULAR_MASS
+        ended = _first_that_holds((~finite, Status.NONFINITE), (~reached, Status.PROJECTION_FAILED))
+        first = definite & (~finite | (status == Status.OK))
+        return jnp.where(first, ended, status), definite & finite
+
+    status, computed = jax.lax.cond(~good, bad, lambda: (ok, true))
+    rank = jax.lax.cond(~independent, lambda: rank, lambda: rows)
+    return new_q, new_v, Health(good, status, rank, computed)
 
 
-_Carry = tuple[Array, Array, Array, Array]  # sums of speeds and accelerations, status, rank
+# Sums of speeds and of accelerations; whether all is good, and all rows independent; status; rank.
+_Carry = tuple[Array, Array, Array, Array, Array, Array]
 
 
 class _Stage(eqx.Module):
@@ -177,15 +193,22 @@ def _stages(tableau: Tableau, dtype: Any) -> _Stage:
     )
 
 
-def _contradicts(eom: EquationsOfMotion, law: Law) -> Bool[Array, ""]:
+def _contradicts(eom: EquationsOfMotion, law: Law, is_end: Array) -> Bool[Array, ""]:
     """Whether A qdd misses b by more than eps^(1/4) of the accelerations that are at play.
 
-    Judged at the first and the last stage of a step, which most methods take at its two ends.
+    Independent rows cannot contradict each other, so it is asked only where some are dependent; and
+    at the first and the last stage of a step, which most methods take at its two ends.
     """
-    tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
-    miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
-    at_play = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
-    return (miss > tolerance * (jnp.abs(eom.A).sum(1) * at_play + jnp.abs(eom.b))).any()
+    eom, law = jax.lax.stop_gradient((eom, law))
+
+    def misses() -> Bool[Array, ""]:
+        tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
+        miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
+        at_play = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
+        return (miss > tolerance * (jnp.abs(eom.A).sum(1) * at_play + jnp.abs(eom.b))).any()
+
+    are_dependent = law.rank < eom.b.size
+    return jax.lax.cond(is_end & are_dependent, misses, lambda: jnp.asarray(False))
 
 
 def _failures(good: Array | None, status: Status) -> list[tuple[Array, Status]]:

@@ -1,7 +1,8 @@
 """From the scalar graph to LLVM's assembly language, in which every scalar is one vector of lanes.
 
 A loop of the graph is a loop here, its carry a set of vectors that stay in registers as long as
-there are enough. Sums and products may be contracted to one rounding, nothing else is rearranged.
+there are enough; a branch is a jump around what only it needs. Sums and products may be contracted
+to one rounding, nothing else is rearranged.
 """
 
 from collections.abc import Callable
@@ -67,6 +68,7 @@ class Assembler:
         self.at = ""
         self._ends: dict[int, tuple[dict[int, str], dict[int, Memory]]] = {}
         self._pairs: dict[int, tuple[str, str]] = {}
+        self._after: dict[int, str] = {}
 
     def write(self) -> None:
         """Every node that is needed, in the order of their making."""
@@ -96,6 +98,8 @@ class Assembler:
                 return self._element(self.elements[params[0]], params[1])
             case "sin" | "cos":
                 return self._sine_or_cosine(node)
+            case "branch" if params in self.needs.branches:
+                return self._branch(params, number)
         inputs = [(self.names[i], self.graph.nodes[i].dtype) for i in node.inputs]
         return instruction(self.text, node, inputs)
 
@@ -104,6 +108,35 @@ class Assembler:
         if angle not in self._pairs:
             self._pairs[angle] = sine_and_cosine(self.text, self.names[angle], node.dtype)
         return self._pairs[angle][node.op == "cos"]
+
+    def _branch(self, branch: int, number: int) -> str:
+        """The name of a branch's node; all nodes of a branch are written with the first of them."""
+        if number not in self._after:
+            nodes, own = self.graph.nodes, sorted(self.needs.branches[branch])
+            given = [
+                (i, nodes[i].inputs)
+                for i in sorted(self.needs.nodes)
+                if nodes[i].op == "branch" and nodes[i].params == branch
+            ]
+            which = self.names[nodes[number].inputs[0]]
+            usual = [
+                (type_of(nodes[i].dtype, self.text.lanes), self.names[inputs[1]])
+                for i, inputs in given
+            ]
+            pairs = dict(self._pairs)
+            with self.text.branch(which, usual) as (after, ends):
+                for i in own:
+                    self.names[i] = self._written(nodes[i], i)
+                for i, inputs in given:
+                    rare = self.names[inputs[2]]
+                    ends.append(
+                        self.text.select(which, rare, self.names[inputs[1]], nodes[i].dtype)
+                    )
+            self._pairs = pairs
+            for i in own:  # another branch computes it anew
+                del self.names[i]
+            self._after.update(zip((i for i, _ in given), after, strict=True))
+        return self._after[number]
 
     def _element(self, memory: Memory, place: int) -> str:
         address = self._address(memory, self.at, place)

@@ -53,8 +53,8 @@ class Emitter:
         self._ends: dict[int, tuple[dict[int, Array], dict[int, Array]]] = {}
 
     def run(self) -> None:
-        """Emits every node that is needed, in the order of their making."""
-        for number in sorted(self.needs.nodes):
+        """Emits every node that is needed, in the order of their making, branches always."""
+        for number in sorted(self.needs.nodes.union(*self.needs.branches.values())):
             self.rows[number] = self._row(number, self.graph.nodes[number])
 
     def saved(self, steps: Saved) -> Array:
@@ -72,6 +72,8 @@ class Emitter:
                 return self.leaf(node)
             case "convert_element_type":
                 return lax.convert_element_type(self.rows[node.inputs[0]], node.dtype)
+            case "branch":
+                return lax.select_n(*(self.rows[i] for i in node.inputs))
         fn = _NAMES.get(node.op) or getattr(lax, node.op)
         params: Any = node.params
         return fn(*(self.rows[i] for i in node.inputs), **dict(params))

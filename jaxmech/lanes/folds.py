@@ -7,6 +7,7 @@ in another order, and the sign of a zero may differ; sums keep their order.
 """
 
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,13 @@ def _select(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     return g.add("select_n", (which, *cases), (), g.nodes[cases[0]].dtype)
 
 
+def _branch(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+    which, usual, rare = inputs
+    if g.values[which] is not None:
+        return rare if g.values[which] else usual
+    return usual if usual == rare else g.add(op, inputs, params, g.nodes[usual].dtype)
+
+
 def _under(g: Graph, which: int, value: int, number: int) -> int:
     """A node where `which` is known to have a value: selects by it, one deep, make their choice."""
     node = g.nodes[number]
@@ -240,6 +248,45 @@ def _plain(fn: Callable[..., Any], commutes: bool = False, dtype: Any = None) ->
     return fold
 
 
+def _compared(fn: Callable[..., Any], commutes: bool = False) -> Fold:
+    """The fold of a comparison; a count of truths may be as large as it can be, or zero."""
+    plain = _plain(fn, commutes, bool)
+
+    def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+        for place, x in enumerate(inputs):
+            limit, truths = g.values[inputs[1 - place]], _counted(g, x)
+            if limit is not None and truths:
+                counts = range(len(truths) + 1)
+                none, *some = (bool(fn(k, limit) if place == 0 else fn(limit, k)) for k in counts)
+                *few, every = none, *some
+                if len(set(some)) == 1:
+                    return _either(g, reduce(partial(folded, g, "or"), truths), some[0], none)
+                if len(set(few)) == 1:
+                    return _either(g, reduce(partial(folded, g, "and"), truths), every, none)
+        return plain(g, op, inputs, params)
+
+    return fold
+
+
+def _counted(g: Graph, number: int) -> list[int]:
+    """The truth values of which a node is the sum; none if it is something else."""
+    truths, work = list[int](), [number]
+    while work:
+        node = g.nodes[work.pop()]
+        if node.op == "convert_element_type" and g.nodes[node.inputs[0]].dtype == bool:
+            truths += node.inputs
+        elif node.op == "add":
+            work += node.inputs
+        else:
+            return []
+    return truths
+
+
+def _either(g: Graph, which: int, yes: bool, no: bool) -> int:
+    """A truth value made of another one."""
+    return g.const(yes, bool) if yes == no else which if yes else folded(g, "not", which)
+
+
 FOLDS: dict[str, Fold] = {
     "add": _add,
     "add_any": _add,
@@ -251,16 +298,17 @@ FOLDS: dict[str, Fold] = {
     "div": _div,
     "integer_pow": _integer_pow,
     "select_n": _select,
+    "branch": _branch,
     "and": _logic,
     "or": _logic,
     "not": _not,
     "convert_element_type": _convert,
-    "eq": _plain(np.equal, commutes=True, dtype=bool),
-    "ne": _plain(np.not_equal, commutes=True, dtype=bool),
-    "lt": _plain(np.less, dtype=bool),
-    "le": _plain(np.less_equal, dtype=bool),
-    "gt": _plain(np.greater, dtype=bool),
-    "ge": _plain(np.greater_equal, dtype=bool),
+    "eq": _compared(np.equal, commutes=True),
+    "ne": _compared(np.not_equal, commutes=True),
+    "lt": _compared(np.less),
+    "le": _compared(np.less_equal),
+    "gt": _compared(np.greater),
+    "ge": _compared(np.greater_equal),
     "max": _plain(np.maximum, commutes=True),
     "min": _plain(np.minimum, commutes=True),
     "abs": _abs,

@@ -5,6 +5,10 @@ Equal nodes are shared, and what is the same in every iteration of a loop is don
 
 Leaves are `const`, `input` (of the whole function), `carry` and `element` (of a loop, in the graph
 of its body), `capture` (a node of the graph around the loop) and `result` (of a loop).
+
+A `branch` is a choice whose last input is a rare case: (whether it holds, the usual value, its own
+value), numbered with the others of the same case. What only it needs is computed only if it holds
+in some lane.
 """
 
 from typing import Any, NamedTuple

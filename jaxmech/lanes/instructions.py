@@ -55,7 +55,7 @@ def instruction(text: Text, node: Node, inputs: Sequence[tuple[str, np.dtype]]) 
     names, dtype = [name for name, _ in inputs], inputs[0][1]
     if node.op == "convert_element_type":
         return _converted(text, names[0], dtype, node.dtype)
-    if node.op == "select_n":
+    if node.op in ("select_n", "branch"):
         return _chosen(text, names, dtype, node.dtype)
     kind = type_of(dtype, text.lanes)
     table = _FLOAT if dtype.kind == "f" else _INTEGER
@@ -150,6 +150,18 @@ def _extreme(comparison: str) -> "_Written":
     return written
 
 
+def _extreme_or_nan(comparison: str) -> "_Written":
+    """NaN if either is, as in XLA; the intrinsics for that also tell signed zeros, at length."""
+    among_numbers = _extreme(comparison)
+
+    def written(text: Text, node: Node, dtype: np.dtype, x: str, y: str) -> str:
+        found = among_numbers(text, node, dtype, x, y)  # y if either is NaN
+        is_nan = text.line(f"fcmp uno {type_of(dtype, text.lanes)} {x}, {x}")
+        return text.select(is_nan, x, found, dtype)
+
+    return written
+
+
 def _intrinsic(name: str) -> "_Written":
     return lambda text, node, dtype, *inputs: text.intrinsic(name, dtype, *inputs)
 
@@ -163,8 +175,8 @@ _of_floats: dict[str, _Written] = {
     **{op: _intrinsic(name) for op, name in _INTRINSICS.items()},
     **{op: _library(op) for op in _LIBRARY},
     **{op: _library(name) for op, name in _LIBRARY_OF_TWO.items()},
-    "max": _intrinsic("maximum"),
-    "min": _intrinsic("minimum"),
+    "max": _extreme_or_nan("fcmp ogt"),
+    "min": _extreme_or_nan("fcmp olt"),
     "neg": _neg,
     "round": _round,
     "sign": _sign,

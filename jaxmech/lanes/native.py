@@ -38,6 +38,8 @@ declare ptr @malloc(i64)
 declare void @free(ptr)
 declare i32 @sched_yield()
 
+!0 = !{{!"branch_weights", i32 1, i32 1000}}
+
 define internal void @block(ptr %state, i64 %block, ptr %scratch) {options} {{
 {lines}
 }}

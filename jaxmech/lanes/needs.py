@@ -8,6 +8,9 @@ import numpy as np
 from jaxmech.lanes.graph import Graph
 from jaxmech.lanes.loops import Listed, Loop, Saved
 
+SMALLEST_BRANCH = 12  # operations and choices; fewer are sooner done than asked for
+_LEAVES = {"const", "input", "carry", "element", "capture", "result"}
+
 
 @dataclass
 class LoopNeeds:
@@ -30,10 +33,12 @@ class Needs:
 
     Attributes:
         nodes: numbers of nodes.
+        branches: by number of the branch, nodes that nothing else needs.
         loops: by number of the loop.
     """
 
     nodes: set[int] = field(default_factory=set)
+    branches: dict[int, set[int]] = field(default_factory=dict)
     loops: dict[int, LoopNeeds] = field(default_factory=dict)
 
 
@@ -48,6 +53,29 @@ def _collect(
     """`around` is the loop whose body this graph is: its carry depends on its carry."""
     found = Needs()
     work: list[int | Saved] = [*nodes, *saved]
+    rare: dict[int, set[int]] = {}  # what each branch gives where its case holds
+    while work:
+        _follow(graph, loops, work, around, found, rare)
+        found.branches.clear()
+        for number, values in rare.items():
+            own, leaves = _own(graph, found.nodes, values)
+            if len(own) + len(values) < SMALLEST_BRANCH:
+                work += values - found.nodes
+            else:
+                found.branches[number] = own
+                work += leaves
+    return found
+
+
+def _follow(
+    graph: Graph,
+    loops: list[Loop],
+    work: list[int | Saved],
+    around: Loop | None,
+    found: Needs,
+    rare: dict[int, set[int]],
+) -> None:
+    """Adds what the items of the work depend on, but for the rare cases, until none is left."""
     while work:
         item = work.pop()
         if isinstance(item, Saved):
@@ -66,9 +94,24 @@ def _collect(
                     work += _inputs(loops[number], part)
             elif node.op == "carry" and around is not None:
                 work.append(around.carry[node.params])
+            elif node.op == "branch":
+                which, usual, value = node.inputs
+                work += [which, usual]
+                rare.setdefault(node.params, set()).add(value)
             else:
                 work += node.inputs
-    return found
+
+
+def _own(graph: Graph, known: set[int], nodes: Iterable[int]) -> tuple[set[int], set[int]]:
+    """The operations and the leaves that some nodes depend on beside the known ones."""
+    own, leaves, work = set[int](), set[int](), list(nodes)
+    while work:
+        number = work.pop()
+        if number not in known and number not in own:
+            node = graph.nodes[number]
+            (leaves if node.op in _LEAVES else own).add(number)
+            work += node.inputs
+    return own, leaves
 
 
 def _inputs(loop: Loop, part: LoopNeeds) -> list[int | Saved]:
@@ -89,11 +132,11 @@ def _inputs(loop: Loop, part: LoopNeeds) -> list[int | Saved]:
     return wanted
 
 
-_LEAVES = {"const", "input", "carry", "element", "capture", "result"}
-
-
 def operations(graph: Graph, loops: list[Loop], needs: Needs) -> int:
-    """How many operations of a graph are needed, each of the body of a loop counted once."""
+    """How many operations of a graph are needed, each of the body of a loop counted once.
+
+    Those of branches do not count.
+    """
     own = sum(graph.nodes[i].op not in _LEAVES for i in needs.nodes)
     inner = [(loops[k], part.body) for k, part in needs.loops.items() if part.body is not None]
     return own + sum(operations(loop.body, loop.inner, body) for loop, body in inner)

@@ -1,13 +1,14 @@
 """Reading a jaxpr: from operations on arrays to the scalar graph.
 
 An array is read as a numpy array of node numbers. A short loop is unrolled, unless it is large or
-the loop around another one; a long one becomes a `Loop` with a graph of its own. Calls are read as
-if their content stood in their place.
+the loop around another one; a long one becomes a `Loop` with a graph of its own. A `cond` becomes a
+choice, or a branch if one of its cases has nothing to do. Calls are read as if their content stood
+in their place.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from jaxmech.lanes.primitives import PRIMITIVES, constant
 LONGEST_UNROLLED = 8  # iterations
 LARGEST_UNROLLED = 60_000  # nodes of all iterations; more take too long to compile
 LARGEST_GRAPH = 200_000  # nodes of one graph
+_BRANCHES = count()  # their numbers: one can move from the body of a loop to the graph around it
 
 _CALLS = {
     "jit": "jaxpr",
@@ -170,25 +172,38 @@ class Reader:
         return list(PRIMITIVES[name](self.graph, eqn, *arrays))
 
     def _cond(self, branches: Sequence[ClosedJaxpr], values: list[Ids]) -> list[Value]:
-        """The branch that is taken if that is known; else all of them, and a choice."""
+        """The case that holds if that is known; else both, and a choice or a branch."""
         which, *rest = values
         known = self.graph.values[int(which)]
         if known is not None:
             return self.read(branches[int(np.clip(known, 0, len(branches) - 1))], rest)
         if len(branches) != 2:
             raise UnsupportedError("`switch` on a computed value")
-        columns = zip(*(self.read(branch, rest) for branch in branches), strict=True)
-        first = folded(
-            self.graph, "ne", int(which), self.graph.const(0, self.graph.nodes[int(which)].dtype)
-        )
-        chosen: list[Value] = []
-        for no, yes in columns:
-            if not (isinstance(no, np.ndarray) and isinstance(yes, np.ndarray)):
-                raise UnsupportedError("`cond` with a loop that saves a sequence")
-            pairs = zip(no.ravel(), yes.ravel(), strict=True)
-            ids = [folded(self.graph, "select_n", first, int(a), int(b)) for a, b in pairs]
-            chosen.append(np.array(ids, np.int64).reshape(no.shape))
-        return chosen
+        (no, no_works), (yes, yes_works) = (self._case(branch, rest) for branch in branches)
+        usual, other, compare = (yes, no, "eq") if no_works and not yes_works else (no, yes, "ne")
+        zero = self.graph.const(0, self.graph.nodes[int(which)].dtype)
+        holds = folded(self.graph, compare, int(which), zero)
+        if no_works and yes_works:
+            return [
+                self._chosen("select_n", (), holds, *pair) for pair in zip(no, yes, strict=True)
+            ]
+        number, pairs = next(_BRANCHES), zip(usual, other, strict=True)
+        return [self._chosen("branch", number, holds, *pair) for pair in pairs]
+
+    def _case(self, case: ClosedJaxpr, args: Sequence[Value]) -> tuple[list[Ids], bool]:
+        """The values of a case, and whether there is something to do for them."""
+        before = len(self.graph.nodes)
+        outs = self.read(case, args)
+        arrays = [out for out in outs if isinstance(out, np.ndarray)]
+        if len(arrays) < len(outs):
+            raise UnsupportedError("`cond` with a loop that saves a sequence")
+        return arrays, any(node.op != "const" for node in self.graph.nodes[before:])
+
+    def _chosen(self, op: str, params: Any, which: int, no: Ids, yes: Ids) -> Ids:
+        """An element-wise choice."""
+        pairs = zip(no.ravel(), yes.ravel(), strict=True)
+        ids = [folded(self.graph, op, which, int(a), int(b), params=params) for a, b in pairs]
+        return np.array(ids, np.int64).reshape(no.shape)
 
     def _scan(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
         p = eqn.params

@@ -145,6 +145,32 @@ class Text:
         self.lines.append(f"br i1 {more}, label %{label}, label %{label}.end")
         self.label(f"{label}.end")
 
+    @contextmanager
+    def branch(
+        self, which: str, carry: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[list[str], list[str]]]:
+        """A branch, left out where a truth value is false in every lane: a rare case.
+
+        Gives the names of the carry after it, and a list for how the carry ends in it.
+
+        Args:
+            which: the truth value.
+            carry: type and start of each.
+        """
+        self._count += 1
+        label, names, ends = f"case{self._count}", [self.name() for _ in carry], list[str]()
+        kind = f"<{self.lanes} x i1>"
+        any_lane = self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (kind, which))
+        before = self.block
+        self.lines.append(f"br i1 {any_lane}, label %{label}, label %{label}.end, !prof !0")
+        self.label(label)
+        yield names, ends
+        last = self.block
+        self.lines.append(f"br label %{label}.end")
+        self.label(f"{label}.end")
+        for name, (type_, start), end in zip(names, carry, ends, strict=True):
+            self.lines.append(f"{name} = phi {type_} [ {start}, %{before} ], [ {end}, %{last} ]")
+
     def each(self, function: str, dtype: np.dtype, *inputs: str) -> str:
         """A function of the C library, lane by lane."""
         kind, many = type_of(dtype, 1), type_of(dtype, self.lanes)
