@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmech.lanes import vectorize
 from jaxmech.lanes.folds import folded
 from jaxmech.lanes.graph import Graph
 from jaxmech.lanes.kernel import function_kernel
@@ -62,6 +63,36 @@ SAME: dict[str, Callable[[Body], tuple[int, int]]] = {
         g("mul", g("mul", g.h, g.w), g.x),
     ),
 }
+
+
+MIRRORED = {"eq": "eq", "ge": "le", "gt": "lt", "lt": "gt"}
+COUNTS: dict[str, tuple[str, int, str]] = {
+    "all": ("eq", 3, "and"),
+    "not all": ("lt", 3, "not"),
+    "none": ("eq", 0, "not"),
+    "any": ("gt", 0, "or"),
+    "always": ("ge", 0, "const"),
+    "never": ("gt", 3, "const"),
+    "most": ("ge", 2, "ge"),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_how_many_truths_hold(name: str) -> None:
+    comparison, limit, op = COUNTS[name]
+
+    def fn(x: jax.Array) -> jax.Array:
+        count = sum((x > 0)[k].astype(jnp.int32) for k in range(3))
+        left, right = getattr(jax.lax, comparison), getattr(jax.lax, MIRRORED[comparison])
+        other = jnp.asarray(limit, jnp.int32)
+        return jnp.stack([left(count, other), right(other, count)])
+
+    kernel = function_kernel(jax.make_jaxpr(fn)(jnp.ones(3)))
+    graph = kernel.reader.graph
+    assert {graph.nodes[i].op for i in kernel.outs[0]} == {op, MIRRORED.get(op, op)}
+    assert ("add" in [graph.nodes[i].op for i in kernel.needs.nodes]) == (name == "most")
+    signs = 1.0 - 2.0 * np.array(list(np.ndindex(2, 2, 2)))
+    np.testing.assert_array_equal(vectorize(fn)(signs), jax.vmap(fn)(signs))
 
 
 @pytest.mark.parametrize("name", SAME)

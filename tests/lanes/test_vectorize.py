@@ -13,6 +13,7 @@ import pytest
 from jax import lax
 
 from jaxmech.lanes import explain, vectorize
+from jaxmech.lanes.kernel import function_kernel
 
 N = 4
 Function = Callable[[Any, Any], Any]
@@ -65,6 +66,11 @@ def nested(x: Any, A: Any) -> Any:
     return lax.scan(outer, x, None, length=11)
 
 
+def much(x: Any, A: Any) -> Any:
+    """Enough to do for a branch."""
+    return jnp.sin(A @ x) * x
+
+
 FUNCTIONS: dict[str, Function] = {
     "arithmetic": lambda x, A: (x * 2 - x / 3 + x**3 - 1 / (x**2 + 1), -x, abs(x), x * 0 + 1),
     "signs": lambda x, A: (
@@ -106,6 +112,33 @@ FUNCTIONS: dict[str, Function] = {
     "cond on a loop index": lambda x, A: lax.fori_loop(
         0, 4, lambda k, y: lax.cond(k == 2, lambda z: -z, lambda z: z + 1, y), x
     ),
+    "rare case": lambda x, A: lax.cond(x[0] > 0.5, lambda: much(x, A), lambda: x),
+    "rare case first": lambda x, A: lax.cond(x[0] < 0.5, lambda: x, lambda: much(x, A)),
+    "rare cases of one kind": lambda x, A: (
+        lax.cond(x[0] > 0.5, lambda: (much(x, A), x[1] > 0, 3), lambda: (x, False, 2)),
+        lax.cond(x[1] > 0.5, lambda: much(x, A) + much(A[0], A), lambda: x),
+    ),
+    "rare case in a rare case": lambda x, A: lax.cond(
+        x[0] > 0,
+        lambda: lax.cond(x[1] > 0, lambda: much(x, A), lambda: A[0]) + much(A[1], A),
+        lambda: x,
+    ),
+    "rare case that has a loop": lambda x, A: lax.cond(
+        x[0] > 0.5, lambda: loop(lambda y: jnp.tanh(much(y, A)), 12)(x), lambda: x
+    ),
+    "rare case in a loop": lambda x, A: loop(
+        lambda y: lax.cond(y[0] > 0.1, lambda: much(x, A) / 9 + much(y, A) / 9, lambda: y + 0.05),
+        12,
+    )(x),
+    "rare case that changes nothing in a loop": lambda x, A: loop(
+        lambda y: y + lax.cond(x[0] > 0, lambda: much(x, A), lambda: x), 12
+    )(x),
+    "derivative of a rare case": lambda x, A: jax.jacfwd(
+        lambda y: lax.cond(y[0] > 0.5, lambda: much(y, A), lambda: y)
+    )(x),
+    "gradient of a rare case": lambda x, A: jax.grad(
+        lambda y: lax.cond(y[0] > 0.5, lambda: much(y, A), lambda: y).sum()
+    )(x),
     "integers": lambda x, A: (jnp.arange(3) // 2, (x > 0).sum(), jnp.int32(3) * jnp.arange(N)),
     "constants": lambda x, A: (jnp.eye(N) @ x, jnp.full(2, jnp.nan), jnp.zeros((0, 3)), 2.0),
     "short loop": lambda x, A: loop(lambda y: A @ y / 2 + 1, 3)(x),
@@ -231,6 +264,41 @@ def test_zeros_and_equal_numbers_cost_nothing() -> None:
     assert shared.kept == 3 * N
 
 
+def test_what_only_a_rare_case_needs_is_done_in_it() -> None:
+    def fn(x: Any, A: Any) -> Any:
+        needed, common = A @ x, A @ A[0]
+        rare = jnp.sin(common) * jnp.cos(needed) + (A.T @ x)
+        return lax.cond(needed[0] > 0, lambda: rare, lambda: common), common
+
+    kernel = function_kernel(jax.make_jaxpr(fn)(jnp.ones(N), jnp.ones((N, N))))
+    nodes, needs = kernel.reader.graph.nodes, kernel.needs
+    (own,) = needs.branches.values()
+    always = [nodes[i].op for i in needs.nodes]
+    assert not {"sin", "cos"} & set(always)
+    assert always.count("mul") == N + N**2  # one row of A @ x and all of A @ A[0]
+    # The other rows, A.T @ x without the diagonal that is in A @ x, and sine times cosine.
+    assert [nodes[i].op for i in own].count("mul") == (N - 1) * N + (N**2 - N) + N
+    assert kernel.operations == len([op for op in always if op not in ("input", "const")])
+
+
+def test_a_rare_case_with_little_to_do_is_a_choice() -> None:
+    def fn(x: Any) -> Any:
+        return lax.cond(x[0] > 0, lambda: -x, lambda: x)
+
+    kernel = function_kernel(jax.make_jaxpr(fn)(jnp.ones(N)))
+    assert not kernel.needs.branches
+
+
+@pytest.mark.parametrize("places", [[], [0], [70], [3, 40], list(range(129))])
+def test_a_rare_case_holds_in_some_lanes_of_some_blocks(places: list[int]) -> None:
+    x, A = batch(0, 129)
+    x = x.at[:, 0].set(-1.0).at[jnp.array(places, int), 0].set(1.0)
+    fn = FUNCTIONS["rare case"]
+    mine, plain = vectorize(fn)(x, A), jax.vmap(fn)(x, A)
+    np.testing.assert_allclose(mine, plain, rtol=1e-12, atol=1e-12)
+    assert np.flatnonzero((mine != x).any(1)).tolist() == places
+
+
 def random_function(seed: int) -> Function:
     """Eight operations, each on what the ones before gave."""
     draw = np.random.default_rng(seed)
@@ -247,6 +315,8 @@ def random_function(seed: int) -> Function:
         lambda v, A: loop(lambda y: jnp.tanh(A @ y), int(draw.integers(9, 14)))(v[-1]),
         lambda v, A: jnp.maximum(v[-1], 0.3) - jnp.sqrt(jnp.abs(v[0])),
         lambda v, A: jax.grad(lambda y: (jnp.sin(y) * (A @ y)).sum())(v[-1]) / 4,
+        lambda v, A: lax.cond(v[-1][0] > 0, lambda: much(v[-1] + v[0], A), lambda: v[0]),
+        lambda v, A: lax.cond(v[0][1] > v[-1][1], lambda: v[-1], lambda: much(v[-1], A) - v[0]),
     ]
     plan = draw.integers(len(steps), size=8)
     state = draw.bit_generator.state

@@ -58,6 +58,19 @@ def loops(x: Array, y: Array) -> tuple[Array, Array]:
     return out, jnp.stack([out[0], y[0]])
 
 
+def branches(x: Array, y: Array) -> tuple[Array, Array]:
+    """Rare cases of a value that all groups of trajectories meet and of one that none meets."""
+
+    def much(z: Array) -> Array:
+        return jnp.sin(z) * jnp.cos(2 * z) + jnp.tanh(z * z[0])
+
+    def turn(k: Array, z: Array) -> Array:
+        return lax.cond(z[0] > y[0], lambda: 0.5 * much(z) + 0.1 * much(x), lambda: 0.9 * z)
+
+    some = lax.fori_loop(0, 12, turn, x)
+    return some, lax.cond(y[0] > 3, lambda: much(y), lambda: y)
+
+
 def operations(x: Array, y: Array) -> tuple[Array, Array]:
     """Whatever has a C form of its own, or nearly."""
     a, b, c = x
@@ -85,7 +98,9 @@ def operations(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("fn", "copies"), [(loops, 1), (loops, 3), (operations, 1)])
+@pytest.mark.parametrize(
+    ("fn", "copies"), [(loops, 1), (loops, 3), (branches, 1), (branches, 2), (operations, 1)]
+)
 def test_c_computes_what_jax_computes(fn: Function, copies: int) -> None:
     assert_same(fn, copies=copies)
 
