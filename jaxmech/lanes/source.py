@@ -13,7 +13,7 @@ from jaxmech.lanes.native import array_address, module
 from jaxmech.lanes.text import Text
 
 LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
-FEW = 800  # operations: most wait for another one, and the code for twice the lanes is still short
+FEW = 500  # operations: most wait for another one, and the code for twice the lanes is still short
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
 
 
@@ -73,7 +73,8 @@ class Source:
                 address = text.address(end, dtype, place)
                 text.scatter(assembler.names[number], address, dtype, out.size)
         text.lines.append("ret void")
-        return module(text, len(kernel.avals), len(self.some))
+        results = [kernel.out_avals[k] for k in self.some]
+        return module(text, len(kernel.avals), [x.size * x.dtype.itemsize for x in results])
 
     def _first(self) -> str:
         """The first trajectory of the block. The last block overlaps the one before."""
