@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.extend.core import Jaxpr, JaxprEqn
 
-from jaxmech.lanes.reading import call_content, loop_content
+from jaxmech.lanes.content import call_content, loop_content
 
 # What only moves numbers, or makes them once.
 _FREE = {

@@ -43,9 +43,9 @@ class ReverseMode(AbstractDerivative):
     """`jax.grad`, `jax.vjp`, `jax.jacrev` to any number of parameters; the default.
 
     Args:
-        segment: steps from one kept state to the next, a divisor of the method's substeps: 1 keeps
-            every state and is the fastest, more take less memory; by default about the square
-            root of all steps.
+        segment: steps from one kept state to the next, a divisor of the method's substeps; by
+            default about the square root of all steps. Fewer take more memory, and in batches more
+            time too: a step computed again is sooner there than one from memory.
 
     Raises:
         ValueError: `segment` is not a positive integer.

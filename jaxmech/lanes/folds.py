@@ -6,15 +6,14 @@ does not change in a loop is multiplied beforehand. So a product of several fact
 in another order, and the sign of a zero may differ; sums keep their order.
 """
 
-from collections.abc import Callable
-from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
+from jaxmech.lanes.evaluation import Fold, evaluated, plain
 from jaxmech.lanes.graph import Graph, Node
+from jaxmech.lanes.truths import branch, compared, junction, negation
 
-Fold = Callable[[Graph, str, tuple[int, ...], Any], int]
 _KNOWN = {"const", "capture"}  # before a loop begins
 
 
@@ -25,17 +24,6 @@ def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
     if fold is not None:
         return fold(g, op, inputs, params)
     return g.add(op, inputs, params, g.nodes[inputs[0]].dtype)
-
-
-def _evaluated(g: Graph, fn: Callable[..., Any], inputs: tuple[int, ...], dtype: Any) -> int | None:
-    values = []
-    for i in inputs:
-        value = g.values[i]
-        if value is None:
-            return None
-        values.append(value)
-    with np.errstate(all="ignore"):
-        return g.const(fn(*values), dtype)
 
 
 def _is(g: Graph, number: int, value: int) -> bool:
@@ -50,7 +38,7 @@ def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if _is(g, y, 0):
         return x
     dtype = g.nodes[x].dtype
-    if (known := _evaluated(g, np.add, (x, y), dtype)) is not None:
+    if (known := evaluated(g, np.add, (x, y), dtype)) is not None:
         return known
     for a, b in ((x, y), (y, x)):
         if g.nodes[b].op == "neg":
@@ -67,7 +55,7 @@ def _sub(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if _is(g, x, 0):
         return _neg(g, "neg", (y,), ())
     dtype = g.nodes[x].dtype
-    if (known := _evaluated(g, np.subtract, (x, y), dtype)) is not None:
+    if (known := evaluated(g, np.subtract, (x, y), dtype)) is not None:
         return known
     if g.nodes[y].op == "neg":
         return _add(g, "add", (x, g.nodes[y].inputs[0]), ())
@@ -83,14 +71,14 @@ def _neg(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     node = g.nodes[x]
     if node.op == "neg":
         return node.inputs[0]
-    known = _evaluated(g, np.negative, (x,), node.dtype)
+    known = evaluated(g, np.negative, (x,), node.dtype)
     return g.add("neg", (x,), (), node.dtype) if known is None else known
 
 
 def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     x, y = sorted(inputs)
     dtype = g.nodes[x].dtype
-    if (known := _evaluated(g, np.multiply, (x, y), dtype)) is not None:
+    if (known := evaluated(g, np.multiply, (x, y), dtype)) is not None:
         return known
     for a, b in ((x, y), (y, x)):
         factor = g.values[a]
@@ -128,7 +116,7 @@ def _one_factor(g: Graph, factor: int, number: int) -> int | None:
 
 def _abs(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     (x,) = inputs
-    return _plain(np.abs)(g, op, g.nodes[x].inputs if g.nodes[x].op == "neg" else inputs, params)
+    return plain(np.abs)(g, op, g.nodes[x].inputs if g.nodes[x].op == "neg" else inputs, params)
 
 
 def _square(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
@@ -145,7 +133,7 @@ def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     dtype = g.nodes[x].dtype
     floating = np.issubdtype(dtype, np.floating)
     quotient = np.divide if floating else lambda x, y: np.trunc(x / y)
-    if (known := _evaluated(g, quotient, (x, y), dtype)) is not None:
+    if (known := evaluated(g, quotient, (x, y), dtype)) is not None:
         return known
     if _is(g, y, 1) or _is(g, x, 0):
         return x
@@ -183,13 +171,6 @@ def _select(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     return g.add("select_n", (which, *cases), (), g.nodes[cases[0]].dtype)
 
 
-def _branch(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    which, usual, rare = inputs
-    if g.values[which] is not None:
-        return rare if g.values[which] else usual
-    return usual if usual == rare else g.add(op, inputs, params, g.nodes[usual].dtype)
-
-
 def _under(g: Graph, which: int, value: int, number: int) -> int:
     """A node where `which` is known to have a value: selects by it, one deep, make their choice."""
     node = g.nodes[number]
@@ -206,85 +187,12 @@ def _under(g: Graph, which: int, value: int, number: int) -> int:
     )
 
 
-def _logic(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    x, y = sorted(inputs)
-    dtype = g.nodes[x].dtype
-    fn = {"and": np.bitwise_and, "or": np.bitwise_or}[op]
-    if (known := _evaluated(g, fn, (x, y), dtype)) is not None:
-        return known
-    if x == y:
-        return x
-    for a, b in ((x, y), (y, x)):
-        if dtype.kind == "b" and g.values[a] is not None:
-            return a if bool(g.values[a]) == (op == "or") else b
-    return g.add(op, (x, y), (), dtype)
-
-
-def _not(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    (x,) = inputs
-    if g.nodes[x].op == "not":
-        return g.nodes[x].inputs[0]
-    known = _evaluated(g, np.invert, (x,), g.nodes[x].dtype)
-    return g.add(op, inputs, params, g.nodes[x].dtype) if known is None else known
-
-
 def _convert(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     (x,), dtype = inputs, np.dtype(params)
     if g.nodes[x].dtype == dtype:
         return x
-    known = _evaluated(g, lambda value: np.asarray(value).astype(dtype), (x,), dtype)
+    known = evaluated(g, lambda value: np.asarray(value).astype(dtype), (x,), dtype)
     return g.add(op, (x,), params, dtype) if known is None else known
-
-
-def _plain(fn: Callable[..., Any], commutes: bool = False, dtype: Any = None) -> Fold:
-    """The fold of an operation of which nothing is known but its value on constants."""
-
-    def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-        inputs = tuple(sorted(inputs)) if commutes else inputs
-        out = g.nodes[inputs[0]].dtype if dtype is None else dtype
-        known = _evaluated(g, fn, inputs, out)
-        return g.add(op, inputs, params, out) if known is None else known
-
-    return fold
-
-
-def _compared(fn: Callable[..., Any], commutes: bool = False) -> Fold:
-    """The fold of a comparison; a count of truths may be as large as it can be, or zero."""
-    plain = _plain(fn, commutes, bool)
-
-    def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-        for place, x in enumerate(inputs):
-            limit, truths = g.values[inputs[1 - place]], _counted(g, x)
-            if limit is not None and truths:
-                counts = range(len(truths) + 1)
-                none, *some = (bool(fn(k, limit) if place == 0 else fn(limit, k)) for k in counts)
-                *few, every = none, *some
-                if len(set(some)) == 1:
-                    return _either(g, reduce(partial(folded, g, "or"), truths), some[0], none)
-                if len(set(few)) == 1:
-                    return _either(g, reduce(partial(folded, g, "and"), truths), every, none)
-        return plain(g, op, inputs, params)
-
-    return fold
-
-
-def _counted(g: Graph, number: int) -> list[int]:
-    """The truth values of which a node is the sum; none if it is something else."""
-    truths, work = list[int](), [number]
-    while work:
-        node = g.nodes[work.pop()]
-        if node.op == "convert_element_type" and g.nodes[node.inputs[0]].dtype == bool:
-            truths += node.inputs
-        elif node.op == "add":
-            work += node.inputs
-        else:
-            return []
-    return truths
-
-
-def _either(g: Graph, which: int, yes: bool, no: bool) -> int:
-    """A truth value made of another one."""
-    return g.const(yes, bool) if yes == no else which if yes else folded(g, "not", which)
 
 
 FOLDS: dict[str, Fold] = {
@@ -298,31 +206,31 @@ FOLDS: dict[str, Fold] = {
     "div": _div,
     "integer_pow": _integer_pow,
     "select_n": _select,
-    "branch": _branch,
-    "and": _logic,
-    "or": _logic,
-    "not": _not,
+    "branch": branch,
+    "and": junction,
+    "or": junction,
+    "not": negation,
     "convert_element_type": _convert,
-    "eq": _compared(np.equal, commutes=True),
-    "ne": _compared(np.not_equal, commutes=True),
-    "lt": _compared(np.less),
-    "le": _compared(np.less_equal),
-    "gt": _compared(np.greater),
-    "ge": _compared(np.greater_equal),
-    "max": _plain(np.maximum, commutes=True),
-    "min": _plain(np.minimum, commutes=True),
+    "eq": compared(np.equal, commutes=True),
+    "ne": compared(np.not_equal, commutes=True),
+    "lt": compared(np.less),
+    "le": compared(np.less_equal),
+    "gt": compared(np.greater),
+    "ge": compared(np.greater_equal),
+    "max": plain(np.maximum, commutes=True),
+    "min": plain(np.minimum, commutes=True),
     "abs": _abs,
-    "sign": _plain(np.sign),
-    "sqrt": _plain(np.sqrt),
-    "exp": _plain(np.exp),
-    "log": _plain(np.log),
-    "sin": _plain(np.sin),
-    "cos": _plain(np.cos),
-    "tan": _plain(np.tan),
-    "tanh": _plain(np.tanh),
-    "atan2": _plain(np.arctan2),
-    "pow": _plain(np.power),
-    "floor": _plain(np.floor),
-    "ceil": _plain(np.ceil),
-    "is_finite": _plain(np.isfinite, dtype=bool),
+    "sign": plain(np.sign),
+    "sqrt": plain(np.sqrt),
+    "exp": plain(np.exp),
+    "log": plain(np.log),
+    "sin": plain(np.sin),
+    "cos": plain(np.cos),
+    "tan": plain(np.tan),
+    "tanh": plain(np.tanh),
+    "atan2": plain(np.arctan2),
+    "pow": plain(np.power),
+    "floor": plain(np.floor),
+    "ceil": plain(np.ceil),
+    "is_finite": plain(np.isfinite, dtype=bool),
 }

@@ -15,10 +15,10 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
 from jaxtyping import Array
 
 from jaxmech.lanes.batch import over_batch
+from jaxmech.lanes.content import call_content, loop_content, stays_loop
 from jaxmech.lanes.explanation import Explanation, Part, part
 from jaxmech.lanes.kernel import loop_kernel
 from jaxmech.lanes.loops import UnsupportedError, dtype_of, shape_of
-from jaxmech.lanes.reading import call_content, loop_content, stays_loop
 
 LARGEST_LEADING = 16_384  # numbers of an array in what leads to a loop
 MOST_PASSED = 1024  # numbers that it takes or gives; more are sequences, which XLA takes better

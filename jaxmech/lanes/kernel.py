@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
+from jaxmech.lanes.content import loop_content
 from jaxmech.lanes.loops import Given, Saved, UnsupportedError, Value
 from jaxmech.lanes.needs import Needs, most_carried, needed, operations
-from jaxmech.lanes.reading import Reader, loop_content
+from jaxmech.lanes.reading import Reader
 
 
 @dataclass(frozen=True, eq=False, repr=False)

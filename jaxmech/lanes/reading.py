@@ -6,14 +6,15 @@ choice, or a branch if one of its cases has nothing to do. Calls are read as if 
 in their place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain, count
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
+from jaxmech.lanes.content import LONGEST_UNROLLED, call_content, holds_loop, loop_content
 from jaxmech.lanes.folds import folded
 from jaxmech.lanes.graph import Graph
 from jaxmech.lanes.loops import (
@@ -29,72 +30,11 @@ from jaxmech.lanes.loops import (
 )
 from jaxmech.lanes.primitives import PRIMITIVES, constant
 
-LONGEST_UNROLLED = 8  # iterations
 LARGEST_UNROLLED = 60_000  # nodes of all iterations; more take too long to compile
 LARGEST_GRAPH = 200_000  # nodes of one graph
 _BRANCHES = count()  # their numbers: one can move from the body of a loop to the graph around it
 
-_CALLS = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "remat": "jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "eval_jaxpr": "call_jaxpr",  # its name from jax 0.12 on
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vmap_call": "call",
-}
 _IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
-
-
-def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """The function that an equation calls, if a call is all that it is."""
-    name = eqn.primitive.name
-    if name not in _CALLS:
-        return None
-    content = eqn.params[_CALLS[name]]
-    return content if isinstance(content, ClosedJaxpr) else ClosedJaxpr(content, ())
-
-
-def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
-    """The body of a `scan`, and how many constants and how many carries it takes.
-
-    jax 0.12 has no counts but a grouping of the arguments.
-    """
-    p = eqn.params
-    body = p["jaxpr"] if isinstance(p["jaxpr"], ClosedJaxpr) else ClosedJaxpr(p["jaxpr"], ())
-    if "num_consts" in p:
-        return body, p["num_consts"], p["num_carry"]
-    consts, carry, _ = p["ft_in"].update(list(eqn.invars)).unpack()
-    return body, len(list(consts)), len(list(carry))
-
-
-def holds_loop(jaxpr: Jaxpr) -> bool:
-    """Whether there is a `scan` in it, however deep."""
-    return any(True for _ in _loops(jaxpr))
-
-
-def stays_loop(jaxpr: Jaxpr) -> bool:
-    """Whether there is a `scan` in it that is not unrolled, however deep."""
-    return any(_is_kept(eqn) for eqn in _loops(jaxpr))
-
-
-def _is_kept(eqn: JaxprEqn) -> bool:
-    length = eqn.params["length"]
-    return length > LONGEST_UNROLLED or (length > 1 and holds_loop(loop_content(eqn)[0].jaxpr))
-
-
-def _loops(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    for eqn in jaxpr.eqns:
-        content = call_content(eqn)
-        if eqn.primitive.name == "scan":
-            yield eqn
-            content = loop_content(eqn)[0]
-        if content is not None:
-            yield from _loops(content.jaxpr)
 
 
 class Reader:

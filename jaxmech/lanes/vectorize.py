@@ -9,11 +9,11 @@ from jax.extend.core import ClosedJaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from jaxmech.lanes.batch import over_batch
+from jaxmech.lanes.content import stays_loop
 from jaxmech.lanes.explanation import Explanation, Part, part
 from jaxmech.lanes.interpreter import interpreted
 from jaxmech.lanes.kernel import function_kernel
 from jaxmech.lanes.loops import UnsupportedError
-from jaxmech.lanes.reading import stays_loop
 
 
 def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:

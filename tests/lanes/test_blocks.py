@@ -12,8 +12,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from jaxmech.lanes import batched, explain, off, reading, source, vectorize
+from jaxmech.lanes.content import call_content
 from jaxmech.lanes.explanation import part
-from jaxmech.lanes.reading import call_content
 
 STEPS = 20
 
@@ -197,3 +197,9 @@ def test_what_was_compiled_one_way_is_not_taken_for_the_other() -> None:
     with off():
         assert not is_native()
     assert is_native()
+
+
+def test_results_of_many_pages() -> None:
+    """Large results are asked for in large pages, from wherever their memory begins."""
+    x = jnp.arange(600_001.0)
+    np.testing.assert_array_equal(vectorize(lambda x: x + 1.0)(x), x + 1.0)

@@ -1,0 +1,67 @@
+"""What the calls and loops of a jaxpr contain."""
+
+from collections.abc import Iterator
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+
+LONGEST_UNROLLED = 8  # iterations
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "remat": "jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",  # its name from jax 0.12 on
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vmap_call": "call",
+}
+
+
+def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
+    """The function that an equation calls, if a call is all that it is."""
+    name = eqn.primitive.name
+    if name not in _CALLS:
+        return None
+    content = eqn.params[_CALLS[name]]
+    return content if isinstance(content, ClosedJaxpr) else ClosedJaxpr(content, ())
+
+
+def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
+    """The body of a `scan`, and how many constants and how many carries it takes.
+
+    jax 0.12 has no counts but a grouping of the arguments.
+    """
+    p = eqn.params
+    body = p["jaxpr"] if isinstance(p["jaxpr"], ClosedJaxpr) else ClosedJaxpr(p["jaxpr"], ())
+    if "num_consts" in p:
+        return body, p["num_consts"], p["num_carry"]
+    consts, carry, _ = p["ft_in"].update(list(eqn.invars)).unpack()
+    return body, len(list(consts)), len(list(carry))
+
+
+def holds_loop(jaxpr: Jaxpr) -> bool:
+    """Whether there is a `scan` in it, however deep."""
+    return any(True for _ in _loops(jaxpr))
+
+
+def stays_loop(jaxpr: Jaxpr) -> bool:
+    """Whether there is a `scan` in it that is not unrolled, however deep."""
+    return any(_is_kept(eqn) for eqn in _loops(jaxpr))
+
+
+def _is_kept(eqn: JaxprEqn) -> bool:
+    length = eqn.params["length"]
+    return length > LONGEST_UNROLLED or (length > 1 and holds_loop(loop_content(eqn)[0].jaxpr))
+
+
+def _loops(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    for eqn in jaxpr.eqns:
+        content = call_content(eqn)
+        if eqn.primitive.name == "scan":
+            yield eqn
+            content = loop_content(eqn)[0]
+        if content is not None:
+            yield from _loops(content.jaxpr)
