@@ -58,12 +58,12 @@ def _collect(
         _follow(graph, loops, work, around, found, rare)
         found.branches.clear()
         for number, values in rare.items():
-            own, leaves = _own(graph, found.nodes, values)
+            own, common = _own(graph, found.nodes, values, set(rare))
             if len(own) + len(values) < SMALLEST_BRANCH:
                 work += values - found.nodes
             else:
                 found.branches[number] = own
-                work += leaves
+                work += common
     return found
 
 
@@ -102,16 +102,24 @@ def _follow(
                 work += node.inputs
 
 
-def _own(graph: Graph, known: set[int], nodes: Iterable[int]) -> tuple[set[int], set[int]]:
-    """The operations and the leaves that some nodes depend on beside the known ones."""
-    own, leaves, work = set[int](), set[int](), list(nodes)
+def _own(
+    graph: Graph, known: set[int], nodes: Iterable[int], branches: set[int]
+) -> tuple[set[int], set[int]]:
+    """What some nodes depend on beside the known ones: operations, and what is for all to have.
+
+    That is leaves, and what some branches give: a branch is one jump, whoever asks for a part.
+    """
+    own, common, work = set[int](), set[int](), list(nodes)
     while work:
         number = work.pop()
         if number not in known and number not in own:
             node = graph.nodes[number]
-            (leaves if node.op in _LEAVES else own).add(number)
-            work += node.inputs
-    return own, leaves
+            if node.op in _LEAVES or (node.op == "branch" and node.params in branches):
+                common.add(number)
+            else:
+                own.add(number)
+                work += node.inputs
+    return own, common
 
 
 def _inputs(loop: Loop, part: LoopNeeds) -> list[int | Saved]:

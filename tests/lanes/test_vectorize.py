@@ -71,6 +71,12 @@ def much(x: Any, A: Any) -> Any:
     return jnp.sin(A @ x) * x
 
 
+def two_parts(x: Any, A: Any) -> Any:
+    """A case gives two things: one is always asked for, the other within another case."""
+    first, second = lax.cond(x[0] > 0, lambda: (much(x, A), much(A[1], A)), lambda: (x, A[0]))
+    return lax.cond(x[1] > 0, lambda: much(second, A) + second, lambda: first), first
+
+
 FUNCTIONS: dict[str, Function] = {
     "arithmetic": lambda x, A: (x * 2 - x / 3 + x**3 - 1 / (x**2 + 1), -x, abs(x), x * 0 + 1),
     "signs": lambda x, A: (
@@ -123,6 +129,7 @@ FUNCTIONS: dict[str, Function] = {
         lambda: lax.cond(x[1] > 0, lambda: much(x, A), lambda: A[0]) + much(A[1], A),
         lambda: x,
     ),
+    "rare case that takes a part of another": two_parts,
     "rare case that has a loop": lambda x, A: lax.cond(
         x[0] > 0.5, lambda: loop(lambda y: jnp.tanh(much(y, A)), 12)(x), lambda: x
     ),
