@@ -155,6 +155,11 @@ def _iota(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
     yield constant(g, np.broadcast_to(line, shape).astype(eqn.params["dtype"]))
 
 
+def _unset(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
+    """Numbers that nobody reads, in derivatives of a `cond` from jax 0.12 on; zeros as in XLA."""
+    yield constant(g, np.zeros(shape_of(eqn.outvars[0]), dtype_of(eqn.outvars[0])))
+
+
 def _empty(op: str, dtype: Any) -> Any:
     """What the combination of no numbers is."""
     if op in ("max", "min"):
@@ -275,6 +280,8 @@ PRIMITIVES: dict[str, Reading] = {
     "scatter_add": _scatter_add,
     "broadcast_in_dim": _broadcast,
     "iota": _iota,
+    "empty": _unset,
+    "empty2": _unset,
     "dot_general": _dot,
     "clamp": _clamp,
     "argmax": _argument("gt"),
