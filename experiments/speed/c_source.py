@@ -14,7 +14,7 @@ from experiments.speed.routes import Unavailable
 from jaxmech.lanes.graph import Graph, Node
 from jaxmech.lanes.kernel import Kernel
 from jaxmech.lanes.loops import Listed, Loop, Steps
-from jaxmech.lanes.needs import LoopNeeds, Needs
+from jaxmech.lanes.needs import LoopNeeds, Needs, given
 from jaxmech.lanes.trigonometry import COSINE, LARGE, PARTS, SINE
 
 _PRELUDE = """\
@@ -262,24 +262,20 @@ class _Writer:
 
     def _branch(self, branch: int) -> None:
         nodes = self.graph.nodes
-        given = [
-            i
-            for i in sorted(self.needs.nodes)
-            if nodes[i].op == "branch" and nodes[i].params == branch
-        ]
-        for i in given:
+        gives = given(self.graph, self.needs, branch)
+        for i in gives:
             self.lines.append(
                 f"{_type(nodes[i])} {self.name(i)} = {self.name(nodes[i].inputs[1])};"
             )
         taken = f"taken{branch}"
         self.lines.append(f"int {taken} = 0;")
-        self.lines.append(f"{taken} |= some({self.name(nodes[given[0]].inputs[0])});")
+        self.lines.append(f"{taken} |= some({self.name(nodes[gives[0]].inputs[0])});")
         self.lines.append(f"if (__builtin_expect({taken}, 0)) {{")
         before = set(self._written)
         for i in sorted(self.needs.branches[branch]):
             self._node(i)
         self._written = before
-        self.lines += [f"{self.name(i)} = {self._choice(nodes[i])};" for i in given]
+        self.lines += [f"{self.name(i)} = {self._choice(nodes[i])};" for i in gives]
         self.lines.append("}")
 
     def name(self, number: int) -> str:

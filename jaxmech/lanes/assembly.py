@@ -13,7 +13,7 @@ import numpy as np
 from jaxmech.lanes.graph import Graph, Node
 from jaxmech.lanes.instructions import instruction
 from jaxmech.lanes.loops import Given, Listed, Loop, Saved, Steps
-from jaxmech.lanes.needs import LoopNeeds, Needs
+from jaxmech.lanes.needs import LoopNeeds, Needs, given
 from jaxmech.lanes.text import Text, splat, type_of
 from jaxmech.lanes.trigonometry import sine_and_cosine
 
@@ -113,21 +113,17 @@ class Assembler:
         """The name of a branch's node; all nodes of a branch are written with the first of them."""
         if number not in self._after:
             nodes, own = self.graph.nodes, sorted(self.needs.branches[branch])
-            given = [
-                (i, nodes[i].inputs)
-                for i in sorted(self.needs.nodes)
-                if nodes[i].op == "branch" and nodes[i].params == branch
-            ]
+            gives = [(i, nodes[i].inputs) for i in given(self.graph, self.needs, branch)]
             which = self.names[nodes[number].inputs[0]]
             usual = [
                 (type_of(nodes[i].dtype, self.text.lanes), self.names[inputs[1]])
-                for i, inputs in given
+                for i, inputs in gives
             ]
             pairs = dict(self._pairs)
             with self.text.branch(which, usual) as (after, ends):
                 for i in own:
                     self.names[i] = self._written(nodes[i], i)
-                for i, inputs in given:
+                for i, inputs in gives:
                     rare = self.names[inputs[2]]
                     ends.append(
                         self.text.select(which, rare, self.names[inputs[1]], nodes[i].dtype)
@@ -135,7 +131,7 @@ class Assembler:
             self._pairs = pairs
             for i in own:  # another branch computes it anew
                 del self.names[i]
-            self._after.update(zip((i for i, _ in given), after, strict=True))
+            self._after.update(zip((i for i, _ in gives), after, strict=True))
         return self._after[number]
 
     def _element(self, memory: Memory, place: int) -> str:

@@ -23,8 +23,7 @@ from jaxmech.lanes.text import Text
 # that all threads of a call share: next block, blocks done, threads that hold it, number of blocks,
 # blocks to take at a time, and the addresses of all arrays. Large results are wanted in large pages
 # (advice 14 of Linux, elsewhere refused without harm): most of the time of a run that saves every
-# state went into the first touch of small ones. The weights keep rare cases
-# out of the way.
+# state went into the first touch of small ones. The weights keep rare cases out of the way.
 _MODULE = """\
 %arrays = type {{ i64, ptr, i64, ptr, ptr }}
 %frame = type {{ i64, ptr, ptr, ptr, i32, %arrays, %arrays }}

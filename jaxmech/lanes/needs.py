@@ -140,6 +140,12 @@ def _inputs(loop: Loop, part: LoopNeeds) -> list[int | Saved]:
     return wanted
 
 
+def given(graph: Graph, needs: Needs, branch: int) -> list[int]:
+    """The nodes of a branch that are needed, in the order of their making."""
+    of_branches = (i for i in sorted(needs.nodes) if graph.nodes[i].op == "branch")
+    return [i for i in of_branches if graph.nodes[i].params == branch]
+
+
 def operations(graph: Graph, loops: list[Loop], needs: Needs) -> int:
     """How many operations of a graph are needed, each of the body of a loop counted once.
 

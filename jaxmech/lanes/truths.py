@@ -63,10 +63,14 @@ def compared(fn: Callable[..., Any], commutes: bool = False) -> Fold:
 
 
 def _counted(g: Graph, number: int) -> list[int]:
-    """The truth values of which a node is the sum; none if it is something else."""
-    truths, work = list[int](), [number]
+    """The truth values of which a node is the sum; none if it is something else, or a multiple."""
+    truths, work, seen = list[int](), [number], set[int]()
     while work:
-        node = g.nodes[work.pop()]
+        number = work.pop()
+        if number in seen:
+            return []
+        seen.add(number)
+        node = g.nodes[number]
         if node.op == "convert_element_type" and g.nodes[node.inputs[0]].dtype == bool:
             truths += node.inputs
         elif node.op == "add":
