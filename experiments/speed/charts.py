@@ -9,14 +9,14 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from experiments.speed.parts import Measured
 from experiments.speed.roster import ROUTES
 
-# Okabe and Ito ("Color universal design", 2008), the yellow darkened for a white ground; the three
-# ways of lanes are one blue in three shades.
+# Okabe and Ito ("Color universal design", 2008), the yellow darkened for a white ground; jaxmech's
+# own routes are one blue in four shades.
 _PALETTE = (
-    "#0072B2", "#00406B", "#56B4E9", "#009E73", "#5A5A5A",
+    "#00406B", "#0072B2", "#3FA0DC", "#9BD0F2", "#009E73", "#5A5A5A",
     "#D55E00", "#E69F00", "#CC79A7", "#B8AE00",
 )  # fmt: skip
 COLORS = dict(zip(ROUTES, _PALETTE, strict=True))
-MARKERS = dict(zip(ROUTES, "odXDs^vP*", strict=True))
+MARKERS = dict(zip(ROUTES, "XdhoDs^vP*", strict=True))
 
 
 def bars(table: Sequence[Measured], ax: Axes | None = None) -> Axes:

@@ -22,35 +22,30 @@ Law = Callable[[jm.EquationsOfMotion], Array]  # accelerations from M, Q, A, b
 OneRun = Callable[[Array, Array, Any], Any]
 
 
-def simulated(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """`jm.simulate`, whose batches run as lanes on a CPU."""
+def default(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
+    """`jm.simulate` as it is: with projection and the whole `Solution`."""
+    return _whole_solution(case, jm.Projection(), q0, v0)
+
+
+def without_audit(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
+    """With projection, but the final state alone: the audit is eliminated."""
+    return _compiled(case, one_simulation(case, jm.Projection()), q0, v0)
+
+
+def without_projection(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
+    """The whole `Solution` with `projection=None`."""
+    return _whole_solution(case, None, q0, v0)
+
+
+def bare_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
+    """The final state alone, with `projection=None`: what the rivals compute."""
     return _compiled(case, one_simulation(case, None), q0, v0)
 
 
-def simulated_with_audit(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The same with the whole `Solution`: residuals, energy and rank too."""
-
-    def run(q: Array, v: Array, params: Any) -> jm.Solution:
-        return _simulation(case, None, q, v, params)
-
-    prepared = _compiled(case, run, q0, v0)
-
-    def final() -> States:
-        solution = prepared.run()
-        return solution.q[:, -1], solution.v[:, -1]
-
-    return Prepared(prepared.compile_seconds, final)
-
-
-def simulated_by_vmap(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
+def bare_kernel_by_vmap(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
     """The same program by plain `jax.vmap`."""
     with off():
-        return simulated(case, q0, v0)
-
-
-def simulated_with_projection(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The same with every step brought back onto the constraints."""
-    return _compiled(case, one_simulation(case, jm.Projection()), q0, v0)
+        return bare_kernel(case, q0, v0)
 
 
 def pseudoinverse(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
@@ -98,6 +93,23 @@ def with_diffrax(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
         return jax.tree.map(lambda saved: saved[-1], solution.ys)
 
     return _compiled(case, run, q0, v0)
+
+
+def _whole_solution(
+    case: Case, projection: jm.Projection | None, q0: np.ndarray, v0: np.ndarray
+) -> Prepared:
+    """A run that gives all that a `Solution` holds, so that nothing of it is eliminated."""
+
+    def run(q: Array, v: Array, params: Any) -> jm.Solution:
+        return _simulation(case, projection, q, v, params)
+
+    prepared = _compiled(case, run, q0, v0)
+
+    def final() -> States:
+        solution = prepared.run()
+        return solution.q[:, -1], solution.v[:, -1]
+
+    return Prepared(prepared.compile_seconds, final)
 
 
 def one_simulation(case: Case, projection: jm.Projection | None) -> OneRun:

@@ -94,7 +94,8 @@ def contest(
 ) -> None:
     """Measures jobs that do the same.
 
-    The first that gives a result is the reference for the others. Only who agrees with it is timed.
+    The reference for agreement is the first of those with the smallest tolerance that gives a
+    result; only jobs that agree with it are timed.
 
     Args:
         entrants: the jobs by name.
@@ -104,8 +105,8 @@ def contest(
         audit: notes in an outcome what the results of its job show.
         tell: takes a line about every job.
     """
-    workers = {}
-    reference: Arrays | None = None
+    workers: dict[str, Worker] = {}
+    shown: dict[str, Arrays] = {}
     for name, entrant in entrants.items():
         outcome = outcomes[name] = Outcome()
         tell(f"preparing {name}")
@@ -116,16 +117,26 @@ def contest(
             outcome.problem = str(error)
             continue
         audit(outcome, arrays)
-        shown = entrant.comparable(arrays)
-        if not shown:
-            continue
-        reference = shown if reference is None else reference
-        outcome.difference = difference(shown, reference[: len(shown)])
-        if not outcome.difference <= entrant.tolerance:
-            outcome.problem = f"disagrees by {outcome.difference:.1e}"
+        if comparable := entrant.comparable(arrays):
+            shown[name] = comparable
+    _compare(entrants, shown, outcomes)
     _rounds(
         [name for name in entrants if not outcomes[name].problem], workers, timing, outcomes, tell
     )
+
+
+def _compare(
+    entrants: Mapping[str, Entrant], shown: Mapping[str, Arrays], outcomes: Outcomes
+) -> None:
+    """Holds every result against the reference."""
+    if not shown:
+        return
+    reference = shown[min(shown, key=lambda name: entrants[name].tolerance)]
+    for name, arrays in shown.items():
+        outcome = outcomes[name]
+        outcome.difference = difference(arrays, reference[: len(arrays)])
+        if not outcome.difference <= entrants[name].tolerance:
+            outcome.problem = f"disagrees by {outcome.difference:.1e}"
 
 
 def difference(arrays: Iterable[np.ndarray], reference: Iterable[np.ndarray]) -> float:

@@ -24,11 +24,12 @@ class Entry:
 
 
 ROUTES: Mapping[str, Entry] = {
-    "lanes": Entry("jax_routes:simulated"),
-    "lanes with audit": Entry("jax_routes:simulated_with_audit"),
-    # Differs by what RK4 alone drifts off the constraints.
-    "lanes with projection": Entry("jax_routes:simulated_with_projection", 1e-5),
-    "vmap of simulate": Entry("jax_routes:simulated_by_vmap"),
+    # The projected motion differs by what RK4 alone drifts off the constraints.
+    "jaxmech, default": Entry("jax_routes:default", 1e-5),
+    "jaxmech, no audit": Entry("jax_routes:without_audit", 1e-5),
+    "jaxmech, no projection": Entry("jax_routes:without_projection"),
+    "jaxmech, bare kernel": Entry("jax_routes:bare_kernel"),
+    "bare kernel, plain vmap": Entry("jax_routes:bare_kernel_by_vmap"),
     "straight-line C": Entry("straight_line:straight_line"),
     # Integrates other coordinates, and its loops are soft.
     "MuJoCo C rollout": Entry("mujoco_rollout:mujoco_rollout", tolerance=1e-5),

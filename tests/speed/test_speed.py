@@ -25,12 +25,12 @@ TINY = """\
 parts = ["table"]
 timing = { rounds = 2, least = 0.0 }
 [table]
-routes = ["lanes", "Cholesky"]
+routes = ["jaxmech, bare kernel", "Cholesky"]
 cases.chain_1 = { batch = 3, steps = 4, step = 0.01 }
 """
 ALL_PARTS = """
 [scaling]
-routes = ["lanes"]
+routes = ["jaxmech, bare kernel"]
 case = "chain_1"
 batches = [3]
 links = [2]
@@ -177,6 +177,15 @@ def test_who_disagrees_or_crashes_is_not_timed_and_rounds_take_turns() -> None:
     assert outcomes["b"].best is outcomes["c"].best is None
 
 
+def test_the_reference_is_the_first_of_the_strictest() -> None:
+    pool = FakePool(a=(1.0 + 1e-6, [1.0]), b=(1.0, [1.0]), c=(1.0 + 1e-8, [1.0]))
+    outcomes: dict[str, Outcome] = {}
+    loose = {"a": Entrant(lambda: None, tolerance=1e-5)}
+    contest(loose | entrants("b", "c"), pool, Timing(rounds=1), outcomes)
+    assert outcomes["a"].difference == pytest.approx(1e-6)
+    assert [outcomes[name].problem for name in "abc"] == ["", "", "disagrees by 1.0e-08"]
+
+
 def test_slow_routes_stop_after_the_second_round() -> None:
     pool = FakePool(a=(1.0, [0.1] * 4), b=(1.0, [9.0] * 4))
     outcomes: dict[str, Outcome] = {}
@@ -218,7 +227,7 @@ def test_rivals_reach_the_states_of_simulate(route: str) -> None:
         pytest.importorskip("diffrax", reason="diffrax is not installed: see the extra `bench`")
     case = cases.make("double_pendulum", batch=2, steps=7, step_size=0.02)
     start = cases.states(case)
-    expected = jax_routes.simulated(case, *start).run()
+    expected = jax_routes.bare_kernel(case, *start).run()
     prepared = getattr(jax_routes, route)(case, *start)
     assert prepared.compile_seconds > 0
     assert difference(prepared.run(), expected) < 1e-13
@@ -285,8 +294,12 @@ def test_the_configurations_of_the_project_are_read(name: str) -> None:
     ("old", "new", "message"),
     [
         ("chain_1", "chain_0", "tiny.toml:5: table.cases.chain_0 is not a case"),
-        ('"Cholesky"', '"Cholesy"', 'tiny.toml:4: table.routes[1] must be "lanes"'),
-        ('"Cholesky"', '"lanes"', 'tiny.toml:4: table.routes must name "lanes" only once'),
+        ('"Cholesky"', '"Cholesy"', 'tiny.toml:4: table.routes[1] must be "jaxmech, default"'),
+        (
+            '"Cholesky"',
+            '"jaxmech, bare kernel"',
+            'tiny.toml:4: table.routes must name "jaxmech, bare kernel" only once',
+        ),
         ('["table"]', '["gradient"]', "tiny.toml: gradient must be given, because `parts` asks"),
         ("batch = 3", "batch = 0", "tiny.toml:5: table.cases.chain_1.batch must be at least 1"),
         ("step = 0.01", "step = 0", "tiny.toml:5: table.cases.chain_1.step must be positive"),
