@@ -13,7 +13,7 @@ from pathlib import Path
 PACKAGE = "jaxmech"
 FLOORS = (
     {"checks", "generic", "lanes", "linalg", "platform", "status"},
-    {"constraints", "equations", "system", "traits"},
+    {"constraints", "digest", "equations", "system", "traits"},
     {"formulations", "models", "parts"},
     {"assemble", "control", "integrate", "manifold", "servo"},
     {"observe", "sensitivities", "simulate", "solution"},
