@@ -170,6 +170,11 @@ def _text(value: Any) -> str:
         case np.ndarray() | np.generic() | jax.Array():
             array = np.asarray(value)
             return f"{array.dtype}{array.shape}{_sha256(array.tobytes())}"
+    return _object(value)
+
+
+def _object(value: Any) -> str:
+    """A function by its file, a dataclass by its fields, anything else by its text."""
     if inspect.isfunction(value):
         return _file(value)
     if is_dataclass(value) and not isinstance(value, type):
