@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DONE, TOO_MANY_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 SERIOUS = 1  # of `check`
+DAMAGED = 1  # of `verify`
 
 
 class InputError(ValueError):
@@ -32,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; those of the process by default.
 
     Returns:
-        The exit code: 0 done, 1 too many failed trajectories, 2 bad input, 130 interrupted.
+        The exit code: 0 done, 1 too many failed trajectories, 2 bad input, or files and output
+        that cannot be read or written, 130 interrupted.
 
     Example:
         >>> main(["models", "no_such_model"])
@@ -43,34 +45,52 @@ def main(argv: Sequence[str] | None = None) -> int:
     from jaxmech.ensemble import FolderError
 
     try:
-        return int(arguments.command(arguments))
+        code = int(arguments.command(arguments))
+        sys.stdout.flush()
+        return code
     except (ConfigError, FolderError, InputError) as error:
         print(f"jaxmech: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read the output has seen enough, as in `jaxmech info | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return DONE
+    except OSError as error:
+        _silence()
+        place = error.filename or "the standard output"
+        _tell(f"{place} cannot be read or written: {error.strerror or error}")
+        return BAD_INPUT
+    except MemoryError as error:
+        _tell(f"there is not enough memory: {error}")
+        return BAD_INPUT
+
+
+def _silence() -> None:
+    """What is still to be printed goes nowhere where it cannot go out."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _ensemble(arguments: argparse.Namespace) -> int:
     import jax
 
     from jaxmech.config import located, read
-    from jaxmech.ensemble import Study, StudyError, as_table, failed, run
+    from jaxmech.ensemble import Study, StudyError, as_table, failed, name_problems, run
 
     _require_good_jax()
     config = Path(arguments.config)
     out = Path(arguments.out) if arguments.out else Path("runs") / config.stem
-    study = read(config, Study)
+    study = read(config, Study, lambda data: name_problems(data, config.parent))
     if arguments.chunk is not None:
         study = replace(study, chunk=arguments.chunk)
     if study.precision == "float64":
         jax.config.update("jax_enable_x64", True)
     begun = time.perf_counter()
     try:
-        summary = run(study, out, folder=config.parent, progress=True)
+        summary = run(study, out, folder=config.parent, progress=True, tell=_tell)
     except StudyError as error:
         raise located(error, config) from error
     except KeyboardInterrupt:
@@ -123,7 +143,9 @@ def _fit(arguments: argparse.Namespace) -> int:
         study = replace(study, data=data)
     begun = time.perf_counter()
     try:
-        outcome = run_fit(study, out, folder=config.parent, progress=sys.stderr.isatty())
+        outcome = run_fit(
+            study, out, folder=config.parent, progress=sys.stderr.isatty(), tell=_tell
+        )
     except StudyError as error:
         raise located(error, config) from error
     except FitError as error:
@@ -154,6 +176,30 @@ def _plot(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def _verify(arguments: argparse.Namespace) -> int:
+    from jaxmech.ensemble import open_results, verify
+
+    path = Path(arguments.run)
+    damage = verify(path)
+    for one in damage:
+        print(one)
+    if damage:
+        return DAMAGED
+    if not (path / "results.zarr").is_dir():  # of a fit
+        print(f"{path} is as it was written")
+        return DONE
+    results = open_results(path)
+    print(
+        f"{path} is as it was written; {len(results.blocks)} of {results.count} blocks are computed"
+    )
+    return DONE
+
+
+def _tell(text: str) -> None:
+    """A word to the person beside the results."""
+    print(f"jaxmech: {text}", file=sys.stderr, flush=True)
+
+
 def _models(arguments: argparse.Namespace) -> int:
     from jaxmech.catalogue_text import table, told
 
@@ -169,6 +215,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
     found = _situation(arguments)
     run = None if arguments.fast else ShortRun()
+    if run is not None:
+        _tell("compiling a short run, its gradients and its batches; --fast goes without them")
     report = structure(found.system, found.q, found.v, found.t, found.params, run=run)
     print(report)
     return SERIOUS if report.serious else DONE
@@ -178,6 +226,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from jaxmech.formulations import compare_formulations
 
     found = _situation(arguments)
+    _tell("compiling every law of motion, and counting what each costs")
     print(compare_formulations(found.system, found.q, found.v, found.t, found.params))
     return DONE
 
@@ -319,6 +368,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.closing = _fit_schema
     plot = command("plot", "draw the pictures of a run folder again", _plot)
     plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
+    verify = command("verify", "look for damage in a run folder", _verify, cli_texts.VERIFY)
+    verify.add_argument("run", metavar="RUN", help="run folder of `ensemble`")
     models = command("models", "list the ready models, or show one", _models)
     models.add_argument("name", metavar="NAME", nargs="?", help="a model of the list")
     check = command("check", "what to know before trusting a system", _check, cli_texts.CHECK)

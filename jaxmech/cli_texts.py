@@ -6,6 +6,7 @@ Constrained mechanics in batches: Monte Carlo studies and fits from a configurat
   jaxmech ensemble configs/double_pendulum.toml    compute, or continue what was interrupted
   jaxmech fit configs/fit_pendulum.toml            parameters from recordings, with their report
   jaxmech plot runs/double_pendulum                draw the pictures of a run again
+  jaxmech verify runs/double_pendulum              look for damaged files
   jaxmech models                                   list the ready models
   jaxmech models chain                             one model: sketch, parameters, start variables
   jaxmech check my_robot.py:arm                    what to know before trusting a system
@@ -17,6 +18,12 @@ ENSEMBLE = """\
 Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9): the results have
 the same bits either way, whatever the chunk. The run folder holds `results.zarr` (read it with
 xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`, `summary.txt` and `pictures/`.
+"""
+VERIFY = """\
+Compare every file of a run folder with the digest that was stored with it, name what is damaged,
+and change nothing. `jaxmech ensemble` computes damaged blocks again, to the same bits.
+
+exit code: 0 as it was written, finished or not; 1 damaged; 2 no run folder, or not to be judged
 """
 FIT = """\
 Fit the parameters of a model to recordings in a .npz or .csv file, or go on where an interrupted
@@ -64,7 +71,8 @@ example
   m1 = { distribution = "normal", sd = 0.02, relative = true }    # 2 % around the model's value
 
 exit code
-  0 done; 1 more failed trajectories than `failed_allowed`; 2 bad input; 130 interrupted
+  0 done; 1 more failed trajectories than `failed_allowed`; 2 bad input, or a file or output that
+  cannot be read or written; 130 interrupted
 
 keys of a configuration
 """
@@ -86,7 +94,8 @@ example
   model_options = { law = "viscous" }
 
 exit code
-  0 done; 1 not converged, or a recording cannot be simulated; 2 bad input; 130 interrupted
+  0 done; 1 not converged, or a recording cannot be simulated; 2 bad input, or a file or output that
+  cannot be read or written; 130 interrupted
 
 keys of a configuration
 """

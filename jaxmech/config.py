@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from textwrap import fill
@@ -17,6 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from jaxmech.ensemble import (
     DISTRIBUTIONS,
     Distribution,
+    Problem,
     Study,
     StudyError,
 )
@@ -32,12 +33,18 @@ class ConfigError(ValueError):
     """A configuration that is refused: one line per problem, with file and line."""
 
 
-def read(path: Path, kind: type[Config]) -> Config:
+def read(
+    path: Path,
+    kind: type[Config],
+    also: Callable[[Mapping[str, Any]], list[Problem]] | None = None,
+) -> Config:
     """Reads and checks a configuration file.
 
     Args:
         path: the TOML file.
         kind: the frozen dataclass that says what belongs in it, such as `Study`.
+        also: what else is wrong with the plain data; asked where something is wrong already, so
+            that all of it is told at once.
 
     Returns:
         An instance of it.
@@ -51,14 +58,21 @@ def read(path: Path, kind: type[Config]) -> Config:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read: it is not a text file") from error
+    data: dict[str, Any] = {}
     try:
-        return structure(tomllib.loads(text), kind)
+        data = tomllib.loads(text)
+        return structure(data, kind)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         place = f"{path}:{line[1]}" if line else str(path)
         raise ConfigError(f"{place}: is not TOML: {error}") from error
     except StudyError as error:
-        raise located(error, path) from error
+        more = also(data) if also else []
+        everything = StudyError(dict.fromkeys([*error.problems, *more]))
+        raise located(everything, path) from error
+    except (RecursionError, OverflowError, ValueError) as error:
+        text = "is nested too deeply, or holds a number that is too long"
+        raise ConfigError(f"{path}: {text}") from error
 
 
 def located(error: StudyError, path: Path) -> ConfigError:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxmech.ensemble import Results
+from jaxmech.ensemble import FolderError, Results
 from jaxmech.plot import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import Status
 
@@ -24,16 +24,27 @@ def draw_pictures(results: Results) -> list[Path]:
 
     Returns:
         The files, none if no trajectory is good.
+
+    Raises:
+        FolderError: what is stored is damaged, or the pictures cannot be written.
     """
     if not np.any(results.status == Status.OK):
         return []
     folder = results.path / "pictures"
-    folder.mkdir(exist_ok=True)
     files = []
-    for name, figure in _figures(results):
-        figure.suptitle(_title(results), fontsize="medium")
-        files.append(folder / f"{name}.png")
-        figure.savefig(files[-1], dpi=130)
+    try:
+        folder.mkdir(exist_ok=True)
+        for name, figure in _figures(results):
+            figure.suptitle(_title(results), fontsize="medium")
+            files.append(folder / f"{name}.png")
+            figure.savefig(files[-1], dpi=130)
+    except OSError as error:
+        for file in files[-1:]:  # half a picture
+            file.unlink(missing_ok=True)
+        raise FolderError(
+            f"pictures cannot be written to {folder}: {error.strerror or error}; the results are "
+            "whole, and `jaxmech plot` draws them later"
+        ) from error
     return files
 
 

@@ -4,10 +4,10 @@ No value is converted in silence (an integer stands for a number, nothing else d
 overlooked, and all problems are found at once.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import reduce
-from math import isfinite
 from operator import or_
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -25,6 +25,7 @@ Key = tuple[str, ...]
 Reader = Callable[[Any, Key], Any]
 Config = TypeVar("Config")
 _NAME = str | int  # of a column
+_LONGEST = 60  # characters of a value that a message shows
 
 
 def structure(data: Mapping[str, Any], kind: type[Config]) -> Config:
@@ -134,7 +135,9 @@ def _scalar(kind: Any, value: Any, key: Key) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max  # also an integer beyond all floating-point numbers
 
 
 def _is_numbers(value: Any) -> bool:
@@ -211,8 +214,14 @@ def _tagged(value: Any, key: Key, kinds: Mapping[str, Any]) -> Any:
 
 def _distribution(value: Any, key: Key) -> Any:
     """A table with a `distribution`, or a plain number, which is a fixed value."""
-    if _is_number(value) or _is_numbers(value):
-        return Fixed(_floats(value))
+    if isinstance(value, int | float | list) and not isinstance(value, bool):
+        if not (_is_number(value) or _is_numbers(value)):
+            text = "must be a finite number, a list of them or a table with `distribution`"
+            raise StudyError([Problem(key, f"{text}, but is {_shown(value)}")])
+        try:
+            return Fixed(_floats(value))
+        except StudyError as error:  # there is no key `value` here
+            raise StudyError(Problem(key, p.message) for p in error.problems) from None
     return _tagged(value, key, DISTRIBUTIONS)
 
 
@@ -228,4 +237,5 @@ def _shown(value: Any) -> str:
             return f'"{value}"'
         case dict():
             return f"a table of {', '.join(value) or 'nothing'}"
-    return str(value)
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,8 @@ def _value(pair: str) -> tuple[str, Any]:
         numbers = []
     if not equals or not key or not numbers:
         raise SituationError(f"{pair!r} must be of the form key=number, or key=number,number,...")
+    if not all(map(isfinite, numbers)):
+        raise SituationError(f"{pair!r} must hold finite numbers")
     return key, numbers[0] if len(numbers) == 1 else jnp.asarray(numbers)
 
 

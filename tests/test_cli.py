@@ -12,7 +12,7 @@ import pytest
 
 from jaxmech import models
 from jaxmech.cli import main
-from jaxmech.ensemble.store import finished_blocks
+from jaxmech.ensemble.seal import marked_blocks as finished_blocks
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_study
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -172,7 +172,7 @@ def test_another_configuration_needs_another_folder(done, tmp_path, capsys) -> N
         assert main(arguments) == 2
     finally:
         csv.write_text(text)
-    assert "was begun with other measurements" in capsys.readouterr().err
+    assert "the measurements are others" in capsys.readouterr().err
 
 
 def test_an_interrupted_fit_goes_on(done, monkeypatch, capsys) -> None:

@@ -13,9 +13,13 @@ from jaxmech.ensemble.errors import Problem as Problem
 from jaxmech.ensemble.errors import StudyError as StudyError
 from jaxmech.ensemble.errors import not_one_of as not_one_of
 from jaxmech.ensemble.folder import FolderError as FolderError
+from jaxmech.ensemble.names import name_problems as name_problems
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
+from jaxmech.ensemble.results import verify as verify
+from jaxmech.ensemble.run import RunWarning as RunWarning
 from jaxmech.ensemble.run import run as run
+from jaxmech.ensemble.seal import Damage as Damage
 from jaxmech.ensemble.study import DRIFT_CONTROLS as DRIFT_CONTROLS
 from jaxmech.ensemble.study import DriftControl as DriftControl
 from jaxmech.ensemble.study import Formulation as Formulation

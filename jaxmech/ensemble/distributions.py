@@ -5,7 +5,7 @@ impossible (`low` above `high`, a negative deviation) is refused when the object
 """
 
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +31,13 @@ class Fixed:
     value: float | list[Any] = field(metadata=doc("the value; a list for an array parameter"))
 
     def __post_init__(self) -> None:
+        try:
+            shape = np.shape(self.value)
+        except ValueError as error:
+            text = "must be a number, or a list whose rows are equally long"
+            raise refuse("value", f"{text}, but is {self.value}") from error
+        if 0 in shape:
+            raise refuse("value", "must be a number or hold numbers, but is an empty list")
         if not all(isfinite(x) for x in _leaves(self.value)):
             raise refuse("value", f"must be finite, but is {self.value}")
 
@@ -65,6 +72,8 @@ class Normal:
     def __post_init__(self) -> None:
         if not self.sd >= 0 or not isfinite(self.sd):
             raise refuse("sd", f"must be a number of at least 0, but is {self.sd}")
+        if self.mean is not None and not isfinite(self.mean):
+            raise refuse("mean", f"must be finite, but is {self.mean}")
         if self.relative and self.mean == 0:
             raise refuse("relative", "must be false where `mean` is 0: a fraction of 0 is 0")
 
@@ -88,8 +97,8 @@ class LogNormal:
     def __post_init__(self) -> None:
         if not self.sigma >= 0 or not isfinite(self.sigma):
             raise refuse("sigma", f"must be a number of at least 0, but is {self.sigma}")
-        if self.median is not None and not self.median > 0:
-            raise refuse("median", f"must be above 0, but is {self.median}")
+        if self.median is not None and not 0 < self.median < inf:
+            raise refuse("median", f"must be finite and above 0, but is {self.median}")
 
     def draw(self, rng: np.random.Generator, size: int, default: float | None) -> np.ndarray:
         """`size` values around `median`, or around the default where no median is given."""

@@ -22,6 +22,7 @@ from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.subject import Subject
 
 Index = tuple[int, ...]
+_SCALARS = ("coordinates", "velocities")
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,25 +119,30 @@ def _spread(study: Study, plans: Iterable[_Plan]) -> dict[str, np.ndarray]:
 
 
 def _plans(study: Study, subject: Subject) -> list[_Plan]:
-    model, names = subject.model, subject.system.coordinates
-    free = dict.fromkeys(names)  # names without a default value
-    sections: list[tuple[str, Mapping[str, Distribution], Mapping[str, Any] | None, str]] = [
-        ("start", study.start, model.start if model else {}, "a start variable"),
-        ("coordinates", study.coordinates, free, "a coordinate"),
-        ("velocities", study.velocities, free, "a coordinate"),
-        ("parameters", study.parameters, model.params if model else None, "a parameter"),
-    ]
     problems = list(_missing(study, subject))
     plans = []
-    for section, rules, defaults, what in sections:
-        for name, group in _grouped(rules, defaults).items():
+    for section, defaults, what in known_names(subject):
+        for name, group in _grouped(getattr(study, section), defaults).items():
             try:
-                plans.append(_plan(section, name, group, defaults, f"{what} of {subject.name}"))
+                plans.append(_plan(section, name, group, defaults, what))
             except StudyError as error:
                 problems.extend(error.problems)
     if problems:
         raise StudyError(problems)
     return [plan for plan in plans if plan.base.dtype.kind in "fiu"]
+
+
+def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, str]]:
+    """For each section its names with their default values, None if any will do, and their kind."""
+    model = subject.model
+    free = dict.fromkeys(subject.system.coordinates)  # names without a default value
+    named: list[tuple[str, Mapping[str, Any] | None, str]] = [
+        ("start", model.start if model else {}, "a start variable"),
+        ("coordinates", free, "a coordinate"),
+        ("velocities", free, "a coordinate"),
+        ("parameters", model.params if model else None, "a parameter"),
+    ]
+    return [(section, names, f"{what} of {subject.name}") for section, names, what in named]
 
 
 def _missing(study: Study, subject: Subject) -> Iterable[Problem]:
@@ -210,6 +216,9 @@ def _with_value(
     """The base with a fixed value in one entry or in all of them."""
     value = np.asarray(rule.value, dtype=float)
     whole = "[" not in key
+    if section in _SCALARS and value.shape:
+        message = f"must be a single number, but has shape {value.shape}"
+        raise StudyError([Problem((section, key), message)])
     if whole and free:
         return value
     wanted = base.shape if whole else ()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaxmech.ensemble.environment import DECISIVE, first_change
+from jaxmech.ensemble.environment import DECISIVE, changes
 
 LOCK = ".lock"
 
@@ -39,7 +39,7 @@ def require_same_config(path: Path, now: Mapping[str, Any], may_change: Containe
     Args:
         path: the folder.
         now: the configuration of this process, as plain data.
-        may_change: keys of its outermost table that decide no result.
+        may_change: keys, such as "chunk" or "data.file", that decide no result.
     """
     try:
         then = tomllib.loads((path / "config.toml").read_text())
@@ -57,11 +57,13 @@ def require_same_config(path: Path, now: Mapping[str, Any], may_change: Containe
 def _first_difference(
     then: Any, now: Any, key: tuple[str, ...], may_change: Container[str]
 ) -> tuple[str, str, str] | None:
+    if ".".join(key) in may_change:
+        return None
     if not isinstance(then, dict) or not isinstance(now, dict):
         return None if then == now else (".".join(key), _shown(then), _shown(now))
     names = [*now, *(name for name in then if name not in now)]
-    pairs = ((then.get(n), now.get(n), (*key, n)) for n in names if n not in may_change or key)
-    return next((found for pair in pairs if (found := _first_difference(*pair, ()))), None)
+    pairs = ((then.get(n), now.get(n), (*key, n)) for n in names)
+    return next((d for pair in pairs if (d := _first_difference(*pair, may_change))), None)
 
 
 def _shown(value: Any) -> str:
@@ -78,26 +80,26 @@ def require_same_environment(
         facts: the environment of this process.
         decisive: the facts that matter.
     """
+    found = changes(stored_environment(path), facts, decisive)
+    if found:
+        raise FolderError(
+            f"{path} holds what was computed otherwise: {'; '.join(found)}. Old and new results do "
+            "not mix: set it back, or choose another folder by --out"
+        )
+
+
+def stored_environment(path: Path) -> dict[str, Any]:
+    """What `environment.json` of a folder says.
+
+    Raises:
+        FolderError: it cannot be read.
+    """
+    file = path / "environment.json"
     try:
-        then = json.loads((path / "environment.json").read_text())
-    except ValueError as error:
-        raise FolderError(f"{path / 'environment.json'} cannot be read: {error}") from error
-    key = first_change(then, facts, decisive)
-    if key == "model_sha256":
-        raise FolderError(
-            f"{path} was begun with another version of the model file; its copy is "
-            f"{path / 'model.py'}: put that back, or choose another folder by --out"
-        )
-    if key == "data_sha256":
-        raise FolderError(
-            f"{path} was begun with other measurements; choose another folder by --out"
-        )
-    if key:
-        old, new = _shown(then.get(key)), _shown(facts.get(key))
-        raise FolderError(
-            f"{path} was begun with {key} {old}, and this is {new}: the rest would not have the "
-            f"same bits; continue there as it was begun, or choose another folder by --out"
-        )
+        then = json.loads(file.read_text())
+        return dict(then.items())
+    except (OSError, ValueError, AttributeError) as error:
+        raise FolderError(f"{file} cannot be read: {error}") from error
 
 
 @contextmanager

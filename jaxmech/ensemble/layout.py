@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from jaxmech.ensemble.draws import Variable, stored_name
 from jaxmech.status import Status
@@ -32,6 +33,7 @@ _TITLES = {
     "velocities": "initial velocity of",
     "parameters": "parameter",
 }
+_CODECS = [ZstdCodec(), Crc32cCodec()]  # so that other readers find damage too
 _BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
 
 
@@ -85,6 +87,7 @@ class Layout:
             shape=(self.size, *block.shape[1:]),
             chunks=tuple(max(1, n) for n in block.shape),
             dtype=block.dtype,
+            compressors=_CODECS,
             fill_value=-1 if np.issubdtype(block.dtype, np.integer) else np.nan,
             dimension_names=("trajectory", *self._dimensions(name, len(block.shape) - 1)),
             attributes=attributes,
@@ -121,6 +124,7 @@ def _whole(
         shape=values.shape,
         chunks=tuple(max(1, n) for n in values.shape),
         dtype="str" if text else values.dtype,
+        compressors=_CODECS,
         dimension_names=dims,
         attributes=attributes,
     )

@@ -1,7 +1,7 @@
 """`Results`: what a run folder holds, read block by block."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,18 @@ import zarr
 
 from jaxmech.ensemble.folder import FolderError
 from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.store import finished_blocks
+from jaxmech.ensemble.seal import (
+    BLOCKS,
+    RESULTS,
+    SEAL,
+    Damage,
+    block_damage,
+    damaged,
+    marked_blocks,
+    missing_marks,
+    read_seal,
+    told,
+)
 from jaxmech.status import Status
 
 
@@ -42,6 +53,11 @@ class Results:
         """Trajectories of the study."""
         return int(self.config["size"])
 
+    @property
+    def count(self) -> int:
+        """Blocks of the whole study."""
+        return _count(self.config)
+
     @cached_property
     def coordinates(self) -> tuple[str, ...]:
         """Names of the coordinates."""
@@ -62,9 +78,14 @@ class Results:
         return name in self.group
 
     def pieces(self, name: str) -> Iterator[np.ndarray]:
-        """The finished blocks of an array, one after the other."""
+        """The finished blocks of an array, one after the other.
+
+        Raises:
+            FolderError: a block is damaged.
+        """
         array, step = array_of(self.group, name), int(self.config["block"])
         for block in self.blocks:
+            _require_sound(self.path, block_damage(self.path, block, name))
             yield np.asarray(array[block * step : (block + 1) * step])
 
     def good(self, name: str, times: Any = slice(None), most: int | None = None) -> np.ndarray:
@@ -94,14 +115,61 @@ def open_results(path: Path) -> Results:
         path: the folder, from `run`.
 
     Raises:
-        FolderError: it holds no run, or cannot be read.
+        FolderError: it holds no run, cannot be read, or is damaged. What a block holds is checked
+            when it is read.
     """
-    if not (path / "config.toml").is_file():
-        raise FolderError(f"{path} holds no run; name a folder that `jaxmech ensemble` has written")
+    seal = _seal(path)
+    _require_sound(path, damaged(path, seal))
     try:
         config = tomllib.loads((path / "config.toml").read_text())
-        group = zarr.open_group(path / "results.zarr", mode="r", use_consolidated=False)
+        group = zarr.open_group(path / RESULTS, mode="r", use_consolidated=False)
     except (OSError, ValueError) as error:
         raise FolderError(f"{path} cannot be read: {error}") from error
-    blocks = tuple(sorted(finished_blocks(path)))
-    return Results(path, group, config, blocks)
+    _require_sound(path, missing_marks(path, seal, _count(config)))
+    return Results(path, group, config, tuple(marked_blocks(path)))
+
+
+def verify(path: Path) -> tuple[Damage, ...]:
+    """Compares every file of a run folder with its digest, and changes nothing.
+
+    Args:
+        path: the folder, from `run`.
+
+    Returns:
+        What is damaged; nothing for a sound run, finished or not.
+
+    Raises:
+        FolderError: it holds no run with digests, or cannot be read.
+    """
+    seal = _seal(path)
+    try:
+        found = [*damaged(path, seal)]
+        if f"{RESULTS}/zarr.json" not in seal:  # of a fit
+            return tuple(found)
+        if not any(one.file == "config.toml" for one in found):
+            config = tomllib.loads((path / "config.toml").read_text())
+            found += missing_marks(path, seal, _count(config))
+        for block in marked_blocks(path):
+            found += block_damage(path, block)
+    except OSError as error:
+        raise FolderError(f"{path} cannot be read: {error.strerror or error}") from error
+    return tuple(found)
+
+
+def _seal(path: Path) -> dict[str, str]:
+    if not any((path / name).exists() for name in ("config.toml", SEAL, BLOCKS)):
+        raise FolderError(f"{path} holds no run; name a folder that `jaxmech ensemble` has written")
+    return read_seal(path)
+
+
+def _count(config: Mapping[str, Any]) -> int:
+    return -(-int(config["size"]) // int(config["block"]))
+
+
+def _require_sound(path: Path, damage: Iterable[Damage]) -> None:
+    found = list(damage)
+    if found:
+        raise FolderError(
+            f"{path} is damaged: {told(found)}; `jaxmech ensemble` with its configuration and "
+            f"--out {path} computes again what is lost"
+        )

@@ -1,6 +1,8 @@
 """`run`: computes a study block by block into its run folder, or finishes what is there."""
 
-from collections.abc import Iterator
+import time
+import warnings
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -8,13 +10,14 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
-from jaxmech.ensemble.draws import draw
-from jaxmech.ensemble.environment import environment
+from jaxmech.ensemble.draws import Variable, draw
 from jaxmech.ensemble.errors import StudyError, refuse
-from jaxmech.ensemble.folder import write_whole
+from jaxmech.ensemble.estimate import LARGE, LONG, Estimate, in_time, require_possible
 from jaxmech.ensemble.kernel import Kernel, compile_kernel, save_times
 from jaxmech.ensemble.layout import Layout
+from jaxmech.ensemble.origin import origin
 from jaxmech.ensemble.results import open_results
+from jaxmech.ensemble.seal import SUMMARY
 from jaxmech.ensemble.store import RunFolder, open_run
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.subject import Subject, load
@@ -22,8 +25,17 @@ from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.usage import unused_parameters
 
 
+class RunWarning(UserWarning):
+    """What a person should know of a run: damage that was repaired, other versions."""
+
+
 def run(
-    study: Study, out: Path, *, folder: Path = Path(), progress: bool = False
+    study: Study,
+    out: Path,
+    *,
+    folder: Path = Path(),
+    progress: bool = False,
+    tell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Runs a study, or continues it where it was interrupted.
 
@@ -35,6 +47,9 @@ def run(
         out: the run folder; it is created, or continued if it holds this study.
         folder: the folder to which a model's relative path refers.
         progress: whether to show a bar on the standard error, if that is a terminal.
+        tell: is called with what a person should know, such as damage that is repaired; by default
+            it is a `RunWarning`. So are the disk and memory of a large study, and the time of a
+            long one, measured on its second block.
 
     Returns:
         The summary, as it is stored in `summary.json`.
@@ -43,30 +58,53 @@ def run(
         StudyError: the study is impossible, naming the keys.
         FolderError: the run folder cannot be used.
     """
-    study = study.resolved()
-    _require_precision(study)
-    subject = load(study.model, study.model_options, folder)
-    variables = draw(study, subject)
+    study, tell = study.resolved(), tell or _warn
+    subject, variables, forecast = planned(study, out, folder)
     kernel = compile_kernel(study, subject, variables)
     shapes = kernel.shapes()
     _require_use(subject, kernel)
     names, ts = tuple(subject.system.coordinates), save_times(study)
     layout = Layout(study.size, names, ts, shapes, variables, {"model": study.model})
-    with open_run(out, study, subject, layout, environment(subject)) as target:
+    facts = origin(subject, kernel, variables)
+    with open_run(out, study, subject, layout, facts, tell) as target:
         missing = target.missing()
+        if missing and max(forecast.disk, forecast.memory) > LARGE:
+            tell(f"{study.size:,} trajectories take {forecast}")
         with tqdm(
             total=study.size,
             initial=study.size - _trajectories(target, missing),
             unit=" trajectories",
             disable=None if progress else True,
         ) as bar:
-            computed = _computed(kernel, missing)
+            computed = _timed(_computed(kernel, missing), len(missing), tell)
             for blocks in _grouped(missing, study.chunk_size // study.block_size):
                 held = list(islice(computed, len(blocks)))
                 for block, arrays in zip(blocks, held, strict=True):
                     target.write(block, jax.device_get(arrays))
                     bar.update(_trajectories(target, [block]))
         return _conclude(target)
+
+
+def planned(
+    study: Study, out: Path, folder: Path = Path()
+) -> tuple[Subject, tuple[Variable, ...], Estimate]:
+    """What a study computes with: all of its checks that need no tracing.
+
+    Args:
+        study: the study, with its block.
+        out: the run folder, which need not exist.
+        folder: the folder to which a model's relative path refers.
+
+    Returns:
+        Its system, its draws, and what it takes.
+
+    Raises:
+        StudyError: the study is impossible, naming the keys.
+    """
+    _require_precision(study)
+    subject = load(study.model, study.model_options, folder)
+    forecast = require_possible(study, subject.system.n, out)
+    return subject, draw(study, subject), forecast
 
 
 def _computed(kernel: Kernel, blocks: list[int]) -> Iterator[dict[str, jax.Array]]:
@@ -82,11 +120,29 @@ def _computed(kernel: Kernel, blocks: list[int]) -> Iterator[dict[str, jax.Array
         yield ready
 
 
+def _timed(
+    computed: Iterator[dict[str, jax.Array]], count: int, tell: Callable[[str], None]
+) -> Iterator[dict[str, jax.Array]]:
+    """The same, with a word after the second block, the first that nothing is compiled for."""
+    begun = 0.0
+    for place, arrays in enumerate(computed):
+        if place == 1:
+            left = (count - 2) * (time.perf_counter() - begun)
+            if left > LONG:
+                tell(f"about {in_time(left)} for the other {count - 2} of {count} blocks")
+        begun = time.perf_counter()
+        yield arrays
+
+
 def _conclude(target: RunFolder) -> dict[str, Any]:
     summary = summarize(open_results(target.path))
-    write_whole(target.path / "summary.json", as_json(summary))
-    write_whole(target.path / "summary.txt", as_table(summary))
+    json_, text = SUMMARY
+    target.conclude({json_: as_json(summary), text: as_table(summary)})
     return summary
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RunWarning, stacklevel=2)
 
 
 def _trajectories(target: RunFolder, blocks: list[int]) -> int:

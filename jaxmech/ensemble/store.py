@@ -1,19 +1,21 @@
 """The run folder of a study: created once, filled block by block, continued after any interruption.
 
     config.toml        the resolved configuration
-    environment.json   versions, device, time
+    environment.json   versions, device, digests of functions and draws, time
     model.py           copy of the user's model file, if there is one
     results.zarr/      the arrays, one file per array and block
-    blocks/            one empty file per finished block
+    blocks/            a mark for each finished block, with the digests of its files
+    seal.json          the digests of all other files
 
-A block counts as finished when its file in `blocks/` exists, which is put there (by an atomic
+A block counts as finished when its mark in `blocks/` exists, which is put there (by an atomic
 rename) only after the data of the block are on the disk. Whatever a killed process left behind is
-written again. `config.toml` is the last file of the creation, so a folder with it is complete.
+written again, and so is what was damaged. `seal.json` is the last file of the creation, so a folder
+with it is complete.
 """
 
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,22 +25,40 @@ import numpy as np
 import tomli_w
 import zarr
 
-from jaxmech.ensemble.environment import started
+from jaxmech.ensemble.environment import INPUT, VERSIONS, changes, started
 from jaxmech.ensemble.folder import (
-    LOCK,
     FolderError,
     flush,
     locked,
     require_run_or_nothing,
     require_same_config,
     require_same_environment,
+    stored_environment,
     write_whole,
 )
 from jaxmech.ensemble.layout import Layout, array_of
+from jaxmech.ensemble.seal import (
+    BLOCKS,
+    RESULTS,
+    SEAL,
+    SUMMARY,
+    Damage,
+    block_damage,
+    block_files,
+    damaged,
+    digests,
+    mark_of,
+    marked_blocks,
+    missing_marks,
+    read_seal,
+    told,
+    write_mark,
+    write_seal,
+)
 from jaxmech.ensemble.study import Study, plain
 from jaxmech.ensemble.subject import Subject
 
-_CREATED = {LOCK, "environment.json", "model.py", "results.zarr", "blocks"}
+_CREATED = ("config.toml", "environment.json", "model.py", RESULTS, BLOCKS)
 _MAY_CHANGE = {"chunk"}  # of the keys of a study
 
 
@@ -59,83 +79,163 @@ class RunFolder:
     @property
     def results(self) -> Path:
         """The Zarr group."""
-        return self.path / "results.zarr"
+        return self.path / RESULTS
+
+    @property
+    def count(self) -> int:
+        """How many blocks the whole run has."""
+        return -(-self.size // self.block)
 
     def missing(self) -> list[int]:
         """The numbers of the blocks that are still to be computed."""
-        done = finished_blocks(self.path)
-        return [block for block in range(-(-self.size // self.block)) if block not in done]
+        done = marked_blocks(self.path)
+        return [block for block in range(self.count) if block not in done]
 
     def write(self, block: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Stores one block and then marks it as finished."""
+        for file in list(block_files(self.path, block, arrays)):  # zarr would read what is there
+            file.unlink()
         group = zarr.open_group(self.results, mode="r+")
         first = block * self.block
         last = min(first + self.block, self.size)
         for name, values in arrays.items():
             array_of(group, name)[first:last] = np.asarray(values)[: last - first]
-            for file in (self.results / name / "c").glob(f"{block}/**/*"):
-                flush(file)
-            flush(self.results / name / "c" / str(block))
-        write_whole(self.path / "blocks" / f"{block:06d}", "")
+        for file in block_files(self.path, block, arrays):
+            flush(file)
+            flush(file.parent)
+        write_mark(self.path, block, arrays)
 
-
-def finished_blocks(path: Path) -> set[int]:
-    """The numbers of the blocks that are on the disk."""
-    return {int(file.name) for file in (path / "blocks").glob("[0-9]*") if file.name.isdigit()}
+    def conclude(self, texts: Mapping[str, str]) -> None:
+        """Writes the files at the end of a run, by name, where they are not there as they are."""
+        for name, text in texts.items():
+            file = self.path / name
+            if not file.is_file() or file.read_text() != text:
+                write_whole(file, text)
+        seal = read_seal(self.path)
+        added = digests(self.path, (self.path / name for name in texts))
+        if added != {name: seal.get(name) for name in texts}:
+            write_seal(self.path, {**seal, **added})
 
 
 @contextmanager
 def open_run(
-    path: Path, study: Study, subject: Subject, layout: Layout, facts: Mapping[str, Any]
+    path: Path,
+    study: Study,
+    subject: Subject,
+    layout: Layout,
+    facts: Mapping[str, Any],
+    tell: Callable[[str], None],
 ) -> Iterator[RunFolder]:
     """Creates a run folder, or opens the one that is there to continue it.
+
+    What is damaged in it is made again, if it is known how, and its blocks are computed again.
 
     Args:
         path: the folder.
         study: the resolved study.
         subject: its system.
         layout: the arrays that the folder holds.
-        facts: the environment of this process.
+        facts: the environment of this process, with digests of functions and draws.
+        tell: is called with what a person should know.
 
     Yields:
         The `RunFolder`, locked against other processes.
 
     Raises:
-        FolderError: the folder cannot be written, is in use, holds something else, or was begun
-            with another configuration or environment.
+        FolderError: the folder cannot be written, is in use, holds something else or was damaged,
+            or was begun with another configuration, other functions or another environment.
     """
     if subject.source:  # the folder's own copy of the file is what its configuration names
         study = replace(study, model=f"model.py:{subject.name.rpartition(':')[2]}")
+    folder = RunFolder(path, study.size, study.block_size)
+
+    def create(at: Path) -> None:
+        _create(at, study, subject, layout, started(facts))
+
     try:
         require_run_or_nothing(path)
         with locked(path):
-            folder = RunFolder(path, study.size, study.block_size)
-            if (path / "config.toml").is_file():
-                require_same_config(path, plain(study), _MAY_CHANGE)
-                if folder.missing():
-                    require_same_environment(path, facts)
+            if (path / SEAL).is_file() or marked_blocks(path):
+                _check(folder, plain(study), facts, create, tell)
             else:
-                _create(folder, study, subject, layout, facts)
+                create(path)
+                found = [f for name in _CREATED for f in (path / name, *(path / name).rglob("*"))]
+                write_seal(path, digests(path, filter(Path.is_file, found)))
             yield folder
     except OSError as error:
         raise FolderError(f"{path} cannot be used: {error.strerror or error}") from error
 
 
-def _create(
-    folder: RunFolder, study: Study, subject: Subject, layout: Layout, facts: Mapping[str, Any]
+def _check(
+    folder: RunFolder,
+    study: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    create: Callable[[Path], None],
+    tell: Callable[[str], None],
 ) -> None:
+    """Makes sure that a folder can be continued: undamaged, and of the same origin."""
     path = folder.path
-    for name in _CREATED - {LOCK}:  # what an interrupted creation left behind
+    seal = read_seal(path)
+    lost = list(damaged(path, seal))
+    if lost:
+        _repair(path, [one for one in lost if one.file not in SUMMARY], seal, create)
+        tell(f"{path} was damaged: {told(lost)}; written again")
+    require_same_config(path, study, _MAY_CHANGE)
+    found = [*missing_marks(path, seal, folder.count)]
+    for block in marked_blocks(path):
+        found += block_damage(path, block)
+    blocks = sorted({one.block for one in found if one.block is not None})
+    if found:
+        numbers = ", ".join(map(str, blocks))
+        tell(f"{path} was damaged: {told(found)}; to be computed again: block {numbers}")
+    if found or folder.missing():
+        require_same_environment(path, facts)
+    else:
+        require_same_environment(path, facts, INPUT)
+        other = changes(stored_environment(path), facts, VERSIONS)
+        if other:
+            tell(f"{path} is shown as it was stored: {'; '.join(other)}")
+    for block in blocks:
+        mark_of(path, block).unlink(missing_ok=True)
+    if any(one.file in SUMMARY for one in lost):  # it follows from the results once more
+        write_seal(path, {name: sha for name, sha in seal.items() if name not in SUMMARY})
+
+
+def _repair(
+    path: Path, lost: list[Damage], seal: Mapping[str, str], create: Callable[[Path], None]
+) -> None:
+    """Writes files of the creation again, or raises a FolderError if they would be others."""
+    fresh = path / ".fresh"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    create(fresh)
+    names = [one.file for one in lost]
+    whole = digests(fresh, (fresh / name for name in names if (fresh / name).is_file()))
+    left = [one for one in lost if whole.get(one.file) != seal[one.file]]
+    for name in names:
+        if whole.get(name) == seal[name]:
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / name).replace(path / name)
+    shutil.rmtree(fresh)
+    if left:
+        raise FolderError(
+            f"{path} was damaged: {told(left)}. Put that back, or compute the study again in "
+            "another folder by --out"
+        )
+
+
+def _create(path: Path, study: Study, subject: Subject, layout: Layout, environment: str) -> None:
+    for name in _CREATED:  # what an interrupted creation left behind
         if (path / name).is_dir():
             shutil.rmtree(path / name)
-    (path / "blocks").mkdir()
+    (path / BLOCKS).mkdir()
     with warnings.catch_warnings():  # consolidated metadata is what xarray looks for first
         warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
-        layout.create(folder.results)
-        zarr.consolidate_metadata(folder.results)
+        layout.create(path / RESULTS)
+        zarr.consolidate_metadata(path / RESULTS)
     if subject.source:
         shutil.copyfile(subject.source, path / "model.py")
-    (path / "environment.json").write_text(started(facts))
+    (path / "environment.json").write_text(environment)
+    (path / "config.toml").write_text(tomli_w.dumps(plain(study)))
     for file in path.glob("**/*"):
         flush(file)
-    write_whole(path / "config.toml", tomli_w.dumps(plain(study)))

@@ -6,7 +6,7 @@ the text of `jaxmech ensemble --help` and the resolved configuration in a run fo
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, ClassVar, Literal
 
 from jaxmech.ensemble.distributions import Distribution, doc
@@ -26,6 +26,7 @@ Solver = Literal["ldl", "qr", "svd"]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
 LANES = 64  # a block is a whole number of these by default
 LARGEST_DEFAULT_BLOCK = 1024
+MOST_ITERATIONS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,9 @@ class Project:
     def __post_init__(self) -> None:
         if self.iterations < 1:
             raise refuse("iterations", f"must be at least 1, but is {self.iterations}")
+        if self.iterations > MOST_ITERATIONS:  # each is compiled by itself
+            text = f"must be at most {MOST_ITERATIONS}, but is {self.iterations}; 2 are the default"
+            raise refuse("iterations", text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +86,8 @@ class Stabilize:
 
     def __post_init__(self) -> None:
         for key, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if not value >= 0:
-                raise refuse(key, f"must be at least 0, but is {value}")
+            if not 0 <= value < inf:
+                raise refuse(key, f"must be a finite number of at least 0, but is {value}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +54,7 @@ class Checkpoint:
             "stage": kept.stage,
             "history": kept.history,
         }
+        facts["sha256"] = _digest(facts, tree)
         new = self.folder / "checkpoint.json.new"
         new.write_text(json.dumps(facts), encoding="utf-8")
         new.replace(self.folder / "checkpoint.json")
@@ -76,12 +78,23 @@ class Checkpoint:
                     f"Argument `folder` {self.folder} holds a fit of other data or with other "
                     "settings; name another folder, or remove it."
                 )
-            arrays = eqx.tree_deserialise_leaves(self.folder / facts["file"], like)
-        except (OSError, KeyError, json.JSONDecodeError, RuntimeError) as error:
+            tree, code = self.folder / facts["file"], facts.pop("sha256")
+            if code != _digest(facts, tree):
+                raise ValueError("it is not what was saved")
+            arrays = eqx.tree_deserialise_leaves(tree, like)
+        except CheckpointError:
+            raise
+        except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"Argument `folder` {self.folder} holds a damaged checkpoint ({error}); remove it."
             ) from error
         return Kept(facts["stage"], facts["history"], arrays)
+
+
+def _digest(facts: Mapping[str, Any], tree: Path) -> str:
+    """Of all that a checkpoint holds, so that damage is noticed."""
+    told = json.dumps({key: x for key, x in facts.items() if key != "sha256"}, sort_keys=True)
+    return hashlib.sha256(told.encode() + tree.read_bytes()).hexdigest()
 
 
 def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:

@@ -3,9 +3,13 @@
 Nothing in such a file is executed when it is read.
 """
 
+import hashlib
 import json
 import os
+import struct
 import zipfile
+import zlib
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,21 @@ from jaxmech.identify.result import Fit, Predicted
 
 _KIND = "jaxmech fit"
 _TEXT = "json"
+_CODE = "sha256"
+_NOT_READ = (  # what numpy and zipfile raise for a file that is damaged, or no such file
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+    SyntaxError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 _PLAIN = (bool, int, float, str, type(None))
 _CLASSES: dict[str, Any] = {
     "Fit": Fit,
@@ -57,11 +76,13 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     horizon = [fit.growth, "".join(fit.warnings[len(fit.notes) :])]
     facts = {
         "kind": _KIND,
-        "version": 1,
+        "version": 2,
         "fit": _packed(fit, arrays, "fit"),
         "horizon": [_packed(part, arrays, "growth") for part in horizon],
     }
-    everything: dict[str, Any] = {_TEXT: np.array(json.dumps(facts)), **arrays}
+    text = json.dumps(facts)
+    code = np.array(_digest(text, arrays))
+    everything: dict[str, Any] = {_TEXT: np.array(text), _CODE: code, **arrays}
     draft = path.with_name(f".{path.name}.draft")
     try:
         with draft.open("wb") as file:
@@ -95,21 +116,33 @@ def load_fit(path: Path | str) -> Fit:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        facts = json.loads(str(arrays.pop(_TEXT)))
+        text, code = str(arrays.pop(_TEXT)), str(arrays.pop(_CODE))
+        if code != _digest(text, arrays):
+            raise ValueError(_CODE)
+        facts = json.loads(text)
         if facts["kind"] != _KIND:
             raise KeyError(_KIND)
     except OSError as error:
         raise ValueError(
             f"Argument `path` {os.fspath(path)} cannot be read: {error.strerror or error}."
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+    except _NOT_READ as error:
         raise ValueError(
-            f"Argument `path` {os.fspath(path)} must be a file that Fit.save has written, but is "
-            "something else."
+            f"Argument `path` {os.fspath(path)} must be a file that save_fit of this version has "
+            "written, but is damaged or something else; fit again."
         ) from error
     growth, far = (_unpacked(tree, arrays) for tree in facts["horizon"])
     found: Fit = _unpacked(facts["fit"], arrays)
     return found if growth is None else replace(found, horizon=lambda: (growth, far))
+
+
+def _digest(text: str, arrays: Mapping[str, np.ndarray]) -> str:
+    """Of all that a file holds, so that damage is noticed."""
+    code = hashlib.sha256(text.encode())
+    for name, values in sorted(arrays.items()):
+        code.update(f"{name} {values.dtype} {values.shape}".encode())
+        code.update(np.ascontiguousarray(values).tobytes())
+    return code.hexdigest()
 
 
 def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:

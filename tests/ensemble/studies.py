@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import zarr
 
+from jaxmech.ensemble.seal import SUMMARY, digests, mark_of, read_seal, write_seal
+
 SPRING = '''
 import jax.numpy as jnp
 import jaxmech as jm
@@ -92,3 +94,17 @@ def same_bits(run: Path, other: Path) -> bool:
         for k in first
         if k != "coordinate"
     )
+
+
+def resealed(run: Path, *without: str) -> None:
+    """Makes the files of a run's creation as they are now what was written, but for some."""
+    seal = read_seal(run)
+    files = [run / name for name in seal if name not in without]
+    write_seal(run, digests(run, files))
+
+
+def killed(run: Path, *blocks: int) -> None:
+    """Makes a finished run one that was killed before these blocks were done."""
+    resealed(run, *SUMMARY)
+    for block in blocks:
+        mark_of(run, block).unlink()

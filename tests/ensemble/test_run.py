@@ -1,7 +1,9 @@
 """Running a study: the same bits whatever the chunks, failures kept apart, folders protected."""
 
 import json
+import re
 import shutil
+import sys
 from pathlib import Path
 
 import jax
@@ -10,12 +12,20 @@ import pytest
 import xarray
 
 from jaxmech.config import read
-from jaxmech.ensemble import FolderError, Study, StudyError, load, open_results, run
+from jaxmech.ensemble import (
+    FolderError,
+    RunWarning,
+    Study,
+    StudyError,
+    load,
+    open_results,
+    run,
+)
 from jaxmech.ensemble.draws import draw
 from jaxmech.ensemble.kernel import compile_kernel
-from jaxmech.ensemble.store import finished_blocks
+from jaxmech.ensemble.seal import marked_blocks as finished_blocks
 from jaxmech.status import Status
-from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_study
+from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, resealed, same_bits, write_study
 
 
 def computed(folder: Path, text: str = STUDY, out: str = "run", home: Path | None = None) -> Path:
@@ -36,8 +46,7 @@ def begun(whole, tmp_path) -> Path:
     out = tmp_path / "run"
     shutil.copytree(whole, out)
     shutil.copy(whole.parent / "spring.py", tmp_path)
-    for block in (2, 3, 4):
-        (out / "blocks" / f"{block:06d}").unlink()
+    killed(out, 2, 3, 4)
     shutil.rmtree(out / "results.zarr" / "q" / "c" / "4")
     (out / "results.zarr" / "q" / "c" / "3" / "0" / "0").write_bytes(b"half a file")
     (out / "results.zarr" / "q" / "c" / "2" / "0" / "0.1234.partial").write_bytes(b"a draft")
@@ -56,7 +65,7 @@ def test_the_motion_is_that_of_the_spring(whole) -> None:
 @pytest.mark.parametrize("chunk", [1, 9, 1000])
 def test_an_interrupted_run_continues_to_the_same_bits(whole, begun, chunk: int) -> None:
     computed(begun.parent, STUDY.replace("block = 4", f"block = 4\nchunk = {chunk}"))
-    assert finished_blocks(begun) == set(range(5))
+    assert finished_blocks(begun) == [0, 1, 2, 3, 4]
     assert same_bits(whole, begun)
     for name in ("summary.json", "summary.txt"):
         assert (whole / name).read_text() == (begun / name).read_text()
@@ -71,7 +80,8 @@ def test_a_finished_run_is_left_alone(whole) -> None:
 def test_a_creation_that_was_interrupted_begins_again(whole, tmp_path) -> None:
     out = tmp_path / "run"
     shutil.copytree(whole, out)
-    (out / "config.toml").unlink()
+    (out / "seal.json").unlink()
+    shutil.rmtree(out / "blocks")
     shutil.rmtree(out / "results.zarr" / "q")
     assert same_bits(computed(tmp_path), whole)
 
@@ -187,24 +197,113 @@ def test_a_folder_of_another_study_is_refused(begun, old, new, message) -> None:
         computed(begun.parent, text)
 
 
-def test_a_changed_model_file_is_refused(begun) -> None:
+EDITED = [
+    ('    return 0.5 * p["m"] * v @ v', '    # heavy\n    return 0.5 * p["m"] * v @ v', None),
+    ('return 0.5 * p["m"] * v @ v', 'return p["m"] * v @ v', "something else in lagrangian "),
+    ("1e9 * (1 + q**4)", "2e9 * (1 + q**4)", r"in force \(its file there, model.py, has another"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), EDITED)
+@pytest.mark.parametrize("finished", [False, True])
+def test_functions_that_were_edited_are_refused(whole, begun, old, new, message, finished) -> None:
+    out = begun
+    if finished:
+        shutil.rmtree(begun)
+        shutil.copytree(whole, begun)
     config = write_study(begun.parent)
     file = begun.parent / "spring.py"
-    file.write_text(file.read_text() + "# changed\n")
-    with pytest.raises(FolderError, match="begun with another version of the model file"):
-        run(read(config, Study), begun, folder=begun.parent)
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    if message is None:
+        run(read(config, Study), out, folder=begun.parent)
+        assert same_bits(whole, out)
+        return
+    with pytest.raises(FolderError, match=message):
+        run(read(config, Study), out, folder=begun.parent)
+    assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
 
 
-def test_another_environment_is_refused_unless_the_run_is_finished(begun) -> None:
-    file = begun / "environment.json"
-    facts = file.read_text()
-    file.write_text(json.dumps({**json.loads(facts), "jax": "0.0.1"}))
-    with pytest.raises(FolderError, match=r'begun with jax "0\.0\.1", and this is'):
+def test_an_edited_import_is_refused_and_a_moved_folder_is_not(whole, tmp_path) -> None:
+    """The text of the model file stays; the module that it imports decides the force."""
+    config = write_study(tmp_path / "a")
+    file = tmp_path / "a" / "spring.py"
+    file.write_text(file.read_text().replace("1e9 *", "strength() *") + "from how import strength")
+    (tmp_path / "a" / "how.py").write_text("def strength():\n    return 1e9\n")
+    out = tmp_path / "a" / "run"
+    run(read(config, Study), out, folder=config.parent)
+    assert same_bits(whole, out)
+    (tmp_path / "a").rename(tmp_path / "b")
+    config, out = tmp_path / "b" / config.name, tmp_path / "b" / "run"
+    del sys.modules["how"]
+    run(read(config, Study), out, folder=config.parent)
+    (tmp_path / "b" / "how.py").write_text("def strength():\n    return 3e9  # edited\n")
+    del sys.modules["how"]
+    with pytest.raises(
+        FolderError, match=r"in force \(its file has the same text, but not what it"
+    ):
+        run(read(config, Study), out, folder=config.parent)
+
+
+def test_other_defaults_and_draws_are_refused(tmp_path) -> None:
+    config = write_study(tmp_path, PENDULUM.replace("pendulum", "spring.py:swing"))
+    file = tmp_path / "spring.py"
+    text = file.read_text() + SWING
+    file.write_text(text)
+    run(read(config, Study), tmp_path / "run", folder=tmp_path)
+    file.write_text(text.replace('{"m": 1.0, ', '{"m": 1.5, '))
+    with pytest.raises(FolderError, match=r"other values are drawn for parameter_m\."):
+        run(read(config, Study), tmp_path / "run", folder=tmp_path)
+    file.write_text(text.replace('p["l"] * jnp.sin', '2 * p["l"] * jnp.sin'))
+    with pytest.raises(FolderError, match="something else in start "):
+        run(read(config, Study), tmp_path / "run", folder=tmp_path)
+
+
+SWING = """
+
+rod = jm.Holonomic(lambda q, t, p: q @ q - p["l"] ** 2, "rod")
+swing = jm.models.Model(
+    "swing", "a mass on a rod", jm.System(lagrangian, [rod], coordinates=("x", "y")),
+    {"m": 1.0, "k": 2.0, "l": 1.0}, {"theta": 1.0},
+    lambda start, p: (jnp.stack([
+        p["l"] * jnp.sin(start["theta"]), p["l"] * jnp.cos(start["theta"])
+    ]), jnp.zeros(2)),
+)
+"""
+
+
+def with_fact(run: Path, **facts: object) -> None:
+    file = run / "environment.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **facts}))
+    resealed(run)
+
+
+@pytest.mark.parametrize(
+    ("fact", "told"),
+    [
+        ({"jax": "0.0.1"}, f'jax is "0.0.1" there and "{jax.__version__}" here'),
+        ({"jaxmech_sha256": "0"}, "the source files of jaxmech are others"),
+        ({"x64": False}, "x64 is false there and true here"),
+        ({"processor": "abacus"}, 'processor is "abacus" there'),
+    ],
+)
+def test_another_environment_is_refused(begun, fact, told) -> None:
+    with_fact(begun, **fact)
+    with pytest.raises(FolderError, match=f"{re.escape(told)}.*choose another folder by --out"):
         computed(begun.parent)
-    file.write_text(facts)
-    computed(begun.parent)
-    file.write_text(json.dumps({**json.loads(facts), "jax": "0.0.1"}))
-    computed(begun.parent)
+
+
+def test_a_finished_run_of_other_versions_is_shown_with_a_word(whole, tmp_path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    with_fact(out, jax="0.0.1", functions={"lagrangian": "as that jax traced it"})
+    with pytest.warns(RunWarning, match='is shown as it was stored: jax is "0.0.1" there'):
+        computed(tmp_path)
+    assert same_bits(whole, out)
+    with_fact(out, model_sha256="0")
+    with pytest.raises(FolderError, match="the model file has another text"):
+        computed(tmp_path)
 
 
 def test_files_that_are_no_run_are_not_touched(tmp_path) -> None:
@@ -222,14 +321,12 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, out: str) -> None:
         computed(tmp_path, out=out)
 
 
-@pytest.mark.parametrize(
-    ("file", "text"), [("config.toml", "size = "), ("environment.json", "{"), ("results.zarr", "")]
-)
+@pytest.mark.parametrize(("file", "text"), [("environment.json", "{"), ("results.zarr", "")])
 def test_a_damaged_folder_is_refused(begun, file: str, text: str) -> None:
     if (begun / file).is_dir():
         shutil.rmtree(begun / file)
     (begun / file).write_text(text)
-    with pytest.raises(FolderError, match="cannot be"):
+    with pytest.raises(FolderError, match=r"was damaged: environment.json|cannot be"):
         computed(begun.parent)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import LevenbergMarquardt, Recording
+from jaxmech.identify.checkpoint import Checkpoint, CheckpointError, Kept
 from jaxmech.identify.fit import fit
 from jaxmech.identify.growth_report import Growth
 from jaxmech.identify.storage import load_fit, made_up, save_fit
@@ -119,12 +120,50 @@ def test_files_of_others(tmp_path) -> None:
     file = tmp_path / "other.npz"
     for content in ({"x": np.ones(3)}, {"json": np.array('{"kind": "tea"}')}, {"json": [1]}):
         np.savez(file, **content)
-        with pytest.raises(ValueError, match=r"must be a file that Fit\.save has written"):
+        with pytest.raises(ValueError, match="must be a file that save_fit of this version"):
             load_fit(file)
     for text in ("", "no fit"):
         file.write_text(text)
-        with pytest.raises(ValueError, match=r"must be a file that Fit\.save has written"):
+        with pytest.raises(ValueError, match="must be a file that save_fit of this version"):
             load_fit(file)
+
+
+def test_damage_is_found(tmp_path) -> None:
+    """One bit anywhere: the same fit or a refusal, never another fit and never another error."""
+    file = save_fit(made_up(), tmp_path / "fit.npz")
+    whole, data = load_fit(file), file.read_bytes()
+    refused = 0
+    for place in range(0, len(data), 5):
+        changed = bytearray(data)
+        changed[place] ^= 1 << place % 8
+        file.write_bytes(changed)
+        try:
+            again = load_fit(file)
+        except ValueError as error:
+            refused += "damaged or something else" in str(error)
+        else:
+            assert repr(again) == repr(whole)
+            np.testing.assert_array_equal(again.values, whole.values)
+    assert refused > len(data) // 10
+    for share in (0.0, 0.3, 0.99):
+        file.write_bytes(data[: int(share * len(data))])
+        with pytest.raises(ValueError, match="damaged or something else"):
+            load_fit(file)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path) -> None:
+    arrays = {"y": np.arange(4.0)}
+    kept = Checkpoint(tmp_path, "a fit")
+    kept.save(Kept(0, [3.0, 1.0], arrays))
+    np.testing.assert_array_equal(kept.load(arrays).arrays["y"], arrays["y"])
+    for file in sorted(tmp_path.iterdir()):
+        data = file.read_bytes()
+        for place in range(len(data)):
+            file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+            with pytest.raises(CheckpointError, match=r"damaged checkpoint|another|other data"):
+                kept.load(arrays)
+        file.write_bytes(data)
+    assert kept.load(arrays).history == [3.0, 1.0]
 
 
 def test_an_older_fit_is_there_until_the_new_one_is_whole(tmp_path, monkeypatch) -> None:

@@ -1,0 +1,157 @@
+"""What a study will take, from its sizes: memory and disk, said or refused before any work."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxmech.ensemble.errors import Problem, StudyError
+from jaxmech.ensemble.study import Study
+
+_BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
+_ONCE = 6  # numbers of the audit, beside the series
+_COPIES = 3  # of a block in memory: computed, under way, stored
+LARGE = 2**30  # bytes worth a word
+LONG = 60.0  # seconds worth a word
+_MOST_STEPS = 2**31 - 1  # what a loop of XLA counts
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a study takes, without compression.
+
+    Attributes:
+        disk: bytes of its results.
+        memory: bytes of its draws and of the blocks under way.
+        trajectory: bytes of the results of one trajectory.
+        block: bytes of the results of one block.
+        draws: bytes of all that is drawn.
+    """
+
+    disk: int
+    memory: int
+    trajectory: int
+    block: int
+    draws: int
+
+    def __str__(self) -> str:
+        return f"up to {in_bytes(self.disk)} of disk and {in_bytes(self.memory)} of memory"
+
+
+def estimate(study: Study, coordinates: int) -> Estimate:
+    """What a study takes.
+
+    Args:
+        study: the study, with its block.
+        coordinates: how many its system has; as many multipliers are assumed.
+
+    Example:
+        >>> from jaxmech.ensemble import Times
+        >>> print(estimate(Study(model="pendulum", size=10**6, times=Times(end=1.0)), 2))
+        up to 5.7 GB of disk and 24.1 MB of memory
+    """
+    width = 8 if study.precision == "float64" else 4
+    numbers = sum(coordinates if name in _BY_COORDINATE else 1 for name in study.save)
+    trajectory = width * (study.times.saves * numbers + _ONCE)
+    rules = (study.start, study.coordinates, study.velocities, study.parameters)
+    draws = 8 * study.size * sum(map(len, rules))
+    block = study.block_size * trajectory
+    held = study.chunk_size // study.block_size + _COPIES - 1
+    return Estimate(study.size * trajectory, draws + held * block, trajectory, block, draws)
+
+
+def require_possible(study: Study, coordinates: int, out: Path) -> Estimate:
+    """Refuses a study that the disk or the memory of this machine cannot hold.
+
+    Args:
+        study: the study, with its block.
+        coordinates: how many its system has.
+        out: the run folder, which need not exist.
+
+    Returns:
+        What it takes.
+
+    Raises:
+        StudyError: it is too large, naming the key that makes it so.
+    """
+    found = estimate(study, coordinates)
+    problems = [*_problems(study, found, out)]
+    if problems:
+        raise StudyError(problems[:1])
+    return found
+
+
+def in_bytes(count: int | float) -> str:
+    """A number of bytes to be read.
+
+    Example:
+        >>> in_bytes(3.2e9)
+        '3.2 GB'
+    """
+    count = min(count, 10**30)  # beyond it, integers may be no floating-point numbers
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} EB"
+
+
+def in_time(seconds: float) -> str:
+    """A duration to be read.
+
+    Example:
+        >>> in_time(5400.0)
+        '1.5 h'
+    """
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def _problems(study: Study, found: Estimate, out: Path) -> Iterator[Problem]:
+    free, memory = _free_disk(out), _available_memory()
+    steps = (study.times.saves - 1) * study.method.substeps
+    if found.trajectory * _COPIES > memory:
+        text = f"must be fewer: one trajectory with {study.times.saves} saves takes"
+        text += f" {in_bytes(found.trajectory)} of memory, and {in_bytes(memory)} are there"
+        yield Problem(("times", "saves"), text)
+    if steps > _MOST_STEPS:
+        text = f"must be fewer: {steps} steps in all are more than {_MOST_STEPS}"
+        yield Problem(("method", "substeps"), text)
+    if found.draws > memory:
+        text = f"must be less: what is drawn for {study.size} trajectories takes"
+        text += f" {in_bytes(found.draws)} of memory, and {in_bytes(memory)} are there"
+        yield Problem(("size",), text)
+    if found.block * _COPIES > memory:
+        text = f"must be smaller: a block of {study.block_size} trajectories takes"
+        text += f" {in_bytes(found.block * _COPIES)} of memory, and {in_bytes(memory)} are there"
+        yield Problem(("block",), text)
+    if found.memory > memory:
+        text = f"must be smaller: what it holds takes {in_bytes(found.memory)} of memory, and"
+        yield Problem(("chunk",), f"{text} {in_bytes(memory)} are there")
+    if found.disk > free:
+        text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"
+        text += f" {in_bytes(free)} are free; save fewer times or series"
+        yield Problem(("size",), text)
+
+
+def _free_disk(out: Path) -> float:
+    """Bytes, with those that the run folder has taken already."""
+    place = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path())
+    taken = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
+    return float(shutil.disk_usage(place).free + taken)
+
+
+def _available_memory() -> float:
+    """Bytes that are free, or all of the machine's, or no bound where it does not say."""
+    listing = Path("/proc/meminfo")
+    lines = listing.read_text().splitlines() if listing.is_file() else []
+    for line in lines:
+        if line.startswith("MemAvailable:"):
+            return 1024.0 * int(line.split()[1])
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")

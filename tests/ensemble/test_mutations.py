@@ -1,0 +1,160 @@
+"""Mutated study configurations: what is accepted plans what it says, all else names its key."""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxmech.config import ConfigError, read
+from jaxmech.ensemble import Problem, Study, StudyError, name_problems
+from jaxmech.ensemble.draws import Variable
+from jaxmech.ensemble.kernel import save_times
+from jaxmech.ensemble.run import planned
+from jaxmech.schema import structure
+from tests.ensemble.mutations import Mutation, changed, mutations
+
+SECTIONS = ("start", "velocities", "parameters")
+
+
+def verdict(case: Mutation, out: Any) -> str:
+    """Empty if a mutation is dealt with rightly, else what is wrong."""
+    try:
+        study = structure(case.data, Study).resolved()
+        _, variables, _ = planned(study, out)
+    except StudyError as error:
+        if case.good:
+            return f"refused: {error}"
+        if any(names(problem, case.key) for problem in error.problems):
+            return ""
+        return f"blames {[p.key for p in error.problems]}"
+    if not case.good:
+        return "accepted"
+    return wrong_plan(study, case.data, variables)
+
+
+def names(problem: Problem, key: tuple[str, ...]) -> bool:
+    """Whether a problem is that of a key, of what is in it, or of it and another one."""
+    blamed = tuple(part.partition("[")[0] for part in problem.key)  # `save` for `save[0]`
+    key = tuple(part.partition("[")[0] for part in key)
+    own = blamed[: len(key)] == key or key[: len(blamed)] == blamed
+    return own or (problem.key[:-1] == key[:-1] and f"`{key[-1]}`" in problem.message)
+
+
+def wrong_plan(study: Study, data: dict[str, Any], variables: tuple[Variable, ...]) -> str:
+    """Whether what is planned is what the configuration says."""
+    size, times = data["size"], data["times"]
+    ts = save_times(study)
+    if len(ts) != times["saves"] or ts[0] != times["start"] or ts[-1] != times["end"]:
+        return "other times"
+    if (study.size, study.block_size) != (size, data["block"]):
+        return "other sizes"
+    found = {(v.section, v.name): v for v in variables}
+    for section in SECTIONS:
+        for name, rule in data[section].items():
+            if not as_said(rule, found[section, name], size):
+                return f"other draws of {section}.{name}"
+    return ""
+
+
+def as_said(rule: Any, variable: Variable, size: int) -> bool:
+    values = np.asarray(variable.values, float)
+    if not isinstance(rule, dict) or rule["distribution"] == "fixed":
+        return bool(np.all(values == (rule["value"] if isinstance(rule, dict) else rule)))
+    if values.shape != (size,) or not np.isfinite(values).all():
+        return False
+    match rule["distribution"]:
+        case "uniform" | "sobol":
+            return bool(np.all((rule["low"] <= values) & (values <= rule["high"])))
+        case "normal":
+            mean = rule.get("mean", 1.0)  # the defaults of the pendulum
+            sd = rule["sd"] * (mean if rule.get("relative") else 1.0)
+            return bool(np.all(np.abs(values - mean) <= 6 * sd))
+        case _:
+            return bool(np.all(values > 0))
+
+
+def judged(count: int, seed: int, out: Any) -> tuple[int, list[str]]:
+    """How many mutations are good studies, and which verdicts are wrong."""
+    good, wrong = 0, []
+    for case in mutations(count, seed):
+        good += case.good
+        try:
+            text = verdict(case, out)
+        except Exception as error:  # noqa: BLE001
+            text = f"raises {type(error).__name__}: {error}"
+        if text:
+            wrong.append(f"{'.'.join(case.key)} = {str(case.value)[:60]}: {text[:200]}")
+    return good, wrong
+
+
+def test_mutated_configurations(tmp_path) -> None:
+    good, wrong = judged(150, 1, tmp_path)
+    assert wrong == []
+    assert 20 < good < 100
+
+
+@pytest.mark.slow
+def test_many_mutated_configurations(tmp_path) -> None:
+    assert judged(1000, 0, tmp_path)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "blamed", "message"),
+    [
+        (("times", "saves"), 10**12, "times.saves", "must be fewer: one trajectory with 1000000"),
+        (
+            ("size",),
+            10**15,
+            "size",
+            "must be less: what is drawn for 1000000000000000 trajectories",
+        ),
+        (("block",), 10**12, "block", "must be smaller: a block of 1000000000000 trajectories"),
+        (("seed",), -1, "seed", "must be at least 0, but is -1"),
+        (("method", "substeps"), 10**12, "method.substeps", "must be fewer: 4000000000000 steps"),
+        (("parameters", "m"), math.nan, "parameters.m", "must be a finite number, a list of them"),
+        (("parameters", "m"), [], "parameters.m", "must be a number or hold numbers, but is an"),
+        (("velocities", "x1"), [[1.0, 2.0], [3.0]], "velocities.x1", "whose rows are equally long"),
+        (("velocities", "x1"), [1.0], "velocities.x1", "must be a single number, but has shape"),
+        (("parameters", "m"), 10**400, "parameters.m", "must be a finite number"),
+    ],
+)
+def test_the_right_key_is_blamed(tmp_path, key, value, blamed, message) -> None:
+    with pytest.raises(StudyError) as caught:
+        planned(structure(changed(key, value), Study).resolved(), tmp_path)
+    (problem,) = caught.value.problems
+    assert ".".join(problem.key) == blamed
+    assert problem.message.startswith(message) or message in problem.message
+
+
+def test_beyond_the_free_disk_a_study_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda place: type("Usage", (), {"free": 1000})())
+    with pytest.raises(StudyError, match=r"`size` must be less: 6 trajectories take .* 1 kB are"):
+        planned(structure(changed(("seed",), 1), Study).resolved(), tmp_path)
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000 + "]" * 5000, "size = 1" + "0" * 5000])
+def test_what_toml_cannot_hold_is_one_line(tmp_path, text) -> None:
+    (tmp_path / "deep.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"deep\.toml: is nested too deeply, or holds a number"):
+        read(tmp_path / "deep.toml", Study)
+
+
+def test_unknown_names_are_told_with_the_other_mistakes(tmp_path) -> None:
+    config = tmp_path / "study.toml"
+    text = 'model = "pendulum"\nsise = 4\n[times]\nend = -1\n[parameters]\nmm = 1\nm = "a"\n'
+    config.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read(config, Study, name_problems)
+    lines = re.findall(r"study.toml:?(\d*): (\S+)", str(caught.value))
+    assert lines == [
+        ("2", "sise"),
+        ("4", "times.end"),
+        ("6", "parameters.mm"),
+        ("7", "parameters.m"),
+        ("", "size"),
+    ]
+    config.write_text(text.replace("pendulum", "pendulm"))
+    with pytest.raises(ConfigError, match=r"did you mean `pendulum`\?(.|\n)*:2: sise is not a key"):
+        read(config, Study, name_problems)
