@@ -67,6 +67,8 @@ from jaxmech.simulate import SimulationError as SimulationError
 from jaxmech.simulate import simulate as simulate
 from jaxmech.solution import Solution as Solution
 from jaxmech.status import Status as Status
+from jaxmech.steps import StepWarning as StepWarning
+from jaxmech.steps import choose_substeps as choose_substeps
 from jaxmech.system import System as System
 
 __version__ = "0.1.0"

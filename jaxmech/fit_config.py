@@ -137,7 +137,10 @@ class Integration:
     name: Literal["rk4", "midpoint", "dormand-prince5"] = field(
         default="rk4", metadata=doc("Runge-Kutta method, of order 4, 2 or 5")
     )
-    substeps: int = field(default=1, metadata=doc("steps from one sample to the next"))
+    substeps: int | None = field(
+        default=None,
+        metadata=doc("steps from one sample to the next; by default chosen from the motion"),
+    )
     step: float | None = field(
         default=None, metadata=doc("largest step [s]; longer intervals are divided")
     )

@@ -15,6 +15,7 @@ from jaxmech.lanes import batched, hoisted
 from jaxmech.manifold import AbstractStabilization, Projection
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
+from jaxmech.steps import resolved_method
 from jaxmech.system import Params, System
 
 TOGETHER = 5  # most derivatives beside one trajectory; more of them take longer to compile
@@ -82,6 +83,10 @@ def sensitivities(
         [0.9553365  0.29552021]
     """
     flat, unravel = _flattened(theta)
+    q0, v0, params = start(theta)
+    method = resolved_method(
+        system, q0, v0, ts, params, method=method, projection=projection, formulation=formulation
+    )
 
     def run(flat: Array) -> Solution:
         q0, v0, params = start(unravel(flat))

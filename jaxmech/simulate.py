@@ -1,6 +1,6 @@
 """`simulate`: one trajectory, or under `jax.vmap` as many as fit."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,11 @@ from jaxtyping import Array
 from jaxmech.checks import is_known, require_finite, require_kind
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ReverseMode, Scheme
+from jaxmech.integrate.choice import Plan
 from jaxmech.manifold import AbstractStabilization, Free, Projection, violations
 from jaxmech.solution import Solution, energy_drift
 from jaxmech.status import Status
+from jaxmech.steps import with_steps
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
 
@@ -64,7 +66,8 @@ def simulate(
         v0: velocities at ts[0], shape (n,).
         ts: save times [s], shape (T,), strictly increasing or decreasing.
         params: the parameters that the functions of the system expect.
-        method: Runge-Kutta method with its number of steps per save interval.
+        method: Runge-Kutta method with its number of steps per save interval; by default chosen
+            from the motion. Under `jit`, where nothing is known of it, one, with a warning.
         projection: what is done against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()` for `jax.grad`, or `ForwardMode()` for `jax.jvp` as well.
@@ -95,6 +98,8 @@ def simulate(
     policies = _Policies(
         method, Free() if projection is None else projection, formulation, derivative
     )
+    plan = Plan(system, method, formulation, policies.projection)
+    policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, params))
     solution = _simulate(system, policies, q0, v0, ts, params)
     if throw and is_known(solution) and solution.status != Status.OK:
         raise SimulationError(_explanation(system, solution, params), solution)
@@ -138,8 +143,14 @@ def _simulate(
         position_residual=trajectory.position_residual,
         velocity_residual=trajectory.velocity_residual,
         rank=trajectory.rank,
+        step=_longest_step(ts, policies.method.count),
+        integration_error=trajectory.error,
         coordinates=tuple(system.coordinates),
     )
+
+
+def _longest_step(ts: Array, substeps: int) -> Array:
+    return jnp.max(jnp.abs(jax.lax.stop_gradient(ts[1:] - ts[:-1]))) / substeps
 
 
 def _times(ts: Any, dtype: Any) -> Array:

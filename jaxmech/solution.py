@@ -1,5 +1,7 @@
 """`Solution`: a trajectory with its status and its audit."""
 
+from collections.abc import Iterator
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,9 @@ from jaxtyping import Array, Float, Int
 
 from jaxmech.checks import is_known
 from jaxmech.status import Status
+
+TOO_COARSE = 1e-3  # integration error from which on a step is called too coarse
+_REMEDY = "leave out `RK4(substeps=...)` (`method.substeps`), or give a larger number"
 
 
 class Solution(eqx.Module):
@@ -24,6 +29,13 @@ class Solution(eqx.Module):
         position_residual: largest |phi| over all steps since the previous save, shape (T,).
         velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
         rank: smallest number of independent constraint equations seen.
+        step: longest step of the integration [s].
+        integration_error: estimate of the error at the end that the steps of the integration make,
+            relative to the motion: the largest over coordinates and velocities, each in units of
+            the range it went through and of its largest speed (of at least 1 % of the widest range
+            and the highest speed). It adds up the errors of the steps, found from differences of
+            the states, and contains neither rounding nor that chaotic motion makes errors grow.
+            NaN where there were fewer than three steps before the end or a failure.
         coordinates: their names.
 
     Example:
@@ -45,6 +57,8 @@ class Solution(eqx.Module):
     position_residual: Float[Array, " T"]
     velocity_residual: Float[Array, " T"]
     rank: Int[Array, ""]
+    step: Float[Array, ""]
+    integration_error: Float[Array, ""]
     coordinates: tuple[str, ...] = eqx.field(static=True)
 
     @property
@@ -74,7 +88,21 @@ def _card(sol: Solution) -> list[str]:
         f"  velocity residual  {_largest(sol.velocity_residual)}",
         f"  energy drift       {_largest(sol.energy_drift, unit=' J', absent='not conserved')}",
         f"  smallest rank      {np.min(np.asarray(sol.rank))}",
+        f"  longest step       {_largest(sol.step, unit=' s')}",
+        f"  integration error  {_largest(sol.integration_error, ' of the motion', 'unknown')}",
+        *_hints(sol),
     ]
+
+
+def _hints(sol: Solution) -> Iterator[str]:
+    """What to do about steps that are too coarse."""
+    errors = np.atleast_1d(np.asarray(sol.integration_error))
+    coarse = int(np.sum(errors > TOO_COARSE))
+    if coarse:
+        of = f" for {coarse} of {errors.size} trajectories" if errors.size > 1 else ""
+        yield f"  the step is too coarse{of}: {_REMEDY}"
+    elif np.isnan(errors[np.atleast_1d(np.asarray(sol.status)) == Status.OK]).any():
+        yield "  too few steps to tell the error: give a larger `RK4(substeps=...)`"
 
 
 def _statuses(sol: Solution, status: np.ndarray) -> str:

@@ -30,7 +30,8 @@ class Status(IntEnum):
 _MESSAGES = {
     Status.OK: "the whole trajectory was computed",
     Status.NONFINITE: (
-        "the state became infinite or NaN; take a smaller step or check the functions of the system"
+        "the state became infinite or NaN; take a smaller step, by more `RK4(substeps=...)` "
+        "(`method.substeps`), or check the functions of the system"
     ),
     Status.INCONSISTENT: (
         "the initial state violates the constraints; pass it through `assemble` first"
@@ -39,8 +40,9 @@ _MESSAGES = {
         "no acceleration satisfies A qdd = b; two constraints contradict each other there"
     ),
     Status.PROJECTION_FAILED: (
-        "the state could not be brought back onto the constraints; take a smaller step or more "
-        "iterations in `Projection` or `CoordinatePartition`"
+        "the state could not be brought back onto the constraints; take a smaller step, by more "
+        "`RK4(substeps=...)` (`method.substeps`), or more iterations in `Projection` or "
+        "`CoordinatePartition`"
     ),
     Status.SINGULAR_MASS: (
         "the mass matrix is not positive definite there, alone or together with the constraints; "

@@ -16,7 +16,7 @@ FLOORS = (
     {"constraints", "digest", "equations", "system", "traits"},
     {"formulations", "models", "parts"},
     {"assemble", "control", "integrate", "manifold", "servo"},
-    {"observe", "sensitivities", "simulate", "solution"},
+    {"observe", "sensitivities", "simulate", "solution", "steps"},
     {"analysis", "ensemble", "identify"},
     {
         "__main__",

@@ -36,6 +36,8 @@ def test_card_of_one() -> None:
         f"  velocity residual  {sol.velocity_residual.max():.2e}",
         f"  energy drift       {sol.energy_drift:.2e} J",
         "  smallest rank      1",
+        "  longest step       2.00e-02 s",
+        f"  integration error  {sol.integration_error:.2e} of the motion",
     ]
     assert str(jax.device_get(sol)) == repr(sol)
 
@@ -77,7 +79,7 @@ def test_card_without_values() -> None:
 
 def test_it_is_a_pytree() -> None:
     sol = run(PENDULUM.q)
-    assert len(jax.tree.leaves(sol)) == 10
+    assert len(jax.tree.leaves(sol)) == 12
     doubled = jax.tree.map(lambda leaf: 2 * leaf, sol)
     np.testing.assert_array_equal(doubled.q, 2 * sol.q)
     assert doubled.coordinates == sol.coordinates == ("x", "y")
@@ -90,3 +92,31 @@ def test_every_status_has_a_message() -> None:
     assert all(message and not message.endswith(".") for message in messages)
     assert [int(status) for status in Status] == list(range(7))
     assert jnp.asarray(Status.SINGULAR_MASS) == 5
+
+
+def test_a_step_that_is_too_coarse_is_told_with_the_remedy() -> None:
+    sol = simulate(
+        PENDULUM.system,
+        PENDULUM.q,
+        PENDULUM.v,
+        np.linspace(0, 1, 11),
+        PENDULUM.params,
+        method=RK4(1),
+    )
+    assert sol.ok
+    assert sol.energy_drift > 1e-2
+    assert sol.integration_error > 1e-3
+    last = repr(sol).splitlines()[-1]
+    assert "too coarse" in last
+    assert "substeps" in last
+    fine = run(PENDULUM.q)
+    assert fine.integration_error < 1e-3
+    assert "too coarse" not in repr(fine)
+
+
+def test_too_few_steps_to_tell_the_error() -> None:
+    ts = [0.0, 0.01]
+    sol = simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, ts, PENDULUM.params, method=RK4(1))
+    assert sol.ok
+    assert np.isnan(sol.integration_error)
+    assert "RK4(substeps=...)" in repr(sol).splitlines()[-1]

@@ -10,7 +10,7 @@ from jaxmech.ensemble.errors import Problem, StudyError
 from jaxmech.ensemble.study import Study
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
-_ONCE = 6  # numbers of the audit, beside the series
+_ONCE = 7  # numbers of the audit, beside the series
 _COPIES = 3  # of a block in memory: computed, under way, stored
 LARGE = 2**30  # bytes worth a word
 LONG = 60.0  # seconds worth a word
@@ -112,7 +112,7 @@ def in_time(seconds: float) -> str:
 
 def _problems(study: Study, found: Estimate, out: Path) -> Iterator[Problem]:
     free, memory = _free_disk(out), _available_memory()
-    steps = (study.times.saves - 1) * study.method.substeps
+    steps = (study.times.saves - 1) * (study.method.substeps or 1)
     if found.trajectory * _COPIES > memory:
         text = f"must be fewer: one trajectory with {study.times.saves} saves takes"
         text += f" {in_bytes(found.trajectory)} of memory, and {in_bytes(memory)} are there"

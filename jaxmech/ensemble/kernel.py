@@ -4,8 +4,9 @@ Every call has the same shape, `study.block` trajectories, whatever the size and
 study, so that it is compiled once and a trajectory has the same bits however the work is divided.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -18,10 +19,13 @@ from jaxmech.ensemble.errors import refuse
 from jaxmech.ensemble.policies import drift_control_of, law_of, method_of
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.ensemble.subject import Subject
+from jaxmech.integrate.choice import MEMBERS, Plan, rounded_up
+from jaxmech.manifold import Free
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
-from jaxmech.system import System
+from jaxmech.steps import members_need
+from jaxmech.system import System, as_dtype
 
 Tree = dict[str, dict[str, Any]]  # section, name -> value
 _OBSERVED = {"qdd", "multipliers", "constraint_force"}
@@ -52,19 +56,7 @@ class Kernel:
         The last block is filled up with copies of the last trajectory.
         """
         rows = np.arange(block * self.block, (block + 1) * self.block)
-
-        def value(variable: Variable) -> np.ndarray:
-            values = variable.values
-            if variable.varies:
-                values = values[np.minimum(rows, len(values) - 1)]
-            return values.astype(self.dtype) if values.dtype.kind == "f" else values
-
-        varying: Tree = {section: {} for section in SECTIONS}
-        same: Tree = {section: {} for section in SECTIONS}
-        for variable in self.variables:
-            tree = varying if variable.varies else same
-            tree[variable.section][variable.name] = value(variable)
-        return varying, same
+        return _inputs(self.variables, rows, self.dtype)
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes and types of what a block gives, found by tracing.
@@ -74,14 +66,77 @@ class Kernel:
         Raises:
             StudyError: one of them raises.
         """
-        try:
+        with _told():
             return jax.eval_shape(self.run, *self.inputs(0))
-        except KeyError as error:
-            message = f"must give the parameter {error}, which the model asks for"
-            raise refuse("parameters", message) from error
-        except Exception as error:  # whatever the functions of a user raise is the user's to see
-            told = f"{type(error).__name__}: {error}"
-            raise refuse("model", f"cannot be computed: {told}") from error
+
+
+def _inputs(
+    variables: Iterable[Variable], rows: np.ndarray, dtype: np.dtype[Any]
+) -> tuple[Tree, Tree]:
+    """The draws of some trajectories: what varies, and what all of them share."""
+
+    def value(variable: Variable) -> np.ndarray:
+        values = variable.values
+        if variable.varies:
+            values = values[np.minimum(rows, len(values) - 1)]
+        return values.astype(dtype) if values.dtype.kind == "f" else values
+
+    varying: Tree = {section: {} for section in SECTIONS}
+    same: Tree = {section: {} for section in SECTIONS}
+    for variable in variables:
+        tree = varying if variable.varies else same
+        tree[variable.section][variable.name] = value(variable)
+    return varying, same
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the functions of a model raise, as a StudyError."""
+    try:
+        yield
+    except KeyError as error:
+        message = f"must give the parameter {error}, which the model asks for"
+        raise refuse("parameters", message) from error
+    except Exception as error:  # whatever the functions of a user raise is the user's to see
+        told = f"{type(error).__name__}: {error}"
+        raise refuse("model", f"cannot be computed: {told}") from error
+
+
+def with_substeps(study: Study, subject: Subject, variables: Iterable[Variable]) -> Study:
+    """The study with its number of substeps, chosen from some of its trajectories if it has none.
+
+    Args:
+        study: the study.
+        subject: its system.
+        variables: its draws.
+
+    Raises:
+        StudyError: the functions of the model raise.
+    """
+    if study.method.substeps is not None:
+        return study
+    dtype = np.dtype(study.precision)
+    rows = np.unique(np.linspace(0, study.size - 1, min(study.size, MEMBERS)).round().astype(int))
+    varying, same = _inputs(variables, rows, dtype)
+    initial = _initial(study, subject, dtype)
+
+    def one(own: Tree) -> tuple[Any, Any, Any]:
+        inputs = {section: same[section] | own[section] for section in SECTIONS}
+        return *initial(inputs), _params(subject, inputs)
+
+    control = drift_control_of(study.projection)
+    plan = Plan(
+        subject.system,
+        method_of(study.method),
+        law_of(study.formulation),
+        Free() if control is None else control,
+    )
+    with _told():
+        q, v, params = jax.jit(jax.vmap(one, axis_size=len(rows)))(varying)
+        ts = np.tile(save_times(study).astype(dtype), (len(rows), 1))
+        needed = members_need(plan, q, v, ts, as_dtype(params, dtype))
+    substeps = rounded_up((needed or 1) / (study.times.saves - 1))
+    return replace(study, method=replace(study.method, substeps=substeps))
 
 
 def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]) -> Kernel:
@@ -154,6 +209,7 @@ def _trajectory(
             "t_failed": sol.t_failed,
             "rank": sol.rank,
             "energy_drift": sol.energy_drift,
+            "integration_error": sol.integration_error,
             "worst_position_residual": jnp.nanmax(sol.position_residual),
             "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
         }

@@ -23,6 +23,7 @@ _META = {
     "worst_position_residual": ("largest |phi| of the whole trajectory", None),
     "worst_velocity_residual": ("largest |dphi/dt| and |psi| of the whole trajectory", None),
     "energy_drift": ("largest |E - E(start)|, NaN where E is not conserved", "J"),
+    "integration_error": ("estimated error of the integration relative to the motion", None),
     "rank": ("smallest number of independent constraint equations", None),
     "status": ("how the trajectory ended; -1 is not yet computed", None),
     "t_failed": ("time of the failure, NaN where there was none", "s"),

@@ -13,12 +13,12 @@ from tqdm import tqdm
 from jaxmech.ensemble.draws import Variable, draw
 from jaxmech.ensemble.errors import StudyError, refuse
 from jaxmech.ensemble.estimate import LARGE, LONG, Estimate, in_time, require_possible
-from jaxmech.ensemble.kernel import Kernel, compile_kernel, save_times
+from jaxmech.ensemble.kernel import Kernel, compile_kernel, save_times, with_substeps
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.origin import origin
 from jaxmech.ensemble.results import open_results
 from jaxmech.ensemble.seal import SUMMARY
-from jaxmech.ensemble.store import RunFolder, open_run
+from jaxmech.ensemble.store import RunFolder, open_run, with_stored_substeps
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.subject import Subject, load
 from jaxmech.ensemble.summary import as_json, as_table, summarize
@@ -60,6 +60,7 @@ def run(
     """
     study, tell = study.resolved(), tell or _warn
     subject, variables, forecast = planned(study, out, folder)
+    study = with_substeps(with_stored_substeps(study, out), subject, variables)
     kernel = compile_kernel(study, subject, variables)
     shapes = kernel.shapes()
     _require_use(subject, kernel)

@@ -14,6 +14,7 @@ with it is complete.
 """
 
 import shutil
+import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -164,6 +165,17 @@ def open_run(
             yield folder
     except OSError as error:
         raise FolderError(f"{path} cannot be used: {error.strerror or error}") from error
+
+
+def with_stored_substeps(study: Study, path: Path) -> Study:
+    """The study with the number of substeps that a run folder was begun with, if it names none."""
+    try:
+        stored = tomllib.loads((path / "config.toml").read_text())["method"]["substeps"]
+    except (OSError, ValueError, KeyError, TypeError):  # `open_run` says what is wrong with it
+        return study
+    if study.method.substeps is not None or not isinstance(stored, int) or stored < 1:
+        return study
+    return replace(study, method=replace(study.method, substeps=stored))
 
 
 def _check(

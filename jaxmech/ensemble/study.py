@@ -53,10 +53,13 @@ class Method:
     name: Literal["rk4", "midpoint", "dormand-prince5"] = field(
         default="rk4", metadata=doc("Runge-Kutta method, of order 4, 2 or 5")
     )
-    substeps: int = field(default=1, metadata=doc("steps from one saved time to the next"))
+    substeps: int | None = field(
+        default=None,
+        metadata=doc("steps from one saved time to the next; by default chosen from the motion"),
+    )
 
     def __post_init__(self) -> None:
-        if self.substeps < 1:
+        if self.substeps is not None and self.substeps < 1:
             raise refuse("substeps", f"must be at least 1, but is {self.substeps}")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.ensemble.results import Results
+from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -18,6 +19,7 @@ _WORST = {
     "position_residual": "worst_position_residual",
     "velocity_residual": "worst_velocity_residual",
     "energy_drift": "energy_drift",
+    "integration_error": "integration_error",
 }
 
 
@@ -38,7 +40,10 @@ def summarize(results: Results) -> dict[str, Any]:
         if s == Status.OK or np.any(status == s)
     }
     ranks = results.good("rank")
-    worst: dict[str, Any] = {key: _largest(results.good(name)) for key, name in _WORST.items()}
+    worst: dict[str, Any] = {
+        key: _largest(results.good(name)) if results.has(name) else None
+        for key, name in _WORST.items()
+    }
     return {
         "model": results.name,
         "size": results.size,
@@ -46,6 +51,7 @@ def summarize(results: Results) -> dict[str, Any]:
         "status": counts,
         "worst": worst,
         "smallest_rank": int(ranks.min()) if len(ranks) else None,
+        "too_coarse": _too_coarse(results),
         "quantiles": _quantiles(results) if results.has("q") else None,
     }
 
@@ -82,6 +88,10 @@ def _audit(summary: dict[str, Any]) -> Iterator[str]:
     drift = worst["energy_drift"]
     yield f"  energy drift      {_number(drift)}{' J' if drift is not None else ' (not conserved)'}"
     yield f"  smallest rank     {summary['smallest_rank']}"
+    yield f"  integration error {_number(worst['integration_error'])} of the motion"
+    if coarse := summary["too_coarse"]:
+        remedy = "leave out `method.substeps`, or give more of them"
+        yield f"  above {TOO_COARSE:g} for {coarse:,} trajectories: {remedy}"
 
 
 def _bands(summary: dict[str, Any]) -> Iterator[str]:
@@ -108,6 +118,13 @@ def _quantiles(results: Results) -> dict[str, Any]:
             name: np.asarray(band).tolist() for name, band in zip(names, bands, strict=True)
         },
     }
+
+
+def _too_coarse(results: Results) -> int:
+    """How many good trajectories have an integration error that calls for a smaller step."""
+    if not results.has("integration_error"):
+        return 0
+    return int(np.sum(results.good("integration_error") > TOO_COARSE))
 
 
 def _largest(values: np.ndarray) -> float | None:

@@ -157,7 +157,7 @@ def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> N
 
 def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, Any]:
     """Whole recordings from their recorded starts."""
-    pieces, origin = segments(recordings, step=task.step, substeps=task.problem.method.substeps)
+    pieces, origin = segments(recordings, step=task.step, substeps=task.problem.method.count)
     nothing = jnp.zeros((*pieces.q0.shape, 0))
     return Data(pieces, task.data.leaves, nothing, nothing), origin
 

@@ -112,7 +112,7 @@ def check_gradients(
     dtype = jnp.result_type(*(jnp.asarray(x) for x in (q0, v0)), float)
     eps = float(jnp.finfo(dtype).eps)
     chosen_sizes = step_sizes(sizes, eps)
-    base, solution = prepared(run, q0, v0, ts, params)
+    run, base, solution = prepared(run, q0, v0, ts, params)
     names = (*_names(base.params), *([START] if base.change is not None else []))
     if not names:
         raise ValueError(
@@ -132,7 +132,7 @@ def check_gradients(
         forward=forward,
         sweep=found,
         loss=float(value),
-        steps=method.substeps * (len(solution.ts) - 1),
+        steps=run.method.count * (len(solution.ts) - 1),
         tolerance=(1e-6 if eps < 1e-10 else 1e-2) if tolerance is None else tolerance,
         round_off=eps**0.75 * matters / scales,
         origins=_origins(run, base, solution, names, bad) if bad.any() else {},

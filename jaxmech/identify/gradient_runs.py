@@ -26,6 +26,7 @@ from jaxmech.manifold import AbstractStabilization
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.status import Status
+from jaxmech.steps import resolved_method
 from jaxmech.system import Params, System, as_dtype
 from jaxmech.traits import traits
 
@@ -78,17 +79,23 @@ def end(q: Array, v: Array, ts: Array, params: Params) -> Array:
     return jnp.asarray(weights, q.dtype) @ jnp.concatenate([q[-1], v[-1]])
 
 
-def prepared(run: Run, q0: Any, v0: Any, ts: Any, params: Params) -> tuple[Base, Solution]:
-    """Where the derivatives are taken, and the motion there, which must be in order."""
+def prepared(run: Run, q0: Any, v0: Any, ts: Any, params: Params) -> tuple[Run, Base, Solution]:
+    """The run with its steps, where the derivatives are taken, and the motion there, in order."""
     q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
     dtype = jnp.result_type(q0, v0, float)
     q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
     q, v = (q0, v0) if run.start is None else run.start(q0, v0, params)
+    method = resolved_method(
+        run.system, q, v, ts, params,
+        method=run.method, projection=run.stabilization, formulation=run.formulation,
+    )  # fmt: skip
+    run = replace(run, method=method)
     solution = simulate(run.system, q, v, ts, params, **(run.policies() | {"throw": True}))
     value = run.loss(solution.q, solution.v, solution.ts, params)
     if np.shape(value) != () or not np.isfinite(value):
         raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
-    return Base(q0, v0, solution.ts, params, _change(run.system, solution, params)), solution
+    change = _change(run.system, solution, params)
+    return run, Base(q0, v0, solution.ts, params, change), solution
 
 
 def _change(system: System, solution: Solution, params: Params) -> tuple[Array, Array] | None:
@@ -170,7 +177,7 @@ def refined(run: Run, base: Base, solution: Solution) -> tuple[Scheme, Solution]
         base: where.
         solution: the motion.
     """
-    substeps = run.method.substeps
+    substeps = run.method.count
     places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
     fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
     policies = run.policies() | {"method": replace(run.method, substeps=1)}

@@ -25,6 +25,7 @@ from jaxmech.lanes import batched
 from jaxmech.manifold import AbstractStabilization, Free, Projection
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
+from jaxmech.steps import resolved_method
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
 
@@ -81,6 +82,7 @@ def sensitivity_growth(
     """
     sizes = None if scale is None else _sizes(scale, system.n)
     policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
+    method = resolved_method(system, q0, v0, ts, params, method=method, **policies)
     solution = simulate(system, q0, v0, ts, params, method=method, **policies)
     _, _, _, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
     eps = float(jnp.finfo(solution.q.dtype).eps)
@@ -156,7 +158,7 @@ def _ends(
     """The changes (N, n) of N states, each at the end of its own interval."""
 
     def one(state: Any, start: Array, end: Array, change: Any, params: Params) -> Any:
-        substeps = scheme.method.substeps
+        substeps = scheme.method.count
         h = (end - start) / substeps
 
         def advance(k: Array, state: Any) -> Any:

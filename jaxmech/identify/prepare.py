@@ -18,6 +18,7 @@ from jaxmech.identify.requirements import alike, require_runs, require_starts
 from jaxmech.identify.segments import Origin, Segments, segments
 from jaxmech.identify.shooting import Shooting
 from jaxmech.identify.starts import Start, bases, begin
+from jaxmech.identify.stepping import with_chosen_steps
 from jaxmech.integrate import AbstractMethod
 from jaxmech.manifold import AbstractStabilization
 from jaxmech.simulate import simulate
@@ -101,7 +102,8 @@ def prepare(
     require_starts(problem, found, given)
     if horizon is not None:
         given = _with_guesses(problem, found, given)
-    pieces, origin = segments(given, horizon=horizon, step=step, substeps=method.substeps)
+    problem, step = with_chosen_steps(problem, found, given, horizon, step)
+    pieces, origin = segments(given, horizon=horizon, step=step, substeps=problem.method.count)
     data = _data(problem, found, pieces, origin, initial_states, horizon)
     weighted = all(one.weights is not None for one in given)
     if prior and not weighted:

@@ -87,7 +87,7 @@ def horizon_of(task: Task, made: Run, params: Params) -> tuple[Growth, str] | No
     piece = int(jnp.argmax(lasting))
     ts = np.asarray(s.ts[piece])[: int(s.last[piece]) + 1]
     stride = -(-(len(ts) - 1) // _SAVES)
-    method = replace(task.problem.method, substeps=task.problem.method.substeps * stride)
+    method = replace(task.problem.method, substeps=task.problem.method.count * stride)
     begin = made.begin[piece]
     try:
         growth = sensitivity_growth(

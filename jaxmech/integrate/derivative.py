@@ -73,7 +73,7 @@ class ReverseMode(AbstractDerivative):
         self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
     ) -> Trajectory:
         """The rollout with a backward pass that recomputes its steps."""
-        steps = self._steps(scheme.method.substeps, len(ts) - 1)
+        steps = self._steps(scheme.method.count, len(ts) - 1)
         program, traced = _program(scheme, steps, q0, v0, ts, params)
         return _reversible(program)(_Inputs(q0, v0, ts, params, traced))
 
@@ -187,7 +187,7 @@ def _program(
         args = q, v, own, params, t_failed
         return segment_hoisted([values[k] for k in places], *args) if traced else segment(*args)
 
-    return _Program(run_inputs, run_segment, scheme.method.substeps, steps), traced
+    return _Program(run_inputs, run_segment, scheme.method.count, steps), traced
 
 
 def _reversible(program: _Program) -> Callable[[_Inputs], Trajectory]:

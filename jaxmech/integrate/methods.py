@@ -27,24 +27,39 @@ class AbstractMethod:
     """A tableau and the number of steps between two save times.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps.
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. None has
+            them chosen from the motion, the same for all trajectories of a batch.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
     """
 
     tableau: ClassVar[Tableau]
-    substeps: int = 1
+    substeps: int | None = 1
 
     def __post_init__(self) -> None:
-        require_positive_integer("substeps", self.substeps, "give the steps per save interval")
+        if self.substeps is not None:
+            remedy = "give the steps per save interval, or leave it out to have them chosen"
+            require_positive_integer("substeps", self.substeps, remedy)
+
+    @property
+    def count(self) -> int:
+        """The number of substeps, once it is chosen.
+
+        Raises:
+            ValueError: it is not.
+        """
+        if self.substeps is None:
+            raise ValueError("Argument `substeps` must be chosen by now; give it a number.")
+        return self.substeps
 
 
 class RK4(AbstractMethod):
     """The classical fourth-order method (Kutta 1901), the default.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps.
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. None has
+            them chosen from the motion, the same for all trajectories of a batch.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
@@ -66,7 +81,8 @@ class Midpoint(AbstractMethod):
     """The explicit midpoint rule, second order: half the work of RK4 for rough runs.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps.
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. None has
+            them chosen from the motion, the same for all trajectories of a batch.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
@@ -83,7 +99,8 @@ class DormandPrince5(AbstractMethod):
     """The fifth-order method of Dormand and Prince 1980 (six stages), without its error estimate.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps.
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. None has
+            them chosen from the motion, the same for all trajectories of a batch.
 
     Raises:
         ValueError: `substeps` is not a positive integer.

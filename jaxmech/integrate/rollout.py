@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxmech.integrate.defect import STATES, Defect, Recent
 from jaxmech.integrate.step import Scheme, step
 from jaxmech.manifold import constraint_jacobians, near
 from jaxmech.status import Status
@@ -26,6 +27,7 @@ class Trajectory(eqx.Module):
         rank: smallest number of independent constraint equations seen.
         status: how it ended, a `Status`.
         t_failed: time of the last good state before a failure, NaN if there was none.
+        error: estimate of the integration error relative to the motion, as in `Solution`.
     """
 
     q: Float[Array, " T n"]
@@ -35,6 +37,7 @@ class Trajectory(eqx.Module):
     rank: Int[Array, ""]
     status: Int[Array, ""]
     t_failed: Float[Array, ""]
+    error: Float[Array, ""]
 
 
 class Segments(eqx.Module):
@@ -59,6 +62,7 @@ class _State(eqx.Module):
     rank: Array
     status: Array
     t_failed: Array
+    recent: Recent
 
 
 _Rows = tuple[Array, Array, Array, Array]  # q, v and the two residuals, as they are saved
@@ -87,12 +91,16 @@ def rollout(
     Returns:
         The trajectory, and the q and v at the ends of the segments, shapes (S, n).
     """
-    substeps = scheme.method.substeps
+    substeps = scheme.method.count
     steps = segment or substeps
     per_save = substeps // steps
     start = _start(scheme, q0, v0, ts[0], params)
+    looks, each = _looks(substeps, steps, len(ts) - 1)
 
-    def one_segment(state: _State, own: Segments) -> tuple[_State, tuple[_Rows, _Pair]]:
+    def one_segment(
+        carry: tuple[_State, Defect], x: tuple[Segments, Array]
+    ) -> tuple[tuple[_State, Defect], tuple[_Rows, _Pair]]:
+        (state, defect), (own, is_looked_at) = carry, x
         first = own.done == 0
         state = eqx.tree_at(
             lambda s: (s.position_residual, s.velocity_residual),
@@ -104,18 +112,38 @@ def rollout(
             return _advance(scheme, state, own.t + (own.done + k) * own.h, own.h, params)
 
         state = jax.lax.fori_loop(0, steps, one_step, state)
-        return state, (_shown(state), (state.q, state.v))
 
-    end, (saved, ends) = jax.lax.scan(one_segment, start, segments(ts, substeps, steps))
+        def look() -> Defect:
+            q, v, recent = state.q, state.v, state.recent
+            return defect.after(recent, q, v, each, scheme.method.tableau)
+
+        running = is_looked_at & (state.status == Status.OK)
+        defect = jax.lax.cond(running, look, lambda: defect)
+        return (state, defect), (_shown(state), (state.q, state.v))
+
+    (end, defect), (saved, ends) = jax.lax.scan(
+        one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), looks)
+    )
     q, v, position_residual, velocity_residual = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
         (start.q, start.v, start.position_residual, start.velocity_residual),
         saved,
     )
     trajectory = Trajectory(
-        q, v, position_residual, velocity_residual, end.rank, end.status, end.t_failed
-    )
+        q, v, position_residual, velocity_residual, end.rank, end.status, end.t_failed,
+        defect.relative(jax.lax.stop_gradient(ts[-1] - ts[0])),
+    )  # fmt: skip
     return trajectory, ends
+
+
+def _looks(substeps: int, steps: int, saves: int) -> tuple[Array, int]:
+    """After which segments (S,) the error is estimated, and for how many steps it then stands.
+
+    Where segments are short and there are many, not after each: no state is looked at twice.
+    """
+    count = saves * (substeps // steps)
+    stride = -(-STATES // steps) if count > 64 else 1
+    return jnp.asarray(np.arange(count) % stride == stride - 1), steps * stride
 
 
 def _shown(state: _State) -> _Rows:
@@ -183,6 +211,7 @@ def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _Sta
     return _State(
         q, v, *_residuals(scheme, q, v, t, params), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
+        Recent.none(q, v),
     )  # fmt: skip
 
 
@@ -198,6 +227,7 @@ def _advance(scheme: Scheme, state: _State, t: Array, h: Array, params: Params) 
         position_residual=jnp.maximum(state.position_residual, position),
         velocity_residual=jnp.maximum(state.velocity_residual, velocity),
         rank=jnp.minimum(state.rank, health.rank),
+        recent=state.recent.after(state.q, state.v, h),
     )
 
     def stays() -> _State:

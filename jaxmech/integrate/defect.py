@@ -1,0 +1,171 @@
+"""An estimate of the integration error from the states of a run, at no further step.
+
+A method of order p makes an error of about c h^(p + 1) q^(p + 1) in a step of size h. The
+derivative is a divided difference over the last four states, each taken twice: q gives the values
+and v the slopes (Hermite; Stoer and Bulirsch, Introduction to Numerical Analysis, 2.1.5). The
+errors of the steps add up, and are set in relation to the motion. What the motion makes of an error
+later is left out, and errors that cancel are counted.
+"""
+
+from itertools import pairwise
+from math import factorial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmech.integrate.methods import Tableau
+
+STATES = 4  # that one difference is taken over
+_HIGHEST = 5  # order that the states tell of
+_LEAST = 0.01  # of the widest motion counts as the motion of a coordinate that moves less
+_IN_V = 4  # errors of velocities partly cancel: found by comparison with true errors
+_ROUNDING = 16.0  # eps |q| that a difference may be off by
+
+
+class Recent(eqx.Module):
+    """The states before the present one, the oldest first.
+
+    Attributes:
+        q: coordinates, shape (3, n).
+        v: velocities, shape (3, n).
+        h: the steps from each to the next, shape (3,).
+        count: how many there are, up to 3.
+    """
+
+    q: Float[Array, "3 n"]
+    v: Float[Array, "3 n"]
+    h: Float[Array, "3"]
+    count: Array
+
+    @staticmethod
+    def none(q: Array, v: Array) -> "Recent":
+        """Before the first step."""
+        q, v = (jax.lax.stop_gradient(jnp.stack([x] * (STATES - 1))) for x in (q, v))
+        return Recent(q, v, jnp.ones((STATES - 1,), q.dtype), jnp.zeros((), jnp.int32))
+
+    def after(self, q: Array, v: Array, h: Array) -> "Recent":
+        """What there is when a step of size h leaves (q, v)."""
+        q, v, h = jax.lax.stop_gradient((q, v, h))
+        return Recent(
+            jnp.concatenate([self.q[1:], q[None]]),
+            jnp.concatenate([self.v[1:], v[None]]),
+            jnp.concatenate([self.h[1:], h[None]]),
+            jnp.minimum(self.count + 1, STATES - 1),
+        )
+
+
+class Defect(eqx.Module):
+    """Errors of the steps so far, and how far the motion has gone.
+
+    Attributes:
+        q: sum of the errors of the coordinates, shape (n,).
+        v: sum of the errors of the velocities, shape (n,).
+        low: least coordinates seen, shape (n,).
+        high: largest coordinates seen, shape (n,).
+        fastest: largest |v| seen, shape (n,).
+        seen: how many differences have been taken.
+    """
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    low: Float[Array, " n"]
+    high: Float[Array, " n"]
+    fastest: Float[Array, " n"]
+    seen: Array
+
+    @staticmethod
+    def none(q: Array, v: Array) -> "Defect":
+        """Before the first step."""
+        q, v = jax.lax.stop_gradient((q, v))
+        zero = jnp.zeros_like(q)
+        return Defect(zero, zero, q, q, jnp.abs(v), jnp.zeros((), jnp.int32))
+
+    def after(self, recent: Recent, q: Array, v: Array, steps: int, tableau: Tableau) -> "Defect":
+        """With the error of the last step, as that of `steps` of them."""
+        q, v = jax.lax.stop_gradient((q, v))
+        in_q, in_v = _step_errors(recent, q, v, tableau)
+        known = recent.count == STATES - 1
+        return Defect(
+            self.q + jnp.where(known, steps * in_q, 0.0),
+            self.v + jnp.where(known, steps * in_v, 0.0),
+            jnp.minimum(self.low, q),
+            jnp.maximum(self.high, q),
+            jnp.maximum(self.fastest, jnp.abs(v)),
+            self.seen + known,
+        )
+
+    def relative(self, duration: Array) -> Float[Array, ""]:
+        """The largest error of a coordinate or velocity, relative to its motion; NaN if unknown."""
+        return jnp.where(
+            self.seen > 0,
+            relative(self.q, self.v, self.low, self.high, self.fastest, duration),
+            jnp.nan,
+        )
+
+
+def relative(
+    q: Array, v: Array, low: Array, high: Array, fastest: Array, duration: Array
+) -> Float[Array, ""]:
+    """The largest of the errors in q and v (n,), relative to how far and how fast all went.
+
+    A coordinate that moves less than 1 % of the widest motion is held against that: it may stand
+    still but for errors. A motion that is lost in rounding counts as none.
+    """
+    rounding = jnp.sqrt(jnp.finfo(low.dtype).eps) * jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
+    width, speed = high - low, fastest
+    width = jnp.maximum(jnp.maximum(width, _LEAST * width.max()), rounding)
+    speed = jnp.maximum(jnp.maximum(speed, _LEAST * speed.max()), rounding / jnp.abs(duration))
+    return jnp.max(jnp.concatenate([_share(q, width), _share(v, speed)]))
+
+
+def _share(error: Array, size: Array) -> Array:
+    return jnp.where(error == 0, 0.0, error / jnp.where(size == 0, 1.0, size))
+
+
+def _step_errors(recent: Recent, q: Array, v: Array, tableau: Tableau) -> tuple[Array, Array]:
+    """Errors of one step in q and in v, each of shape (n,); nothing where rounding is larger."""
+    order = min(tableau.order, _HIGHEST)
+    h, odd = jnp.abs(recent.h[-1]), 2 * (order // 2) + 1
+    of_q, of_v = (jnp.abs(x) for x in _derivatives(recent, q, v, odd))
+    if order == odd:  # the derivative that counts is the higher one
+        faster = of_v.max() / jnp.maximum(of_q.max(), jnp.finfo(q.dtype).tiny)
+        of_q, of_v = of_v / (odd + 1), of_v * faster / (odd + 1)
+    size = _constant(tableau) * h ** (order + 1)
+    rounding = _ROUNDING * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(q))
+    in_q, in_v = size * of_q, size * of_v / _IN_V
+    return jnp.where(in_q > rounding, in_q, 0.0), jnp.where(in_v * h > rounding, in_v, 0.0)
+
+
+def _derivatives(recent: Recent, q: Array, v: Array, level: int) -> tuple[Array, Array]:
+    """q^(level) / level! of the motion through the last states, for an odd level; and its rate.
+
+    Of the differences, only those are compared that have every state twice: where q and v do not
+    quite agree, the others are off to either side.
+    """
+    values, slopes = (*recent.q, q), (*recent.v, v)
+    places = [k for k in range(STATES) for _ in range(2)]
+    ends = [jnp.zeros((), q.dtype)]
+    for step in recent.h:
+        ends.append(ends[-1] + step)
+    row = [
+        slopes[a] if a == b else (values[b] - values[a]) / (ends[b] - ends[a])
+        for a, b in pairwise(places)
+    ]
+    for k in range(2, level + 1):
+        spans = [1 / (ends[b] - ends[a]) for a, b in zip(places, places[k:], strict=False)]
+        row = [(y - x) * over for (x, y), over in zip(pairwise(row), spans, strict=True)]
+    states = (level + 1) // 2
+    return row[-1], (row[-1] - row[-3]) * (states / (ends[-1] - ends[-1 - states]))
+
+
+def _constant(tableau: Tableau) -> float:
+    """The error of a step for q' = z q, in units of the first term of the series that is missed."""
+    count = len(tableau.nodes)
+    table = np.zeros((count, count))
+    for j, row in enumerate(tableau.stages):
+        table[j, : len(row)] = row
+    power = np.linalg.matrix_power(table, tableau.order) @ np.ones(count)
+    return abs(1.0 - factorial(tableau.order + 1) * float(np.dot(tableau.weights, power)))

@@ -1,0 +1,74 @@
+"""A study that names no substeps: they are chosen once, from its draws, and kept in its folder."""
+
+import shutil
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxmech.config import read
+from jaxmech.ensemble import Study, run
+from jaxmech.ensemble.store import with_stored_substeps
+from tests.ensemble.studies import arrays, same_bits, write_study
+
+TEXT = """
+model = "pendulum"
+size = 6
+block = 2
+
+[times]
+end = 2.0
+saves = 5
+
+[start]
+theta = { distribution = "uniform", low = 0.1, high = 2.5 }
+"""
+
+
+def computed(folder: Path, text: str = TEXT) -> Path:
+    run(read(write_study(folder, text), Study), folder / "run", folder=folder)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    return computed(tmp_path_factory.mktemp("whole"))
+
+
+def substeps(run: Path) -> int:
+    return tomllib.loads((run / "config.toml").read_text())["method"]["substeps"]
+
+
+def test_it_just_works(whole) -> None:
+    found = arrays(whole)
+    assert np.array_equal(found["status"], np.zeros(6))
+    assert substeps(whole) > 8
+    assert 0 < found["integration_error"].max() < 1e-4
+    assert found["energy_drift"].max() < 1e-4
+    text = (whole / "summary.txt").read_text()
+    assert "integration error" in text
+    assert "method.substeps" not in text
+
+
+def test_it_goes_on_with_the_steps_it_began_with(whole, tmp_path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    (tmp_path / "run" / "blocks" / "000001").unlink()
+    computed(tmp_path)
+    assert same_bits(whole, tmp_path / "run")
+
+
+def test_a_number_in_the_study_rules_over_the_stored_one(whole, tmp_path) -> None:
+    study = read(write_study(tmp_path, TEXT), Study)
+    assert with_stored_substeps(study, whole).method.substeps == substeps(whole)
+    assert with_stored_substeps(study, tmp_path).method.substeps is None
+    other = replace(study, method=replace(study.method, substeps=4))
+    assert with_stored_substeps(other, whole) == other
+
+
+def test_a_step_that_is_too_coarse_is_told(tmp_path) -> None:
+    text = TEXT + "\n[method]\nsubsteps = 4\n"
+    text = (computed(tmp_path, text) / "summary.txt").read_text()
+    assert "above 0.001" in text
+    assert "`method.substeps`" in text

@@ -1,0 +1,75 @@
+"""The estimate of the integration error beside true errors, which a far finer run tells."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import RK4, DormandPrince5, ForwardMode, Midpoint, ReverseMode, System, simulate
+
+OSCILLATOR = System(lambda q, v, t, p: 0.5 * (v @ v - q @ q), coordinates=("x",))
+KEPLER = System(
+    lambda q, v, t, p: 0.5 * v @ v + 1 / jnp.sqrt(q @ q), coordinates=("x", "y"), force=None
+)
+DAMPED = System(
+    lambda q, v, t, p: 0.5 * v @ v + 9.81 * jnp.cos(q[0]),
+    force=lambda q, v, t, p: -0.5 * v,
+    coordinates=("angle",),
+)
+CASES: dict[str, tuple[System, Any, Any, float]] = {
+    "oscillator": (OSCILLATOR, [1.0], [0.0], 20.0),
+    "Kepler's orbit": (KEPLER, [1.0, 0.0], [0.0, 1.2], 20.0),
+    "damped pendulum": (DAMPED, [2.0], [0.0], 10.0),
+}
+
+
+def true_error(system: System, q: Any, v: Any, ts: Any, method: Any) -> tuple[float, float]:
+    """The relative error at the end as `integration_error` defines it, and its estimate."""
+    sol = simulate(system, q, v, ts, method=method)
+    fine = simulate(system, q, v, ts, method=DormandPrince5(4 * method.substeps))
+    width, speed = np.ptp(fine.q, axis=0).max(), np.abs(fine.v).max()
+    errors = abs(sol.q - fine.q).max() / width, abs(sol.v - fine.v).max() / speed
+    return float(max(errors)), float(sol.integration_error)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("method", [RK4(4), Midpoint(40), DormandPrince5(4)])
+def test_it_is_within_a_factor_of_twenty(name: str, method: Any) -> None:
+    system, q, v, end = CASES[name]
+    true, estimate = true_error(system, q, v, np.linspace(0.0, end, 101), method)
+    assert 1 / 20 < estimate / true < 20
+
+
+def test_uneven_saves_and_no_saves_in_between() -> None:
+    _, q, v, end = CASES["damped pendulum"]
+    rng = np.random.default_rng(3)
+    inner = np.linspace(0, end, 401)[1:-1] + rng.uniform(-0.4, 0.4, 399) * end / 400
+    even, uneven, ends = (
+        float(simulate(DAMPED, q, v, ts, method=RK4(substeps)).integration_error)
+        for ts, substeps in (
+            (np.linspace(0, end, 401), 1),
+            (np.array([0, *inner, end]), 1),
+            ([0.0, end], 400),
+        )
+    )
+    assert 1 < uneven / even < 10  # longer steps among shorter ones
+    assert 0.2 < ends / even < 5
+
+
+def test_it_has_no_derivative_and_one_value_per_trajectory() -> None:
+    ts = jnp.linspace(0.0, 1.0, 21)
+
+    def both(q: Any, forward: bool = False) -> Any:
+        mode = ForwardMode() if forward else ReverseMode()
+        sol = simulate(DAMPED, q, jnp.zeros(1), ts, derivative=mode, method=RK4(1))
+        return sol.q[-1, 0], sol.integration_error
+
+    q = jnp.array([[2.0], [0.1], [0.0]])
+    alone = jnp.stack([both(x)[1] for x in q])
+    np.testing.assert_allclose(jax.vmap(both)(q)[1], alone, rtol=1e-9, atol=1e-18)
+    assert alone[0] > alone[1] > alone[2] == 0.0
+    slope, tangent = jax.jvp(lambda x: both(x, True), (q[0],), (q[0],))[1]
+    assert slope != 0
+    assert tangent == 0

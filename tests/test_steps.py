@@ -1,0 +1,102 @@
+"""The chosen step: fine enough, the same under transformations, refused where nothing is known."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech import RK4, DormandPrince5, Midpoint, choose_substeps, simulate
+from tests.small import PENDULUM
+
+CHOSEN = RK4(substeps=None)
+ANGLE = jm.System(lambda q, v, t, p: 0.5 * v @ v + p["g"] * jnp.cos(q[0]), coordinates=("angle",))
+TS = np.linspace(0.0, 1.0, 11)
+P = {"g": jnp.asarray(9.81)}
+
+
+def angle(q: Any, p: Any = P, method: Any = CHOSEN) -> jm.Solution:
+    return simulate(ANGLE, q, jnp.zeros(1), TS, p, method=method)
+
+
+def steps(sol: jm.Solution) -> np.ndarray:
+    return np.round(0.1 / np.asarray(sol.step))
+
+
+@pytest.mark.parametrize("method", [CHOSEN, DormandPrince5(None), Midpoint(None)])
+def test_a_pendulum_with_few_saves(method: Any) -> None:
+    policies = replace(method, substeps=None)
+    sol = simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params, method=policies)
+    fine = simulate(
+        PENDULUM.system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params, method=DormandPrince5(200)
+    )
+    target = 1e-4 if isinstance(method, Midpoint) else 1e-6
+    assert target / 1000 < abs(sol.q - fine.q).max() < 3 * target
+    assert sol.integration_error < 30 * target
+
+
+def test_it_is_the_same_for_all_of_a_batch_and_the_finest_that_one_needs() -> None:
+    q = jnp.array([[1e-3], [3.0], [0.5]])
+    each = [steps(angle(x)) for x in q]
+    assert len(set(map(float, each))) > 1
+    assert steps(jax.vmap(angle)(q)).tolist() == [max(each)] * 3
+    nested = jax.vmap(jax.vmap(lambda q, g: angle(q, {"g": g}), (None, 0)), (0, None))
+    assert set(steps(nested(q, jnp.array([9.81, 1.0]))).ravel()) == {float(max(each))}
+
+
+def test_gradients_choose_as_the_motion_does() -> None:
+    q = jnp.array([2.0])
+    fixed = RK4(int(steps(angle(q))))
+
+    def end(p: Any, q: Any = q, method: Any = CHOSEN) -> Any:
+        return angle(q, p, method).q[-1, 0]
+
+    wanted = jax.grad(end)(P, q, fixed)["g"]
+    assert jax.grad(end)(P)["g"] == wanted
+    batch = {"g": jnp.array([9.81, 9.81])}
+    np.testing.assert_allclose(jax.vmap(jax.grad(end))(batch)["g"], wanted, rtol=1e-12)
+    np.testing.assert_allclose(
+        jax.grad(lambda b: jax.vmap(end)(b).sum())(batch)["g"], wanted, rtol=1e-12
+    )
+
+
+def test_under_jit_nothing_is_known() -> None:
+    q = jnp.array([2.0])
+    with pytest.warns(jm.StepWarning, match=r"choose_substeps"):
+        end = jax.jit(lambda q: angle(q).q[-1])(q)
+    np.testing.assert_array_equal(end, angle(q, method=RK4(1)).q[-1])
+    with pytest.raises(ValueError, match="outside of it"):
+        jax.jit(lambda q: choose_substeps(ANGLE, q, jnp.zeros(1), TS, P))(q)
+    assert choose_substeps(ANGLE, q, [0.0], TS, P) == steps(angle(q))
+
+
+def test_a_start_that_fails_is_told_as_ever() -> None:
+    with pytest.raises(jm.SimulationError, match="INCONSISTENT"):
+        simulate(PENDULUM.system, [0.9, 0.0], [0.0, 1.0], TS, PENDULUM.params, method=CHOSEN)
+
+
+def test_saves_that_are_dense_enough_need_one_step_each() -> None:
+    assert choose_substeps(ANGLE, [1.0], [0.0], np.linspace(0, 1, 2001), P) == 1
+
+
+def test_a_stiff_system_gets_its_small_steps() -> None:
+    stiff = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v - 0.5 * (q[0] ** 2 + 1e6 * q[1] ** 2),
+        coordinates=("soft", "stiff"),
+    )
+    sol = simulate(stiff, [1.0, 1e-3], [0.0, 0.0], [0.0, 1.0], method=CHOSEN)
+    exact = np.cos(1.0), 1e-3 * np.cos(1e3)
+    np.testing.assert_allclose(sol.q[-1], exact, atol=1e-5)
+
+
+def test_a_force_with_jumps_does_not_take_forever() -> None:
+    dry = jm.System(
+        lambda q, v, t, p: 0.5 * (v @ v - 10 * q @ q),
+        force=lambda q, v, t, p: -jnp.sign(v),
+        coordinates=("x",),
+    )
+    count = choose_substeps(dry, [1.0], [0.0], [0.0, 1.0])
+    assert 10 < count < 100_000
