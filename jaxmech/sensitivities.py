@@ -83,10 +83,12 @@ def sensitivities(
         [0.9553365  0.29552021]
     """
     flat, unravel = _flattened(theta)
-    q0, v0, params = start(theta)
-    method = resolved_method(
-        system, q0, v0, ts, params, method=method, projection=projection, formulation=formulation
-    )
+    if isinstance(method, AbstractMethod) and method.substeps is None:
+        q0, v0, params = start(theta)
+        method = resolved_method(
+            system, q0, v0, ts, params,
+            method=method, projection=projection, formulation=formulation,
+        )  # fmt: skip
 
     def run(flat: Array) -> Solution:
         q0, v0, params = start(unravel(flat))
