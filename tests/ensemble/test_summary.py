@@ -55,6 +55,7 @@ def test_a_run_without_a_good_trajectory_has_a_summary(folder) -> None:
         "position_residual": None,
         "velocity_residual": None,
         "energy_drift": None,
+        "integration_error": None,
     }
     assert summary["smallest_rank"] is None
     assert "NONFINITE" in (folder / "none" / "summary.txt").read_text()
