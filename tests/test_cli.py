@@ -77,6 +77,7 @@ def test_a_study_from_the_outside(tmp_path) -> None:
         "environment.json",
         "pictures",
         "results.zarr",
+        "seal.json",
         "summary.json",
         "summary.txt",
     }
