@@ -110,7 +110,7 @@ def test_what_is_in_the_run_folder(done) -> None:
     run = done.folder / "run"
     assert {p.name for p in run.iterdir() if p.name[0] != "."} == {
         "config.toml", "environment.json", "fit.npz", "model.py", "pictures", "progress",
-        "report.md", "report.txt",
+        "report.md", "report.txt", "seal.json",
     }  # fmt: skip
     assert done.out.startswith((run / "report.txt").read_text())
     report = (run / "report.md").read_text()
