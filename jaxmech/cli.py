@@ -6,6 +6,7 @@ Everything heavy is imported by the command that needs it, so that `--help` does
 import argparse
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -239,7 +240,7 @@ def _situation(arguments: argparse.Namespace) -> "Situation":
     _require_good_jax()
     jax.config.update("jax_enable_x64", True)
     try:
-        return situation(
+        found = situation(
             arguments.system,
             options=arguments.option,
             start=arguments.start,
@@ -247,6 +248,9 @@ def _situation(arguments: argparse.Namespace) -> "Situation":
         )
     except SituationError as error:
         raise InputError(str(error)) from error
+    if found.remark:
+        print(textwrap.fill(found.remark, 100))
+    return found
 
 
 def _bench(arguments: argparse.Namespace) -> int:

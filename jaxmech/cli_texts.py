@@ -46,8 +46,9 @@ on, parameters that nothing depends on, gradients against differences, and wheth
 lanes. Every finding comes with what to do about it.
 
 SYSTEM is a ready model, or path/file.py:attribute, where the attribute is a Model, a System, or a
-function that returns one. A Model knows its state; beside a System the file must hold `q0`, and may
-hold `v0` (at rest), `t0` (0) and `params` (None).
+function that returns one. A Model knows its state; beside a System the file may hold `q0`, `v0` (at
+rest), `t0` (0) and `params` (None). Without `q0` a state is looked for with `assemble` and printed;
+parameters that are not given either are then numbers around 1.
 
 exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
 """

@@ -1,16 +1,22 @@
 """A system in a state, found by the name that a person types after `check` or `compare`."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
+from jaxmech.assemble import assemble
+from jaxmech.constraints import Acceleration
 from jaxmech.ensemble import StudyError, load
 from jaxmech.models import Model
 from jaxmech.system import System
+
+SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the coordinates from which a state is looked for
 
 
 class SituationError(ValueError):
@@ -28,6 +34,7 @@ class Situation:
         v: velocities, shape (n,).
         t: time [s].
         params: parameters.
+        remark: what to know about the state; empty where it was given.
     """
 
     name: str
@@ -36,6 +43,7 @@ class Situation:
     v: Any
     t: Any
     params: Any
+    remark: str = ""
 
 
 def situation(
@@ -48,8 +56,9 @@ def situation(
 ) -> Situation:
     """The system of that name in its default state, or in the one that is asked for.
 
-    A model knows its state. Beside a bare `System` its file must hold `q0`, and may hold `v0` (at
-    rest by default), `t0` (0) and `params` (None).
+    A model knows its state. Beside a bare `System` its file may hold `q0`, `v0` (at rest by
+    default), `t0` (0) and `params` (None). Without `q0` a state is looked for by `assemble`, from
+    guesses in general position.
 
     Args:
         name: a model of the catalogue, or "path/file.py:attribute" as for an ensemble.
@@ -97,22 +106,92 @@ def _of_file(
     start: Mapping[str, Any],
     changed: Mapping[str, Any],
 ) -> Situation:
-    if "q0" not in beside:
-        raise SituationError(
-            f"{name} is a System without a state: write q0 = [...] beside it, and v0, t0 and "
-            "params where they are not zero and None; or make it a Model"
-        )
     params = beside.get("params")
-    if changed:
+    if params is None and "q0" not in beside:
+        params = _asked_for(system, changed)
+    elif changed:
         if not isinstance(params, Mapping):
             raise SituationError(f"--param needs a dictionary `params` beside {name}")
         params = {**params, **_known("--param", changed, params)}
+    start = _known("--start", start, dict.fromkeys(system.coordinates))
+    t0 = beside.get("t0", 0.0)
+    if "q0" not in beside:
+        return _looked_for(Situation(name, system, None, beside.get("v0"), t0, params), start)
     q0 = jnp.asarray(beside["q0"], float)
     v0 = jnp.asarray(beside.get("v0", jnp.zeros_like(q0)), float)
-    places = {c: k for k, c in enumerate(system.coordinates)}
-    for coordinate, value in _known("--start", start, places).items():
-        q0 = q0.at[places[coordinate]].set(value)
-    return Situation(name, system, q0, v0, beside.get("t0", 0.0), params)
+    return Situation(name, system, _with(system, q0, start), v0, t0, params)
+
+
+def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
+    """The coordinates with those in their places that are given by name."""
+    for coordinate, value in start.items():
+        q = q.at[system.coordinates.index(coordinate)].set(value)
+    return q
+
+
+def _looked_for(given: Situation, start: Mapping[str, Any]) -> Situation:
+    """A state on the constraints near a guess in general position."""
+    system, params = given.system, given.params
+    for guess in _guesses(system.n, given.v):
+        q = _with(system, guess[0], start)
+        try:
+            q, v = assemble(
+                system, q, guess[1], given.t, params, fixed=tuple(start), fixed_velocities=()
+            )
+        except ValueError:
+            continue
+        except Exception as error:
+            raise _cannot_be_evaluated(given.name, error) from error
+        remark = (
+            f"{given.name} is a System without a state; `assemble` found "
+            f"{_listed(system.coordinates, q)}, "
+            + (f"moving with {_listed(system.coordinates, v)}" if v.any() else "at rest")
+            + f" (parameters: {params}); write q0, v0, t0 and params beside it for another state"
+        )
+        return replace(given, q=q, v=v, remark=remark)
+    raise SituationError(
+        f"{given.name} is a System without a state, and `assemble` found none from "
+        f"{2 * len(SIZES)} guesses; write q0 = [...] beside it, and v0, t0 and params where they "
+        "are not zero and None; or make it a Model"
+    )
+
+
+def _guesses(n: int, v: Any) -> Iterator[tuple[Any, Any]]:
+    """Coordinates of several sizes in general position, at rest and moving if v is not given."""
+    draw = np.random.default_rng(0)
+    for size in SIZES:
+        for moving in (0.0, 1.0):
+            guess = draw.uniform(0.5, 1.5, (2, n))
+            velocity = moving * guess[1] if v is None else v
+            yield jnp.asarray(size * guess[0]), jnp.asarray(velocity, float)
+
+
+class _Asked(dict[str, Any]):
+    """Parameters that are given a number when they are first asked for."""
+
+    def __missing__(self, name: str) -> float:
+        self[name] = round(float(np.random.default_rng(len(self)).uniform(0.5, 1.5)), 2)
+        return self[name]
+
+
+def _asked_for(system: System, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The parameters that the functions of a system ask for by name; None where there are none."""
+    asked, x, t = _Asked(given), jnp.ones(system.n), jnp.zeros(())
+    with suppress(Exception):  # what is wrong is told when a state is looked for with these
+        system.lagrangian(x, x, t, asked)
+        system.velocity_level(x, x, t, asked)
+        for c in system.constraints:
+            if isinstance(c, Acceleration):
+                c.value(x, x, x, t, asked)
+        if system.force is not None:
+            system.force(x, x, t, asked)
+        size = sum(system.sizes(x, x, t, dict(asked)))
+        system.nonideal_force(x, x, jnp.ones(size), t, asked)
+    return dict(asked) or None
+
+
+def _listed(names: Sequence[str], values: Any) -> str:
+    return ", ".join(f"{c} = {x:.4g}" for c, x in zip(names, values.tolist(), strict=True))
 
 
 def _known(option: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -127,10 +206,14 @@ def _require_evaluated(found: Situation) -> None:
     try:
         found.system.equations(found.q, found.v, found.t, found.params)
     except Exception as error:
-        raise SituationError(
-            f"{found.name} cannot be evaluated at its state: {type(error).__name__}: {error}; "
-            "check q0, v0 and params"
-        ) from error
+        raise _cannot_be_evaluated(found.name, error) from error
+
+
+def _cannot_be_evaluated(name: str, error: Exception) -> SituationError:
+    return SituationError(
+        f"{name} cannot be evaluated at its state: {type(error).__name__}: {error}; "
+        "check q0, v0 and params"
+    )
 
 
 def _values(pairs: Sequence[str]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ class Status(IntEnum):
     """How a trajectory ended. Anything but `OK` comes with the time at which it happened.
 
     Example:
-        >>> Status(2).name
-        'INCONSISTENT'
-        >>> print(Status.OK.message)
-        the whole trajectory was computed
+        >>> print(Status(0))
+        OK
+        >>> print(Status(2))
+        INCONSISTENT: the initial state violates the constraints; pass it through `assemble` first
     """
 
     OK = 0
@@ -25,6 +25,12 @@ class Status(IntEnum):
     def message(self) -> str:
         """One sentence: what happened, and the usual remedy."""
         return _MESSAGES[self]
+
+    def __str__(self) -> str:
+        return self.name if self is Status.OK else f"{self.name}: {self.message}"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec) if spec in ("", "s") else format(int(self), spec)
 
 
 _MESSAGES = {

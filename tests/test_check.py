@@ -1,5 +1,7 @@
 """The commands `check` and `compare`, and how they find a system and its state."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,14 @@ tied = jm.System(
 )
 q0 = [0.3, 0.1]
 params = {"m": 2.0, "k": 8.0}
+"""
+
+NEVER = """
+def never(q, t, p):
+    return q[0] ** 2 + 1.0
+
+
+never = jm.System(lagrangian, [jm.Holonomic(never)], coordinates=("x", "y"))
 """
 
 
@@ -72,6 +82,31 @@ def test_the_state_of_a_file(spring) -> None:
     assert found.params == {"m": 2.0, "k": 3.0}
 
 
+def test_a_system_without_a_state_is_checked_at_one_that_is_found(capsys) -> None:
+    """The skate of configs/ comes without a state and without parameters."""
+    skate = f"{Path(__file__).resolve().parents[1] / 'configs' / 'skate.py'}:skate"
+    assert main(["check", skate, "--fast", "--param", "m=2.0"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    found = situation(skate, params=["m=2.0"])
+    numbers = ", ".join(
+        f"{c} = {x:.4g}" for c, x in zip(["x", "y", "heading"], found.q, strict=True)
+    )
+    assert f"without a state; `assemble` found {numbers}, at rest (parameters: " in shown
+    assert set(found.params) == {"m", "J", "g", "slope"}
+    assert found.params["m"] == 2.0
+    assert "state consistent" in shown
+
+
+def test_a_state_that_is_looked_for_is_on_the_constraints(spring) -> None:
+    bare = spring.parent / "bare.py"
+    bare.write_text(SPRING.replace("q0 =", "start ="))
+    found = situation("bare.py:tied", folder=spring.parent, start=["x=0.7"])
+    np.testing.assert_allclose(found.q, [0.7, 0.7], rtol=1e-14)
+    assert found.params == {"m": 2.0, "k": 8.0}
+    assert "`assemble` found x = 0.7, y = 0.7, at rest" in found.remark
+    assert situation("spring.py:tied", folder=spring.parent).remark == ""
+
+
 def test_the_state_of_a_model() -> None:
     found = situation("chain", options=["links=2"], start=["theta=0.5,0.5"], params=["g=1.5"])
     assert found.system.n == 4
@@ -88,13 +123,18 @@ def test_the_state_of_a_model() -> None:
         ("pendulum", {"params": ["l=long"]}, "'l=long' must be of the form key=number"),
         ("spring.py:system", {"params": ["c=1"]}, "--param c is not one of m, k"),
         ("spring.py:system", {"start": ["z=1"]}, "--start z is not one of x, y"),
-        ("bare.py:system", {}, r"bare.py:system is a System without a state: write q0 = \[...\]"),
+        (
+            "bare.py:never",
+            {},
+            r"without a state, and `assemble` found none from 10 guesses",
+        ),
+        ("bare.py:system", {"start": ["z=1"]}, "--start z is not one of x, y"),
         ("poor.py:system", {}, "cannot be evaluated at its state: TypeError: .*check q0, v0 and"),
         ("poor.py:system", {"params": ["m=1"]}, "--param needs a dictionary `params` beside"),
     ],
 )
 def test_what_leads_nowhere_is_refused(spring, name, more, message) -> None:
-    (spring.parent / "bare.py").write_text(SPRING.replace("q0 =", "start ="))
+    (spring.parent / "bare.py").write_text(SPRING.replace("q0 =", "start =") + NEVER)
     (spring.parent / "poor.py").write_text(SPRING.replace("params =", "values ="))
     with pytest.raises(SituationError, match=message):
         situation(name, folder=spring.parent, **more)

@@ -1,5 +1,7 @@
 """How trajectories fail: which status, when, with what message, and never a neighbour."""
 
+import json
+import pickle
 from typing import Any
 
 import jax
@@ -203,3 +205,15 @@ def test_parameters_that_are_nan_in_a_batch_are_not_called_inconsistent() -> Non
 def test_under_jit_nothing_is_raised() -> None:
     run = jax.jit(lambda q: simulate(HAZARDS, q, V0, TS, SAFE, method=RK4(5)))
     assert run(OFF).status == Status.INCONSISTENT
+
+
+def test_a_status_prints_its_name_and_what_to_do() -> None:
+    """It stays a number wherever a number is wanted."""
+    assert str(Status(0)) == f"{Status.OK}" == "OK"
+    assert str(Status.INCONSISTENT) == f"INCONSISTENT: {Status.INCONSISTENT.message}"
+    assert [f"{code:d}" for code in Status] == [f"{int(code)}" for code in Status]
+    assert json.dumps([*Status]) == "[0, 1, 2, 3, 4, 5, 6]"
+    np.testing.assert_array_equal(np.array([*Status]) == Status.OK, np.arange(7) == 0)
+    assert jnp.asarray(Status.SINGULAR_MASS).dtype == jnp.asarray(5).dtype
+    assert {5: "a"}[Status.SINGULAR_MASS] == "a"
+    assert pickle.loads(pickle.dumps(Status.OK)) is Status.OK
