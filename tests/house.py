@@ -12,10 +12,10 @@ from pathlib import Path
 
 PACKAGE = "jaxmech"
 FLOORS = (
-    {"checks", "generic", "lanes", "linalg", "platform", "status"},
+    {"checks", "corners", "generic", "lanes", "linalg", "platform", "status"},
     {"constraints", "digest", "equations", "system", "traits"},
     {"formulations", "models", "parts"},
-    {"assemble", "control", "integrate", "manifold", "servo"},
+    {"assemble", "control", "integrate", "manifold", "nearest", "servo"},
     {"observe", "sensitivities", "simulate", "solution", "steps"},
     {"analysis", "ensemble", "identify"},
     {

@@ -15,19 +15,27 @@ depends on C. With K = d lambda / dQ of the law and its ideal multipliers lambda
 
     lambda = lambda0 + K C(lambda)
 
-is a fixed point in as many unknowns as there are multipliers, solved by Newton's method from two
-sides: from lambda0, and from -lambda0. Where friction is strong enough to jam, there may be no
-solution, or one with the guide pushing from either side (Painleve 1895); both are found out.
+is a fixed point in as many unknowns as there are multipliers. Coulomb friction is affine in them
+but for the corners of |lambda|: each combination of signs has one linear system, and its solution
+counts if it has these signs (Painleve 1895 found that there may be none, where friction is strong
+enough to jam, or several). All combinations are tried, so existence and uniqueness are decided. Of
+a force that is not of this kind, or has more than `CORNERS` corners, solutions are sought by
+Newton's method from two sides, from lambda0 and from -lambda0: for one multiplier and a force
+that grows with its size that decides as well; for others it may miss that there are several, or
+fail where there is one.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+import numpy as np
+from jaxtyping import Array, Bool, Int
 
+from jaxmech.corners import Pieces, pieces
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.generic import depends_on
@@ -37,8 +45,9 @@ from jaxmech.system import System
 State = tuple[Array, Array, Array, Any]  # q, v, t, params
 Force = Callable[[Array, State], Array]  # C of the multipliers and the state
 
-SEARCHES = 8  # Newton steps towards the multipliers; two where C is linear between its corners
-REFINEMENTS = 2  # those of them that are differentiated: right up to third derivatives
+CORNERS = 6  # up to which all combinations of sides are tried: 64 linear systems
+SEARCHES = 8  # Newton steps towards the multipliers otherwise
+REFINEMENTS = 2  # Newton steps that are differentiated: right up to third derivatives
 
 
 def solve_law(
@@ -108,7 +117,7 @@ def solve_law(
 def _fixed_point(
     force: Force, start: Array, K: Array, state: State
 ) -> tuple[Array, Bool[Array, ""]]:
-    """lambda = start + K C(lambda), and whether it was found, the same one from both sides.
+    """lambda = start + K C(lambda), and whether it was found and is the only one.
 
     The search happens at frozen arguments; the derivative is that of the last steps.
     """
@@ -123,19 +132,55 @@ def _fixed_point(
         left = miss(multipliers, start, K, state)
         return multipliers - QR().factor(whole).smallest(left)[0]
 
-    def search(multipliers: Array) -> Array:
-        return jax.lax.fori_loop(0, SEARCHES, lambda _, x: newton(x, *frozen), multipliers)
-
     frozen = jax.lax.stop_gradient((start, K, state))
-    found = jax.vmap(search)(jnp.stack([frozen[0], -frozen[0]]))
-    multipliers, other = jax.lax.stop_gradient(found)
+    affine = pieces(force, start, state)
+    if affine is not None and affine.count <= CORNERS:
+        found, count = _on_every_side(affine, *frozen)
+    else:
+        found = jax.vmap(
+            lambda x: jax.lax.fori_loop(0, SEARCHES, lambda _, x: newton(x, *frozen), x)
+        )(jnp.stack([frozen[0], -frozen[0]]))
+        count = jnp.ones(2, int)
+    found, count = jax.lax.stop_gradient((found, count))
+    multipliers = found[jnp.argmax(count)]
     for _ in range(REFINEMENTS):
         multipliers = newton(multipliers, start, K, state)
     at_play = times(jnp.abs(K), jnp.abs(force(multipliers, state)))
     size = _largest(multipliers) + _largest(start) + _largest(at_play)
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.5 * size
     solved = _largest(miss(multipliers, start, K, state)) <= tolerance
-    return multipliers, solved & (_largest(multipliers - other) <= tolerance)
+    others = jnp.max(jnp.abs(found - multipliers[None]), axis=1, initial=0.0)
+    several = (count > 1) | ((count > 0) & (others > tolerance))
+    return multipliers, solved & (count > 0).any() & ~several.any()
+
+
+def _on_every_side(
+    affine: Pieces, start: Array, K: Array, state: State
+) -> tuple[Array, Int[Array, " s"]]:
+    """The solution for each combination of sides, (s, m), and how many there are (many are 2)."""
+    signs = np.array([*itertools.product((1.0, -1.0), repeat=affine.count)], start.dtype)
+    one = jnp.eye(start.size, dtype=start.dtype)
+    loose = float(jnp.finfo(start.dtype).eps) ** (2 / 3)
+
+    def solution(sides: Array) -> tuple[Array, Array]:
+        def force(multipliers: Array) -> tuple[Array, Array]:
+            return affine.fn(sides, multipliers, state)
+
+        zero = jnp.zeros_like(start)
+        slope, corner_slope = jax.jacfwd(force)(zero)
+        at_zero, corner = force(zero)
+        whole, right = one - K @ slope, start + times(K, at_zero)
+        rows = QR().factor(whole)
+        multipliers = rows.smallest(right)[0]
+        parts = corner_slope * multipliers[None]
+        size = jnp.abs(parts).sum(1) + jnp.abs(corner)
+        here = jnp.all(sides * (parts.sum(1) + corner) >= -loose * size)
+        left = right - times(whole, multipliers)
+        many = rows.rank < start.size
+        none = many & (_largest(left) > loose * _largest(right))
+        return multipliers, jnp.where(here & ~none, jnp.where(many, 2, 1), 0)
+
+    return jax.vmap(solution)(jnp.asarray(signs))
 
 
 def _largest(x: Array) -> Array:

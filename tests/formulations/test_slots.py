@@ -1,0 +1,164 @@
+"""Friction on several rows against every combination of signs, solved by numpy.
+
+A bar in the plane with two pins, each in a straight slot: two rows, whose multipliers are the
+forces of the slots on the pins. Coulomb friction at a pin pulls against its sliding.
+"""
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import RK4, Holonomic, Status, System, acceleration, simulate
+
+
+def pins(q: Any) -> Any:
+    """The two pins, (2, 2)."""
+    arm = jnp.stack([jnp.cos(q[2]), jnp.sin(q[2])])
+    return jnp.stack([q[:2] + arm, q[:2] - arm])
+
+
+def across(p: Any) -> Any:
+    return jnp.stack([-jnp.sin(p["slots"]), jnp.cos(p["slots"])], 1)
+
+
+def along(p: Any) -> Any:
+    return jnp.stack([jnp.cos(p["slots"]), jnp.sin(p["slots"])], 1)
+
+
+def slots(q: Any, t: Any, p: Any) -> Any:
+    return (across(p) * pins(q)).sum(1) - p["offsets"]
+
+
+def sliding(q: Any, v: Any, p: Any) -> Any:
+    """Unit forces against the sliding of the pins, (2, 3)."""
+    speed = (along(p) * jax.jvp(pins, (q,), (v,))[1]).sum(1)
+    J = jax.jacfwd(lambda q: (along(p) * pins(q)).sum(1))(q)
+    return -jnp.tanh(speed / 1e-6)[:, None] * J
+
+
+def each(q: Any, v: Any, multipliers: Any, t: Any, p: Any) -> Any:
+    return p["mu"] * (jnp.abs(multipliers)[:, None] * sliding(q, v, p)).sum(0)
+
+
+def summed(q: Any, v: Any, multipliers: Any, t: Any, p: Any) -> Any:
+    """What counts is the size of the sum of both multipliers."""
+    return p["mu"] * jnp.abs(multipliers.sum()) * sliding(q, v, p).sum(0)
+
+
+def bar(nonideal: Any) -> System:
+    return System(
+        lambda q, v, t, p: 0.5 * v @ (jnp.stack([1.0, 1.0, p["J"]]) * v) + p["Q"] @ q,
+        [Holonomic(slots, "slots")],
+        coordinates=("x", "y", "angle"),
+        nonideal=nonideal,
+    )
+
+
+def drawn(count: int, mu: float, seed: int) -> tuple[Any, Any, Any]:
+    """States with velocities that the slots allow, and parameters, all random."""
+    draw = np.random.default_rng(seed)
+    q = draw.uniform(-np.pi, np.pi, (count, 3))
+    p = {
+        "slots": draw.uniform(-np.pi, np.pi, (count, 2)),
+        "offsets": np.zeros((count, 2)),
+        "Q": draw.normal(size=(count, 3)),
+        "J": draw.uniform(0.05, 1.0, count),
+        "mu": np.full(count, mu),
+    }
+
+    def consistent(q: Any, p: Any, w: Any) -> Any:
+        A = jax.jacfwd(lambda q: slots(q, 0.0, p))(q)
+        return slots(q, 0.0, p), w * jnp.cross(A[0], A[1])
+
+    p["offsets"], v = jax.vmap(consistent)(q, p, draw.choice([-1.0, 1.0], count))
+    return q, v, p
+
+
+KINDS = {"each": each, "summed": summed}
+
+
+def judged(kind: str, mu: float, count: int, seed: int = 0) -> dict[str, int]:
+    """How many states have one solution, how many others there are, and what is told wrongly."""
+    system = bar(KINDS[kind])
+    states = drawn(count, mu, seed)
+
+    @jax.jit
+    @jax.vmap
+    def ours(q: Any, v: Any, p: Any) -> Any:
+        eom = system.equations(q, v, 0.0, p)
+        motion = acceleration(system, q, v, 0.0, p)
+        return eom.M, eom.Q, eom.A, eom.b, sliding(q, v, p), motion.multipliers, motion.converged
+
+    *equations, multipliers, converged = map(np.asarray, ours(*states))
+    found, valid = by_signs(kind, mu, *equations)
+    number = valid.sum(0)
+    best = found[valid.argmax(0), np.arange(count)]
+    error = np.abs(best - multipliers).max(1) > 1e-7 * (1 + np.abs(best).max(1))
+    return {
+        "one solution": int((number == 1).sum()),
+        "none or several": int((number != 1).sum()),
+        "silent": int((converged & (number != 1)).sum()),
+        "false": int((~converged & (number == 1)).sum()),
+        "wrong": int((converged & (number == 1) & error).sum()),
+    }
+
+
+def by_signs(
+    kind: str, mu: float, M: Any, Q: Any, A: Any, b: Any, d: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """A M^-1 (Q + A^T l + C(l)) = b for each combination of signs: l, and whether it has them."""
+    W = np.linalg.solve(M, np.swapaxes(A, 1, 2)).swapaxes(1, 2)  # A M^-1
+    right = b - (W @ Q[..., None])[..., 0]
+    found, valid = [], []
+    for signs in map(np.array, itertools.product([-1.0, 1.0], repeat=2 if kind == "each" else 1)):
+        rows = d if kind == "each" else np.repeat(d.sum(1, keepdims=True), 2, axis=1)
+        whole = W @ np.swapaxes(A + mu * signs[:, None] * rows, 1, 2)
+        multipliers = np.linalg.solve(whole, right[..., None])[..., 0]
+        pressing = multipliers if kind == "each" else multipliers.sum(1, keepdims=True)
+        found.append(multipliers)
+        valid.append((signs * pressing >= 0).all(1))
+    return np.stack(found), np.stack(valid)
+
+
+@pytest.mark.parametrize(("kind", "mu"), [("each", 0.4), ("each", 0.7), ("summed", 0.7)])
+def test_none_one_or_several_solutions_are_told_apart(kind: str, mu: float) -> None:
+    counted = judged(kind, mu, 600)
+    assert counted["none or several"] > 5
+    assert counted["silent"] == counted["false"] == counted["wrong"] == 0
+
+
+def test_derivatives_with_friction_on_two_rows() -> None:
+    """Against central differences, at states with one solution on each combination of signs."""
+    system, (q, v, p) = bar(each), drawn(40, 0.4, 1)
+
+    def push(mu: Any, q: Any, v: Any, p: Any) -> Any:
+        return acceleration(system, q, v, 0.0, {**p, "mu": mu})
+
+    @jax.jit
+    @jax.vmap
+    def both(q: Any, v: Any, p: Any) -> Any:
+        at = lambda mu: push(mu, q, v, p)  # noqa: E731
+        slope = jax.grad(lambda mu: at(mu).qdd.sum())(0.4)
+        differences = (at(0.4 + 1e-6).qdd.sum() - at(0.4 - 1e-6).qdd.sum()) / 2e-6
+        return slope, differences, at(0.4)
+
+    slope, differences, motion = both(q, v, p)
+    good = np.asarray(motion.converged)
+    assert len(np.unique(np.sign(motion.multipliers[good]), axis=0)) == 4
+    np.testing.assert_allclose(slope[good], differences[good], rtol=1e-5, atol=1e-5)
+
+
+def test_a_jammed_bar_has_a_status() -> None:
+    """The first states of a batch with no or several solutions, and one with a single one."""
+    system, (q, v, p) = bar(each), drawn(200, 0.7, 2)
+    run = jax.jit(jax.vmap(lambda q, v, p: simulate(system, q, v, [0.0, 1e-5], p, method=RK4(1))))
+    converged = jax.jit(jax.vmap(lambda q, v, p: acceleration(system, q, v, 0.0, p).converged))
+    good = np.asarray(converged(q, v, p))
+    status = np.asarray(run(q, v, p).status)
+    assert 0 < (~good).sum() < 100
+    assert set(status[~good]) == {Status.NONIDEAL_FAILED}
+    assert (status[good] == Status.OK).mean() > 0.98  # the others jam within the step
