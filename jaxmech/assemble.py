@@ -1,21 +1,18 @@
 """`assemble`: the consistent state nearest to a guess."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from jaxmech.checks import is_known, require_finite, require_kind
-from jaxmech.linalg import QR, Cholesky, cholesky, times, with_rows
-from jaxmech.manifold import metric_mass, near, violations
+from jaxmech.manifold import metric_mass, violations
+from jaxmech.nearest import Level, nearest
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
-
-Level = Callable[..., Array]  # level(x, *context), zero on the constraints
 
 
 def assemble(
@@ -32,7 +29,13 @@ def assemble(
 
     Minimizes (q - q_guess)^T M (q - q_guess) subject to the position constraints, then the same
     for v and the velocity constraints, with M at the guess. Pure: works under `jit` and `vmap`,
-    and its derivative is that of the minimizer (implicit function theorem).
+    and its derivatives are those of the minimizer (implicit function theorem).
+
+    Nearest means that no state in the neighbourhood is nearer, which is verified by first and
+    second derivatives, and that none was passed on the way from the guess. Where a loop closes in
+    several ways, another one far from there may be nearer still: of random guesses 1 m around the
+    double pendulum of the README 5 % end in such a state. Where the nearest state is degenerate,
+    as for a guess in a center of curvature, derivatives are NaN.
 
     Args:
         system: the system, with n coordinates.
@@ -48,9 +51,10 @@ def assemble(
 
     Raises:
         TypeError: `system` is no `System`, or names are not in a sequence.
-        ValueError: a name is unknown, a shape is wrong, a guess is not finite, or a constraint
-            cannot be met (not under `jit` or `vmap`: there `simulate` reports the state as
-            `INCONSISTENT`).
+        ValueError: a name is unknown, a shape is wrong, a guess is not finite, a constraint
+            cannot be met, or no nearest state was found. Not under `jit` or `vmap`: there
+            `simulate` reports a state that does not meet the constraints as `INCONSISTENT`, and
+            where no nearest one was found q or v is NaN, which it reports as `NONFINITE`.
 
     Example:
         >>> from jaxmech import models
@@ -67,6 +71,7 @@ def assemble(
     require_finite(q_guess=q, v_guess=v, t=t, params=params)
     q, v = _assemble(system, free_q, free_v, q, v, t, params)
     if is_known((q, v, t, params)):
+        _require_found(q, v, t)
         held = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
         _require_met(system, q, v, t, params, held)
     return q, v
@@ -98,83 +103,18 @@ def _with_free(
     index = np.array(free, dtype=int)
     if not free or jax.eval_shape(level, x, *context).shape == (0,):
         return x
+    if len(free) == x.size:
+        return nearest(level, x, M, context)
 
     def whole(y: Array, x: Array) -> Array:
         """x with y in its free places."""
-        return jnp.stack([y[free.index(i)] if i in free else x[i] for i in range(x.size)])
+        return x.at[index].set(y)
 
     def inner(y: Array, x: Array, *context: Any) -> Array:
         return level(whole(y, x), *context)
 
     inner_mass = M[np.ix_(index, index)]
-    return whole(_nearest(inner, x[index], inner_mass, (x, *context)), x)
-
-
-def _nearest(level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> Array:
-    """argmin (y - guess)^T M (y - guess) subject to level(y, *context) = 0.
-
-    Gauss-Newton steps reach the surface. Newton's method on the stationarity conditions, which
-    know the curvature of the surface, finds the nearest point, and Gauss-Newton steps take it to
-    round-off; where that point is no better than the first, the first is kept. All this happens
-    at frozen arguments; the derivative is that of one last Newton step, which is zero in value.
-    """
-
-    def stationarity(z: Array, guess: Array, M: Array, context: tuple[Any, ...]) -> Array:
-        y, multipliers = z[: guess.size], z[guess.size :]
-        value, pull = jax.vjp(lambda y: level(y, *context), y)
-        return jnp.concatenate([M @ (y - guess) - pull(multipliers)[0], value])
-
-    start, mass, frozen = jax.lax.stop_gradient((guess, M, context))
-    newton_matrix = jax.jacfwd(lambda z: stationarity(z, start, mass, frozen))
-
-    def newton(_: Array, z: Array) -> Array:
-        miss = stationarity(z, start, mass, frozen)
-        return z - QR().factor(newton_matrix(z)).smallest(miss)[0]
-
-    def surface(y: Array) -> Array:
-        return level(y, *frozen)
-
-    def with_multipliers(y: Array) -> Array:
-        A = jax.jacfwd(surface)(y)
-        pull = times(A, times(mass, y - start))
-        return jnp.concatenate([y, QR().factor(A).smallest(pull)[1]])
-
-    root = cholesky(mass)
-    first = _onto(surface, start, mass, root, iterations=30)
-    z = jax.lax.fori_loop(0, 10, newton, with_multipliers(first))
-    polished = _onto(surface, z[: start.size], mass, root, iterations=3)
-    y = _nearer(surface, start, mass, polished, first)
-    z = with_multipliers(y)
-    last = jax.lax.stop_gradient(QR().factor(newton_matrix(z)))
-    step, _ = last.smallest(stationarity(z, guess, M, context))
-    return y - (step - jax.lax.stop_gradient(step))[: start.size]
-
-
-def _onto(
-    surface: Callable[[Array], Array], y: Array, M: Array, root: Cholesky, iterations: int
-) -> Array:
-    """Gauss-Newton steps towards surface(y) = 0, each shortened to what helps most."""
-    lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
-
-    def step(_: Array, y: Array) -> Array:
-        A = jax.jacfwd(surface)(y)
-        towards, _ = with_rows(M, root, A, QR()).smallest(surface(y))
-        trials = y[None] - lengths[:, None] * towards[None]
-        return trials[jnp.nanargmin(jnp.abs(jax.vmap(surface)(trials)).sum(1))]
-
-    return jax.lax.fori_loop(0, iterations, step, y)
-
-
-def _nearer(
-    surface: Callable[[Array], Array], start: Array, M: Array, new: Array, old: Array
-) -> Array:
-    """The new point if it is on the surface and no farther away than the old one."""
-
-    def cost(y: Array) -> Array:
-        return (y - start) @ (M @ (y - start))
-
-    on_surface = near(surface(new), jax.jacfwd(surface)(new), new)
-    return jnp.where(on_surface & (cost(new) <= cost(old) * (1 + 1e-6)), new, old)
+    return whole(nearest(inner, x[index], inner_mass, (x, *context)), x)
 
 
 def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...]:
@@ -190,6 +130,16 @@ def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...
                 f"coordinates are {', '.join(system.coordinates)}."
             )
     return tuple(i for i, name in enumerate(system.coordinates) if name not in names)
+
+
+def _require_found(q: Array, v: Array, t: Array) -> None:
+    for argument, x in (("q_guess", q), ("v_guess", v)):
+        if not np.isfinite(x).all():
+            raise ValueError(
+                f"Argument `{argument}` must have a nearest point on the constraints, but none was "
+                f"found at t = {float(t):g}; give a closer guess, or check that the constraints "
+                "have derivatives there."
+            )
 
 
 def _require_met(

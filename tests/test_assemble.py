@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from jaxmech import Holonomic, System, assemble
+from jaxmech import Holonomic, Status, System, assemble, simulate
 from tests.small import (
     DOUBLE,
     MIXED,
@@ -215,3 +215,69 @@ def test_single_precision() -> None:
     q, v = on_circle(*guess)
     assert q.dtype == v.dtype == np.float32
     assert np.abs(levels(PENDULUM, q, v)).max() < 3e-6
+
+
+def test_the_double_pendulum_of_the_readme_goes_to_the_nearest_pose() -> None:
+    """A guess from which Newton's method on the optimality conditions ends in a saddle."""
+    guess = jnp.array([1.0, 0.0, 1.324, -0.0825])
+
+    def pose(l: Any) -> Any:  # noqa: E741
+        params = {**DOUBLE.params, "m1": 1.0, "m2": 1.0, "l1": l, "l2": l}
+        return assemble(DOUBLE.system, guess, jnp.zeros(4), 0.0, params)[0]
+
+    q, slope = jax.jit(jax.vmap(lambda l: (pose(l), jax.jacfwd(pose)(l))))(  # noqa: E741
+        jnp.array([1.0 - 1e-5, 1.0, 1.0 + 1e-5])
+    )
+    angles = np.linspace(-np.pi, np.pi, 1201)
+    first, second = (np.stack([np.cos(angles), np.sin(angles)], 1) for _ in range(2))
+    tip = first[:, None] + second
+    far = ((first - guess[:2]) ** 2).sum(1)[:, None] + ((tip - guess[2:]) ** 2).sum(2)
+    np.testing.assert_allclose(((q[1] - guess) ** 2).sum(), far.min(), rtol=1e-4)
+    np.testing.assert_allclose(slope[1], (q[2] - q[0]) / 2e-5, rtol=1e-6)
+
+
+KINK = System(
+    lambda q, v, t, p: 0.5 * v @ v,
+    [Holonomic(lambda q, t, p: q[1] - p * jnp.abs(q[0]), "roof")],
+    coordinates=("x", "y"),
+)
+
+
+def test_where_no_nearest_state_is_found_nothing_is_returned_in_silence() -> None:
+    """Below the kink of y = |x| the kink is nearest, where there is no derivative."""
+    with pytest.raises(ValueError, match=r"^Argument `q_guess` must have a nearest point on the"):
+        assemble(KINK, [0.1, -1.0], [0.0, 0.0], 0.0, 1.0)
+
+    def run(q: Any) -> Any:
+        q, v = assemble(KINK, q, jnp.zeros(2), 0.0, 1.0)
+        return q, simulate(KINK, q, v, jnp.array([0.0, 0.1]), 1.0).status
+
+    q, status = jax.jit(jax.vmap(run))(jnp.array([[0.1, -1.0], [1.0, 0.9]]))
+    assert np.isnan(q[0]).all()
+    np.testing.assert_allclose(q[1], [0.95, 0.95], atol=1e-12)
+    assert status.tolist() == [Status.NONFINITE, Status.OK]
+
+
+@pytest.mark.parametrize(
+    ("case", "fixed"),
+    [(QUATERNION, ()), (MIXED, ("x",))],
+    ids=["singular mass", "all kinds, with a fixed coordinate"],
+)
+def test_derivatives_are_those_of_differences(case: Case, fixed: tuple[str, ...]) -> None:
+    """Along a random direction of guess and time, both levels at once."""
+    draw = np.random.default_rng(5)
+    q, v = (x[0] for x in guesses(case, 0.1, 1))
+    way = draw.normal(size=(2, case.system.n))
+
+    @jax.jit
+    @jax.vmap
+    def along(s: Any) -> Any:
+        def state(s: Any) -> Any:
+            guess = q + s * way[0], v + s * way[1]
+            return jnp.concatenate(assemble(case.system, *guess, 0.3 + s, case.params, fixed=fixed))
+
+        return jax.jvp(state, (s,), (jnp.ones_like(s),))
+
+    states, slopes = along(jnp.array([-1e-5, 0.0, 1e-5]))
+    assert np.abs(slopes).max() > 0.1
+    np.testing.assert_allclose(slopes[1], (states[2] - states[0]) / 2e-5, rtol=1e-7, atol=1e-7)

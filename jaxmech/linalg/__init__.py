@@ -11,6 +11,7 @@ from jaxmech.linalg.metric import with_rows as with_rows
 from jaxmech.linalg.null_space import null_space as null_space
 from jaxmech.linalg.pivots import Pivots as Pivots
 from jaxmech.linalg.pivots import pivots as pivots
+from jaxmech.linalg.products import product as product
 from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR

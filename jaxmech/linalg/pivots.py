@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxmech.linalg.products import times
+from jaxmech.linalg.products import product, times
 from jaxmech.linalg.solver import unit_rows
 
 
@@ -100,15 +100,11 @@ def _inverse(rows: Array, columns: Array, A: Array) -> Array:
 
     start = jnp.concatenate([A, jnp.eye(m, dtype=A.dtype)], axis=1)
     table, rows = jax.lax.scan(eliminate, start, (rows, columns))
-    return _product(_product(columns.T, rows), table[:, n:])
+    return product(product(columns.T, rows), table[:, n:])
 
 
 @_inverse.defjvp
 def _inverse_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
     """B' = -B A' B, as for any inverse: in the pivots' rows and columns B is one."""
     B = _inverse(*primals)
-    return B, -_product(B, _product(tangents[2], B))
-
-
-def _product(A: Array, B: Array) -> Array:
-    return (A[:, :, None] * B[None, :, :]).sum(1)
+    return B, -product(B, product(tangents[2], B))

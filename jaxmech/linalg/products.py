@@ -14,6 +14,17 @@ def times(A: Float[Array, " m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
     return (A * x[None, :]).sum(1)
 
 
+def product(A: Float[Array, " k m"], B: Float[Array, " m n"]) -> Float[Array, " k n"]:
+    """A B for two matrices.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> print(product(jnp.array([[1.0, 2.0]]), jnp.array([[3.0], [4.0]])))
+        [[11.]]
+    """
+    return (A[:, :, None] * B[None, :, :]).sum(1)
+
+
 def weighted_gram(A: Float[Array, " m n"], weights: Float[Array, " m"]) -> Float[Array, " n n"]:
     """A^T W A for a diagonal W.
 
