@@ -122,8 +122,14 @@ class _Problem:
         self.guess = guess
         one = jnp.eye(guess.size, dtype=guess.dtype)
         self.one = one
-        self.T = cholesky(M).lower(one).T
-        self.root = product(self.T.T, M)  # w = root (y - guess)
+        factor = cholesky(M)
+        self.T = factor.lower(one).T
+        self.root = jnp.stack([  # the inverse of T: w = root (y - guess)
+            jnp.concatenate([jnp.zeros(j, M.dtype), (1 / inverse)[None], column])
+            for j, (inverse, column) in enumerate(
+                zip(factor.inverse_pivots, factor.columns, strict=True)
+            )
+        ])  # fmt: skip
         self.eps = float(jnp.finfo(guess.dtype).eps)
 
     def size(self, y: Array) -> Float[Array, ""]:
