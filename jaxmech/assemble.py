@@ -33,9 +33,8 @@ def assemble(
 
     Nearest means that no state in the neighbourhood is nearer, which is verified by first and
     second derivatives, and that none was passed on the way from the guess. Where a loop closes in
-    several ways, another one far from there may be nearer still: of random guesses 1 m around the
-    double pendulum of the README 5 % end in such a state. Where the nearest state is degenerate,
-    as for a guess in a center of curvature, derivatives are NaN.
+    several ways, another one far from there may be nearer still (`docs/limits.md`). Where the
+    nearest state is degenerate, as for a guess in a center of curvature, derivatives are NaN.
 
     Args:
         system: the system, with n coordinates.
