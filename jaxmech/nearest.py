@@ -201,16 +201,17 @@ class _Problem:
         )
 
     def back(self, y: Array) -> Array:
-        """Gauss-Newton steps to the surface, each shortened to what helps most."""
+        """Gauss-Newton steps to the surface, each shortened to what helps most, until none does."""
         lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
 
         def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             y, count, _ = state
             value, A = self.level(y), jax.jacfwd(self.level)(y)
-            across = times(self.T, QR().factor(product(A, self.T)).smallest(value)[0])
+            d = QR().factor(product(A, self.T)).smallest(value)[0]
+            across, large = times(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
             trials = y[None] - lengths[:, None] * across[None]
             off = jnp.nan_to_num(jnp.abs(jax.vmap(self.level)(trials)).sum(1), nan=jnp.inf)
-            helps = jnp.min(off) < jnp.abs(value).sum()
+            helps = large | (jnp.min(off) < jnp.abs(value).sum())
             return jnp.where(helps, trials[jnp.argmin(off)], y), count + 1, helps
 
         def goes_on(state: tuple[Array, Array, Array]) -> Array:

@@ -117,7 +117,7 @@ def judged(surface: Surface, a: Any, guesses: np.ndarray) -> dict[str, np.ndarra
         y, slope = found(a), jax.jacfwd(found)(a)
         points = jax.vmap(surface.chart, (0, None))(grid, a)
         at_grid = jax.vmap(cost, (0, None, None))(grid, a, guess)
-        u, dy, curvature = refined(grid[jnp.argmin(((points - y) ** 2).sum(1))], guess)
+        u, dy, curvature = refined(grid[jnp.argmin(((points - y[None]) ** 2).sum(1))], guess)
         best = refined(grid[jnp.argmin(at_grid)], guess)[0]
         least = jnp.minimum(at_grid.min(), cost(best, a, guess))
         spread = jnp.linalg.norm(curvature) / jnp.abs(jnp.linalg.det(curvature))
