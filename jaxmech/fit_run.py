@@ -193,8 +193,10 @@ def _opened(
                 require_same_config(out, plain(study), {"data.file"})  # its digest decides
                 finished = (out / FIT).is_file() and not again
                 require_same_environment(out, facts, INPUT if finished else DECISIVE)
-                for name in again:
+                for name in again:  # from the beginning: another step at the end has other bits
                     (out / name).unlink(missing_ok=True)
+                    state = "progress/fit" if name == FIT else name.removesuffix(".json")
+                    shutil.rmtree(out / state, ignore_errors=True)
                 if again:
                     tell(f"{out} was damaged: {', '.join(again)}; to be computed again")
             else:

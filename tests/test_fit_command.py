@@ -403,3 +403,42 @@ def test_a_folder_without_a_fit_cannot_be_drawn(tmp_path, capsys) -> None:
     save_fit(made_up(), tmp_path / "fit.npz")
     assert main(["plot", str(tmp_path)]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_damage_to_a_fit_is_named_and_healed(done, tmp_path, capsys) -> None:
+    out = done.folder / "damaged"
+    shutil.copytree(done.folder / "run", out)
+    arguments = ["fit", str(done.folder / "fit_pendulum.toml"), "--out", str(out)]
+    whole = load_fit(out / "fit.npz")
+    data = bytearray((out / "fit.npz").read_bytes())
+    data[len(data) // 2] ^= 1
+    (out / "fit.npz").write_bytes(data)
+    assert main(["verify", str(out)]) == 1
+    assert capsys.readouterr().out == "fit.npz was changed\n"
+    assert main(["plot", str(out)]) == 2
+    assert "is damaged: fit.npz was changed" in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert f"jaxmech: {out} was damaged: fit.npz; to be computed again" in capsys.readouterr().err
+    np.testing.assert_allclose(load_fit(out / "fit.npz").values, whole.values, rtol=1e-12)
+    assert main(["verify", str(out)]) == 0
+    config = (out / "config.toml").read_text()
+    (out / "config.toml").write_text(config.replace("folds = 4", "folds = 3"))
+    assert main(arguments) == 2
+    assert "was damaged: config.toml was changed. Put that back" in capsys.readouterr().err
+
+
+def test_an_edited_model_of_a_fit_is_refused(done, capsys) -> None:
+    out, file = done.folder / "run", done.folder / "fit_pendulum.py"
+    arguments = ["fit", str(done.folder / "fit_pendulum.toml"), "--out", str(out)]
+    text = file.read_text()
+    try:
+        file.write_text(text + "\n# a remark\n")
+        assert main(arguments) == 0
+        file.write_text(edited := text.replace("jnp.cos(q[0])", "jnp.cos(1.01 * q[0])"))
+        assert edited != text
+        assert main(arguments) == 2
+    finally:
+        file.write_text(text)
+    assert "computes something else in lagrangian of viscous, lagrangian of viscous and dry" in (
+        capsys.readouterr().err
+    )
