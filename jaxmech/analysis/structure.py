@@ -22,7 +22,7 @@ from jaxmech.analysis.soundness import not_numbers
 from jaxmech.analysis.start import contradictions, start_findings
 from jaxmech.checks import require_finite, require_kind
 from jaxmech.formulations import Motion, acceleration
-from jaxmech.lanes import Explanation
+from jaxmech.lanes import Explanation, why_not
 from jaxmech.manifold import Violation
 from jaxmech.system import Params, System
 
@@ -85,7 +85,7 @@ def structure(
     found = _Pieces()
     if _is_finite(pose(system, state)):
         found = _pieces(system, sizes, state, findings, run)
-    lanes = lanes_of(system, state) if run else None
+    lanes = lanes_of(system, state) if run and why_not() is None else None
     findings += _lanes_findings(lanes) + idle_findings(unused, found.idle)
     return Structure(
         coordinates=tuple(system.coordinates),

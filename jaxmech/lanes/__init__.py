@@ -2,7 +2,8 @@
 
 from jaxmech.lanes.batching import batched as batched
 from jaxmech.lanes.batching import hoisted as hoisted
-from jaxmech.lanes.batching import off as off
 from jaxmech.lanes.explanation import Explanation as Explanation
+from jaxmech.lanes.switch import off as off
+from jaxmech.lanes.switch import why_not as why_not
 from jaxmech.lanes.vectorize import explain as explain
 from jaxmech.lanes.vectorize import vectorize as vectorize

@@ -3,9 +3,7 @@
 What goes in must be an argument: `hoisted` makes arguments of what a function closes over.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -14,30 +12,8 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array
 
 from jaxmech.lanes.explanation import Explanation
+from jaxmech.lanes.switch import why_not
 from jaxmech.lanes.vectorize import run
-
-_IS_ON = ContextVar("lanes", default=True)
-
-
-@contextmanager
-def off() -> Iterator[None]:
-    """Within, functions run over a batch by `jax.vmap`, on a CPU too: to compare the two.
-
-    What JAX has compiled is forgotten at both ends, or it would run again as it was compiled first.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> with off():
-        ...     print(jax.vmap(batched(lambda x: 2 * x))(jnp.arange(3.0)))
-        [0. 2. 4.]
-    """
-    token = _IS_ON.set(False)
-    jax.clear_caches()
-    try:
-        yield
-    finally:
-        _IS_ON.reset(token)
-        jax.clear_caches()
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,7 +36,7 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
     @wrapped.def_vmap
     def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
         flags = tuple(in_batched)
-        if _IS_ON.get() and jax.default_backend() == "cpu":
+        if why_not() is None:
             out = run(fn, flags, args, Explanation())
         else:
             axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, flags)

@@ -14,6 +14,7 @@ from jaxmech.lanes.explanation import Explanation, Part, part
 from jaxmech.lanes.interpreter import interpreted
 from jaxmech.lanes.kernel import function_kernel
 from jaxmech.lanes.loops import UnsupportedError
+from jaxmech.lanes.switch import why_not
 
 
 def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
@@ -39,7 +40,9 @@ def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
 
 
 def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation:
-    """What `vectorize(fn, in_axes)(*args)` takes apart into scalars, and what not and why.
+    """What a batch of `fn` takes apart into scalars, and what not and why.
+
+    Nothing where no lanes run: on a GPU, and within `lanes.off()`.
 
     Args:
         fn: a function of arrays and pytrees of arrays.
@@ -51,6 +54,8 @@ def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation
         >>> explain(lambda x: x @ x + 0.0, jnp.ones((8, 3)))
         function: 5 of 6 operations on scalars, as lanes
     """
+    if (reason := why_not()) is not None:
+        return Explanation([Part("function", 0, 0, reason)])
     found = Explanation()
     jax.eval_shape(lambda *args: run(fn, _flags(in_axes, args), args, found), *args)
     return found

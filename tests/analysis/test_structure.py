@@ -9,6 +9,7 @@ import pytest
 
 from jaxmech import Acceleration, Holonomic, Nonholonomic, System, models
 from jaxmech.analysis import Dependence, Severity, ShortRun, Structure, structure
+from jaxmech.lanes import explain, off
 from tests.small import PENDULUM, QUATERNION, REDUNDANT, rod
 
 REST = np.zeros(2)
@@ -266,6 +267,26 @@ def test_a_short_run_checks_gradients_and_lanes() -> None:
     assert not found.serious
     assert "  gradients     agree with differences: start, g, l, m" in repr(found)
     assert "  batches       function: " in repr(found)
+
+
+def test_nothing_is_said_of_lanes_where_none_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function of random numbers runs under plain `vmap` on a CPU, which is worth a word there."""
+
+    def noisy(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.0 * jax.random.normal(jax.random.key(0), q.shape) - q
+
+    args = particle(force=noisy), [1.0, 0.5], REST
+    assert "do not run as lanes" in texts(structure(*args, run=ShortRun(1)), Severity.WARNING)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    found = structure(*args, run=ShortRun(1))
+    assert found.lanes is None
+    assert "lanes" not in texts(found, Severity.WARNING)
+    assert "batches" not in repr(found)
+    assert repr(explain(jnp.sin, jnp.ones(3))) == (
+        "function: plain vmap, because of the platform: lanes run on a CPU, and this is gpu"
+    )
+    with off():
+        assert repr(explain(jnp.sin, jnp.ones(3))) == "function: plain vmap, because of `lanes.off()`"
 
 
 def test_a_gradient_that_is_wrong_and_a_step_that_is_no_lanes() -> None:
