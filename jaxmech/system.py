@@ -1,5 +1,7 @@
 """`System`: a Lagrangian, a force and named constraints, and what follows from them at a state."""
 
+import pickle
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -76,6 +78,22 @@ class System:
             if fn is not None
         )
         return f"System(coordinates={self.coordinates}, constraints={self.constraints}{forces})"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickled by its functions, which must be importable: made with `def` in a module."""
+        if "cloudpickle" not in sys.modules:  # which takes any function
+            given: list[tuple[str, Any]] = [("lagrangian", self.lagrangian), ("force", self.force)]
+            given += [("nonideal", self.nonideal)]
+            given += [(f"constraint {c.name!r}", c) for c in self.constraints]
+            for name, part in given:
+                _require_importable(name, part)
+        return object.__reduce_ex__(self, protocol)
+
+    def __copy__(self) -> "System":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "System":
+        return self
 
     @property
     def n(self) -> int:
@@ -166,6 +184,17 @@ class System:
             return value.astype(q.dtype)
 
         return lagrangian
+
+
+def _require_importable(name: str, part: Any) -> None:
+    try:
+        pickle.dumps(part)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise pickle.PicklingError(
+            f"A System can be pickled only if its functions can, but {name} cannot: {error}; "
+            "define the function with `def` at the top level of a module, not as a lambda or "
+            "inside of another function, or pickle with `cloudpickle`."
+        ) from error
 
 
 def as_dtype(params: Params, dtype: Any) -> Params:

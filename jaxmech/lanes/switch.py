@@ -42,4 +42,6 @@ def why_not() -> str | None:
     if not _IS_ON.get():
         return "`lanes.off()`"
     platform = jax.default_backend()
-    return None if platform == "cpu" else f"the platform: lanes run on a CPU, and this is {platform}"
+    return (
+        None if platform == "cpu" else f"the platform: lanes run on a CPU, and this is {platform}"
+    )
