@@ -1,9 +1,10 @@
 """What every law of motion takes and gives."""
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.equations import EquationsOfMotion
@@ -22,6 +23,8 @@ class Law(eqx.Module):
             definite; if not, nothing else here means anything.
         nonideal_force: C in M qdd = Q + A^T lambda + C, shape (n,); None for ideal constraints.
         converged: whether multipliers were found that C depends on; None if it does not.
+        kept: which constraint equations (for `SVD()` singular values) were taken as independent,
+            shape (m,); None where the law does not tell.
     """
 
     qdd: Float[Array, " n"]
@@ -31,6 +34,7 @@ class Law(eqx.Module):
     definite: Bool[Array, ""]
     nonideal_force: Float[Array, " n"] | None = None
     converged: Bool[Array, ""] | None = None
+    kept: Bool[Array, " m"] | None = None
 
 
 class AbstractChart(eqx.Module):
@@ -74,5 +78,32 @@ class AbstractFormulation(abc.ABC):
         return found
 
     @abc.abstractmethod
-    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
-        """Accelerations and multipliers at one state; M may be singular if the flag says so."""
+    def solve(
+        self,
+        eom: EquationsOfMotion,
+        *,
+        singular_mass: bool,
+        kept: Bool[Array, " m"] | None = None,
+    ) -> Law:
+        """Accelerations and multipliers at one state.
+
+        Args:
+            eom: the equations at the state.
+            singular_mass: whether M lacks full rank.
+            kept: what may be taken as independent, as `Law.kept` told nearby; by default all.
+        """
+
+
+def only(eom: EquationsOfMotion, kept: Bool[Array, " m"] | None) -> EquationsOfMotion:
+    """The equations with zeros in the rows that may not be kept, which every solver then drops.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> eom = EquationsOfMotion(jnp.eye(1), jnp.ones(1), jnp.ones((2, 1)), jnp.ones(2))
+        >>> print(only(eom, jnp.array([True, False])).b)
+        [1. 0.]
+    """
+    if kept is None:
+        return eom
+    A, b = jnp.where(kept[:, None], eom.A, 0.0), jnp.where(kept, eom.b, 0.0)
+    return replace(eom, A=A, b=b)

@@ -24,10 +24,10 @@ B'^T it is A q'' = b again, and what remains is (4.3).
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
 from jaxmech.linalg import QR, Cholesky, cholesky, row_weights, times, weighted_gram
 from jaxmech.system import Params, System
@@ -79,12 +79,19 @@ class Contravariant(AbstractFormulation):
             return _completed(eom)[0]
         return eom.A @ _raised(_regular(eom, singular_mass), eom.A)
 
-    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+    def solve(
+        self,
+        eom: EquationsOfMotion,
+        *,
+        singular_mass: bool,
+        kept: Bool[Array, " m"] | None = None,
+    ) -> Law:
         """Accelerations and multipliers at one state.
 
         Raises:
             ValueError: M lacks full rank.
         """
+        eom = only(eom, kept)
         mass = _regular(eom, singular_mass)
         free = mass.upper(mass.lower(eom.Q))
         if self.eliminate:
@@ -92,11 +99,12 @@ class Contravariant(AbstractFormulation):
             E, F = _completed(eom)
             qdd, _ = QR().factor(E).smallest(F)
             _, reactions = rows.smallest(times(eom.A, times(eom.M, qdd) - eom.Q))
-            return Law(qdd, free, reactions, rows.rank, mass.definite)
+            return Law(qdd, free, reactions, rows.rank, mass.definite, kept=rows.kept)
         raised = _raised(mass, eom.A)
         rows = QR().factor(eom.A @ raised)
         reactions, _ = rows.smallest(eom.b - times(eom.A, free))
-        return Law(free + times(raised, reactions), free, reactions, rows.rank, mass.definite)
+        qdd = free + times(raised, reactions)
+        return Law(qdd, free, reactions, rows.rank, mass.definite, kept=rows.kept)
 
 
 def eliminated(

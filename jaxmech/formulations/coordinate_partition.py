@@ -171,8 +171,14 @@ class CoordinatePartition(AbstractFormulation):
             velocity_iterations=self.iterations if nonholonomic else 1,  # dphi/dt is linear in v
         )
 
-    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
-        """Accelerations by (2) and multipliers by (4) at one state."""
+    def solve(
+        self,
+        eom: EquationsOfMotion,
+        *,
+        singular_mass: bool,
+        kept: Bool[Array, " m"] | None = None,
+    ) -> Law:
+        """Accelerations by (2) and multipliers by (4) at one state; a chart needs no `kept`."""
         chosen, B, N, mass = _reduced(eom, self.tolerance)
         M, Q, A = eom.M, eom.Q, eom.A
         driven = times(B, eom.b)

@@ -17,11 +17,11 @@ The multipliers are those of stationarity: half the slope of G, M (qdd - a), is 
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.checks import is_known
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import QR, cholesky, null_space, times
 
@@ -50,8 +50,15 @@ class GaussPrinciple(AbstractFormulation):
         M, _ = regular(eom, singular_mass=singular_mass)
         return cholesky(M).lower(M @ null_space(eom.A).T).T
 
-    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+    def solve(
+        self,
+        eom: EquationsOfMotion,
+        *,
+        singular_mass: bool,
+        kept: Bool[Array, " m"] | None = None,
+    ) -> Law:
         """Accelerations and multipliers at one state."""
+        eom = only(eom, kept)
         M, Q = regular(eom, singular_mass=singular_mass)
         mass, rows, N = cholesky(M), QR().factor(eom.A), null_space(eom.A)
         x, _ = rows.smallest(eom.b)
@@ -61,7 +68,8 @@ class GaussPrinciple(AbstractFormulation):
         qdd = x + times(N.T, w)
         slope = times(eom.M, qdd) - eom.Q
         _, multipliers = rows.smallest(times(eom.A, slope))
-        return Law(qdd, mass.upper(mass.lower(Q)), multipliers, rows.rank, mass.definite)
+        free = mass.upper(mass.lower(Q))
+        return Law(qdd, free, multipliers, rows.rank, mass.definite, kept=rows.kept)
 
 
 def gauss_function(

@@ -14,10 +14,10 @@ multipliers are open, K lacks rank, and what is computed is a solution of smalle
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import QR, row_weights, unit_rows
 
@@ -48,8 +48,15 @@ class LagrangeFirstKind(AbstractFormulation):
         """[[M, -A^T], [A, 0]] after scaling, (n + m, n + m)."""
         return _scaled(eom)[0]
 
-    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+    def solve(
+        self,
+        eom: EquationsOfMotion,
+        *,
+        singular_mass: bool,
+        kept: Bool[Array, " m"] | None = None,
+    ) -> Law:
         """Accelerations and multipliers at one state."""
+        eom = only(eom, kept)
         n = eom.Q.size
         K, scale = _scaled(eom)
         rows = QR().factor(K)
@@ -61,6 +68,7 @@ class LagrangeFirstKind(AbstractFormulation):
             multipliers=solution[n:],
             rank=rows.rank - n,
             definite=~(determined < n - 0.5),  # true for NaN, which then shows in the result
+            kept=rows.kept[n:],
         )
 
 

@@ -21,10 +21,10 @@ has full column rank.
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import QR, cholesky, null_space, times
 
@@ -51,8 +51,15 @@ class Maggi(AbstractFormulation):
         N = null_space(eom.A)
         return N @ eom.M @ N.T
 
-    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+    def solve(
+        self,
+        eom: EquationsOfMotion,
+        *,
+        singular_mass: bool,
+        kept: Bool[Array, " m"] | None = None,
+    ) -> Law:
         """Accelerations and multipliers at one state."""
+        eom = only(eom, kept)
         M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
         rows, N = QR().factor(A), null_space(A)
         x, _ = rows.smallest(b)
@@ -67,4 +74,5 @@ class Maggi(AbstractFormulation):
             multipliers=reactions,
             rank=rows.rank,
             definite=mass.definite,
+            kept=rows.kept,
         )

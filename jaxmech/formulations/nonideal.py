@@ -57,6 +57,7 @@ def solve_law(
     state: State,
     *,
     singular_mass: bool,
+    kept: Bool[Array, " m"] | None = None,
 ) -> Law:
     """What a law of motion makes of the equations, with the non-ideal force of the system.
 
@@ -66,6 +67,7 @@ def solve_law(
         eom: its equations at the state.
         state: q, v, t and params.
         singular_mass: whether M lacks full rank.
+        kept: what may be taken as independent, as `Law.kept` told nearby; by default all.
 
     Returns:
         The `Law`. With a non-ideal force, `nonideal_force` is C; and if C depends on the
@@ -92,7 +94,7 @@ def solve_law(
     """
 
     def solve(Q: Array) -> Law:
-        return formulation.solve(replace(eom, Q=Q), singular_mass=singular_mass)
+        return formulation.solve(replace(eom, Q=Q), singular_mass=singular_mass, kept=kept)
 
     if system.nonideal is None:
         return solve(eom.Q)

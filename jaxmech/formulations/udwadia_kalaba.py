@@ -14,7 +14,7 @@ It is defined for redundant constraints too; then lambda is not unique, A^T lamb
 
 from dataclasses import dataclass
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.checks import require_kind
 from jaxmech.equations import EquationsOfMotion
@@ -65,9 +65,15 @@ class UdwadiaKalaba(AbstractFormulation):
         C, _ = unit_rows(cholesky(M).lower(eom.A.T).T)
         return C @ C.T if isinstance(self.solver, LDL) else C
 
-    def solve(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Law:
+    def solve(
+        self,
+        eom: EquationsOfMotion,
+        *,
+        singular_mass: bool,
+        kept: Bool[Array, " m"] | None = None,
+    ) -> Law:
         """Accelerations and multipliers at one state."""
         M, Q = regular(eom, singular_mass=self.takes_as_singular(singular_mass))
-        mass = metric(M, eom.A, self.solver)
+        mass = metric(M, eom.A, self.solver, kept)
         free, qdd, multipliers = mass.solve(Q, eom.b)
-        return Law(qdd, free, multipliers, mass.rank, mass.definite)
+        return Law(qdd, free, multipliers, mass.rank, mass.definite, kept=mass.kept)

@@ -37,14 +37,20 @@ class Scheme:
     stabilization: AbstractStabilization
     singular_mass: bool
 
-    def law(self, q: Array, v: Array, t: Array, params: Params) -> tuple[EquationsOfMotion, Law]:
-        """The equations at a state, feedback included, and what the law of motion makes of them."""
+    def law(
+        self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
+    ) -> tuple[EquationsOfMotion, Law]:
+        """The equations at a state, feedback included, and what the law of motion makes of them.
+
+        Only rows in `kept` count as independent, by default all.
+        """
         eom = self.formulation.equations(self.system, q, v, t, params)
         feedback = self.stabilization.feedback(self.system, q, v, t, params)
         eom = replace(eom, b=eom.b + feedback)
         state = q, v, t, params
+        singular = self.singular_mass
         return eom, solve_law(
-            self.formulation, self.system, eom, state, singular_mass=self.singular_mass
+            self.formulation, self.system, eom, state, singular_mass=singular, kept=kept
         )
 
     def completed(
@@ -109,15 +115,15 @@ def step(
     chart = scheme.formulation.chart(scheme.system, q, v, t, params)
 
     def stage(carry: _Carry, own: _Stage) -> tuple[_Carry, None]:
-        speeds, accelerations, good, independent, status, rank = carry
+        speeds, accelerations, good, independent, status, rank, kept = carry
         stage_q, stage_v, stage_t = q + h * speeds[0], v + h * accelerations[0], t + own.node * h
         stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
-        eom, law = scheme.law(stage_q, stage_v, stage_t, params)
+        eom, law = scheme.law(stage_q, stage_v, stage_t, params, kept)
         failures = (
             (~law.definite, Status.SINGULAR_MASS),
             *_failures(law.converged, Status.NONIDEAL_FAILED),
             *_failures(complete, Status.PROJECTION_FAILED),
-            (_contradicts(eom, law, own.is_end), Status.CONTRADICTORY),
+            (_contradicts(eom, law, kept, own.is_end), Status.CONTRADICTORY),
         )
         status = jnp.where(status == Status.OK, _first_that_holds(*failures), status)
         for failed, _ in failures:
@@ -125,15 +131,18 @@ def step(
         speeds, accelerations = own.added(speeds, stage_v), own.added(accelerations, law.qdd)
         independent &= law.rank == rows
         rank = jnp.minimum(rank, law.rank)
-        return (speeds, accelerations, good, independent, status, rank), None
+        if law.kept is not None:  # what depends on others on the constraints does so near them
+            kept = jnp.where(own.is_start, law.kept, kept)
+        return (speeds, accelerations, good, independent, status, rank, kept), None
 
     # A loop, so that the law of motion is compiled once and not once per stage.
     none = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
-    rows = jnp.asarray(sum(scheme.system.sizes(q, v, t, params)), jnp.int32)
+    m = sum(scheme.system.sizes(q, v, t, params))
+    rows = jnp.asarray(m, jnp.int32)
     true, ok = jnp.asarray(True), jnp.asarray(Status.OK, jnp.int32)
-    start = none, none, true, true, ok, rows
+    start = none, none, true, true, ok, rows, jnp.ones(m, bool)
     sums, _ = jax.lax.scan(stage, start, stages)
-    speeds, accelerations, good, independent, status, rank = sums
+    speeds, accelerations, good, independent, status, rank, _ = sums
     new_q, new_v = q + h * speeds[-1], v + h * accelerations[-1]
     new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, t + h, params)
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
@@ -150,8 +159,9 @@ def step(
     return new_q, new_v, Health(good, status, rank, computed)
 
 
-# Sums of speeds and of accelerations; whether all is good, and all rows independent; status; rank.
-_Carry = tuple[Array, Array, Array, Array, Array, Array]
+# Sums of speeds and of accelerations; whether all is good, and all rows independent; status; rank;
+# which rows may be taken as independent.
+_Carry = tuple[Array, Array, Array, Array, Array, Array, Array]
 
 
 class _Stage(eqx.Module):
@@ -163,11 +173,13 @@ class _Stage(eqx.Module):
     Attributes:
         node: at what fraction of the step it is taken.
         weights: of its rate in each of the sums.
+        is_start: whether it is the first stage.
         is_end: whether it is the first or the last stage.
     """
 
     node: Array
     weights: Float[Array, " *S sums"]
+    is_start: Bool[Array, " *S"]
     is_end: Bool[Array, " *S"]
 
     def added(self, sums: Float[Array, " sums n"], rate: Array) -> Float[Array, " sums n"]:
@@ -187,17 +199,21 @@ def _stages(tableau: Tableau, dtype: Any) -> _Stage:
     for k in range(1, farthest + 1):
         weights[: count - k, k - 1] = np.diagonal(table, -k)
     weights[:, -1] = tableau.weights
-    is_end = np.isin(np.arange(count), (0, count - 1))
+    which = np.arange(count)
     return _Stage(
-        jnp.asarray(tableau.nodes, dtype), jnp.asarray(weights, dtype), jnp.asarray(is_end)
+        node=jnp.asarray(tableau.nodes, dtype),
+        weights=jnp.asarray(weights, dtype),
+        is_start=jnp.asarray(which == 0),
+        is_end=jnp.asarray(np.isin(which, (0, count - 1))),
     )
 
 
-def _contradicts(eom: EquationsOfMotion, law: Law, is_end: Array) -> Bool[Array, ""]:
+def _contradicts(eom: EquationsOfMotion, law: Law, kept: Array, is_end: Array) -> Bool[Array, ""]:
     """Whether A qdd misses b by more than eps^(1/4) of the accelerations that are at play.
 
-    Independent rows cannot contradict each other, so it is asked only where some are dependent; and
-    at the first and the last stage of a step, which most methods take at its two ends.
+    Independent rows cannot contradict each other, so it is asked only where some are dependent: at
+    the first stage of a step; and at the last, which lies only near the constraints, if there are
+    more of them than at the first.
     """
     eom, law = jax.lax.stop_gradient((eom, law))
 
@@ -205,7 +221,8 @@ def _contradicts(eom: EquationsOfMotion, law: Law, is_end: Array) -> Bool[Array,
         tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
         miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
         at_play = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
-        return (miss > tolerance * (jnp.abs(eom.A).sum(1) * at_play + jnp.abs(eom.b))).any()
+        too_much = tolerance * (jnp.abs(eom.A).sum(1) * at_play + jnp.abs(eom.b))
+        return (miss > too_much).any() & (law.rank < kept.sum())
 
     are_dependent = law.rank < eom.b.size
     return jax.lax.cond(is_end & are_dependent, misses, lambda: jnp.asarray(False))

@@ -1,7 +1,7 @@
 """`LDL`: the pseudo-inverse from L D L^T = C C^T, dropping the pivots of dependent rows."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.products import times
 from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver
@@ -15,12 +15,14 @@ class LDLRowSpace(AbstractRowSpace):
         columns: column j of the unit lower triangle below the diagonal, shape (m - j - 1,).
         inverse_pivots: 1 / D, zero where the row was dropped, shape (m,).
         rank: number of rows kept.
+        kept: which rows were kept, shape (m,).
     """
 
     C: Float[Array, " m n"]
     columns: tuple[Array, ...]
     inverse_pivots: tuple[Array, ...]
     rank: Int[Array, ""]
+    kept: Bool[Array, " m"]
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """y = C^+ r and a lambda that is zero on the dropped rows."""
@@ -51,21 +53,26 @@ class LDL(AbstractSolver):
         [1. 0. 1.] [1. 0.] 1
     """
 
-    def factor(self, C: Float[Array, " m n"]) -> LDLRowSpace:
+    def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> LDLRowSpace:
         """Factorize C C^T; the pivots are held against the squared lengths of the rows of C.
 
         Of the Gram matrix only the lower triangle is read: as lanes, the upper is not computed.
         """
         gram = (C[:, None, :] * C[None, :, :]).sum(-1)
-        smallest = self.threshold(C.dtype) * (C * C).sum(1)
+        smallest = self.thresholds(C, kept) * (C * C).sum(1)
         rank = jnp.zeros((), jnp.int32)
-        columns, inverse_pivots = [], []
+        keeps, columns, inverse_pivots = [jnp.zeros(0, bool)], [], []
         for least in smallest:
             keep = gram[0, 0] > least
             rank = rank + keep
+            keeps.append(keep[None])
             inverse_pivots.append(jnp.where(keep, 1 / jnp.where(keep, gram[0, 0], 1.0), 0.0))
             columns.append(gram[1:, 0] * inverse_pivots[-1])
             gram = gram[1:, 1:] - columns[-1][:, None] * gram[None, 1:, 0]
         return LDLRowSpace(
-            C=C, columns=tuple(columns), inverse_pivots=tuple(inverse_pivots), rank=rank
+            C=C,
+            columns=tuple(columns),
+            inverse_pivots=tuple(inverse_pivots),
+            rank=rank,
+            kept=jnp.concatenate(keeps),
         )

@@ -49,6 +49,11 @@ class Metric(eqx.Module):
         """Number of independent rows of A."""
         return self.rows.rank
 
+    @property
+    def kept(self) -> Bool[Array, " m"]:
+        """Which rows of A were taken as independent."""
+        return self.rows.kept
+
     def solve(
         self, Q: Float[Array, " n"], b: Float[Array, " m"]
     ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, " m"]]:
@@ -93,8 +98,13 @@ def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[An
     return (free, x, multipliers), (dfree, dx, dmultipliers)
 
 
-def metric(M: Float[Array, " n n"], A: Float[Array, " m n"], solver: AbstractSolver) -> Metric:
-    """Factorize M (n, n) and the rows A (m, n).
+def metric(
+    M: Float[Array, " n n"],
+    A: Float[Array, " m n"],
+    solver: AbstractSolver,
+    kept: Bool[Array, " m"] | None = None,
+) -> Metric:
+    """Factorize M (n, n) and the rows A (m, n), of which only `kept` may be kept; by default all.
 
     Example:
         >>> import jax.numpy as jnp
@@ -103,14 +113,18 @@ def metric(M: Float[Array, " n n"], A: Float[Array, " m n"], solver: AbstractSol
         >>> print(pair.smallest(jnp.array([4.0]))[0])
         [3. 1.]
     """
-    return with_rows(M, cholesky(M), A, solver)
+    return with_rows(M, cholesky(M), A, solver, kept)
 
 
 def with_rows(
-    M: Float[Array, " n n"], mass: Cholesky, A: Float[Array, " m n"], solver: AbstractSolver
+    M: Float[Array, " n n"],
+    mass: Cholesky,
+    A: Float[Array, " m n"],
+    solver: AbstractSolver,
+    kept: Bool[Array, " m"] | None = None,
 ) -> Metric:
     """The same for an M that is factorized already."""
-    return Metric(M, A, mass, solver.factor(mass.lower(A.T).T))
+    return Metric(M, A, mass, solver.factor(mass.lower(A.T).T, kept))
 
 
 def row_weights(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " m"]:

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.products import times
 from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver, unit_rows
@@ -17,6 +17,7 @@ class QRRowSpace(AbstractRowSpace):
         inverse_lengths: 1 / D, zero where the row was dropped, shape (m,).
         scale: what the rows of C were multiplied by, shape (m,).
         rank: number of rows kept.
+        kept: which rows were kept, shape (m,).
     """
 
     U: Float[Array, " m n"]
@@ -24,6 +25,7 @@ class QRRowSpace(AbstractRowSpace):
     inverse_lengths: Float[Array, " m"]
     scale: Float[Array, " m"]
     rank: Int[Array, ""]
+    kept: Bool[Array, " m"]
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """y = C^+ r and a lambda that is zero on the dropped rows."""
@@ -62,13 +64,12 @@ class QR(AbstractSolver):
         [1. 0. 1.] [1. 0.] 1
     """
 
-    def factor(self, C: Float[Array, " m n"]) -> QRRowSpace:
+    def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> QRRowSpace:
         """Orthogonalize the rows of C after scaling them."""
         C, scale = unit_rows(C)
-        threshold = self.threshold(C.dtype)
 
-        def orthogonalize(U: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-            j, c = row
+        def orthogonalize(U: Array, row: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+            j, c, threshold = row
             along = times(U, c)
             rest = c - times(U.T, along)
             again = times(U, rest)
@@ -79,11 +80,11 @@ class QR(AbstractSolver):
             return U.at[j].set(rest * inverse), (along + again, inverse)
 
         if C.shape[0] == 0:
-            return QRRowSpace(C, C @ C.T, scale, scale, jnp.zeros((), jnp.int32))
-        rows = (jnp.arange(C.shape[0]), C)
+            return QRRowSpace(C, C @ C.T, scale, scale, jnp.zeros((), jnp.int32), scale > 0)
+        rows = (jnp.arange(C.shape[0]), C, self.thresholds(C, kept))
         U, (R, inverse_lengths) = jax.lax.scan(orthogonalize, jnp.zeros_like(C), rows)
-        rank = (inverse_lengths > 0).sum(dtype=jnp.int32)
-        return QRRowSpace(U, R, inverse_lengths, scale, rank)
+        kept = inverse_lengths > 0
+        return QRRowSpace(U, R, inverse_lengths, scale, kept.sum(dtype=jnp.int32), kept)
 
 
 def column_space_projector(A: Float[Array, " m n"]) -> Float[Array, " m m"]:

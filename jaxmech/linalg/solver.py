@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 
 class AbstractRowSpace(eqx.Module):
@@ -18,9 +18,11 @@ class AbstractRowSpace(eqx.Module):
 
     Attributes:
         rank: number of rows kept as independent, a scalar.
+        kept: which rows were kept, shape (m,); for `SVD` which singular values, largest first.
     """
 
     rank: eqx.AbstractVar[Int[Array, ""]]
+    kept: eqx.AbstractVar[Bool[Array, " m"]]
 
     @abc.abstractmethod
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
@@ -51,9 +53,21 @@ class AbstractSolver(abc.ABC):
             return self.tolerance
         return float(jnp.finfo(dtype).eps) ** (2 / 3)
 
+    def thresholds(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None) -> Array:
+        """The tolerance for each row (m,), more than any row can have where none may be kept."""
+        tolerance = jnp.full(C.shape[:1], self.threshold(C.dtype), C.dtype)
+        return tolerance if kept is None else jnp.where(kept, tolerance, 2.0)
+
     @abc.abstractmethod
-    def factor(self, C: Float[Array, " m n"]) -> AbstractRowSpace:
-        """Factorize C."""
+    def factor(
+        self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None
+    ) -> AbstractRowSpace:
+        """Factorize C, dropping the rows that depend on others.
+
+        Args:
+            C: matrix, shape (m, n).
+            kept: what may be kept, as `AbstractRowSpace.kept` told of a C nearby; by default all.
+        """
 
 
 def unit_rows(C: Float[Array, " m n"]) -> tuple[Float[Array, " m n"], Float[Array, " m"]]:

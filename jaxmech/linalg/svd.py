@@ -1,7 +1,11 @@
 """`SVD`: the pseudo-inverse from singular values, the audited reference."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.products import times
 from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver, unit_rows
@@ -14,11 +18,13 @@ class SVDRowSpace(AbstractRowSpace):
         inverse: pseudo-inverse of the scaled rows, shape (n, m).
         scale: what the rows of C were multiplied by, shape (m,).
         rank: number of singular values kept.
+        kept: which singular values were kept, largest first, shape (m,).
     """
 
     inverse: Float[Array, " n m"]
     scale: Float[Array, " m"]
     rank: Int[Array, ""]
+    kept: Bool[Array, " m"]
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """y = C^+ r and the smallest lambda in terms of the scaled rows."""
@@ -29,7 +35,7 @@ class SVDRowSpace(AbstractRowSpace):
 class SVD(AbstractSolver):
     """Singular values of C: slowest, and the reference that `LDL` and `QR` are held against.
 
-    Its derivative is that of `jnp.linalg.pinv` (Golub and Pereyra 1973), right at constant rank.
+    Its derivative is that of the pseudo-inverse (Golub and Pereyra 1973), right at constant rank.
 
     Args:
         tolerance: singular values below this times the largest are zero; by default eps^(2/3).
@@ -42,12 +48,30 @@ class SVD(AbstractSolver):
         [1. 0. 1.] [0.5  0.25] 1
     """
 
-    def factor(self, C: Float[Array, " m n"]) -> SVDRowSpace:
+    def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> SVDRowSpace:
         """Pseudo-inverse of C after scaling its rows."""
         C, scale = unit_rows(C)
-        threshold = self.threshold(C.dtype)
         if C.shape[0] == 0:
-            return SVDRowSpace(C.T, scale, jnp.zeros((), jnp.int32))
-        inverse = jnp.linalg.pinv(C, rtol=threshold)
-        rank = jnp.round((C * inverse.T).sum())  # the trace of the projector C C^+
-        return SVDRowSpace(inverse, scale, rank.astype(jnp.int32))
+            return SVDRowSpace(C.T, scale, jnp.zeros((), jnp.int32), scale > 0)
+        inverse, kept = _pseudo_inverse(C, self.thresholds(C, kept))
+        return SVDRowSpace(inverse, scale, kept.sum(dtype=jnp.int32), kept)
+
+
+@jax.custom_jvp
+def _pseudo_inverse(C: Array, thresholds: Array) -> tuple[Array, Array]:
+    """C^+ from the singular values above the thresholds, (n, m), and which those are, (m,)."""
+    U, sizes, Vt = jnp.linalg.svd(C, full_matrices=False)
+    keep = sizes > thresholds[: sizes.size] * sizes[0]
+    inverses = jnp.where(keep, 1 / jnp.where(keep, sizes, 1.0), 0.0)
+    beyond = jnp.zeros(C.shape[0] - sizes.size, bool)
+    return (Vt.T * inverses[None, :]) @ U.T, jnp.concatenate([keep, beyond])
+
+
+@_pseudo_inverse.defjvp
+def _pseudo_inverse_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Golub and Pereyra 1973, equation (4.12)."""
+    C, dC = primals[0], tangents[0]
+    P, kept = _pseudo_inverse(*primals)
+    beyond_rows, beyond_columns = dC.T - dC.T @ (C @ P), dC.T - (P @ C) @ dC.T
+    dP = -P @ dC @ P + P @ P.T @ beyond_rows + beyond_columns @ (P.T @ P)
+    return (P, kept), (dP, np.zeros(kept.shape, jax.dtypes.float0))

@@ -93,6 +93,21 @@ def test_tolerance_decides_what_is_dependent(solver: Any, kept: float) -> None:
     assert rank(0.9, tolerance=0.1) == 2
 
 
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+def test_what_may_not_be_kept_is_dropped(solver: Any) -> None:
+    """A third row that is hardly independent: of the C nearby where it was not, only y counts."""
+    there = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 0.0]])
+    here = there + np.array([[0, 0, 0], [0, 0, 0], [0, 0, 1e-3]])
+    kept = solver.factor(jnp.asarray(there)).kept
+    np.testing.assert_array_equal(kept, [True, True, False])
+    assert solver.factor(jnp.asarray(here)).rank == 3
+    rows = solver.factor(jnp.asarray(here), kept)
+    assert rows.rank == 2
+    np.testing.assert_array_equal(rows.kept, kept)
+    y, _ = rows.smallest(jnp.array([1.0, 2.0, 3.0]))  # the third row asks for 1,000 of y[2]
+    assert np.abs(y).max() < 2
+
+
 def test_qr_does_not_square_the_condition() -> None:
     """Rows at an angle of 1e-4: LDL loses twice the digits that QR loses."""
     angle = 1e-4
