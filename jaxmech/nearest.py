@@ -85,7 +85,8 @@ def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Arra
     along = times(problem.T.T, pull) + times(place.H, across)
     factor = cholesky(place.B)
     d = across - factor.upper(factor.lower(times(place.P, along)))
-    known = jnp.where(factor.definite, 1.0, jnp.nan)  # a degenerate minimum has no derivative
+    regular = cholesky(place.B - problem.eps ** (2 / 3) * problem.one).definite
+    known = jnp.where(regular, 1.0, jnp.nan)  # a degenerate minimum has no derivative
     return y, times(problem.T, d) * jnp.where(found & place.reached, known, 0.0)
 
 
