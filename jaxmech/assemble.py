@@ -1,7 +1,6 @@
 """`assemble`: the consistent state nearest to a guess."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ from jaxtyping import Array
 from jaxmech.checks import is_known, require_finite, require_kind
 from jaxmech.manifold import metric_mass, violations
 from jaxmech.nearest import Level, nearest
+from jaxmech.programs import jit_of
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
 
@@ -76,7 +76,7 @@ def assemble(
     return q, v
 
 
-@partial(jax.jit, static_argnames=("system", "free_q", "free_v"))
+@jit_of("system", "free_q", "free_v")
 def _assemble(
     system: System,
     free_q: tuple[int, ...],

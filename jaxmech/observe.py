@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmech.checks import require_kind
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba, acceleration
+from jaxmech.programs import jit_of
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
 
@@ -83,7 +84,7 @@ def observe(
     return _observe(system, formulation, solution.q, solution.v, solution.ts, params)
 
 
-@partial(jax.jit, static_argnames=("system", "formulation"))
+@jit_of("system", "formulation")
 def _observe(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, ts: Array, params: Params
 ) -> Observation:

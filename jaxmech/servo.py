@@ -11,7 +11,6 @@ With u the accelerations change in proportion, qdd = qdd_0 + G u: so S G u = s -
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -23,6 +22,7 @@ from jaxmech.checks import is_known, require_kind
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.linalg import shortest, times
+from jaxmech.programs import jit_of
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
 
@@ -126,7 +126,7 @@ class Servo:
         return u, times(S, times(answer, u)) - sought, sought
 
 
-@partial(jax.jit, static_argnames="servo")
+@jit_of("servo")
 def _inputs(
     servo: Servo, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array, Array]:

@@ -1,7 +1,6 @@
 """`simulate`: one trajectory, or under `jax.vmap` as many as fit."""
 
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ReverseMode, Scheme
 from jaxmech.integrate.choice import Plan
 from jaxmech.manifold import AbstractStabilization, Free, Projection, violations
+from jaxmech.programs import jit_of
 from jaxmech.solution import Solution, energy_drift
 from jaxmech.status import Status
 from jaxmech.steps import with_steps
@@ -120,7 +120,7 @@ class _Policies:
             require_kind(field.name, getattr(self, field.name), kind, example)
 
 
-@partial(jax.jit, static_argnames=("system", "policies"))
+@jit_of("system", "policies")
 def _simulate(
     system: System, policies: _Policies, q0: Array, v0: Array, ts: Array, params: Params
 ) -> Solution:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 PACKAGE = "jaxmech"
 FLOORS = (
-    {"checks", "corners", "generic", "lanes", "linalg", "platform", "status"},
+    {"checks", "corners", "generic", "lanes", "linalg", "platform", "programs", "status"},
     {"constraints", "digest", "equations", "system", "traits"},
     {"formulations", "models", "parts"},
     {"assemble", "control", "integrate", "manifold", "nearest", "servo"},

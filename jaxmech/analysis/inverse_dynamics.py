@@ -24,6 +24,7 @@ from jaxmech.checks import is_known, require_finite, require_function, require_k
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.linalg import QR, cholesky, shortest, times
 from jaxmech.manifold import constraint_jacobians, metric_mass, near, violations
+from jaxmech.programs import jit_of
 from jaxmech.servo import Actuators, checked_actuators, directions, require_ideal
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
@@ -127,7 +128,7 @@ def inverse_dynamics(
     return found
 
 
-@partial(jax.jit, static_argnames=("system", "path", "actuators"))
+@jit_of("system", "path", "actuators")
 def _along(
     system: System, path: Callable[..., Any], actuators: Actuators, ts: Array, params: Params
 ) -> InverseDynamics:

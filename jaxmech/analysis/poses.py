@@ -7,10 +7,8 @@ written twice). So A is looked at in all three places.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -20,6 +18,7 @@ from jaxmech.analysis.dependence import unit
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.linalg import row_weights, weighted_gram
 from jaxmech.manifold import Violation, constraint_jacobians
+from jaxmech.programs import jit_of
 from jaxmech.system import Params, System
 
 Numbers = NDArray[np.floating]
@@ -74,7 +73,7 @@ class Values(NamedTuple):
     A_velocity: Any
 
 
-@partial(jax.jit, static_argnames="system")
+@jit_of("system")
 def _values(system: System, q: Array, v: Array, t: Array, params: Params) -> Values:
     eom = system.equations(q, v, t, params)
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)

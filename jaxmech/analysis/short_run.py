@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from jaxmech.integrate import RK4, Scheme
 from jaxmech.integrate.step import step
 from jaxmech.lanes import Explanation, explain
 from jaxmech.manifold import Projection, constraint_jacobians
+from jaxmech.programs import jit_of
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
@@ -133,7 +133,7 @@ def _slope(name: str, fn: Callable[..., Any], at: Any, gradient: Any, direction:
     return Slope(name, reverse, best, bool(smooth and abs(reverse - best) <= doubt))
 
 
-@partial(jax.jit, static_argnames=("system", "steps"))
+@jit_of("system", "steps")
 def _stepped(
     system: System, steps: int, q: Array, v: Array, ts: Array, params: Params
 ) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from jaxmech.analysis.findings import Finding, Severity, listed
 from jaxmech.analysis.poses import State
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.equations import generalized_force, mass_matrix
+from jaxmech.programs import jit_of
 from jaxmech.system import Params, System
 
 _GUARD = (
@@ -50,7 +51,7 @@ def not_numbers(system: System, state: State) -> list[Finding]:
 Probe = dict[str, tuple[Any, Any, Any]]
 
 
-@partial(jax.jit, static_argnames="system")
+@jit_of("system")
 def _probe(system: System, q: Array, v: Array, t: Array, params: Params) -> Probe:
     """For every function its value, what the motion needs of it, and the derivatives of that."""
     leaves, structure = jax.tree.flatten(params)

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -24,6 +22,7 @@ from jaxmech.checks import require_finite, require_kind
 from jaxmech.formulations import Motion, acceleration
 from jaxmech.lanes import Explanation, why_not
 from jaxmech.manifold import Violation
+from jaxmech.programs import jit_of
 from jaxmech.system import Params, System
 
 
@@ -141,7 +140,7 @@ def _pieces(
     return _Pieces(found, massed, broken, idle_coordinates(system, state), own_slopes)
 
 
-@partial(jax.jit, static_argnames="system")
+@jit_of("system")
 def _motion(system: System, q: Array, v: Array, t: Array, params: Params) -> Motion:
     return acceleration(system, q, v, t, params)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +22,7 @@ from jaxmech.integrate import (
     Scheme,
 )
 from jaxmech.manifold import AbstractStabilization
+from jaxmech.programs import jit_of
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.status import Status
@@ -137,13 +137,13 @@ def _solved(
     return run.loss(sol.q, sol.v, sol.ts, params), sol
 
 
-@partial(jax.jit, static_argnames="run")
+@jit_of("run")
 def by_reverse_mode(run: Run, base: Base, x: Array) -> tuple[Array, Array]:
     """The loss, and its derivatives (P,)."""
     return jax.value_and_grad(lambda x: _solved(run, base, x, ReverseMode())[0])(x)
 
 
-@partial(jax.jit, static_argnames="run")
+@jit_of("run")
 def _forward(run: Run, base: Base, x: Array) -> Array:
     return jax.jacfwd(lambda x: _solved(run, base, x, ForwardMode())[0])(x)
 
@@ -158,7 +158,7 @@ def by_forward_mode(run: Run, base: Base, x: Array) -> Numbers | None:
         return None
 
 
-@partial(jax.jit, static_argnames="run")
+@jit_of("run")
 def losses(run: Run, base: Base, points: Array) -> Array:
     """The loss at many points (K, P), one batch; NaN where a motion failed."""
 

@@ -7,7 +7,6 @@ as a matrix of size one and a logarithm, so that no horizon is too long for it (
 Giorgilli and Strelcyn 1980; Dieci and Van Vleck 1995 for the QR form).
 """
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -23,6 +22,7 @@ from jaxmech.integrate import RK4, AbstractMethod, Scheme
 from jaxmech.integrate.step import step
 from jaxmech.lanes import batched
 from jaxmech.manifold import AbstractStabilization, Free, Projection
+from jaxmech.programs import jit_of
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.steps import resolved_method
@@ -151,7 +151,7 @@ def _transitions(
     return [basis.coordinates(q.T, v.T) for q, v, basis in split]
 
 
-@partial(jax.jit, static_argnames="scheme")
+@jit_of("scheme")
 def _ends(
     scheme: Scheme, states: Any, starts: Array, ends: Array, changes: Any, params: Params
 ) -> tuple[Array, Array]:

@@ -1,10 +1,8 @@
 """Errors of recordings with the parameters held and only their starts fitted."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -15,6 +13,7 @@ from jaxmech.identify.prepare import Task, prepare
 from jaxmech.identify.problem import Data, Problem, linearized, runs
 from jaxmech.identify.recording import Recording
 from jaxmech.identify.result import Predicted
+from jaxmech.programs import jit_of
 from jaxmech.system import Params
 
 STEPS = 50
@@ -110,7 +109,7 @@ def _rows(problem: Problem, y: Array, data: Data, weights: np.ndarray) -> Any:
     return np.concatenate([value, moved], axis=1), np.concatenate([slope, held], axis=1)
 
 
-@partial(jax.jit, static_argnames="problem")
+@jit_of("problem")
 def _measured(problem: Problem, y: Array, data: Data) -> tuple[Array, Array]:
     values, slopes = linearized(problem, y, data)
     pieces, size = len(data.segments.last), problem.layout.size

@@ -18,6 +18,7 @@ from jaxtyping import Array
 
 from jaxmech.equations import generalized_force, mass_matrix
 from jaxmech.integrate import Scheme
+from jaxmech.programs import jit_of
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
 
@@ -81,7 +82,7 @@ def origins_in_system(
     return []
 
 
-@partial(jax.jit, static_argnames=("scheme", "whole"))
+@jit_of("scheme", "whole")
 def _bad(
     scheme: Scheme, whole: bool, q: Array, v: Array, ts: Array, params: Params
 ) -> dict[str, Array]:

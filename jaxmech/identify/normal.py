@@ -1,7 +1,6 @@
 """What a solution knows of its own accuracy: the Gauss-Newton matrix without the initial states."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ from jaxmech.identify.objective import Conditions, dense
 from jaxmech.identify.prepare import Task
 from jaxmech.identify.problem import Problem
 from jaxmech.identify.solve import replace_weights
+from jaxmech.programs import jit_of
 
 _HARD = 1e3  # how much more a hard condition weighs here than at the end of its rounds
 
@@ -68,13 +68,13 @@ def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
     )
 
 
-@partial(jax.jit, static_argnames="problem")
+@jit_of("problem")
 def _slopes(problem: Problem, z: Array, leaves: Any) -> Array:
     """How the numbers that are fitted change with the free numbers, (p, p)."""
     return jax.jacfwd(lambda z: _numbers(problem, z, leaves))(z)
 
 
-@partial(jax.jit, static_argnames="problem")
+@jit_of("problem")
 def _numbers(problem: Problem, z: Array, leaves: Any) -> Array:
     return problem.layout.numbers(problem.layout.params(z, leaves))
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.identify.compression import triangle
 from jaxmech.identify.problem import Data, Problem, Run, linearized, runs
+from jaxmech.programs import jit_of
 
 
 class Conditions(eqx.Module):
@@ -58,7 +59,7 @@ def rows(problem: Problem, y: Array, data: Data, conditions: Conditions) -> tupl
     return jnp.concatenate([R[:, :, -1].ravel(), jumps.ravel(), outer]), apply
 
 
-@partial(jax.jit, static_argnames="problem")
+@jit_of("problem")
 def dense(problem: Problem, y: Array, data: Data, conditions: Conditions) -> tuple[Array, Array]:
     """The values of `rows` (K,) and their derivatives as a matrix, (K, size of y)."""
     values, apply = rows(problem, y, data, conditions)

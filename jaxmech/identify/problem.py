@@ -7,7 +7,6 @@ behind them, the free numbers u (k,) of each start.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,6 +21,7 @@ from jaxmech.identify.starts import Start, begin
 from jaxmech.integrate import AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
 from jaxmech.lanes import batched
 from jaxmech.manifold import AbstractStabilization
+from jaxmech.programs import jit_of
 from jaxmech.sensitivities import direction_groups
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
@@ -123,7 +123,7 @@ def over_pieces(fn: Callable[..., Any], data: Data, u: Array) -> Any:
     return jax.vmap(one)(u, data.segments, data.along_q, data.along_v)
 
 
-@partial(jax.jit, static_argnames="problem")
+@jit_of("problem")
 def runs(problem: Problem, y: Array, data: Data) -> Run:
     """All pieces, for gradients in reverse mode."""
     z, u = data.parts(y, problem.layout.size)
@@ -144,7 +144,7 @@ class Slopes(NamedTuple):
     end: Array
 
 
-@partial(jax.jit, static_argnames="problem")
+@jit_of("problem")
 def linearized(problem: Problem, y: Array, data: Data) -> tuple[Run, Slopes]:
     """All pieces with their derivatives: every few directions of a piece are a trajectory."""
     z, u = data.parts(y, problem.layout.size)

@@ -1,7 +1,6 @@
 """Recordings and starts that cannot be meant are refused, each with what to do about it."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ from jaxmech.identify.recording import Recording
 from jaxmech.identify.segments import Origin
 from jaxmech.identify.starts import begin
 from jaxmech.manifold import constraint_jacobians, near, violations
+from jaxmech.programs import jit_of
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -87,7 +87,7 @@ def _require_near(one: Recording, given: Any, reached: Any) -> None:
             )
 
 
-@partial(jax.jit, static_argnames="problem")
+@jit_of("problem")
 def _begun(problem: Problem, q0: Array, v0: Array, t: Array, params: Params) -> Any:
     """The state at the beginning, and whether it is consistent."""
     system = problem.system

@@ -6,7 +6,6 @@ start variables along a basis: every direction with a `start`, those along the c
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.manifold import Projection, constraint_jacobians
+from jaxmech.programs import jit_of
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
 
@@ -53,7 +53,7 @@ def bases(
     return along_q, along_v
 
 
-@partial(jax.jit, static_argnames="system")
+@jit_of("system")
 def _rows(system: System, q0: Array, v0: Array, t: Array, params: Params) -> tuple[Array, Array]:
     q, v = begin(system, None, q0, v0, t, params)
     return constraint_jacobians(system, q, v, t, params)

@@ -8,7 +8,6 @@ the free parts are measured: then a pendulum has the same lengths in x and y as 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from jaxmech.analysis.dependence import unit
 from jaxmech.manifold import constraint_jacobians, metric_mass
+from jaxmech.programs import jit_of
 from jaxmech.system import Params, System
 from jaxmech.traits import traits
 
@@ -75,7 +75,7 @@ def geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> G
     return Geometry(*(np.asarray(x, dtype=float) for x in found))
 
 
-@partial(jax.jit, static_argnames="system")
+@jit_of("system")
 def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
     singular = traits(system, q[0], v[0], ts[0], params).singular_mass
 

@@ -7,7 +7,6 @@ Differential Equations I, II.4). The errors of the trial add up, in relation to 
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ from jaxmech.integrate.defect import relative
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.step import Scheme, step
 from jaxmech.manifold import AbstractStabilization
+from jaxmech.programs import jit_of
 from jaxmech.system import System
 from jaxmech.traits import traits
 
@@ -129,7 +129,7 @@ def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -
     return _Trial(many, error, done, good)
 
 
-@partial(jax.jit, static_argnames="plan")
+@jit_of("plan")
 def _trial(
     plan: Plan, q: Array, v: Array, ts: Array, params: Any, many: Array, tried: Array
 ) -> tuple[Array, Array, Array]:

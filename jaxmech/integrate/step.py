@@ -15,6 +15,7 @@ from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_
 from jaxmech.integrate.methods import AbstractMethod, Tableau
 from jaxmech.linalg import times
 from jaxmech.manifold import AbstractStabilization, Projection
+from jaxmech.programs import jit_of
 from jaxmech.status import Status
 from jaxmech.system import Params, System
 
@@ -97,7 +98,7 @@ class Health(eqx.Module):
     computed: Bool[Array, ""]
 
 
-@partial(jax.jit, static_argnames="scheme")
+@jit_of("scheme")
 def step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
 ) -> tuple[Array, Array, Health]:

@@ -291,10 +291,10 @@ def _loaded(source: str) -> str:
     name = source.rpartition("define ptr @")[2].partition("(")[0]
     with _ONE_AT_A_TIME:
         if name not in _ENGINES:
-            machine = _machine()
-            code = machine.emit_object(llvm.parse_assembly(source))
-            # An engine that compiles would keep the module, which is larger than the code.
-            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+            # An engine keeps its module and its target machine, and a machine that has compiled is
+            # forty times larger than the code: another one compiles, and is freed.
+            code = _machine().emit_object(llvm.parse_assembly(source))
+            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()
             _register(name, engine.get_function_address(name))

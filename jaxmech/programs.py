@@ -1,0 +1,48 @@
+"""`jit_of`: `jax.jit` for functions of a system, whose programs do not pile up.
+
+`jax.jit` keeps what it has compiled for every static argument. Here these are systems, so a process
+that makes one system after the other would keep the programs of all of them.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache, partial, wraps
+from typing import Any
+
+import jax
+
+KEPT = 32  # static arguments of which each function keeps its programs
+
+
+def jit_of(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`jax.jit` with static arguments, which keeps only the programs that were used last.
+
+    Args:
+        static: names of the arguments that are static; hashable.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> @jit_of("power")
+        ... def raised(power, x):
+        ...     return x**power
+        >>> print(raised(3, jnp.asarray(2.0)))
+        8.0
+    """
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(fn)
+
+        @lru_cache(maxsize=KEPT)
+        def program(values: tuple[Any, ...]) -> Callable[..., Any]:
+            # JAX drops what it has traced and compiled for a function along with the function.
+            return jax.jit(partial(fn, **dict(zip(static, values, strict=True))))
+
+        @wraps(fn)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs).arguments
+            values = tuple(given.pop(name) for name in static)
+            return program(values)(**given)
+
+        return run
+
+    return decorate
