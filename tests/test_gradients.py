@@ -13,10 +13,10 @@ from jaxmech import (
     RK4,
     Baumgarte,
     ForwardMode,
-    ReverseMode,
     assemble,
     simulate,
 )
+from tests.quick import quick
 from tests.small import (
     DOUBLE,
     MASSLESS,
@@ -213,14 +213,60 @@ def test_second_derivatives_by_forward_mode() -> None:
     np.testing.assert_allclose(second, (8 * (c - b) - (d - a)) / (12 * 1e-3), rtol=1e-8)
 
 
-def test_forward_differentiation_of_reverse_mode_is_refused() -> None:
-    def end(k: Any) -> Any:
-        return simulate(
-            OSCILLATOR.system, *OSCILLATOR[2:], TS, {"k": k}, derivative=ReverseMode()
-        ).q
+SWING = np.array([9.81, 2.0, 1.3, 0.5])  # gravity, length, mass, rate
 
-    with pytest.raises(TypeError, match="forward-mode"):
-        jax.jvp(end, (4.0,), (1.0,))
+
+def swung(x: Any) -> Any:
+    """A number of a swing by the default mode: states, and the energy where mass has a say."""
+    g, l, m, rate = x  # noqa: E741
+    q, v = l * np.array([0.6, -0.8]), l * rate * np.array([0.8, 0.6])
+    sol = simulate(PENDULUM.system, q, v, TS[:3], {"g": g, "l": l, "m": m})
+    return sol.q[-1] @ np.array([1.0, 2.0]) + sol.v[1, 0] + 0.1 * sol.energy[-1]
+
+
+def of_a_batch(fn: Any) -> Any:
+    """The first of two members of a batch, which runs as lanes."""
+    return lambda x: jax.vmap(fn)(jnp.stack([x, 1.1 * x]))[0]
+
+
+@pytest.fixture(scope="module")
+def curvature() -> np.ndarray:
+    """Second derivatives by differences of first ones."""
+    return central(jax.grad(swung), SWING, h=1e-3)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        jax.hessian,
+        lambda fn: jax.jacfwd(jax.jacfwd(fn)),
+        lambda fn: of_a_batch(jax.hessian(fn)),
+        pytest.param(lambda fn: jax.jacrev(jax.grad(fn)), marks=pytest.mark.slow),
+        pytest.param(lambda fn: jax.jacrev(jax.jacfwd(fn)), marks=pytest.mark.slow),
+        pytest.param(lambda fn: of_a_batch(jax.jacrev(jax.grad(fn))), marks=pytest.mark.slow),
+        pytest.param(lambda fn: jax.hessian(jax.checkpoint(fn)), marks=pytest.mark.slow),
+    ],
+    ids=[
+        "hessian", "forward twice", "batch", "reverse twice", "reverse over forward",
+        "batch in reverse twice", "checkpoint",
+    ],
+)  # fmt: skip
+def test_second_derivatives_by_default(second: Any, curvature: Any) -> None:
+    found = quick(second(swung))(SWING)
+    np.testing.assert_allclose(found, curvature, rtol=1e-7, atol=1e-8)
+    assert np.abs(curvature).max() > 1.0
+
+
+def test_forward_mode_by_default() -> None:
+    """Also where a trajectory has failed: NaN beside NaN."""
+    slopes = quick(jax.jacfwd(swung))(SWING)
+    np.testing.assert_allclose(slopes, quick(jax.grad(swung))(SWING), rtol=1e-10, atol=1e-13)
+
+    def end(g: Any) -> Any:
+        params = {**PENDULUM.params, "g": g}
+        return simulate(PENDULUM.system, 1.01 * PENDULUM.q, PENDULUM.v, TS, params).q[-1]
+
+    assert np.isnan(quick(jax.jacfwd(end))(9.81)).all()
 
 
 def test_failed_trajectories_have_no_slope_or_say_so() -> None:

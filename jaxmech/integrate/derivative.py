@@ -1,15 +1,15 @@
 """How a rollout is differentiated, and where a batch of rollouts takes its own road.
 
-Reverse mode keeps the state at the start of every segment of steps, no other; the backward pass
-runs each segment again, then differentiates it step by step. With segments of about the square root
+The forward run keeps the state at the end of every segment of steps, no other; a derivative runs
+each segment again, and differentiates it step by step. With segments of about the square root
 of all steps, memory grows with that root and a gradient costs a rollout more than with every state
-kept. The forward run and the backward run are each one function of a single trajectory; under
-`jax.vmap` both follow the rule of `jaxmech.lanes.batched`.
+kept. The run and its derivatives are each one operation of JAX on a single trajectory
+(`jaxmech.lanes.operation`), which under `jax.vmap` runs as lanes.
 """
 
 import abc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,13 +17,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.checks import require_positive_integer
 from jaxmech.integrate.rollout import Segments, Trajectory, bare_segment, rollout, segments
 from jaxmech.integrate.step import Scheme, step
-from jaxmech.lanes import batched, hoisted
+from jaxmech.lanes import AbstractRule, Flags, bind, hoisted, operation_of
 from jaxmech.system import Params
 
 
@@ -40,7 +39,7 @@ class AbstractDerivative(abc.ABC):
 
 @dataclass(frozen=True)
 class ReverseMode(AbstractDerivative):
-    """`jax.grad`, `jax.vjp`, `jax.jacrev` to any number of parameters; the default.
+    """All of JAX' derivatives, made for `jax.grad` to any number of parameters; the default.
 
     Args:
         segment: steps from one kept state to the next, a divisor of the method's substeps; by
@@ -75,7 +74,7 @@ class ReverseMode(AbstractDerivative):
         """The rollout with a backward pass that recomputes its steps."""
         steps = self._steps(scheme.method.count, len(ts) - 1)
         program, traced = _program(scheme, steps, q0, v0, ts, params)
-        return _reversible(program)(_Inputs(q0, v0, ts, params, traced))
+        return _differentiable(program, _Inputs(q0, v0, ts, params, traced))
 
     def _steps(self, substeps: int, saves: int) -> int:
         """Steps in a segment: the divisor of the substeps nearest to the root of all steps."""
@@ -93,7 +92,7 @@ class ReverseMode(AbstractDerivative):
 
 @dataclass(frozen=True)
 class ForwardMode(AbstractDerivative):
-    """`jax.jvp` and `jax.jacfwd` too: for few parameters, and for derivatives of derivatives.
+    """For `jax.jvp` and `jax.jacfwd` alone, which then cost one run less.
 
     Reverse mode works as well but keeps every intermediate value of every step.
 
@@ -130,24 +129,25 @@ class _Inputs(eqx.Module):
     traced: list[Any]
 
 
+class _Ends(eqx.Module):
+    """States at the ends of the segments, and their tangents or cotangents: shapes (S, n)."""
+
+    q: Array
+    v: Array
+
+
 class _Kept(eqx.Module):
-    """What the backward pass needs of the forward run.
+    """What the derivatives need of the forward run.
 
     Attributes:
-        inputs: as they were.
-        q: coordinates at the ends of the segments, shape (S, n).
-        v: velocities there.
+        ends: the states at the ends of the segments.
         known: whether the state was good at each save time, shape (T,).
         t_failed: as in `Trajectory`.
-        wanted: which leaves of the inputs are differentiated by.
     """
 
-    inputs: _Inputs
-    q: Float[Array, " S n"]
-    v: Float[Array, " S n"]
+    ends: _Ends
     known: Bool[Array, " T"]
     t_failed: Float[Array, ""]
-    wanted: tuple[bool, ...] = eqx.field(static=True)
 
 
 @dataclass(frozen=True)
@@ -190,65 +190,143 @@ def _program(
     return _Program(run_inputs, run_segment, scheme.method.count, steps), traced
 
 
-def _reversible(program: _Program) -> Callable[[_Inputs], Trajectory]:
-    """The trajectory as a function of the inputs, with its vector-Jacobian product."""
+def _differentiable(program: _Program, inputs: _Inputs) -> Trajectory:
+    """The trajectory, as one operation with both derivatives."""
+    leaves, structure = jax.tree.flatten(inputs)
 
-    def forward(primal: _Inputs) -> tuple[Trajectory, _Kept]:
-        inputs = jax.tree.map(lambda x: x.value, primal, is_leaf=_is_primal)
-        wanted = jax.tree.map(lambda x: x.perturbed, primal, is_leaf=_is_primal)
-        trajectory, (q, v) = batched(program.run)(inputs)
+    def run(*leaves: Array) -> tuple[Trajectory, _Kept]:
+        trajectory, ends = program.run(jax.tree.unflatten(structure, leaves))
         known = ~jnp.isnan(trajectory.q[:, 0])
-        flags = tuple(jax.tree.leaves(wanted))
-        return trajectory, _Kept(inputs, q, v, known, trajectory.t_failed, flags)
+        return trajectory, _Kept(_Ends(*ends), known, trajectory.t_failed)
 
-    def backward(kept: _Kept, cotangent: Trajectory) -> tuple[_Inputs]:
-        wrt_q, wrt_v = (
-            None if isinstance(ct, SymbolicZero) else ct for ct in (cotangent.q, cotangent.v)
+    operation, outs = operation_of(run, leaves, partial(_Rule, program, structure))
+    return jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
+
+
+class _Rule(AbstractRule):
+    """Both derivatives run the segments again, bare of the audit.
+
+    The smooth results are q and v at the save times, and q and v at the ends of the segments, which
+    derivatives of derivatives need.
+    """
+
+    def __init__(self, program: _Program, structure: Any, outs: Any) -> None:
+        self.program, self.structure = program, structure
+        numbers = jax.tree.unflatten(outs, range(outs.num_leaves))
+        trajectory, kept = numbers
+        self.kept = tuple(jax.tree.leaves(kept))
+        self.smooth = (trajectory.q, trajectory.v, kept.ends.q, kept.ends.v)
+        self.kept_structure = jax.tree.structure(kept)
+
+    def pushed(
+        self, args: Sequence[Array], kept: Sequence[Array], wanted: Flags, tangents: Sequence[Array]
+    ) -> list[Array]:
+        inputs, was = self._trees(args, kept)
+        places = [k for k, flag in enumerate(wanted) if flag]
+        whole: list[Any] = [None] * len(args)
+        for k, tangent in zip(places, tangents, strict=True):
+            whole[k] = tangent
+        return _pushed(self.program, inputs, was, jax.tree.unflatten(self.structure, whole))
+
+    def pulled(
+        self,
+        args: Sequence[Array],
+        kept: Sequence[Array],
+        wanted: Flags,
+        cotangents: Sequence[Array | None],
+    ) -> list[Array]:
+        inputs, was = self._trees(args, kept)
+        flags = jax.tree.unflatten(self.structure, wanted)
+        return jax.tree.leaves(_pulled(self.program, inputs, was, flags, cotangents))
+
+    def _trees(self, args: Sequence[Array], kept: Sequence[Array]) -> tuple[_Inputs, _Kept]:
+        return (
+            jax.tree.unflatten(self.structure, args),
+            jax.tree.unflatten(self.kept_structure, kept),
         )
-        return (batched(pulled)(kept, wrt_q, wrt_v),)
-
-    pulled = jax.jit(partial(_pulled, program))
-    differentiable = jax.custom_vjp(lambda inputs: batched(program.run)(inputs)[0])
-    differentiable.defvjp(forward, backward, symbolic_zeros=True)
-    return differentiable
 
 
-def _is_primal(x: Any) -> bool:
-    return isinstance(x, CustomVJPPrimal)
+def _starts(x: _Inputs, ends: _Ends) -> list[Array]:
+    """q and v at the starts of the segments, shapes (S, n)."""
+    pairs = (x.q0, ends.q), (x.v0, ends.v)
+    return [jnp.concatenate([first[None], rest[:-1]]) for first, rest in pairs]
 
 
-def _pulled(program: _Program, kept: _Kept, wrt_q: Array | None, wrt_v: Array | None) -> _Inputs:
-    """Cotangents of the inputs from those of the saved q and v (T, n); None stands for zero."""
-    wanted = jax.tree.unflatten(jax.tree.structure(kept.inputs), kept.wanted)
-    asked = jnp.stack([(ct != 0).any(1) for ct in (wrt_q, wrt_v) if ct is not None]).any(0)
-    cotangents = [
-        jnp.zeros_like(state[:1]) if ct is None else jnp.where(kept.known[:, None], ct, 0.0)
-        for ct, state in ((wrt_q, kept.q), (wrt_v, kept.v))
+def _pushed(program: _Program, x: _Inputs, kept: _Kept, tangents: _Inputs) -> list[Array]:
+    """Tangents of q and v at the saves and at the ends, from those of the inputs or None."""
+    some = tangents.params, tangents.traced
+    wanted = jax.tree.map(lambda t: t is not None, some, is_leaf=lambda t: t is None)
+    shared, fixed = eqx.partition((x.params, x.traced), wanted)
+    own = segments(x.ts, program.substeps, program.steps)
+    timed, d_timed = (own.t, own.h), None
+    if tangents.ts is not None:
+        timed, d_timed = jax.jvp(_times(program), (x.ts,), (tangents.ts,))
+    d_start = [jnp.zeros_like(s) if d is None else d for s, d in (
+        (x.q0, tangents.q0), (x.v0, tangents.v0)
+    )]  # fmt: skip
+
+    def one(d_state: list[Array], segment: Any) -> tuple[list[Array], list[Array]]:
+        state, timed, done, d_timed = segment
+
+        def run(state: list[Array], moving: Any, shared: Any) -> list[Array]:
+            t, h = timed if moving is None else moving
+            own = Segments(t, h, done)
+            return list(program.segment(*state, own, eqx.combine(shared, fixed), kept.t_failed))
+
+        moving = None if d_timed is None else timed
+        _, d_state = jax.jvp(run, (state, moving, shared), (d_state, d_timed, some))
+        return d_state, d_state
+
+    _, d_ends = jax.lax.scan(one, d_start, (_starts(x, kept.ends), timed, own.done, d_timed))
+    per_save = program.substeps // program.steps
+    d_saves = [
+        jnp.concatenate([first[None], rest[per_save - 1 :: per_save]])
+        for first, rest in zip(d_start, d_ends, strict=True)
     ]
-    found = _backwards(program, kept, wanted, cotangents)
-    # After a failure: NaN where a saved NaN has a say, and 0, not 0 times NaN, where none has.
-    answer = jnp.where((asked & ~kept.known).any(), jnp.nan, 0.0)
-    certain = asked.any() & ~(asked & ~kept.known).any()
-    return jax.tree.map(lambda x: jnp.where(certain, x, answer.astype(x.dtype)), found)
+    return [*(jnp.where(kept.known[:, None], d, jnp.nan) for d in d_saves), *d_ends]
 
 
-def _backwards(program: _Program, kept: _Kept, wanted: _Inputs, cotangents: list[Array]) -> _Inputs:
-    """From the last segment to the first, each run again and pulled back."""
-    x = kept.inputs
-    shared, fixed = eqx.partition((x.params, x.traced), (wanted.params, wanted.traced))
+def _times(program: _Program) -> Callable[[Array], tuple[Array, Array]]:
+    """Save time before each segment and step in it, as a function of the save times."""
 
     def times(ts: Array) -> tuple[Array, Array]:
         own = segments(ts, program.substeps, program.steps)
         return own.t, own.h
 
-    timed, pull_times = jax.vjp(times, x.ts)
+    return times
+
+
+def _pulled(
+    program: _Program, x: _Inputs, kept: _Kept, wanted: _Inputs, given: Sequence[Array | None]
+) -> _Inputs:
+    """Cotangents of the wanted inputs, from those of the saves and of the ends; None is zero."""
+    asked = [(ct != 0).any(1) for ct in given[:2] if ct is not None]
+    heard = [(ct != 0).any() for ct in given if ct is not None]
+    cotangents = [ct if ct is None else jnp.where(kept.known[:, None], ct, 0.0) for ct in given[:2]]
+    found = _backwards(program, x, kept, wanted, [*cotangents, *given[2:]])
+    # After a failure: NaN where a saved NaN has a say, and 0, not 0 times NaN, where none has.
+    lost = sum(((flags & ~kept.known).any() for flags in asked), start=jnp.asarray(False))
+    answer = jnp.where(lost, jnp.nan, 0.0)
+    certain = jnp.stack(heard).any() & ~lost
+    return jax.tree.map(lambda x: jnp.where(certain, x, answer.astype(x.dtype)), found)
+
+
+def _backwards(
+    program: _Program, x: _Inputs, kept: _Kept, wanted: _Inputs, cotangents: Sequence[Array | None]
+) -> _Inputs:
+    """From the last segment to the first, each run again and pulled back."""
+    shared, fixed = eqx.partition((x.params, x.traced), (wanted.params, wanted.traced))
+    timed, pull_times = jax.vjp(_times(program), x.ts)
     done = segments(x.ts, program.substeps, program.steps).done
-    starts = [jnp.concatenate([s0[None], s[:-1]]) for s0, s in ((x.q0, kept.q), (x.v0, kept.v))]
-    added = [_at_ends(ct, len(done)) for ct in cotangents]
+    starts = _starts(x, kept.ends)
+    saves = [_at_ends(ct, len(done)) for ct in cotangents[:2]]
+    added = [
+        [ct for ct in pair if ct is not None] for pair in zip(saves, cotangents[2:], strict=True)
+    ]
 
     def one(carry: Any, segment: Any) -> tuple[Any, Any]:
         (wrt_state, wrt_shared), (state, timed, done, added) = carry, segment
-        wrt_state = [x if y is None else x + y for x, y in zip(wrt_state, added, strict=True)]
+        wrt_state = [sum(more, start=x) for x, more in zip(wrt_state, added, strict=True)]
 
         def run(state: list[Array], timed: tuple[Array, Array], shared: Any) -> list[Array]:
             own = Segments(*timed, done)
@@ -258,20 +336,30 @@ def _backwards(program: _Program, kept: _Kept, wanted: _Inputs, cotangents: list
         wrt_state, wrt_timed, more = pull(wrt_state)
         return (wrt_state, jax.tree.map(jnp.add, wrt_shared, more)), wrt_timed
 
-    start = [ct[-1] for ct in cotangents], jax.tree.map(jnp.zeros_like, shared)
+    ends = [
+        jnp.zeros_like(state) if ct is None else ct[-1]
+        for ct, state in zip(cotangents, (x.q0, x.v0), strict=False)
+    ]
+    start = ends, jax.tree.map(jnp.zeros_like, shared)
     ((wrt_q, wrt_v), wrt_shared), wrt_timed = jax.lax.scan(
         one, start, (starts, timed, done, added), reverse=True
     )
     return _Inputs(
-        wrt_q + cotangents[0][0],
-        wrt_v + cotangents[1][0],
+        _plus(wrt_q, cotangents[0]) if wanted.q0 else None,
+        _plus(wrt_v, cotangents[1]) if wanted.v0 else None,
         pull_times(wrt_timed)[0] if wanted.ts else None,
         *wrt_shared,
     )
 
 
-def _at_ends(cotangent: Array, count: int) -> Array | None:
+def _plus(wrt_start: Array, saves: Array | None) -> Array:
+    return wrt_start if saves is None else wrt_start + saves[0]
+
+
+def _at_ends(cotangent: Array | None, count: int) -> Array | None:
     """Cotangents of the saved states (T, n) at the ends of the segments, but for the last save."""
+    if cotangent is None:
+        return None
     saves = len(cotangent) - 1
     if saves < 2:
         return None

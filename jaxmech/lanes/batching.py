@@ -8,20 +8,18 @@ from typing import Any
 
 import equinox as eqx
 import jax
-from jax.custom_batching import custom_vmap
+import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.lanes.explanation import Explanation
-from jaxmech.lanes.switch import why_not
-from jaxmech.lanes.vectorize import run
+from jaxmech.lanes.operation import bind, operation_of
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function that behaves as `fn`, and under `jax.vmap` follows the rule below.
 
     On a CPU the batch runs as lanes (`lanes.vectorize`), elsewhere through `jax.vmap`. The answers
-    agree to round-off. The result is not differentiable on its own: use it inside a
-    `jax.custom_vjp`, forward and backward function each wrapped.
+    agree to round-off. It can be differentiated in both modes, any number of times; derivatives
+    are taken first, and run over the batch by the same rule.
 
     Args:
         fn: a function of arrays and pytrees of arrays.
@@ -31,17 +29,14 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
         >>> print(jax.vmap(batched(lambda x, y: x * y), (0, None))(jnp.arange(3.0), 2.0))
         [0. 2. 4.]
     """
-    wrapped = custom_vmap(fn)
 
-    @wrapped.def_vmap
-    def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
-        flags = tuple(in_batched)
-        if why_not() is None:
-            out = run(fn, flags, args, Explanation())
-        else:
-            axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, flags)
-            out = jax.vmap(fn, axes, axis_size=axis_size)(*args)
-        return out, jax.tree.map(lambda _: True, out)
+    def wrapped(*args: Any) -> Any:
+        leaves, structure = jax.tree.flatten(args)
+        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        operation, outs = operation_of(
+            lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), leaves
+        )
+        return jax.tree.unflatten(outs, bind(operation, (), *leaves))
 
     return wrapped
 
@@ -53,7 +48,8 @@ def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], l
         fn: a function that may close over values of the transformations around it.
         *inputs: arguments for it, of the shapes and types in question.
     """
-    closure = eqx.filter_closure_convert(fn, *inputs)
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), inputs)
+    closure = eqx.filter_closure_convert(fn, *shapes)
     leaves, structure = jax.tree.flatten(closure)
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
 

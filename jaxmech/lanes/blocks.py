@@ -55,6 +55,8 @@ _lanes.def_abstract_eval(_shapes)
 
 def _called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
     """The call itself, of a program that is being compiled. A batch fills one block at least."""
+    if size == 0:
+        return [jnp.zeros((0, *aval.shape), aval.dtype) for aval in kernel.out_avals]
     source = Source(kernel, moving)
     spare = max(source.lanes - size, 0)
     whole = jnp.asarray(size + spare, jnp.int32)

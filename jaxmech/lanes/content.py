@@ -17,13 +17,14 @@ _CALLS = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
     "custom_vmap_call": "call",
+    "batched": "call",
 }
 
 
 def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
     """The function that an equation calls, if a call is all that it is."""
     name = eqn.primitive.name
-    if name not in _CALLS:
+    if name not in _CALLS or eqn.params.get("levels"):  # over a batch it is more than a call
         return None
     content = eqn.params[_CALLS[name]]
     return content if isinstance(content, ClosedJaxpr) else ClosedJaxpr(content, ())

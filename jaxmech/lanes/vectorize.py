@@ -1,6 +1,6 @@
 """`vectorize`: what `jax.vmap` does, with loops and small functions as lanes where possible."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -74,7 +74,7 @@ def run(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> 
     closed, shape = jax.make_jaxpr(
         lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), return_shape=True
     )(*one)
-    closed = _without_unused(closed)
+    closed = without_unused(closed)
     try:
         if stays_loop(closed.jaxpr):
             raise UnsupportedError("a loop that is no lanes")
@@ -89,9 +89,15 @@ def run(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> 
     return jax.tree.unflatten(jax.tree.structure(shape), outs)
 
 
-def _without_unused(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Without what no result depends on, within loops too: XLA cannot see into native code."""
-    jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:
+    """Without what no result depends on, within loops too: XLA cannot see into native code.
+
+    Args:
+        closed: a program.
+        used: which of its results are used; by default all.
+    """
+    used = [True] * len(closed.jaxpr.outvars) if used is None else list(used)
+    jaxpr, _ = dce_jaxpr(closed.jaxpr, used, instantiate=True)
     return ClosedJaxpr(jaxpr, closed.consts)
 
 

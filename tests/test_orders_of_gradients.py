@@ -1,0 +1,198 @@
+"""Gradients taken one after the other, in all orders: none may change what the next one gives.
+
+JAX keeps what it has traced from call to call, so a rule of differentiation that depends on who
+asks first gives right numbers in most orders and wrong ones in some.
+"""
+
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from jaxmech import Holonomic, System, simulate
+from tests.small import along, rod
+from tests.test_gradients import central
+
+TS = np.linspace(0.0, 0.3, 3)
+X = {"g": 9.81, "l": 2.0, "m": 1.3, "rate": 0.5}
+RATES = np.array([0.5, -0.2])
+Loss = Callable[[Any], Any]
+
+
+def system() -> System:
+    """A new one, of which JAX has traced nothing."""
+    return System(along, [Holonomic(rod)], coordinates=("x", "y"))
+
+
+def start(x: Any) -> tuple[Any, Any]:
+    return x["l"] * np.array([0.6, -0.8]), x["l"] * x["rate"] * np.array([0.8, 0.6])
+
+
+def loss_of(system: System) -> Loss:
+    """Parameters as arguments, with the energy in the loss."""
+
+    def loss(x: Any) -> Any:
+        params = {name: x[name] for name in ("g", "l", "m")}
+        sol = simulate(system, *start(x), TS, params)
+        return sol.q[-1] @ np.array([1.0, 2.0]) + sol.v[1, 0] + 0.1 * sol.energy[-1]
+
+    return loss
+
+
+def closing_loss() -> Loss:
+    """Parameters that the functions of the system close over."""
+
+    def loss(x: Any) -> Any:
+        made = System(
+            lambda q, v, t, p: along(q, v, t, x),
+            [Holonomic(lambda q, t, p: rod(q, t, x))],
+            coordinates=("x", "y"),
+        )
+        sol = simulate(made, *start(x), TS)
+        return sol.q[-1] @ np.array([1.0, 2.0]) + sol.v[1, 0] + 0.1 * sol.energy[-1]
+
+    return loss
+
+
+class Programs:
+    """Compiled programs by their text, so that one traced again runs without being compiled."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+
+    def run(self, fn: Callable[[Any], Any], x: Any) -> Any:
+        """fn(x), traced anew."""
+        lowered = jax.jit(fn).lower(x)
+        text = lowered.as_text()
+        if text not in self.known:
+            self.known[text] = lowered.compile()
+        return self.known[text](x)
+
+
+PROGRAMS = Programs()
+
+
+def by_all(loss: Loss) -> Any:
+    return jax.grad(loss)(X)
+
+
+def by_one(loss: Loss) -> Any:
+    return {"g": jax.grad(lambda g: loss({**X, "g": g}))(X["g"])}
+
+
+def by_start(loss: Loss) -> Any:
+    return {"rate": jax.grad(lambda rate: loss({**X, "rate": rate}))(X["rate"])}
+
+
+def checkpointed(loss: Loss) -> Any:
+    return jax.grad(jax.checkpoint(loss))(X)
+
+
+def both_compiled(loss: Loss) -> Any:
+    def both(x: Any) -> Any:
+        one = {"l": jax.grad(lambda l: loss({**x, "l": l}))(x["l"])}  # noqa: E741
+        return jax.grad(jax.checkpoint(loss))(x), one
+
+    whole, one = PROGRAMS.run(both, X)
+    np.testing.assert_allclose(one["l"], whole["l"], rtol=1e-12)
+    return whole
+
+
+def of_a_batch(loss: Loss) -> Any:
+    slopes = jax.vmap(lambda rate: jax.grad(loss)({**X, "rate": rate}))(RATES)
+    return jax.tree.map(lambda slope: slope[0], slopes)
+
+
+def of_a_scan(loss: Loss) -> Any:
+    def total(x: Any) -> Any:
+        def one(so_far: Any, _: None) -> tuple[Any, None]:
+            return so_far + jax.checkpoint(loss)(x), None
+
+        return jax.lax.scan(one, 0.0, None, length=2)[0] / 2
+
+    return PROGRAMS.run(jax.grad(total), X)
+
+
+def through_a_batch(loss: Loss) -> Any:
+    def total(x: Any) -> Any:
+        return (
+            jax.vmap(lambda rate: loss({**x, "rate": rate}))(jnp.stack([x["rate"]] * 2)).sum() / 2
+        )
+
+    return jax.grad(total)(X)
+
+
+def checkpointed_by_equinox(loss: Loss) -> Any:
+    return eqx.filter_grad(eqx.filter_checkpoint(loss))(jax.tree.map(jnp.asarray, X))
+
+
+def twice(loss: Loss) -> Any:
+    slope = jax.grad(lambda g: loss({**X, "g": g}))
+    return {"g": jax.jvp(slope, (X["g"],), (1.0,))[0]}
+
+
+CHEAP = [
+    by_all, by_one, by_start, checkpointed, checkpointed_by_equinox, of_a_batch, through_a_batch,
+    twice,
+]  # fmt: skip
+STEPS = [*CHEAP[:4], of_a_batch, through_a_batch, both_compiled, of_a_scan]
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, np.ndarray]:
+    """The slopes by central differences of fourth order."""
+    x, unravel = ravel_pytree(jax.tree.map(jnp.asarray, X))
+    loss = loss_of(system())
+    return unravel(central(lambda x: loss(unravel(x))[None], x, h=1e-3)[0])
+
+
+def walk(steps: list[Any]) -> list[Any]:
+    """A sequence in which every three different steps follow each other in every order.
+
+    Pairs of steps are the places and orders of three the ways from one to the next; as many lead
+    to a place as away from it, so one walk goes along each once (Hierholzer's algorithm).
+    """
+    ways = {pair: [c for c in steps if c not in pair] for pair in permutations(steps, 2)}
+    trail, found = [next(iter(ways))], []
+    while trail:
+        place = trail[-1]
+        if ways[place]:
+            trail.append((place[1], ways[place].pop()))
+        else:
+            found.append(trail.pop())
+    found.reverse()
+    return [found[0][0], *(pair[1] for pair in found)]
+
+
+def assert_right(step: Any, loss: Loss, expected: Any, said: str) -> None:
+    for name, slope in step(loss).items():
+        np.testing.assert_allclose(
+            slope, expected[name], rtol=1e-7, atol=1e-9, err_msg=f"{name} of {said}"
+        )
+
+
+@pytest.mark.parametrize(
+    "steps", [CHEAP, pytest.param(STEPS, marks=pytest.mark.slow)], ids=["traced once", "all"]
+)
+def test_all_orders_of_three(steps: list[Any], expected: Any) -> None:
+    """Over warm caches: each of the 336 orders finds what all before it have left."""
+    loss, way = loss_of(system()), walk(steps)
+    assert set(zip(way, way[1:], way[2:], strict=False)) == set(permutations(steps, 3))
+    names: list[str] = []
+    for step in way:
+        names.append(step.__name__)
+        assert_right(step, loss, expected, " after ".join(names[:-4:-1]))
+
+
+def test_from_cleared_caches(expected: Any) -> None:
+    """Where the functions of a system close over the parameters."""
+    jax.clear_caches()
+    loss = closing_loss()
+    for step in (by_one, checkpointed):
+        assert_right(step, loss, expected, step.__name__)
