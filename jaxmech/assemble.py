@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import is_known, require_finite, require_kind
+from jaxmech.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.manifold import metric_mass, violations
 from jaxmech.nearest import Level, nearest
 from jaxmech.programs import jit_of
@@ -15,6 +15,7 @@ from jaxmech.system import Params, System
 from jaxmech.traits import traits
 
 
+@with_standard_promotion
 def assemble(
     system: System,
     q_guess: Any,

@@ -1,10 +1,15 @@
 """Checks of actual values; what is still being traced passes, and shows up in a status later."""
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 def is_known(tree: Any) -> bool:
@@ -77,3 +82,95 @@ def require_finite(**arguments: Any) -> None:
                 place = argument + jax.tree_util.keystr(path) + "".join(f"[{i}]" for i in index)
                 value = np.asarray(leaf)[tuple(index)]
                 raise ValueError(f"Argument `{place}` must be finite, but is {value}.")
+
+
+def as_numbers(argument: str, value: Any, *, half: bool = False) -> jax.Array:
+    """An array of real numbers in the byte order of the machine, or a TypeError.
+
+    Args:
+        argument: what the message calls it.
+        value: numbers, an array, or a sequence of them.
+        half: whether float16 and bfloat16 are taken, since they will be converted.
+
+    Example:
+        >>> as_numbers("q0", None)
+        Traceback (most recent call last):
+        TypeError: Argument `q0` must hold real numbers, but is None.
+    """
+    if is_known(value) and not isinstance(value, jax.Array):
+        value = _host_numbers(argument, value)
+    x = jnp.asarray(value)
+    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4 and not half:
+        raise TypeError(
+            f"Argument `{argument}` must be in float32 or float64, but is in {x.dtype}, which is "
+            f"too coarse for mechanics; write `{argument}.astype(jnp.float32)`."
+        )
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        raise TypeError(f"Argument `{argument}` must hold real numbers, but is in {x.dtype}.")
+    return x
+
+
+def _host_numbers(argument: str, value: Any) -> Any:
+    need = f"Argument `{argument}` must hold real numbers"
+    if value is None:
+        raise TypeError(f"{need}, but is None.")
+    try:
+        x = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(f"{need}, but its rows have different lengths.") from error
+    if x.dtype == object:
+        raise TypeError(f"{need}, but holds Python objects; write `np.asarray(..., float)`.")
+    if not any(jnp.issubdtype(x.dtype, kind) for kind in (np.number, np.bool_)):
+        raise TypeError(f"{need}, but is {value!r}.")
+    plain = isinstance(value, bool | int | float)  # stays of the weak type that JAX gives it
+    return value if plain else x.astype(x.dtype.newbyteorder("="))
+
+
+@contextmanager
+def asking(what: str, params: Any) -> Iterator[None]:
+    """Within, a parameter that is missing raises a ValueError that says who asked for it.
+
+    Args:
+        what: which function of the system is called.
+        params: the parameters it is given.
+
+    Example:
+        >>> with asking("`lagrangian`", {"m": 1.0}):
+        ...     {"m": 1.0}["g"]
+        Traceback (most recent call last):
+        ValueError: Argument `params` must hold 'g', which `lagrangian` asks for, but holds m.
+    """
+    try:
+        yield
+    except KeyError as error:
+        name = error.args[0] if error.args else None
+        if not isinstance(params, Mapping) or name in params:
+            raise
+        raise ValueError(
+            f"Argument `params` must hold {name!r}, which {what} asks for, but holds "
+            f"{', '.join(map(str, params)) or 'nothing'}."
+        ) from error
+    except TypeError as error:
+        if params is not None or "'NoneType' object is not subscriptable" not in str(error):
+            raise
+        raise ValueError(
+            f"Argument `params` must hold what {what} asks for, but is None."
+        ) from error
+
+
+def with_standard_promotion(fn: Fn) -> Fn:
+    """The function, free to mix integers and floating-point numbers whatever JAX is set to.
+
+    Example:
+        >>> import jax
+        >>> with jax.numpy_dtype_promotion("strict"):
+        ...     print(with_standard_promotion(lambda: jnp.arange(2) * jnp.ones(2))())
+        [0. 1.]
+    """
+
+    @wraps(fn)
+    def promoting(*args: Any, **kwargs: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return fn(*args, **kwargs)
+
+    return promoting  # type: ignore[return-value]

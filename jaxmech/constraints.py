@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import require_function
+from jaxmech.checks import asking, require_function
 from jaxmech.generic import concrete, generic
 
 Rows = tuple[Array, Array]
@@ -50,7 +50,8 @@ class AbstractConstraint(abc.ABC):
 
     def value(self, *state: Any) -> Array:
         """What `fn` returns, as a (k,) array; a scalar counts as k = 1."""
-        value = self.fn(*state)
+        with asking(f"constraint {self.name!r}", state[-1]):
+            value = self.fn(*state)
         if value is None:
             raise ValueError(
                 f"Constraint {self.name!r} returned None; add a `return` to its function."

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int
 
-from jaxmech.checks import require_kind
+from jaxmech.checks import require_kind, with_standard_promotion
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba, acceleration
 from jaxmech.programs import jit_of
 from jaxmech.solution import Solution
@@ -40,6 +40,7 @@ class Observation(eqx.Module):
     rank: Int[Array, " *T"]
 
 
+@with_standard_promotion
 def observe(
     system: System,
     solution: Solution,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from jaxmech.checks import with_standard_promotion
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod, ForwardMode
 from jaxmech.lanes import batched, hoisted
@@ -35,6 +36,7 @@ class Sensitivities(NamedTuple):
     v: Any
 
 
+@with_standard_promotion
 def sensitivities(
     system: System,
     start: Callable[[Any], tuple[Any, Any, Params]],

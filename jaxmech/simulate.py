@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import is_known, require_finite, require_kind
+from jaxmech.checks import (
+    as_numbers,
+    is_known,
+    require_finite,
+    require_kind,
+    with_standard_promotion,
+)
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ReverseMode, Scheme
 from jaxmech.integrate.choice import Plan
@@ -42,6 +48,7 @@ class SimulationError(RuntimeError):
         self.solution = solution
 
 
+@with_standard_promotion
 def simulate(
     system: System,
     q0: Any,
@@ -58,7 +65,7 @@ def simulate(
     """The motion of a constrained system from a consistent state.
 
     Pure and single-trajectory: `jax.vmap` runs a batch, each trajectory with a status of its own,
-    and `jax.grad` goes through to `q0`, `v0`, `ts` and `params` in reverse mode.
+    and derivatives in both modes, of any order, go through to `q0`, `v0`, `ts` and `params`.
 
     Args:
         system: the system, with n coordinates.
@@ -70,7 +77,7 @@ def simulate(
             from the motion. Under `jit`, where nothing is known of it, one, with a warning.
         projection: what is done against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
-        derivative: `ReverseMode()` for `jax.grad`, or `ForwardMode()` for `jax.jvp` as well.
+        derivative: `ReverseMode()`, or `ForwardMode()` where `jax.jvp` alone is needed.
         throw: whether a failure raises. It can only when actual values are at hand; under `jit`
             and `vmap` the failure is in `status` alone.
 
@@ -79,7 +86,8 @@ def simulate(
 
     Raises:
         ValueError: a shape is wrong, a value is not finite, or the times are not in order.
-        TypeError: `system` is no `System` or a policy is of the wrong kind.
+        TypeError: `system` is no `System`, a policy is of the wrong kind, or an argument does not
+            hold real numbers.
         SimulationError: the trajectory failed and `throw` is set; it carries the solution.
 
     Example:
@@ -154,7 +162,7 @@ def _longest_step(ts: Array, substeps: int) -> Array:
 
 
 def _times(ts: Any, dtype: Any) -> Array:
-    ts = jnp.asarray(ts, dtype)
+    ts = as_numbers("ts", ts, half=True).astype(dtype)
     if ts.ndim != 1 or ts.size < 2:
         raise ValueError(
             f"Argument `ts` must have shape (T,) with T >= 2 save times, but has shape {ts.shape}."

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import require_function
+from jaxmech.checks import as_numbers, asking, require_function, with_standard_promotion
 from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
 from jaxmech.equations import EquationsOfMotion, generalized_force, mass_matrix
 
@@ -100,6 +100,7 @@ class System:
         """Number of coordinates."""
         return len(self.coordinates)
 
+    @with_standard_promotion
     def equations(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> EquationsOfMotion:
         """M, Q, A and b at one state (formulas in `jaxmech.equations` and `jaxmech.constraints`).
 
@@ -120,7 +121,8 @@ class System:
         L = self._lagrangian(params)
         Q = generalized_force(L, q, v, t)
         if self.force is not None:
-            F = _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
+            with asking("`force`", params):
+                F = _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
             Q = Q + F.astype(q.dtype)
         rows = [c.rows(q, v, t, params) for c in self.constraints]
         A = jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *(A for A, _ in rows)])
@@ -133,7 +135,8 @@ class System:
         """C of M qdd = Q + A^T lambda + C for given multipliers (m,), shape (n,); zero if ideal."""
         if self.nonideal is None:
             return jnp.zeros_like(q)
-        C = self.nonideal(q, v, multipliers, t, params)
+        with asking("`nonideal`", params):
+            C = self.nonideal(q, v, multipliers, t, params)
         return _shaped("The value of `nonideal`", C, (self.n,)).astype(q.dtype)
 
     def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
@@ -172,15 +175,19 @@ class System:
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
     ) -> tuple[Array, Array, Array, Params]:
         """(q, v, t, params) as arrays of the one floating-point type of q and v, shapes checked."""
-        q = _shaped(f"Argument `{names[0]}`", jnp.asarray(q), (self.n,), _VMAP)
-        v = _shaped(f"Argument `{names[1]}`", jnp.asarray(v), (self.n,), _VMAP)
-        t = _shaped("Argument `t`", jnp.asarray(t), (), _VMAP)
-        dtype = jnp.result_type(q, v, float)
+        given = zip((*names, "t"), (q, v, t), ((self.n,), (self.n,), ()), strict=True)
+        q, v, t = (
+            _shaped(f"Argument `{name}`", as_numbers(name, x, half=name == "t"), shape, _VMAP)
+            for name, x, shape in given
+        )
+        floats = [x.dtype for x in (q, v) if jnp.issubdtype(x.dtype, jnp.floating)]
+        dtype = jnp.result_type(*floats) if floats else jnp.result_type(float)
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
 
     def _lagrangian(self, params: Params) -> Callable[[Array, Array, Array], Array]:
         def lagrangian(q: Array, v: Array, t: Array) -> Array:
-            value = _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
+            with asking("`lagrangian`", params):
+                value = _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
             return value.astype(q.dtype)
 
         return lagrangian
@@ -200,11 +207,11 @@ def _require_importable(name: str, part: Any) -> None:
 def as_dtype(params: Params, dtype: Any) -> Params:
     """The parameters with every floating-point leaf an array of the given type."""
 
-    def leaf(x: Any) -> Any:
-        x = jnp.asarray(x)
+    def leaf(path: Any, x: Any) -> Any:
+        x = as_numbers("params" + jax.tree_util.keystr(path), x, half=True)
         return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
-    return jax.tree.map(leaf, params)
+    return jax.tree.map_with_path(leaf, params)
 
 
 def _stacked(values: list[Array], dtype: Any) -> Array:

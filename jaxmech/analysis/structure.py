@@ -18,7 +18,7 @@ from jaxmech.analysis.report import Equations, Structure
 from jaxmech.analysis.short_run import ShortRun, Slope, lanes_of, slopes
 from jaxmech.analysis.soundness import not_numbers
 from jaxmech.analysis.start import contradictions, start_findings
-from jaxmech.checks import require_finite, require_kind
+from jaxmech.checks import require_finite, require_kind, with_standard_promotion
 from jaxmech.formulations import Motion, acceleration
 from jaxmech.lanes import Explanation, why_not
 from jaxmech.manifold import Violation
@@ -26,6 +26,7 @@ from jaxmech.programs import jit_of
 from jaxmech.system import Params, System
 
 
+@with_standard_promotion
 def structure(
     system: System,
     q: Any,

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.checks import require_kind
+from jaxmech.checks import require_kind, with_standard_promotion
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.nonideal import solve_law
@@ -42,6 +42,7 @@ class Motion(eqx.Module):
     converged: Bool[Array, ""]
 
 
+@with_standard_promotion
 def acceleration(
     system: System,
     q: Any,
