@@ -139,7 +139,6 @@ def twice(loss: Loss) -> Any:
 
 CHEAP = [
     by_all, by_one, by_start, checkpointed, checkpointed_by_equinox, of_a_batch, through_a_batch,
-    twice,
 ]  # fmt: skip
 STEPS = [*CHEAP[:4], of_a_batch, through_a_batch, both_compiled, of_a_scan]
 
@@ -181,11 +180,14 @@ def assert_right(step: Any, loss: Loss, expected: Any, said: str) -> None:
     "steps", [CHEAP, pytest.param(STEPS, marks=pytest.mark.slow)], ids=["traced once", "all"]
 )
 def test_all_orders_of_three(steps: list[Any], expected: Any) -> None:
-    """Over warm caches: each of the 336 orders finds what all before it have left."""
+    """Over warm caches: each of the 210 or 336 orders finds what all before it have left.
+
+    So does a second derivative, after which it goes on where it was.
+    """
     loss, way = loss_of(system()), walk(steps)
     assert set(zip(way, way[1:], way[2:], strict=False)) == set(permutations(steps, 3))
     names: list[str] = []
-    for step in way:
+    for step in (*way[:20], twice, *way[18:]):
         names.append(step.__name__)
         assert_right(step, loss, expected, " after ".join(names[:-4:-1]))
 
