@@ -220,7 +220,7 @@ def swung(x: Any) -> Any:
     """A number of a swing by the default mode: states, and the energy where mass has a say."""
     g, l, m, rate = x  # noqa: E741
     q, v = l * np.array([0.6, -0.8]), l * rate * np.array([0.8, 0.6])
-    sol = simulate(PENDULUM.system, q, v, TS[:3], {"g": g, "l": l, "m": m})
+    sol = simulate(PENDULUM.system, q, v, TS[:3], {"g": g, "l": l, "m": m}, method=RK4(2))
     return sol.q[-1] @ np.array([1.0, 2.0]) + sol.v[1, 0] + 0.1 * sol.energy[-1]
 
 
