@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from jaxmech import acceleration, assemble, observe, simulate, structure
+from jaxmech import acceleration, assemble, simulate, structure
 from tests.quick import quick
 from tests.small import PENDULUM
 
@@ -77,15 +77,12 @@ def test_the_other_byte_order() -> None:
 
 def test_strict_promotion() -> None:
     """What JAX has compiled under one setting it does not take for the other."""
-    verbs = {name: quick(VERBS[name]) for name in ("simulate", "assemble", "acceleration")}
-    slope = quick(jax.grad(lambda q: VERBS["simulate"](q).sum()))
-    expected, steep = {name: verb(Q, V) for name, verb in verbs.items()}, slope(Q)
+    verbs = {name: quick(VERBS[name]) for name in ("assemble", "acceleration", "equations")}
+    verbs["simulate"] = quick(jax.value_and_grad(lambda q, v: VERBS["simulate"](q, v).sum()))
+    expected = {name: verb(Q, V) for name, verb in verbs.items()}
     with jax.numpy_dtype_promotion("strict"):
         for name, verb in verbs.items():
-            np.testing.assert_array_equal(verb(Q, V), expected[name])
-        np.testing.assert_array_equal(slope(Q), steep)
-        SYSTEM.equations(Q, V, 0.0, PARAMS)
-        assert observe(SYSTEM, simulate(SYSTEM, Q, V, TS, PARAMS), PARAMS).qdd.shape == (4, 2)
+            jax.tree.map(np.testing.assert_array_equal, verb(Q, V), expected[name])
 
 
 def test_without_jit() -> None:
