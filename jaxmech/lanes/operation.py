@@ -23,6 +23,7 @@ from jaxtyping import Array
 from jaxmech.lanes.explanation import Explanation
 from jaxmech.lanes.switch import why_not
 from jaxmech.lanes.vectorize import run, without_unused
+from jaxmech.programs import jit_of
 
 Flags = tuple[bool, ...]
 
@@ -219,13 +220,19 @@ def _varying(x: Array) -> frozenset[str]:
 
 _batched = Primitive("batched")
 _batched.multiple_results = True
-_STATIC = ("call", "op", "used", "levels")
-_compiled = jax.jit(_batched.bind, static_argnames=_STATIC)
+
+
+@jit_of("call", "op", "used", "levels")
+def _compiled(
+    args: Sequence[Array], call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[Level, ...]
+) -> list[Array]:
+    return list(_batched.bind(*args, call=call, op=op, used=used, levels=levels))
 
 
 def _now(*args: Array, **params: Any) -> list[Array]:
+    """The results where no program is being compiled: by one of its own."""
     with jax.disable_jit(False):
-        return _compiled(*args, **params)
+        return list(_compiled(args, **params))
 
 
 _batched.def_impl(_now)
