@@ -153,3 +153,10 @@ def test_help_teaches(capsys, command) -> None:
     shown = capsys.readouterr().out
     assert "path/file.py:attribute" in shown
     assert max(map(len, shown.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("pair", ["l=nan", "l=inf", "l=1.0,-inf"])
+def test_values_that_are_no_numbers_are_refused(capsys, pair) -> None:
+    for option in ("--param", "--start"):
+        assert main(["check", "pendulum", option, pair]) == 2
+        assert capsys.readouterr().err == f"jaxmech: {pair!r} must hold finite numbers\n"

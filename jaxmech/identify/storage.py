@@ -114,7 +114,7 @@ def load_fit(path: Path | str) -> Fit:
         ValueError: Argument `path` no_such_fit.npz cannot be read: No such file or directory.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         text, code = str(arrays.pop(_TEXT)), str(arrays.pop(_CODE))
         if code != _digest(text, arrays):

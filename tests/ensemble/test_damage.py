@@ -1,6 +1,9 @@
 """Damage to a run folder: each kind is named before a number is used, and healed if possible."""
 
+import errno
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 from importlib import import_module
@@ -269,6 +272,52 @@ def test_damage_is_told_on_the_command_line(whole, copy, capsys) -> None:
         f"jaxmech: {copy} was damaged: {chunk('q')} was changed; to be computed again: block 1\n"
     )
     assert same_bits(whole, copy)
+
+
+def test_pictures_that_cannot_be_written_are_one_line(whole, copy, capsys, monkeypatch) -> None:
+    """A full disk and a folder that cannot be written: exit code 2, for 1 means failures."""
+    before = sorted((whole / "pictures").glob("*")) if (whole / "pictures").exists() else []
+
+    def full(self, file, **options) -> None:
+        Path(file).write_bytes(b"half a picture")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", full)
+        assert main(["plot", str(copy)]) == 2
+        assert main(["ensemble", str(whole.parent / "study.toml"), "--out", str(copy)]) == 2
+    place = f"jaxmech: pictures cannot be written to {copy / 'pictures'}: "
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"{place}No space left on device; the results") for line in lines)
+    assert list((copy / "pictures").iterdir()) == before == []
+    (copy / "pictures").rmdir()
+    (copy / "pictures").touch()
+    assert main(["plot", str(copy)]) == 2
+    assert capsys.readouterr().err.startswith(f"{place}File exists")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, as Linux has it")
+@pytest.mark.parametrize("command", ["models", "verify", "plot"])
+def test_an_output_that_is_full_is_one_line(copy, capsys, monkeypatch, command) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert main([command, *([] if command == "models" else [str(copy)])]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("jaxmech: the standard output cannot be read or written: No space left")
+    assert error.count("\n") == 1
+
+
+def test_large_and_long_studies_are_told_of(whole, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(RUN, "LARGE", 1)
+    monkeypatch.setattr(RUN, "LONG", 0.0)
+    told: list[str] = []
+    study = read(whole.parent / "study.toml", Study)
+    run(study, tmp_path / "run", folder=whole.parent, tell=told.append)
+    assert told[0].startswith("11 trajectories take up to 2.")
+    assert re.fullmatch(r"about \S+ (s|ms|min) for the other 1 of 3 blocks", told[1])
+    run(study, tmp_path / "run", folder=whole.parent, tell=told.append)
+    assert len(told) == 2
 
 
 def test_a_folder_without_digests_is_told_as_an_older_one(whole, copy) -> None:

@@ -133,7 +133,7 @@ def test_damage_is_found(tmp_path) -> None:
     file = save_fit(made_up(), tmp_path / "fit.npz")
     whole, data = load_fit(file), file.read_bytes()
     refused = 0
-    for place in range(0, len(data), 5):
+    for place in range(0, len(data), 29):
         changed = bytearray(data)
         changed[place] ^= 1 << place % 8
         file.write_bytes(changed)
@@ -144,7 +144,7 @@ def test_damage_is_found(tmp_path) -> None:
         else:
             assert repr(again) == repr(whole)
             np.testing.assert_array_equal(again.values, whole.values)
-    assert refused > len(data) // 10
+    assert refused > 50
     for share in (0.0, 0.3, 0.99):
         file.write_bytes(data[: int(share * len(data))])
         with pytest.raises(ValueError, match="damaged or something else"):
