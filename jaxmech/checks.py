@@ -65,6 +65,19 @@ def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
         )
 
 
+def require_seed(value: Any) -> None:
+    """Raise a ValueError unless the value is a whole number from 0 on.
+
+    Example:
+        >>> require_seed(-1)
+        Traceback (most recent call last):
+        ValueError: Argument `seed` must be zero or a positive integer, but is -1.
+    """
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 0:
+        raise ValueError(f"Argument `seed` must be zero or a positive integer, but is {value!r}.")
+
+
 def require_finite(**arguments: Any) -> None:
     """Raise a ValueError that names the first argument, and its place, that is NaN or infinite.
 

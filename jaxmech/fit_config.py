@@ -35,18 +35,31 @@ def _require_positive(entry: Any, *names: str) -> None:
         raise StudyError(problems)
 
 
+def _require_seed(seed: int) -> None:
+    if seed < 0:
+        raise refuse("seed", f"must be zero or positive, but is {seed}")
+
+
 def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
     """`friction.c1 = ...` of a TOML file by the name "friction.c1"."""
     flat: dict[str, Any] = {}
     for name, value in entries.items():
-        inner = _flat(value) if isinstance(value, Mapping) else {"": value}
+        inner = _flat(value) if isinstance(value, Mapping) and value else {"": value}
         flat |= {f"{name}.{rest}".rstrip("."): entry for rest, entry in inner.items()}
     return flat
 
 
 def _is_pair(value: Any) -> bool:
     numbers = isinstance(value, list | tuple) and len(value) == 2
-    return numbers and all(isinstance(x, int | float) and not np.isnan(x) for x in value)
+    return numbers and all(_is_number(x) for x in value)
+
+
+def _is_number(value: Any) -> bool:
+    """A number that a float can hold, infinity too."""
+    try:
+        return isinstance(value, int | float) and float(value) == value
+    except OverflowError:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +125,7 @@ class AdamSteps:
 
     def __post_init__(self) -> None:
         _require_positive(self, "rate", "iterations", "batch", "patience")
+        _require_seed(self.seed)
 
 
 Steps = SquaresSteps | AdamSteps
@@ -160,6 +174,7 @@ class Beginnings:
 
     def __post_init__(self) -> None:
         _require_positive(self, "count", "spread", "refine")
+        _require_seed(self.seed)
         if self.refine > self.count:
             raise refuse("refine", f"must be at most `count`, {self.count}, but is {self.refine}")
 
@@ -220,8 +235,8 @@ class FitStudy:
     model_options: Mapping[str, Any] = field(
         default_factory=dict, metadata=doc("options of the model, such as { links = 10 }")
     )
-    initial_states: Literal["fixed", "free"] = field(
-        default="fixed", metadata=doc("whether the starts of the recordings are fitted too")
+    initial_states: Literal["free", "fixed"] = field(
+        default="free", metadata=doc("whether the starts of the recordings are fitted too")
     )
     parameters: Parameters = field(
         default=Parameters(), metadata=doc("what is fitted, and what is known of it")
@@ -260,8 +275,25 @@ def _problems(study: FitStudy) -> Iterator[Problem]:
     if len(names) == 1:
         yield Problem(("candidates",), "must be several to choose from, but there is one")
     for k, name in enumerate(names):
+        if not name:
+            yield Problem((f"candidates[{k}]", "name"), "must not be empty")
         if name in names[:k]:
             yield Problem((f"candidates[{k}]", "name"), f"must be its own, but {name!r} is twice")
+    yield from _unweighed(study)
+
+
+def _unweighed(study: FitStudy) -> Iterator[Problem]:
+    """What is known beside the samples, but cannot be weighed or be true."""
     if study.parameters.prior and study.data.noise_sd is None:
         text = "needs data.noise_sd, against which it is weighed"
         yield Problem(("parameters", "prior"), text)
+    if study.initial_states == "free" and study.data.start_sd and study.data.noise_sd is None:
+        text = (
+            "needs data.noise_sd, against which it is weighed; leave it out where that is unknown"
+        )
+        yield Problem(("data", "start_sd"), text)
+    for name, (mean, _) in study.parameters.prior.items():
+        ends = study.parameters.bounds.get(name, INERTIA)
+        if ends != INERTIA and not ends[0] < mean < ends[1]:
+            text = f"must have its mean inside the bounds {list(ends)}, but has {mean:g}"
+            yield Problem(("parameters", "prior", name), text)

@@ -209,6 +209,8 @@ def _misshapen(params: Any, start: Mapping[str, Any], key: tuple[str, ...]) -> I
 
 def _value(given: Any, leaf: Any) -> Any:
     """The given numbers in the shape of the leaf in whose place they are."""
+    if np.asarray(given).dtype == bool:
+        raise TypeError("True is no number")
     return np.broadcast_to(np.asarray(given, float), np.shape(leaf))
 
 

@@ -12,18 +12,27 @@ import pytest
 
 from experiments.recovery import __main__ as recovery
 from experiments.recovery.mechanisms import Case, double_pendulum, four_bar
-from experiments.recovery.study import Recovery, Row, run
+from experiments.recovery.study import Recovery, Row, Series, run
 from jaxmech.config import ConfigError, read
 
 T = jnp.zeros(())
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 SHORT = """
-mechanisms = ["double pendulum"]
-initial_states = ["fixed"]
-repeats = 12
 exact = 2
-recordings = 2
 duration = 0.5
+
+[[series]]
+mechanism = "double pendulum"
+starts = "exact"
+repeats = 12
+recordings = 2
+
+[[series]]
+mechanism = "pendulum"
+starts = "positions"
+repeats = 30
+recordings = 2
+noise = 0.01
 """
 
 
@@ -58,25 +67,30 @@ def test_study_on_a_short_configuration(tmp_path: Path, capsys: pytest.CaptureFi
     config.write_text(SHORT, encoding="utf-8")
     recovery.main(config, tmp_path / "run")
     facts = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
-    (result,) = facts["results"]
-    assert result["converged"] == 1.0
+    result, positions = facts["results"]
+    assert result["converged"] == positions["converged"] == 1.0
+    assert result["warned"] == positions["warned"] == 0.0
     assert [row["name"] for row in result["rows"]] == ["c1", "c2", "l1", "l2", "m2"]
     assert max(row["error"] for row in result["rows"]) < 1e-6
     scores = np.array([row["scores"] for row in result["rows"]])
     assert scores.shape == (5, 12)
     np.testing.assert_allclose(np.sqrt(np.mean(scores**2)), 1.0, atol=0.4)
     assert abs(result["noise"] - 1) < 0.1
+    for row in positions["rows"]:
+        assert row["error"] < 1e-6
+        assert row["coverage"] >= 0.8
+        np.testing.assert_allclose(row["scatter"], row["stated"], rtol=0.4)
+    assert abs(positions["noise"] - 1) < 0.1
     assert (tmp_path / "run" / "quantiles.png").stat().st_size > 10_000
-    assert capsys.readouterr().out.count("| double pendulum | fixed |") == 5
+    shown = capsys.readouterr().out
+    assert shown.count("| double pendulum | exact | 1 | 2 |") == 5
+    assert shown.count("| pendulum | positions | 10 | 2 |") == 2
 
 
 @pytest.mark.slow
-def test_study_with_free_starts_and_a_closed_loop() -> None:
-    study = replace(
-        read(CONFIGS / "recovery.toml", Recovery), mechanisms=("four-bar",),
-        initial_states=("free",), repeats=20, exact=1,
-    )  # fmt: skip
-    (result,) = run(study)
+def test_study_with_measured_starts_and_a_closed_loop() -> None:
+    series = (Series(mechanism="four-bar", starts="measured", repeats=20),)
+    (result,) = run(Recovery(series=series, exact=1))
     assert result.converged == 1.0
     for row in result.rows:
         assert row.error < 1e-6
@@ -94,15 +108,17 @@ def test_a_missed_target_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     (tmp_path / "a.toml").write_text("", encoding="utf-8")
     for rows, code in (([good], 0), ([replace(good, coverage=0.5)], 1)):
-        results = [recovery.Result("double pendulum", "fixed", 1.0, 1.0, rows)]
+        results = [
+            recovery.Result(Series(mechanism="pendulum", starts="exact"), 1.0, 0.0, 1.0, rows)
+        ]
         monkeypatch.setattr(recovery, "run", lambda *_, results=results, **__: results)
         assert recovery.main(tmp_path / "a.toml", tmp_path / "run") == code
 
 
 def test_unknown_keys_are_refused(tmp_path: Path) -> None:
     config = tmp_path / "wrong.toml"
-    config.write_text("repeat = 2\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"wrong.toml:1: repeat .*did you mean `repeats`"):
+    config.write_text("durations = 2\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"wrong.toml:1: durations .*did you mean `duration`"):
         recovery.main(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

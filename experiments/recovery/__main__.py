@@ -1,7 +1,8 @@
 """Usage: python -m experiments.recovery [configs/recovery.toml] [runs/recovery].
 
-Asserted of a double pendulum and of a four-bar, each with five parameters to be found, with fixed
-and with free initial states; the script exits with 1 where any of it is not so:
+Asserted of a pendulum, of a double pendulum and of a four-bar, the latter with five parameters to
+be found each, whether starts are known exactly, are measured, or only positions are recorded and
+all is left to the defaults; the script exits with 1 where any of it is not so:
 
 - without noise every fit finds every parameter to 1e-6 of its value;
 - with noise on the measured angles the stated 95 % interval of every parameter holds the truth in
@@ -29,13 +30,16 @@ from jaxmech.ensemble import environment
 def table(results: list[Result]) -> str:
     """The results as a Markdown table."""
     heads = (
-        "mechanism", "starts", "parameter", "truth", "error without noise",
-        "truth in 95 % interval", "stated standard error", "scatter of the estimates",
+        "mechanism", "starts", "noise [mrad]", "recordings", "parameter", "truth",
+        "error without noise", "truth in 95 % interval", "stated standard error",
+        "scatter of the estimates", "warned",
     )  # fmt: skip
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     rows += [
-        f"| {one.mechanism} | {one.initial_states} | {row.name} | {row.truth:g} | {row.error:.1e} "
-        f"| {100 * row.coverage:.1f} % | {row.stated:.2e} | {row.scatter:.2e} |"
+        f"| {one.series.mechanism} | {one.series.starts} | {1e3 * one.series.noise:g} "
+        f"| {one.series.recordings} | {row.name} | {row.truth:g} | {row.error:.1e} "
+        f"| {100 * row.coverage:.1f} % | {row.stated:.2e} | {row.scatter:.2e} "
+        f"| {100 * one.warned:.1f} % |"
         for one in results
         for row in one.rows
     ]
@@ -44,12 +48,18 @@ def table(results: list[Result]) -> str:
 
 def draw(results: list[Result]) -> Figure:
     """Deviations in stated standard errors against those of a normal distribution."""
+    columns = min(len(results), 4)
+    rows = -(-len(results) // columns)
     figure, axes = plt.subplots(
-        1, len(results), figsize=(3.2 * len(results), 3.6), layout="constrained", sharey=True
-    )
-    for ax, one in zip(np.atleast_1d(axes), results, strict=True):
+        rows, columns, figsize=(3.4 * columns, 3.4 * rows), layout="constrained", sharey=True,
+        squeeze=False,
+    )  # fmt: skip
+    for ax, one in zip(axes.flat, results, strict=False):
         _draw(ax, one)
-    np.atleast_1d(axes)[0].set_ylabel("(estimate - truth) / stated error")
+    for ax in axes.flat[len(results) :]:
+        ax.axis("off")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("(estimate - truth) / stated error")
     return figure
 
 
@@ -59,7 +69,8 @@ def _draw(ax: Axes, result: Result) -> None:
         count = len(row.scores)
         ax.plot(norm.ppf((np.arange(count) + 0.5) / count), np.sort(row.scores), ".", ms=3,
                 label=row.name)  # fmt: skip
-    ax.set(title=f"{result.mechanism}, {result.initial_states} starts", xlabel="normal quantile")
+    ax.set_title(result.title, fontsize="small")
+    ax.set_xlabel("normal quantile")
     ax.grid(alpha=0.3)
     ax.legend(fontsize="small", markerscale=2)
 

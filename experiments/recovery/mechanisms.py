@@ -1,4 +1,4 @@
-r"""Two mechanisms with friction, each in Cartesian coordinates and once more in minimal ones.
+r"""Mechanisms with friction: two in Cartesian coordinates and in minimal ones, and a pendulum.
 
             o A                        B ___________ C        crank AB of length a, coupler BC, b,
           l1 \                          /            \        rocker DC, c; A = (0, 0), D = (d, 0);
@@ -119,6 +119,27 @@ def double_pendulum() -> Case:
         low=((-1.2, -1.2), (-1.0, -1.0)),
         high=((1.2, 1.2), (1.0, 1.0)),
     )
+
+
+def pendulum() -> Case:
+    """One rod with friction in its hinge; only the frequency and the damping are to be found."""
+
+    def lagrangian(q: Array, v: Array, t: Array, p: Params) -> Array:
+        return 0.5 * v @ v + p["omega"] ** 2 * jnp.cos(q[0])
+
+    def friction(q: Array, v: Array, t: Array, p: Params) -> Array:
+        return -p["c"] * v
+
+    def start(x: Array, rate: Array, p: Params) -> tuple[Array, Array]:
+        return x, rate
+
+    def angle(q: Array, v: Array, t: Array, p: Params) -> Array:
+        return q
+
+    system = jm.System(lagrangian, force=friction, coordinates=("theta",))
+    truth, free = {"omega": 3.5, "c": 0.2}, ("omega", "c")
+    low, high = ((0.6,), (-1.0,)), ((1.4,), (1.0,))
+    return Case("pendulum", system, system, start, angle, truth, free, low, high)
 
 
 def _joints(p: Params, x: Array) -> tuple[Array, Array]:

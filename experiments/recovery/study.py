@@ -1,13 +1,21 @@
 """The study: recordings with known parameters, fits of them, and what is asked of the fits.
 
 Every repeat draws its noise, its recorded starts and the parameters that its fit begins with; the
-motions are the same in all repeats. The starts of a repeat with free initial states are recorded
-with noise of their own, which `start_sd` tells. In the fits without noise the recorded starts of
-those are wrong all the same, and nothing is said about them: they are found from the angles alone.
+motions are the same in all repeats. What a fit is told of the starts is one of three things:
+
+- "exact": they are recorded without error, and held;
+- "measured": they are recorded with noise of their own, which `start_sd` tells, and fitted;
+- "positions": a CSV file holds the measured positions and nothing else, neither rates nor how large
+  the noise is, and all that `fit` does by default is done.
+
+In the fits without noise the recorded starts of "measured" are wrong all the same, and nothing is
+said about them: they are found from the angles alone.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import jax
@@ -15,13 +23,52 @@ import numpy as np
 from tqdm import tqdm
 
 import jaxmech as jm
-from experiments.recovery.mechanisms import Case, double_pendulum, four_bar
-from jaxmech.identify import Fit, Recording, fit
+from experiments.recovery.mechanisms import Case, double_pendulum, four_bar, pendulum
+from jaxmech.identify import Fit, Recording, Table, fit, read_table
 
 EXACT = 1e-6  # relative error without noise, at most
 COVERED = (0.90, 0.99)  # part of the 95 % intervals that hold the truth
-MECHANISMS = {"double pendulum": double_pendulum, "four-bar": four_bar}
+MECHANISMS = {"pendulum": pendulum, "double pendulum": double_pendulum, "four-bar": four_bar}
 FINER = 8  # steps of the data for each step of the fit
+
+Starts = Literal["exact", "measured", "positions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Fits of one mechanism that are alike.
+
+    Attributes:
+        mechanism: which.
+        starts: what a fit is told of the initial states.
+        repeats: fits with noise.
+        recordings: in every fit.
+        noise: standard deviation of every measured angle [rad].
+    """
+
+    mechanism: Literal["pendulum", "double pendulum", "four-bar"]
+    starts: Starts
+    repeats: int = 200
+    recordings: int = 4
+    noise: float = 1e-3
+
+
+def _all_series() -> tuple[Series, ...]:
+    told: tuple[Starts, ...] = ("exact", "measured")
+    two: tuple[Literal["double pendulum", "four-bar"], ...] = ("double pendulum", "four-bar")
+    levels = [(noise, count) for noise in (1e-3, 3e-3, 1e-2) for count in (1, 4)]
+    return (
+        *(Series(mechanism=name, starts=starts) for name in two for starts in told),
+        *(
+            Series(mechanism="pendulum", starts="positions", noise=noise, recordings=count)
+            for noise, count in levels
+        ),
+        *(
+            Series(mechanism=name, starts="positions", noise=noise, recordings=count)
+            for name in two
+            for noise, count in ((1e-3, 1), (3e-3, 4))
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,30 +76,22 @@ class Recovery:
     """What is run.
 
     Attributes:
-        mechanisms: which of them.
-        initial_states: what the fits take the initial states for.
-        repeats: fits with noise.
-        exact: fits without noise.
-        recordings: in every fit.
+        series: which fits.
+        exact: fits without noise in each series.
         duration: of a recording [s].
         rate: samples per second [Hz].
         substeps: steps of RK4 in a fit from one sample to the next.
-        noise: standard deviation of every measured angle [rad].
-        start_noise: that of a recorded start variable [rad], where starts are free.
+        start_noise: standard deviation of a measured start variable [rad].
         rate_noise: that of its rate [rad/s].
         spread: the fits begin with every parameter off by up to this factor, less one.
         seed: of all draws.
     """
 
-    mechanisms: tuple[Literal["double pendulum", "four-bar"], ...] = ("double pendulum", "four-bar")
-    initial_states: tuple[Literal["fixed", "free"], ...] = ("fixed", "free")
-    repeats: int = 200
+    series: tuple[Series, ...] = _all_series()
     exact: int = 5
-    recordings: int = 4
     duration: float = 1.5
     rate: float = 200.0
     substeps: int = 2
-    noise: float = 1e-3
     start_noise: float = 2e-3
     rate_noise: float = 1e-2
     spread: float = 0.1
@@ -94,21 +133,28 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """One mechanism with fixed or free initial states.
+    """What a series has come to.
 
     Attributes:
-        mechanism: its name.
-        initial_states: "fixed" or "free".
+        series: it.
         converged: part of all fits that stopped because nothing was left to gain.
-        noise: mean standard deviation of the weighted residuals, 1 if all is right.
+        warned: part of the fits with noise that warned.
+        noise: mean standard deviation of the residuals, in units of the noise that there was.
         rows: the parameters.
     """
 
-    mechanism: str
-    initial_states: str
+    series: Series
     converged: float
+    warned: float
     noise: float
     rows: list[Row]
+
+    @property
+    def title(self) -> str:
+        """The series in a few words."""
+        one = self.series
+        count = f"{one.recordings} recording{'s' * (one.recordings > 1)}"
+        return f"{one.mechanism}, {one.starts}, {1e3 * one.noise:g} mrad, {count}"
 
     @property
     def missed(self) -> list[str]:
@@ -116,24 +162,22 @@ class Result:
         found = [text for row in self.rows for text in row.missed]
         if self.converged < 1:
             found.append(f"{self.converged:.1%} of the fits converged")
-        return [f"{self.mechanism}, {self.initial_states} starts: {text}" for text in found]
+        return [f"{self.title}: {text}" for text in found]
 
 
 def run(study: Recovery, *, progress: bool = False) -> Iterator[Result]:
-    """All mechanisms of the study, with fixed and with free initial states."""
-    for name in study.mechanisms:
-        case = MECHANISMS[name]()
-        motions = list(_motions(study, case))
-        for initial_states in study.initial_states:
-            yield _result(study, case, motions, initial_states, progress)
+    """All series of the study, one after the other."""
+    for series in study.series:
+        case = MECHANISMS[series.mechanism]()
+        yield _result(study, series, case, list(_motions(study, series, case)), progress)
 
 
-def _motions(study: Recovery, case: Case) -> Iterator[Recording]:
+def _motions(study: Recovery, series: Series, case: Case) -> Iterator[Recording]:
     """The recordings as they would be without noise, made in minimal coordinates."""
     rng = np.random.default_rng(study.seed)
     ts = np.arange(round(study.duration * study.rate) + 1) / study.rate
     fine = jm.RK4(substeps=FINER * study.substeps)
-    for _ in range(study.recordings):
+    for _ in range(series.recordings):
         x, rate = rng.uniform(case.low, case.high)
         sol = jm.simulate(case.minimal, x, rate, ts, case.params, method=fine)
         yield Recording(ts, _shown(case, sol), x, rate)
@@ -147,60 +191,84 @@ def _shown(case: Case, sol: jm.Solution) -> Any:
 
 
 def _result(
-    study: Recovery, case: Case, motions: list[Recording], initial_states: str, progress: bool
+    study: Recovery, series: Series, case: Case, motions: list[Recording], progress: bool
 ) -> Result:
-    label = f"{case.name}, {initial_states} starts"
-    numbers = tqdm(range(-study.exact, study.repeats), label, disable=not progress, leave=False)
-    fits = [_one(study, case, motions, initial_states, number) for number in numbers]
+    numbers = range(-study.exact, series.repeats)
+    label = f"{series.mechanism}, {series.starts}"
+    fits = [
+        _one(study, series, case, motions, number)
+        for number in tqdm(numbers, label, disable=not progress, leave=False)
+    ]
     exact, noisy = fits[: study.exact], fits[study.exact :]
+    unit = series.noise if series.starts == "positions" else 1.0
     return Result(
-        mechanism=case.name,
-        initial_states=initial_states,
+        series=series,
         converged=float(np.mean([one.converged for one in fits])),
-        noise=float(np.mean([one.noise for one in noisy])),
+        warned=float(np.mean([bool(one.notes) for one in noisy])),
+        noise=float(np.mean([one.noise for one in noisy])) / unit,
         rows=[_row(case, name, exact, noisy) for name in fits[0].names],
     )
 
 
-def _one(
-    study: Recovery, case: Case, motions: list[Recording], initial_states: str, number: int
-) -> Fit:
+def _one(study: Recovery, series: Series, case: Case, motions: list[Recording], number: int) -> Fit:
     """Repeat number 0, 1 ... with noise; without it for a negative number."""
     rng = np.random.default_rng([study.seed, number % 2**32])
     off = {name: rng.uniform(1 - study.spread, 1 + study.spread) for name in case.free}
     params0 = {name: value * off.get(name, 1.0) for name, value in case.params.items()}
+    if series.starts == "positions":
+        noise = series.noise if number >= 0 else 0.0
+        return fit(
+            case.system, _from_a_file(motions, noise, rng), params0, observe=case.observe,
+            start=case.start, free=case.free, method=jm.RK4(substeps=study.substeps),
+        )  # fmt: skip
     return fit(
         case.system,
-        [_recorded(study, one, initial_states, rng, noisy=number >= 0) for one in motions],
+        [_recorded(study, series, one, rng, noisy=number >= 0) for one in motions],
         params0,
         observe=case.observe,
         start=case.start,
         free=case.free,
         bounds=dict.fromkeys(case.free, (0, None)),
-        initial_states=initial_states,
+        initial_states="free" if series.starts == "measured" else "fixed",
         method=jm.RK4(substeps=study.substeps),
     )
 
 
+def _from_a_file(
+    motions: list[Recording], noise: float, rng: np.random.Generator
+) -> tuple[Recording, ...]:
+    """What a CSV file of times and positions says, with its defaults."""
+    sensors = [f"angle{k + 1}" for k in range(motions[0].observed.shape[1])]
+    lines = [",".join(["number", "t", *sensors])]
+    for number, one in enumerate(motions):
+        shown = one.observed + noise * rng.normal(size=one.observed.shape)
+        for t, row in zip(one.ts, shown, strict=True):
+            lines.append(",".join([str(number), f"{t:.4f}", *(f"{x:.12g}" for x in row)]))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "angles.csv"
+        file.write_text("\n".join(lines), encoding="utf-8")
+        table = Table(
+            file=str(file), observed=tuple(sensors), time="t", recording="number",
+            q0=tuple(sensors[: motions[0].q0.size]),
+        )  # fmt: skip
+        return read_table(table).train
+
+
 def _recorded(
-    study: Recovery,
-    motion: Recording,
-    initial_states: str,
-    rng: np.random.Generator,
-    *,
-    noisy: bool,
+    study: Recovery, series: Series, motion: Recording, rng: np.random.Generator, *, noisy: bool
 ) -> Recording:
-    sds = (study.start_noise, study.rate_noise) if initial_states == "free" else (0.0, 0.0)
+    measured = series.starts == "measured"
+    sds = (study.start_noise, study.rate_noise) if measured else (0.0, 0.0)
     observed = motion.observed
     if noisy:
-        observed = observed + rng.normal(0.0, study.noise, observed.shape)
+        observed = observed + rng.normal(0.0, series.noise, observed.shape)
     return Recording(
         motion.ts,
         observed,
         motion.q0 + sds[0] * rng.normal(size=motion.q0.shape),
         motion.v0 + sds[1] * rng.normal(size=motion.v0.shape),
-        weights=1 / study.noise,
-        start_sd=sds if noisy and initial_states == "free" else None,
+        weights=1 / series.noise,
+        start_sd=sds if noisy and measured else None,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from jaxmech.ensemble.distributions import Distribution, Fixed, Sobol, needs_default
+from jaxmech.ensemble.distributions import Distribution, Fixed, Normal, Sobol, needs_default
 from jaxmech.ensemble.errors import Problem, StudyError, not_one_of
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.subject import Subject
@@ -192,6 +192,11 @@ def _plan(
         if default is None and needs_default(rule):
             message = f"must have a `{needs_default(rule)}`, but it is missing: no default value"
             raise StudyError([Problem((section, key), message)])
+        if isinstance(rule, Normal) and rule.relative and not rule.mean and not all(
+            base[index] for index in indices
+        ):  # fmt: skip
+            message = "must have `relative = false`: a fraction of its default value, 0, is 0"
+            raise StudyError([Problem((section, key), f"{message}; give `sd` in its own unit")])
         entries.update(dict.fromkeys(indices, rule))
     return _Plan(section, name, base, entries)
 

@@ -11,7 +11,13 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from jaxmech.digest import changed, digest, system_digests
+from jaxmech.ensemble import environment
+from jaxmech.identify.descent import Descent
 from jaxmech.identify.prepare import Task
+from jaxmech.identify.starts import begin
+
+_PACKAGES = ("jaxmech", "jax", "jaxlib")
 
 
 class CheckpointError(ValueError):
@@ -38,18 +44,18 @@ class Checkpoint:
 
     Attributes:
         folder: where.
-        fingerprint: of the task; another task is not continued.
+        digests: of the parts of the task, by what they are; another task is not continued.
     """
 
     folder: Path
-    fingerprint: str
+    digests: Mapping[str, str]
 
     def save(self, kept: Kept) -> None:
         """Replaces what was saved before; each file at once."""
         tree = self.folder / f"checkpoint-{len(kept.history) % 2}.eqx"
         eqx.tree_serialise_leaves(tree, kept.arrays)
         facts = {
-            "fingerprint": self.fingerprint,
+            "digests": dict(self.digests),
             "file": tree.name,
             "stage": kept.stage,
             "history": kept.history,
@@ -73,10 +79,11 @@ class Checkpoint:
             return None
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
-            if facts["fingerprint"] != self.fingerprint:
+            if others := changed(facts["digests"], self.digests):
                 raise CheckpointError(
-                    f"Argument `folder` {self.folder} holds a fit of other data or with other "
-                    "settings; name another folder, or remove it."
+                    f"Argument `folder` {self.folder} holds another fit: {', '.join(others)} "
+                    f"{'is' if len(others) == 1 else 'are'} not what it was begun with; name "
+                    "another folder, or remove it."
                 )
             tree, code = self.folder / facts["file"], facts.pop("sha256")
             if code != _digest(facts, tree):
@@ -84,7 +91,7 @@ class Checkpoint:
             arrays = eqx.tree_deserialise_leaves(tree, like)
         except CheckpointError:
             raise
-        except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise CheckpointError(
                 f"Argument `folder` {self.folder} holds a damaged checkpoint ({error}); remove it."
             ) from error
@@ -115,26 +122,52 @@ def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:
         raise CheckpointError(
             f"Argument `folder` {path} cannot be written: {error.strerror}."
         ) from error
-    return Checkpoint(path, _fingerprint(task, policy))
+    return Checkpoint(path, _digests(task, policy))
 
 
-def _fingerprint(task: Task, policy: Any) -> str:
+def _digests(task: Task, policy: Any) -> dict[str, str]:
     """Of everything that decides how a fit goes on, but its number of steps."""
-    problem = task.problem
-    names = [
-        problem.system.coordinates,
-        [c.name for c in problem.system.constraints],
-        problem.layout.names,
-        problem.layout.transforms,
-        problem.method,
-        problem.projection,
-        problem.formulation,
-        type(policy).__name__,
-        problem.observe.__qualname__,
-        getattr(problem.start, "__qualname__", ""),
-        task.hard,
-    ]
-    code = hashlib.sha256(repr(names).encode())
-    for leaf in jax.tree.leaves((task.data, task.conditions)):
-        code.update(np.asarray(leaf).tobytes())
-    return code.hexdigest()
+    problem, s = task.problem, task.data.segments
+    params = problem.layout.params(task.y[: problem.layout.size], task.data.leaves)
+    q, v, t = (
+        *begin(problem.system, problem.start, s.q0[0], s.v0[0], s.ts[0, 0], params),
+        s.ts[0, 0],
+    )
+    found = {
+        f"the {name} of the system": code
+        for name, code in system_digests(problem.system, params, q.dtype).items()
+    }
+    found["observe"] = digest(problem.observe, q, v, t, params)
+    if problem.start is not None:
+        found["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
+    plain = {
+        "free, bounds": (problem.layout.names, problem.layout.transforms),
+        "method": problem.method,
+        "projection": problem.projection,
+        "formulation": problem.formulation,
+        "optimizer": _settings(policy),
+        "horizon": task.hard,
+    }
+    found |= {name: _hashed(repr(value).encode()) for name, value in plain.items()}
+    numbers = {"recordings": s, "params0": task.data.leaves, "initial_states": task.data.along_q,
+               "prior, start_sd or horizon": task.conditions, "multistart": task.y}  # fmt: skip
+    for name, tree in numbers.items():
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+        shapes = repr([leaf.shape for leaf in leaves]).encode()
+        found[name] = _hashed(shapes + b"".join(leaf.tobytes() for leaf in leaves))
+    if isinstance(policy, Descent):
+        steps = policy.optimizer
+        found["the optax transformation"] = digest(steps.update, task.y, steps.init(task.y), task.y)
+    facts = environment()
+    return {**found, **{f"the version of {name}": facts[name] for name in _PACKAGES}}
+
+
+def _settings(policy: Any) -> Any:
+    """What an optimizer does, but for its number of steps and functions of optax."""
+    if isinstance(policy, Descent):
+        return "descent", policy.batch, policy.patience, policy.seed
+    return "squares", policy.tolerance
+
+
+def _hashed(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

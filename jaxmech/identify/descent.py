@@ -11,8 +11,8 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from jaxmech.checks import require_kind, require_positive_integer
-from jaxmech.identify.levenberg_marquardt import Progress
+from jaxmech.checks import require_kind, require_positive_integer, require_seed
+from jaxmech.identify.levenberg_marquardt import Progress, at_rest
 from jaxmech.identify.objective import Conditions, half_square
 from jaxmech.identify.problem import Data, Problem
 
@@ -20,6 +20,9 @@ from jaxmech.identify.problem import Data, Problem
 @dataclass(frozen=True)
 class Descent:
     """Steps of an optax optimizer along the gradient of the mean squared residual.
+
+    It ends when its steps are used up, and has converged if the parameters are then within a tenth
+    of their standard errors of the minimum.
 
     For what Levenberg-Marquardt cannot do: thousands of parameters, recordings too many to look at
     in every step, or stopping by recordings that are not fitted.
@@ -30,7 +33,9 @@ class Descent:
         iterations: steps at most.
         batch: recordings, drawn anew for each step; all of them by default.
         patience: steps without a better loss on the validation recordings after which it stops;
-            the best parameters are the result. None does not look at them.
+            the best parameters are the result, and have converged if the validation recordings
+            gained by them; their intervals are those of a minimum all the same. None does not look
+            at the recordings.
         seed: of the draws.
 
     Raises:
@@ -55,6 +60,7 @@ class Descent:
         for name in ("iterations", "batch", "patience"):
             if getattr(self, name) is not None or name == "iterations":
                 require_positive_integer(name, getattr(self, name), "count them")
+        require_seed(self.seed)
 
 
 class Validation(NamedTuple):
@@ -64,13 +70,16 @@ class Validation(NamedTuple):
     conditions: Conditions
 
 
+_GAINED = 0.99  # part of the first loss on the validation recordings: more is no gain
+
+
 class _State(NamedTuple):
     optimizer: Any
     best: Array
     best_loss: Array
     since: Array
     step: Array
-    first_loss: Array
+    first_loss: Array  # as it is judged
 
 
 def descend(
@@ -83,6 +92,9 @@ def descend(
     state: Any = None,
 ) -> Iterator[Progress]:
     """Goes on until its steps or its patience are used up; the last progress holds the best.
+
+    It has converged if nothing is left to gain there, or where `patience` ended it after the
+    validation recordings had gained. That its steps are used up says nothing.
 
     Args:
         policy: optimizer and number of steps.
@@ -117,14 +129,17 @@ def descend(
         best = jnp.where(better, y, state.best) if watched else new
         since = jnp.where(better, 0, state.since + 1)
         least = jnp.minimum(judged, state.best_loss)
-        first = jnp.where(count == 0, loss, state.first_loss)
+        first = jnp.where(count == 0, judged, state.first_loss)
         state = _State(kept, best, least, since, jnp.asarray(count + 1), first)
         y = new
-        done = count + 1 == policy.iterations or (watched and int(since) >= (policy.patience or 0))
-        settled = done and float(loss) <= float(first)
-        yield Progress(state.best if done else y, float(loss), done, settled, state)
-        if done:
-            return
+        ended = bool(watched) and int(since) >= (policy.patience or 0)
+        if not ended and count + 1 < policy.iterations:
+            yield Progress(y, float(loss), False, False, state)
+            continue
+        settled = at_rest(problem, best, data, conditions)
+        settled |= ended and float(least) < _GAINED * float(first)
+        yield Progress(best, float(loss), ended, settled, state)
+        return
 
 
 def _drawn(policy: Descent, pieces: int, count: int) -> Array:

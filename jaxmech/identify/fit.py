@@ -44,7 +44,7 @@ def fit(
     free: Sequence[str] | None = None,
     bounds: Mapping[str, Any] | None = None,
     prior: Mapping[str, Any] | None = None,
-    initial_states: InitialStates = "fixed",
+    initial_states: InitialStates = "free",
     horizon: Shooting | None = None,
     validation: Any = (),
     multistart: MultiStart | None = None,
@@ -74,8 +74,11 @@ def fit(
             floating-point numbers. A nested one is called "arm.length".
         bounds: by name, (low, high), None for an open side, or `PhysicalInertia()`.
         prior: by name, (mean, standard deviation); needs recordings with weights.
-        initial_states: "fixed" at what was recorded, or "free" to be fitted along with the
-            parameters, on the constraints, held to `Recording.start_sd` where that is known.
+        initial_states: "free" to be fitted along with the parameters, on the constraints, held to
+            `Recording.start_sd` where that is known; or "fixed" at what was recorded, for starts
+            that are exact. A first sample is a measurement with noise like any other: taken as
+            exact it gives intervals that miss the truth. A fit with fixed starts tests whether the
+            recordings agree, and warns.
         horizon: `Shooting(...)` cuts the recordings into pieces; for chaotic motion.
         validation: recordings that are not fitted, for a look at the result, and for the
             `patience` of `Descent`, the only thing that they can decide.
@@ -125,7 +128,7 @@ def fit(
     others = named(validation, "validation")
     if others:
         alike((*task.origin.recordings, *others))
-        require_starts(task.problem, task.parameters, others)
+        require_starts(task.problem, task.parameters, others, free=initial_states == "free")
     _require_possible(policy, task, others)
     watched = _validation(task, others) if isinstance(policy, Descent) and others else None
     tasks = beginnings(task, multistart) if multistart else [task]
@@ -202,7 +205,7 @@ def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         trusted=task.weighted,
         count=count,
         unknowns=unknowns,
-        notes=tuple(remarks(task, solved)),
+        notes=tuple(remarks(task, solved, made, train.residuals, unknowns)),
         horizon=partial(horizon_of, task, made, params),
         point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
     )

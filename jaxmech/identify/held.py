@@ -1,6 +1,7 @@
 """Errors of recordings with the parameters held and only their starts fitted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -30,7 +31,8 @@ def errors_with_fitted_starts(
 
     Recordings that were measured with a noise of about what the model leaves over do not tell
     models apart from their recorded start; this does, as long as they are long enough that a start
-    cannot make up for a wrong model. Starts are held to `Recording.start_sd` where that is known.
+    cannot make up for a wrong model. Starts are held to `Recording.start_sd` where that and the
+    weights are known.
 
     Args:
         subject: the system and its sensors.
@@ -54,6 +56,8 @@ def errors_with_fitted_starts(
         True
     """
     first = parameters(params).layout.names[0].partition("[")[0]
+    recordings = [one if one.weights is not None else replace(one, start_sd=None)
+                  for one in recordings]  # fmt: skip
     task = prepare(
         subject.system, recordings, params, observe=subject.observe, start=subject.start,
         free=(first,), bounds=None, prior=None, initial_states="free", horizon=None,

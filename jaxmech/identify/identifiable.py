@@ -67,7 +67,7 @@ class Settings:
 
     Args:
         optimizer: see `fit`.
-        initial_states: "fixed" or "free".
+        initial_states: "free" or "fixed".
         horizon: pieces for chaotic motion.
         multistart: random beginnings.
         method: Runge-Kutta method.
@@ -76,12 +76,12 @@ class Settings:
         step: largest step [s].
 
     Example:
-        >>> Settings(initial_states="free").step is None
+        >>> Settings(initial_states="fixed").step is None
         True
     """
 
     optimizer: Optimizer = LevenbergMarquardt()
-    initial_states: InitialStates = "fixed"
+    initial_states: InitialStates = "free"
     horizon: Shooting | None = None
     multistart: MultiStart | None = None
     method: AbstractMethod = RK4()

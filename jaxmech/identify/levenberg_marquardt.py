@@ -16,7 +16,7 @@ from jaxmech.checks import require_positive_integer
 from jaxmech.identify.objective import Conditions, dense, rows
 from jaxmech.identify.problem import Data, Problem
 
-_GAIN = 1e-5  # of the loss: less is nothing
+_NEAR = 0.1  # standard errors from the minimum: less is nothing
 _ROUND_OFF = 1e-13  # of the loss at the start: less is that of perfect data
 _LEVEL = 3  # steps in a row that gain less than the tolerance: the loss is level
 _PATIENCE = 20  # rejected steps in a row, each a quarter of the one before: nothing is left
@@ -99,21 +99,33 @@ def steps(
             last = float(loss)
         done = bool(done) or rejected >= _PATIENCE or level >= _LEVEL
         first = float(loss) if first is None else first
-        at_rest = done and _at_rest(problem, y, data, conditions, first)
-        yield Progress(y, float(loss), done, at_rest, state)
+        settled = done and at_rest(problem, y, data, conditions, first)
+        yield Progress(y, float(loss), done, settled, state)
         if done:
             return
 
 
-def _at_rest(problem: Problem, y: Array, data: Data, conditions: Conditions, first: float) -> bool:
+def at_rest(
+    problem: Problem, y: Array, data: Data, conditions: Conditions, first: float = 0.0
+) -> bool:
     """Whether the linear model sees nothing to gain: steps also get short beside a failing motion.
 
-    What it could gain is the part of the residuals in the range of their derivatives.
+    What it could gain is the part of the residuals in the range of their derivatives. Twice that,
+    in units of the variance that the fit leaves over, is the square of the distance from the
+    minimum in standard errors.
+
+    Args:
+        problem: what is compared.
+        y: the unknowns.
+        data: the numbers of the problem.
+        conditions: what else is asked.
+        first: half the squares where the fit began, beside which round-off is nothing.
     """
     values, J = (np.asarray(x) for x in dense(problem, y, data, conditions))
     fitted = J @ np.linalg.lstsq(J, values, rcond=1e-10)[0]
     loss, gain = 0.5 * values @ values, 0.5 * fitted @ fitted
-    return bool(gain <= _GAIN * loss or loss <= _ROUND_OFF * first)
+    degrees = max(int((np.asarray(data.segments.weights) > 0).sum()) - y.size, 1)
+    return bool(gain <= _NEAR**2 * loss / degrees or loss <= _ROUND_OFF * first)
 
 
 class _Shapes(NamedTuple):

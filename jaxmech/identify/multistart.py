@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxmech.checks import require_positive_integer
+from jaxmech.checks import require_positive_integer, require_seed
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class MultiStart:
     def __post_init__(self) -> None:
         require_positive_integer("count", self.count, "count the beginnings")
         require_positive_integer("refine", self.refine, "count the fits")
+        require_seed(self.seed)
         if not self.spread > 0:
             raise ValueError(f"Argument `spread` must be positive, but is {self.spread}.")
         if self.refine > self.count:

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Array
+from scipy.linalg import qr
 
 from jaxmech.identify.objective import Conditions, dense
 from jaxmech.identify.prepare import Task
@@ -13,7 +14,8 @@ from jaxmech.identify.problem import Problem
 from jaxmech.identify.solve import replace_weights
 from jaxmech.programs import jit_of
 
-_HARD = 1e3  # how much more a hard condition weighs here than at the end of its rounds
+_DEPENDENT = 1e-9  # part of a column that the others leave, below which it says nothing new
+HARD = 1e3  # how much more a hard condition weighs here than at the end of its rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +48,12 @@ def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
         conditions: of the last round.
     """
     if task.hard:
-        conditions = replace_weights(conditions, _HARD, conditions.jump_shift * _HARD)
+        conditions = replace_weights(conditions, HARD, conditions.jump_shift * HARD)
     problem, size = task.problem, task.problem.layout.size
     values, J = (np.asarray(x) for x in dense(problem, y, task.data, conditions))
     W = J[:, :size]
     if J.shape[1] > size:
-        starts = J[:, size:][:, J[:, size:].any(axis=0)]
-        Q, _ = np.linalg.qr(starts) if starts.size else (np.zeros((len(J), 0)), None)
+        Q = basis(J[:, size:])
         W = W - Q @ (Q.T @ W)
     T = np.asarray(_slopes(problem, y[:size], task.data.leaves))
     W = np.linalg.solve(T.T, W.T).T
@@ -66,6 +67,17 @@ def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
         prior=prior.T @ prior,
         scores=np.stack([W[part].T @ values[part] for part in parts]),
     )
+
+
+def basis(columns: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of what columns span, whatever their sizes, (K, rank)."""
+    sizes = np.linalg.norm(columns, axis=0)
+    scaled = columns[:, sizes > 0] / sizes[sizes > 0]
+    if not scaled.size:
+        return np.zeros((len(columns), 0))
+    Q, R, _ = qr(scaled, mode="economic", pivoting=True)
+    found: np.ndarray = Q[:, : int((np.abs(np.diag(R)) > _DEPENDENT).sum())]
+    return found
 
 
 @jit_of("problem")

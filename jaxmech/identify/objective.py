@@ -43,14 +43,14 @@ def rows(problem: Problem, y: Array, data: Data, conditions: Conditions) -> tupl
     J = jnp.moveaxis(slopes.residual.reshape(pieces, slopes.residual.shape[1], -1), 1, 2)
     R = jax.vmap(triangle)(J, values.residual.reshape(pieces, -1))
     z, u = data.parts(y, size)
-    outer = _outer_rows(problem, data, conditions, z, u)
+    outer = outer_rows(problem, data, conditions, z, u)
 
     def apply(change: Array) -> Array:
         dz, du = data.parts(change, size)
         each = jnp.concatenate([jnp.broadcast_to(dz, (pieces, size)), du], axis=1)
         fitted = jnp.einsum("sij,sj->si", R[:, :, :-1], each)
         ends, begins = (jnp.einsum("sjm,sj->sm", x, each) for x in (slopes.end, slopes.begin))
-        _, other = jax.jvp(partial(_outer_rows, problem, data, conditions), (z, u), (dz, du))
+        _, other = jax.jvp(partial(outer_rows, problem, data, conditions), (z, u), (dz, du))
         jumped = _jumps(ends, begins, data, conditions)
         return jnp.concatenate([fitted.ravel(), jumped.ravel(), other])
 
@@ -75,7 +75,7 @@ def half_square(problem: Problem, y: Array, data: Data, conditions: Conditions) 
         _jumps(found.end, found.begin, data, conditions) + conditions.jump_shift,
         0.0,
     )
-    other = _outer_rows(problem, data, conditions, z, u)
+    other = outer_rows(problem, data, conditions, z, u)
     return 0.5 * ((found.residual**2).sum() + (jumps**2).sum() + (other**2).sum())
 
 
@@ -97,8 +97,8 @@ def _goes_on(data: Data) -> Array:
     return (following != jnp.arange(len(following)))[:, None]
 
 
-def _outer_rows(problem: Problem, data: Data, conditions: Conditions, z: Array, u: Array) -> Array:
-    """What the measurements have no part in: priors of parameters and of starts."""
+def outer_rows(problem: Problem, data: Data, conditions: Conditions, z: Array, u: Array) -> Array:
+    """What the measurements have no part in: priors of parameters, and of starts (p + S 2 k,)."""
     numbers = problem.layout.numbers(problem.layout.params(z, data.leaves))
     prior = conditions.prior_weight * (numbers - conditions.prior_mean)
     along = data.along_q.shape[2]

@@ -128,7 +128,10 @@ def parameters(
             )
     entries = tuple(w.entries(leaves[k].shape) for k, w in zip(chosen, ways, strict=True))
     layout = Layout(structure, tuple(chosen), ways, entries, _numbered(free_names, entries))
-    return Parameters(layout, leaves, *_prior(prior or {}, free_names, entries, leaves, chosen))
+    means, sds = _prior(prior or {}, free_names, entries, leaves, chosen)
+    for name, k, way in zip(free_names, chosen, ways, strict=True):
+        _require_inside(name, (prior or {}).get(name), leaves[k].shape, way)
+    return Parameters(layout, leaves, means, sds)
 
 
 def _name(path: Any) -> str:
@@ -188,6 +191,18 @@ def _prior(
             whole = np.broadcast_to(values, shape)
             kept.extend(float(whole[place]) for place in places)
     return np.array(means), np.array(sds)
+
+
+def _require_inside(name: str, given: Any, shape: tuple[int, ...], way: AbstractTransform) -> None:
+    """Raise if the mean of a prior is where the bounds do not let the parameter go."""
+    if given is None:
+        return
+    mean, _ = _mean_and_sd(name, given, shape)
+    if reason := way.excludes(mean):
+        raise ValueError(
+            f"Argument `prior` must have its mean inside the bounds, but {name} {reason}, and its "
+            f"prior has {mean}; move the prior or the bound."
+        )
 
 
 def _mean_and_sd(name: str, given: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -99,13 +99,15 @@ def prepare(
         system, observe or coordinates, start, found.layout, method, projection, formulation
     )
     given = alike(named(recordings, "recordings"))
-    require_starts(problem, found, given)
+    require_starts(problem, found, given, free=initial_states == "free")
     if horizon is not None:
         given = _with_guesses(problem, found, given)
     problem, step = with_chosen_steps(problem, found, given, horizon, step)
     pieces, origin = segments(given, horizon=horizon, step=step, substeps=problem.method.count)
-    data = _data(problem, found, pieces, origin, initial_states, horizon)
     weighted = all(one.weights is not None for one in given)
+    if initial_states == "free" and not weighted:
+        _require_no_start_sd(given)
+    data = _data(problem, found, pieces, origin, initial_states, horizon)
     if prior and not weighted:
         raise ValueError(
             "Argument `prior` needs recordings with `weights` = 1 / (standard deviation of the "
@@ -116,12 +118,24 @@ def prepare(
     if (count := sum(one.count for one in given)) < size:
         raise ValueError(
             f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
-            f"but there are {count} for {size}; fix parameters by `free`."
+            f"but there are {count} for {size}; fix parameters by `free`, or exact starts by "
+            '`initial_states="fixed"`.'
         )
     y = jnp.zeros(size)
     require_runs(problem, y, data, origin)
     hard = horizon is not None and horizon.continuity is None
     return Task(problem, data, conditions, origin, found, y, step, hard, weighted)
+
+
+def _require_no_start_sd(given: Sequence[Recording]) -> None:
+    """Raise if a start is measured better or worse than samples of which that is not known."""
+    for one in given:
+        if one.start_sd is not None:
+            raise ValueError(
+                f"Argument `start_sd` of {one.name} needs `weights` = 1 / (standard deviation of "
+                "the noise): otherwise nobody knows how much the start counts against the samples. "
+                'Leave it out, or hold exact starts by `initial_states="fixed"`.'
+            )
 
 
 def _with_guesses(
@@ -164,21 +178,31 @@ def _data(
     if initial_states == "fixed" and horizon is None:
         return Data(pieces, found.leaves, jnp.zeros((count, size, 0)), jnp.zeros((count, size, 0)))
     params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
-    first = np.diff(origin.recording, prepend=-1) != 0
-    pairs = [
-        bases(problem.system, problem.start, pieces.q0[k], pieces.v0[k], pieces.ts[k, 0], params)
-        for k in range(count)
-    ]
+    along_q, along_v = directions_of_starts(problem, pieces, params)
+    if initial_states == "fixed":
+        first = np.diff(origin.recording, prepend=-1) != 0
+        along_q[first], along_v[first] = 0.0, 0.0
+    return Data(pieces, found.leaves, jnp.asarray(along_q), jnp.asarray(along_v))
+
+
+def directions_of_starts(
+    problem: Problem, pieces: Segments, params: Params
+) -> tuple[np.ndarray, np.ndarray]:
+    """How start variables (S, k, i) and their rates (S, k, j) may move.
+
+    Raises:
+        ValueError: not all starts have the same number of freedoms.
+    """
+    starts = zip(pieces.q0, pieces.v0, pieces.ts[:, 0], strict=True)
+    pairs = [bases(problem.system, problem.start, q0, v0, t, params) for q0, v0, t in starts]
     if len({(a.shape, b.shape) for a, b in pairs}) > 1:
         raise ValueError(
             "Free initial states need starts with the same number of degrees of freedom, but the "
             "rank of the constraints differs from one to another; give `start`, which makes a "
-            "state of independent variables."
+            'state of independent variables, or hold exact starts by `initial_states="fixed"`.'
         )
     along_q, along_v = (np.stack(side) for side in zip(*pairs, strict=True))
-    if initial_states == "fixed":
-        along_q[first], along_v[first] = 0.0, 0.0
-    return Data(pieces, found.leaves, jnp.asarray(along_q), jnp.asarray(along_v))
+    return along_q, along_v
 
 
 def _conditions(

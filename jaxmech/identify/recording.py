@@ -24,8 +24,9 @@ class Recording:
         v0: the rates that belong to it, of the same shape.
         weights: 1 / (standard deviation of the noise): a number, (d,) or (T, d). Left out, all
             sensors count alike and their noise is estimated from what the fit leaves over.
-        start_sd: standard deviations of q0 and v0, two numbers or arrays (k,): how well the
-            beginning was measured. `fit` with free initial states holds them to it.
+        start_sd: standard deviations of q0 and v0, two numbers or arrays (k,), inf for a guess: how
+            well the beginning was measured beside what `observed` says of it. `fit` with free
+            initial states holds them to it. Without it both are a guess to begin with.
         name: for tables and pictures.
 
     Raises:
@@ -52,8 +53,15 @@ class Recording:
 
     @property
     def count(self) -> int:
-        """How many numbers were measured."""
-        return int(np.isfinite(self.observed).sum())
+        """How many numbers were measured; one without weight is none."""
+        return int(self.measured.sum())
+
+    @property
+    def measured(self) -> np.ndarray:
+        """Where something was measured that has weight, (T, d)."""
+        weighs = True if self.weights is None else self.weights > 0
+        found: np.ndarray = np.isfinite(self.observed) & weighs
+        return found
 
     def every(self, stride: int) -> "Recording":
         """Every `stride`-th sample, from the first on: as informative where noise is slow.
@@ -79,7 +87,7 @@ class Recording:
 
     def __repr__(self) -> str:
         samples, sensors = self.observed.shape
-        missing = self.observed.size - self.count
+        missing = int(np.isnan(self.observed).sum())
         name = f"{self.name}: " if self.name else ""
         return (
             f"Recording({name}{samples} samples of {sensors} sensor{'s' * (sensors > 1)} in "
@@ -104,11 +112,14 @@ def _checked(recording: Recording) -> dict[str, Any]:
     if not np.isfinite(observed).any():
         raise _refused(recording, "observed", "at least one number, but all are missing")
     starts = _starts(recording, len(ts))
+    weights = _weights(recording, observed)
+    if weights is not None and not (np.isfinite(observed) & (weights > 0)).any():
+        raise _refused(recording, "weights", "a positive number where something was measured")
     return {
         "ts": ts,
         "observed": observed,
         **starts,
-        "weights": _weights(recording, observed),
+        "weights": weights,
         "start_sd": _start_sd(recording, starts["q0"].shape[-1]),
     }
 
@@ -149,8 +160,8 @@ def _start_sd(recording: Recording, size: int) -> Pair | None:
     except (TypeError, ValueError) as error:
         text = f"two standard deviations, of q0 and v0, numbers or of shape ({size},)"
         raise _refused(recording, "start_sd", text) from error
-    if not all(np.isfinite(sd).all() and (sd > 0).all() for sd in pair):
-        raise _refused(recording, "start_sd", "positive numbers")
+    if not all((sd > 0).all() for sd in pair):  # never if one is NaN
+        raise _refused(recording, "start_sd", "positive numbers, inf for what is only a guess")
     return pair
 
 

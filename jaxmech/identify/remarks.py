@@ -1,14 +1,16 @@
 """What one should know before believing a fit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.identify.freed import held_starts
 from jaxmech.identify.growth import sensitivity_growth
 from jaxmech.identify.growth_report import Growth, beyond
+from jaxmech.identify.misfit import misfit, share
 from jaxmech.identify.prepare import Task
 from jaxmech.identify.problem import Run
 from jaxmech.identify.solve import Solved
@@ -20,12 +22,17 @@ AT_BOUND = 10.0  # a parameter that came nearer to its bound by exp(10), or 22,0
 _SAVES = 100  # at which the growth is found
 
 
-def remarks(task: Task, solved: Solved) -> Iterator[str]:
+def remarks(
+    task: Task, solved: Solved, made: Run, residuals: Sequence[np.ndarray], unknowns: int
+) -> Iterator[str]:
     """The warnings of a fit, one after the other.
 
     Args:
         task: what was fitted.
         solved: where it ended.
+        made: the pieces there.
+        residuals: predicted less observed of each recording, (T, d).
+        unknowns: their number, free starts included.
 
     Yields:
         A sentence with what to do about it.
@@ -39,8 +46,10 @@ def remarks(task: Task, solved: Solved) -> Iterator[str]:
     elif not solved.converged:
         yield (
             f"Not converged after {len(solved.history)} steps: allow more `iterations`, or begin "
-            "nearer."
+            "nearer; a descent may need another learning rate. The intervals mean nothing yet."
         )
+    yield from filter(None, (held_starts(task, solved, made),))
+    yield from filter(None, (misfit(task, solved.y, made, residuals, unknowns),))
     if stuck := _at_bounds(task, solved.y):
         yield (
             f"At the bound: {', '.join(stuck)}. The recordings ask for more than the bounds allow; "
@@ -63,12 +72,7 @@ def _at_bounds(task: Task, y: Array) -> list[str]:
 
 def _change(task: Task, made: Run) -> float:
     """The change of a motion that matters, as a fraction of it: what the fit leaves over."""
-    weights, observed = task.data.segments.weights, task.data.segments.observed
-    seen = weights > 0
-    mean = jnp.where(seen, observed, 0).sum((0, 1)) / jnp.maximum(seen.sum((0, 1)), 1)
-    signal = jnp.where(seen, weights * (observed - mean[None, None]), 0.0)
-    share = float(jnp.sqrt((made.residual**2).sum() / (signal**2).sum()))
-    return float(np.clip(share, 1e-6, 0.1))
+    return float(np.clip(share(task, made), 1e-6, 0.1))
 
 
 def horizon_of(task: Task, made: Run, params: Params) -> tuple[Growth, str] | None:

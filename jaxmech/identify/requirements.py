@@ -19,6 +19,7 @@ from jaxmech.status import Status
 from jaxmech.system import Params
 
 FARTHEST = 1e-2  # by how much of 1 + |q| a start may be off the constraints if nobody says more
+A_GUESS = 0.5  # the same for coordinates that are only where a fit begins
 DEVIATIONS = 5  # standard deviations by which it may be off where they are known
 
 
@@ -35,18 +36,41 @@ def alike(recordings: tuple[Recording, ...]) -> tuple[Recording, ...]:
     if len({one.weights is None for one in recordings}) > 1:
         raise ValueError("Argument `recordings` must have `weights` in all of them or in none.")
     for column in range(sensors.pop()):
-        seen = np.concatenate([one.observed[:, column] for one in recordings])
-        seen = seen[np.isfinite(seen)]
+        seen = np.concatenate([one.observed[one.measured[:, column], column] for one in recordings])
         if seen.size and np.ptp(seen) == 0:
             raise ValueError(
                 f"Argument `recordings` must hold measurements that change, but sensor {column} "
                 f"shows {seen[0]:g} throughout; leave it out, or give it as NaN."
             )
+    _require_once(recordings)
     return recordings
 
 
-def require_starts(problem: Problem, found: Parameters, given: Sequence[Recording]) -> None:
-    """Raise unless every recording begins on the constraints, as far as its noise allows."""
+def _require_once(recordings: tuple[Recording, ...]) -> None:
+    """Raise if one is there twice: the same noise would count as an agreement."""
+    for k, one in enumerate(recordings):
+        columns = (column[np.isfinite(column)] for column in one.observed.T)
+        varied = any(column.size and np.ptp(column) > 0 for column in columns)
+        for other in recordings[:k] if varied else ():
+            same = np.array_equal(one.observed, other.observed, equal_nan=True)
+            if same and np.allclose(one.ts - one.ts[0], other.ts - other.ts[0], rtol=1e-9):
+                raise ValueError(
+                    f"Argument `recordings` must hold every recording once, but {one.name} has the "
+                    f"same samples as {other.name}; leave one of them out."
+                )
+
+
+def require_starts(
+    problem: Problem, found: Parameters, given: Sequence[Recording], *, free: bool
+) -> None:
+    """Raise unless every recording begins on the constraints, as far as its noise allows.
+
+    Args:
+        problem: what is compared.
+        found: the parameters.
+        given: the recordings.
+        free: whether starts are fitted, so that those without `start_sd` are no more than a guess.
+    """
     system = problem.system
     params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
     for one in given:
@@ -67,17 +91,18 @@ def require_starts(problem: Problem, found: Parameters, given: Sequence[Recordin
                 + ("`start` must return a consistent state." if problem.start else _REMEDY)
             )
         if problem.start is None:
-            _require_near(one, (q0, v0), (np.asarray(q), np.asarray(v)))
+            _require_near(one, (q0, v0), (np.asarray(q), np.asarray(v)), free=free)
 
 
 _REMEDY = "check q0 and v0, and that the parameters at the start of the fit belong to them."
 
 
-def _require_near(one: Recording, given: Any, reached: Any) -> None:
+def _require_near(one: Recording, given: Any, reached: Any, *, free: bool) -> None:
     """How far the start had to be moved onto the constraints."""
-    sds = one.start_sd or (None, None)
-    for name, x, y, sd in zip(("q0", "v0"), given, reached, sds, strict=True):
-        limit = FARTHEST * (1 + np.abs(x)) if sd is None else DEVIATIONS * sd
+    sds = one.start_sd or (np.inf, np.inf)
+    guesses = (A_GUESS, np.inf) if free else (FARTHEST, FARTHEST)
+    for name, x, y, sd, guess in zip(("q0", "v0"), given, reached, sds, guesses, strict=True):
+        limit = np.where(np.isfinite(sd), DEVIATIONS * sd, guess * (1 + np.abs(x)))
         worst = int(np.argmax(np.abs(y - x) / limit))
         if abs(y - x)[worst] > limit[worst]:
             raise ValueError(

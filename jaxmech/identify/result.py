@@ -233,6 +233,7 @@ def _card(fit: Fit) -> list[str]:
     )
     lines = [
         f"{what}, {steps} steps, {state}",
+        *(f"  WARNING: {text}" for text in fit.warnings),
         *(f"  {line}" for line in repr(fit.uncertainty).splitlines()),
         f"  RMS error, fitted starts    {_spread(fit.errors)}",
         f"  RMS error, recorded starts  {_spread(fit.predicted_errors)}",
@@ -241,7 +242,7 @@ def _card(fit: Fit) -> list[str]:
         lines.append(f"  RMS error, validation       {_spread(fit.validation_errors)}")
     noise = "of 1, the weights' word" if fit.trusted else "estimated"
     lines.append(f"  noise                       {fit.noise:.3g} ({noise})")
-    return [*lines, *(f"  warning: {text}" for text in fit.warnings)]
+    return lines
 
 
 def _spread(errors: Numbers) -> str:

@@ -1,7 +1,6 @@
 """The rows of one recording in a file: what the cells say, and where they stand."""
 
 import csv
-import io
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -151,7 +150,7 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise TableError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
+    except ValueError as error:  # no text, or no name of a file
         raise TableError(f"{path}: cannot be read: it is not a text file") from error
     kept = [
         (number, line)
@@ -162,8 +161,7 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
         raise TableError(f"{path}: must hold a line with the names of the columns, and samples")
     lines = [number for number, _ in kept]
     separator = max(_SEPARATORS, key=kept[0][1].count)
-    reader = csv.reader(io.StringIO("\n".join(line for _, line in kept)), delimiter=separator)
-    names, *rows = [[cell.strip() for cell in row] for row in reader]
+    names, *rows = [_cells(path, number, line, separator) for number, line in kept]
     if any(_is_number(name) for name in names):
         raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
     for name in names:
@@ -175,6 +173,15 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
             text = f"has {len(row)} cells, but there are {len(names)} columns"
             raise TableError(f"{path}:{number}: {text}: {', '.join(names)}")
     return names, rows, lines
+
+
+def _cells(path: Path, number: int, line: str, separator: str) -> list[str]:
+    """The cells of a line; a quotation mark that is left open ends with it."""
+    try:
+        (row,) = csv.reader([line], delimiter=separator)
+    except csv.Error as error:
+        raise TableError(f"{path}:{number}: cannot be read: {error}") from error
+    return [cell.strip() for cell in row]
 
 
 def _is_number(text: str) -> bool:

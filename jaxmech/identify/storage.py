@@ -73,7 +73,8 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     if path.suffix != ".npz":
         raise ValueError(f"Argument `path` must end in .npz, but is {path}.")
     arrays: dict[str, np.ndarray] = {}
-    horizon = [fit.growth, "".join(fit.warnings[len(fit.notes) :])]
+    before = len(fit.notes) + (not fit.uncertainty.determined.all())  # warnings of other things
+    horizon = [fit.growth, "".join(fit.warnings[before:])]
     facts = {
         "kind": _KIND,
         "version": 2,

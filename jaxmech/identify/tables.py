@@ -7,12 +7,13 @@ with the key; what is wrong in the file is a `TableError` with file, line and co
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxmech.ensemble.distributions import doc
 from jaxmech.ensemble.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.identify.rates import rates
 from jaxmech.identify.recording import Recording
 from jaxmech.identify.sheets import Sheet, TableError, csv_sheets, npz_sheets
 
@@ -35,7 +36,7 @@ class Table:
         default=(), metadata=doc("columns of the start variables; `observed` by default")
     )
     v0: tuple[Column, ...] = field(
-        default=(), metadata=doc("columns of their rates; differences of `q0` by default")
+        default=(), metadata=doc("columns of their rates; slopes of `q0` by default")
     )
     time: str | None = field(
         default=None, metadata=doc("column (.csv) or array (.npz) of the sample times [s]")
@@ -60,11 +61,15 @@ class Table:
         default=None, metadata=doc("column of a .csv that tells its recordings apart")
     )
     stride: int = field(default=1, metadata=doc("keep every so many samples"))
-    noise_sd: float | list[float] | None = field(
+    noise_sd: float | list[Any] | None = field(
         default=None, metadata=doc("standard deviation of the noise, of all columns or of each")
     )
     start_sd: tuple[float, ...] | None = field(
-        default=None, metadata=doc("standard deviations of the recorded q0 and v0, two numbers")
+        default=None,
+        metadata=doc(
+            "standard deviations of the recorded q0 and v0, two numbers; a start variable that is "
+            "observed too counts once, as its first sample"
+        ),
     )
 
     def __post_init__(self) -> None:
@@ -166,6 +171,8 @@ def _csv(table: Table, path: Path) -> _Sheets:
 def _problems(table: Table) -> Iterator[Problem]:
     if not table.observed:
         yield Problem(("observed",), "must name at least one column")
+    yield from _named_twice(table)
+    yield from _not_positive(table)
     if len(table.v0) not in (0, len(table.start_columns[0])):
         text = f"must name as many columns as `q0`, {len(table.start_columns[0])}, or none"
         yield Problem(("v0",), f"{text}, but names {len(table.v0)}")
@@ -174,17 +181,36 @@ def _problems(table: Table) -> Iterator[Problem]:
         yield Problem(("validation",), text)
     if table.time is not None and table.dt is not None:
         yield Problem(("dt",), "must be left out where `time` is given")
-    if table.dt is not None and not table.dt > 0:
-        yield Problem(("dt",), f"must be positive, but is {table.dt}")
     if table.stride < 1:
         yield Problem(("stride",), f"must be at least 1, but is {table.stride}")
-    sds = np.ravel([] if table.noise_sd is None else table.noise_sd)
-    if not (sds > 0).all() or sds.size not in (0, 1, len(table.observed)):
+
+
+def _named_twice(table: Table) -> Iterator[Problem]:
+    """A column that would count as two sensors."""
+    for key in ("observed", "q0", "v0"):
+        columns = getattr(table, key)
+        if twice := [c for k, c in enumerate(columns) if c in columns[:k]]:
+            yield Problem((key,), f"must name every column once, but names {twice[0]!r} twice")
+
+
+def _not_positive(table: Table) -> Iterator[Problem]:
+    if table.dt is not None and not table.dt > 0:
+        yield Problem(("dt",), f"must be positive, but is {table.dt}")
+    noise = table.noise_sd
+    if noise is not None and not _are_deviations(noise, len(table.observed)):
         text = f"must be positive, one for all or one for each of {len(table.observed)} columns"
-        yield Problem(("noise_sd",), f"{text}, but is {table.noise_sd}")
+        yield Problem(("noise_sd",), f"{text}, but is {noise}")
     start = table.start_sd
     if start is not None and (len(start) != 2 or not all(sd > 0 for sd in start)):
         yield Problem(("start_sd",), f"must be two positive numbers, but is {list(start)}")
+
+
+def _are_deviations(given: float | list[Any], count: int) -> bool:
+    """A positive number, or a positive number for each column; a list may hold lists."""
+    if not isinstance(given, list):
+        return given > 0
+    numbers = all(isinstance(sd, int | float) and sd > 0 for sd in given)
+    return numbers and len(given) == count
 
 
 def _require_columns(table: Table, sheets: list[Sheet]) -> None:
@@ -195,15 +221,31 @@ def _require_columns(table: Table, sheets: list[Sheet]) -> None:
             if lacking:
                 what = not_one_of(str(column), lacking.columns, f"a column of {lacking.path}")
                 problems.append(Problem((key,), f"names {column!r}, which {what}"))
+            elif any(one.column(column) in (table.time, table.recording) for one in sheets):
+                text = "which holds no measurements: `time` or `recording` names it"
+                problems.append(Problem((key,), f"names {column!r}, {text}"))
     if problems:
         raise StudyError(problems)
+
+
+def _start_sd(table: Table, sheet: Sheet) -> tuple[np.ndarray, np.ndarray] | None:
+    """How well each start variable is known beside the samples: not at all if it is one of them."""
+    if table.start_sd is None:
+        return None
+    q_columns, v_columns = table.start_columns
+    observed = {sheet.column(c) for c in table.observed}
+    of_q, of_v = (
+        np.array([np.inf if sheet.column(c) in observed else sd for c in columns])
+        for columns, sd in zip((q_columns, v_columns or q_columns), table.start_sd, strict=True)
+    )
+    return (of_q, of_v) if np.isfinite([of_q, of_v]).any() else None
 
 
 def _recording(table: Table, sheet: Sheet) -> Recording:
     q_columns, v_columns = table.start_columns
     ts = sheet.times()
     observed, q0 = (sheet.numbers(c) for c in (table.observed, q_columns))
-    v0 = sheet.numbers(v_columns) if v_columns else _rates(q0, ts)
+    v0 = sheet.numbers(v_columns) if v_columns else rates(q0, ts)
     for columns, values in ((q_columns, q0), (v_columns or q_columns, v0)):
         for k in np.flatnonzero(~np.isfinite(values[0])):
             raise TableError(
@@ -211,14 +253,9 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
                 "the start must be known, cut what is before it"
             )
     weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
-    start_sd = None if table.start_sd is None else (table.start_sd[0], table.start_sd[1])
+    start_sd = _start_sd(table, sheet)
     try:
         whole = Recording(ts, observed, q0, v0, weights, start_sd, sheet.name)
         return whole.every(table.stride)
     except ValueError as error:
         raise TableError(f"{sheet.place(0)}: {error}") from error
-
-
-def _rates(q0: np.ndarray, ts: np.ndarray) -> np.ndarray:
-    """Differences of second order; rough, but a start that is fitted needs no more."""
-    return np.gradient(q0, ts, axis=0, edge_order=2 if len(ts) > 2 else 1)

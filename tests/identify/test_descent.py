@@ -17,7 +17,10 @@ ADAM = optax.adam(optax.exponential_decay(0.05, 50, 0.5))
 
 
 def descended(recordings: list[Recording], optimizer: Any, **options: Any) -> Fit:
-    return fit(SWING, recordings, BEGIN, free=FREE, optimizer=optimizer, **options)
+    """With starts that are exact, as they are here."""
+    return fit(
+        SWING, recordings, BEGIN, free=FREE, optimizer=optimizer, initial_states="fixed", **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +71,33 @@ def test_a_descent_goes_on_where_it_stopped(motions: list[Recording], tmp_path: 
     resumed = descended(motions, Descent(ADAM, iterations=30, batch=2), folder=tmp_path)
     np.testing.assert_array_equal(resumed.values, whole.values)
     assert resumed.history == whole.history
-    with pytest.raises(CheckpointError, match="holds a fit of other data or with other settings"):
+    with pytest.raises(CheckpointError, match="holds another fit: recordings"):
         descended(swings((0.8, -1.2, 0.5, 1.4)), Descent(ADAM, batch=2), folder=tmp_path)
+
+
+def test_steps_that_are_used_up_are_no_convergence(noisy_motions: list[Recording]) -> None:
+    """Too few steps, or steps too short, end far from the minimum in standard errors."""
+    for policy in (Descent(optax.adam(1e-2), iterations=5), Descent(optax.sgd(1e-9), iterations=1)):
+        found = descended(noisy_motions, policy)
+        off = np.abs(found.values - WANTED) / found.uncertainty.standard_errors
+        assert off.max() > 10
+        assert found.history[-1] <= found.history[0]
+        assert not found.converged
+        assert any("Not converged" in text for text in found.notes)
+    watched = descended(
+        noisy_motions[:2], Descent(optax.sgd(1e-12), iterations=9, patience=2),
+        validation=noisy_motions[2:],
+    )  # fmt: skip
+    assert not watched.converged
+
+
+def test_a_descent_that_has_arrived_has_converged(noisy_motions: list[Recording]) -> None:
+    fast = optax.adam(optax.exponential_decay(0.05, 20, 0.5))
+    arrived = descended(noisy_motions, Descent(fast, iterations=250))
+    exact = fit(SWING, noisy_motions, BEGIN, free=FREE, initial_states="fixed")
+    off = np.abs(arrived.values - exact.values) / exact.uncertainty.standard_errors
+    assert arrived.converged == bool(off.max() < 0.1)
+    assert arrived.converged
 
 
 def test_a_descent_that_went_up_says_so(motions: list[Recording]) -> None:

@@ -48,7 +48,9 @@ def test_other_separators_and_files_as_recordings(tmp_path, separator) -> None:
     (train,), (held,) = read_table(table, tmp_path)
     assert (train.name, held.name) == ("early", "late")
     assert train.weights == 2.0
-    np.testing.assert_allclose(train.v0[:, 0], [0.0, 4.0, 8.0])  # of x = 1 + 4 t^2, exactly
+    np.testing.assert_allclose(
+        train.v0[:, 0], [0.0, 4.0, 8.0], atol=1e-12
+    )  # of x = 1 + 4 t^2, exactly
 
 
 def test_npz_with_filling_and_stride(tmp_path) -> None:
