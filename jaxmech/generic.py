@@ -34,6 +34,20 @@ def generic(tree: Any, seed: int) -> Any:
         return jax.tree.map(leaf, tree)
 
 
+def wide(tree: Any, seed: int) -> Any:
+    """The same pytree with normal numbers of both signs, a few units wide, in place of all arrays.
+
+    For what may hold at one sign only, or vanish somewhere.
+    """
+    draw = np.random.default_rng(seed)
+
+    def leaf(x: Any) -> Any:
+        return jnp.asarray(2 * draw.normal(size=np.shape(x)), jnp.result_type(x))
+
+    with jax.ensure_compile_time_eval():
+        return jax.tree.map(leaf, tree)
+
+
 def concrete(fn: Callable[..., Any], *args: Any) -> np.ndarray | None:
     """fn(*args) as a numpy array, also inside a trace; None if fn itself holds traced values."""
     with jax.ensure_compile_time_eval():

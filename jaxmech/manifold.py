@@ -15,8 +15,10 @@ from jaxtyping import Array
 
 from jaxmech.checks import require_kind, require_positive_integer
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
-from jaxmech.linalg import LDL, AbstractSolver, metric, row_weights, times, weighted_gram
+from jaxmech.formulations.regular import regular
+from jaxmech.linalg import LDL, AbstractSolver, metric, times
 from jaxmech.system import Params, System
+from jaxmech.traits import SingularMass
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,14 @@ class AbstractStabilization(abc.ABC):
 
     @abc.abstractmethod
     def after_step(
-        self, system: System, q: Array, v: Array, t: Array, params: Params, *, singular_mass: bool
+        self,
+        system: System,
+        q: Array,
+        v: Array,
+        t: Array,
+        params: Params,
+        *,
+        singular_mass: SingularMass,
     ) -> tuple[Array, Array, Array]:
         """The state to go on from, and whether it could be reached."""
 
@@ -43,7 +52,14 @@ class Free(AbstractStabilization):
         return jnp.zeros((), q.dtype)
 
     def after_step(
-        self, system: System, q: Array, v: Array, t: Array, params: Params, *, singular_mass: bool
+        self,
+        system: System,
+        q: Array,
+        v: Array,
+        t: Array,
+        params: Params,
+        *,
+        singular_mass: SingularMass,
     ) -> tuple[Array, Array, Array]:
         """The state as it is."""
         return q, v, jnp.asarray(True)
@@ -83,7 +99,14 @@ class Projection(AbstractStabilization):
         return jnp.zeros((), q.dtype)
 
     def after_step(
-        self, system: System, q: Array, v: Array, t: Array, params: Params, *, singular_mass: bool
+        self,
+        system: System,
+        q: Array,
+        v: Array,
+        t: Array,
+        params: Params,
+        *,
+        singular_mass: SingularMass,
     ) -> tuple[Array, Array, Array]:
         """q and v on the constraints, and whether the last correction left them there."""
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
@@ -155,20 +178,26 @@ class Baumgarte(AbstractStabilization):
         return jnp.concatenate(terms) if terms else jnp.zeros((), q.dtype)
 
     def after_step(
-        self, system: System, q: Array, v: Array, t: Array, params: Params, *, singular_mass: bool
+        self,
+        system: System,
+        q: Array,
+        v: Array,
+        t: Array,
+        params: Params,
+        *,
+        singular_mass: SingularMass,
     ) -> tuple[Array, Array, Array]:
         """The state as it is."""
         return q, v, jnp.asarray(True)
 
 
 def metric_mass(
-    system: System, q: Array, v: Array, t: Array, params: Params, *, singular_mass: bool
+    system: System, q: Array, v: Array, t: Array, params: Params, *, singular_mass: SingularMass
 ) -> Array:
-    """M, made definite with the rows of all constraints if it is singular, (n, n)."""
+    """M, made definite with the constraints as in `regular` if it is singular, (n, n)."""
     if not singular_mass:
         return system.mass(q, v, t, params)
-    eom = system.equations(q, v, t, params)
-    return eom.M + weighted_gram(eom.A, row_weights(eom.M, eom.A))
+    return regular(system.equations(q, v, t, params), singular_mass=singular_mass)[0]
 
 
 def constraint_jacobians(

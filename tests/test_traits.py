@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Acceleration, Holonomic, Nonholonomic, System
+from jaxmech import Acceleration, Holonomic, Nonholonomic, System, UdwadiaKalaba, models
 from jaxmech.traits import Traits, traits
 from tests.small import CASES
 
@@ -114,3 +114,25 @@ def test_functions_that_close_over_traced_values_are_not_judged() -> None:
     jax.jit(energy)(2.0)
     assert not any(facts.singular_mass for facts in found)
     assert len(found) == 2
+
+
+def test_the_rows_that_a_singular_mass_needs() -> None:
+    """Of a quaternion its unit length alone; of a bead on a rod both rows, which vanish in turn."""
+    body, bead = models.free_body(), models.bead_on_rod()
+    tied = Holonomic(lambda q, t, p: jnp.stack([q[0] * q[1] - q[2] * q[3], q @ q - 1]), "tied")
+    system = System(
+        body.system.lagrangian,
+        [tied, *body.system.constraints],
+        coordinates=body.system.coordinates,
+    )
+    assert traits(system, *body.initial(), jnp.zeros(()), body.params).singular_mass in ((1,), (2,))
+    at_rest = bead.initial()
+    assert traits(bead.system, *at_rest, jnp.zeros(()), bead.params).singular_mass == (0, 1)
+
+
+def test_what_is_asked_for_takes_the_rows_that_were_found() -> None:
+    found = (0, 3)
+    assert UdwadiaKalaba().takes_as_singular(found) == found
+    assert UdwadiaKalaba(singular_mass=True).takes_as_singular(found) == found
+    assert UdwadiaKalaba(singular_mass=True).takes_as_singular(False) is True
+    assert UdwadiaKalaba(singular_mass=False).takes_as_singular(found) is False

@@ -56,7 +56,7 @@ def mass(system: System, pose: Pose, tolerance: float) -> Mass:
         condition=float(largest / least) if least > 0 else float("inf"),
         negative=_taking_part(system, directions.T[values < -tolerance * largest]),
         undetermined=_taking_part(system, null),
-        foreseen=traits(system, *pose.state).singular_mass,
+        foreseen=bool(traits(system, *pose.state).singular_mass),
     )
 
 

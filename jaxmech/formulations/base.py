@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.system import Params, System
+from jaxmech.traits import SingularMass
 
 
 class Law(eqx.Module):
@@ -69,11 +70,13 @@ class AbstractFormulation(abc.ABC):
         """The chart for the step from this state; None where all coordinates are integrated."""
         return None
 
-    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"] | None:
+    def matrix(
+        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
+    ) -> Float[Array, " k l"] | None:
         """The matrix that is inverted, by whose condition a law is judged; None without one."""
         return None
 
-    def takes_as_singular(self, found: bool) -> bool:
+    def takes_as_singular(self, found: SingularMass) -> SingularMass:
         """Whether M is taken as singular, given whether it was found to be."""
         return found
 
@@ -82,7 +85,7 @@ class AbstractFormulation(abc.ABC):
         self,
         eom: EquationsOfMotion,
         *,
-        singular_mass: bool,
+        singular_mass: SingularMass,
         kept: Bool[Array, " m"] | None = None,
     ) -> Law:
         """Accelerations and multipliers at one state.

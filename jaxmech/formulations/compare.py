@@ -22,7 +22,7 @@ from jaxmech.formulations.operations import operations
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import LDL, QR, SVD
 from jaxmech.system import Params, System
-from jaxmech.traits import traits
+from jaxmech.traits import SingularMass, traits
 
 REFERENCE = UdwadiaKalaba(SVD())
 FORMULATIONS: tuple[AbstractFormulation, ...] = (
@@ -135,7 +135,7 @@ class _Found(eqx.Module):
 
 
 def _row(
-    law: AbstractFormulation, reference: _Found, system: System, singular: bool, state: Any
+    law: AbstractFormulation, reference: _Found, system: System, singular: SingularMass, state: Any
 ) -> Row:
     try:
         asked = operations(partial(_solution, law, system, singular), *state)
@@ -159,7 +159,7 @@ def _row(
     )
 
 
-def _found(law: AbstractFormulation, system: System, singular: bool, state: Any) -> _Found:
+def _found(law: AbstractFormulation, system: System, singular: SingularMass, state: Any) -> _Found:
     eom = _equations(law, system, *state)
     return _Found(eom, *_solved(law, singular, eom))
 
@@ -175,13 +175,13 @@ def _equations(law: AbstractFormulation, system: System, *state: Any) -> Equatio
 
 @partial(jax.jit, static_argnames=("law", "singular"), compiler_options=_QUICKLY)
 def _solved(
-    law: AbstractFormulation, singular: bool, eom: EquationsOfMotion
+    law: AbstractFormulation, singular: SingularMass, eom: EquationsOfMotion
 ) -> tuple[Law, Array | None]:
     return law.solve(eom, singular_mass=singular), law.matrix(eom, singular_mass=singular)
 
 
 def _solution(
-    law: AbstractFormulation, system: System, singular: bool, *state: Any
+    law: AbstractFormulation, system: System, singular: SingularMass, *state: Any
 ) -> tuple[Array, Array]:
     found = law.solve(law.equations(system, *state), singular_mass=singular)
     return found.qdd, found.multipliers

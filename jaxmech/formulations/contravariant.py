@@ -31,6 +31,7 @@ from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
 from jaxmech.linalg import QR, Cholesky, cholesky, row_weights, times, weighted_gram
 from jaxmech.system import Params, System
+from jaxmech.traits import SingularMass
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ class Contravariant(AbstractFormulation):
             Q = Q + system.force(q, v, t, params).astype(q.dtype)
         return replace(eom, M=metric_tensor(system, q, t, params)[1:, 1:], Q=Q)
 
-    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+    def matrix(
+        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
+    ) -> Float[Array, " k l"]:
         """A g^-1 A^T (m, m) of (4.1), or the completed E (n, n) of (4.3)."""
         if self.eliminate:
             return _completed(eom)[0]
@@ -83,7 +86,7 @@ class Contravariant(AbstractFormulation):
         self,
         eom: EquationsOfMotion,
         *,
-        singular_mass: bool,
+        singular_mass: SingularMass,
         kept: Bool[Array, " m"] | None = None,
     ) -> Law:
         """Accelerations and multipliers at one state.
@@ -146,7 +149,7 @@ def _raised(mass: Cholesky, A: Float[Array, " m n"]) -> Float[Array, " n m"]:
     return root.T @ (root @ A.T)
 
 
-def _regular(eom: EquationsOfMotion, singular_mass: bool) -> Cholesky:
+def _regular(eom: EquationsOfMotion, singular_mass: SingularMass) -> Cholesky:
     if singular_mass:
         raise ValueError(
             "Argument `formulation` must not be Contravariant() for this system, because its mass "

@@ -40,6 +40,7 @@ from jaxmech.formulations.base import AbstractChart, AbstractFormulation, Law
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import LDL, Pivots, metric, pivots, times
 from jaxmech.system import Params, System
+from jaxmech.traits import SingularMass
 
 
 class Partition(AbstractChart):
@@ -140,7 +141,9 @@ class CoordinatePartition(AbstractFormulation):
                 "leave it out for eps^(1/3)."
             )
 
-    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+    def matrix(
+        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
+    ) -> Float[Array, " k l"]:
         """N^T M N, the mass of the independent coordinates, with ones for the others, (n, n)."""
         return _reduced(eom, self.tolerance).mass
 
@@ -175,7 +178,7 @@ class CoordinatePartition(AbstractFormulation):
         self,
         eom: EquationsOfMotion,
         *,
-        singular_mass: bool,
+        singular_mass: SingularMass,
         kept: Bool[Array, " m"] | None = None,
     ) -> Law:
         """Accelerations by (2) and multipliers by (4) at one state; a chart needs no `kept`."""

@@ -24,6 +24,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import QR, cholesky, null_space, times
+from jaxmech.traits import SingularMass
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ class GaussPrinciple(AbstractFormulation):
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+    def matrix(
+        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
+    ) -> Float[Array, " k l"]:
         """N L, whose transpose is the matrix of the least-squares problem, (n, n)."""
         M, _ = regular(eom, singular_mass=singular_mass)
         return cholesky(M).lower(M @ null_space(eom.A).T).T
@@ -54,7 +57,7 @@ class GaussPrinciple(AbstractFormulation):
         self,
         eom: EquationsOfMotion,
         *,
-        singular_mass: bool,
+        singular_mass: SingularMass,
         kept: Bool[Array, " m"] | None = None,
     ) -> Law:
         """Accelerations and multipliers at one state."""
@@ -73,7 +76,7 @@ class GaussPrinciple(AbstractFormulation):
 
 
 def gauss_function(
-    eom: EquationsOfMotion, qdd: Float[Array, " n"], *, singular_mass: bool = False
+    eom: EquationsOfMotion, qdd: Float[Array, " n"], *, singular_mass: SingularMass = False
 ) -> Float[Array, ""]:
     """G = (qdd - a)^T M (qdd - a), how much a trial acceleration is constrained; a scalar.
 

@@ -20,6 +20,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import QR, row_weights, unit_rows
+from jaxmech.traits import SingularMass
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class LagrangeFirstKind(AbstractFormulation):
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+    def matrix(
+        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
+    ) -> Float[Array, " k l"]:
         """[[M, -A^T], [A, 0]] after scaling, (n + m, n + m)."""
         return _scaled(eom)[0]
 
@@ -52,7 +55,7 @@ class LagrangeFirstKind(AbstractFormulation):
         self,
         eom: EquationsOfMotion,
         *,
-        singular_mass: bool,
+        singular_mass: SingularMass,
         kept: Bool[Array, " m"] | None = None,
     ) -> Law:
         """Accelerations and multipliers at one state."""

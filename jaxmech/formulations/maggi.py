@@ -27,6 +27,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import QR, cholesky, null_space, times
+from jaxmech.traits import SingularMass
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ class Maggi(AbstractFormulation):
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+    def matrix(
+        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
+    ) -> Float[Array, " k l"]:
         """B^T M B, the mass of the free pseudo-accelerations, (n, n) with zeros behind."""
         N = null_space(eom.A)
         return N @ eom.M @ N.T
@@ -55,7 +58,7 @@ class Maggi(AbstractFormulation):
         self,
         eom: EquationsOfMotion,
         *,
-        singular_mass: bool,
+        singular_mass: SingularMass,
         kept: Bool[Array, " m"] | None = None,
     ) -> Law:
         """Accelerations and multipliers at one state."""

@@ -41,6 +41,7 @@ from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.generic import depends_on
 from jaxmech.linalg import QR, column_space_projector, times
 from jaxmech.system import System
+from jaxmech.traits import SingularMass
 
 State = tuple[Array, Array, Array, Any]  # q, v, t, params
 Force = Callable[[Array, State], Array]  # C of the multipliers and the state
@@ -56,7 +57,7 @@ def solve_law(
     eom: EquationsOfMotion,
     state: State,
     *,
-    singular_mass: bool,
+    singular_mass: SingularMass,
     kept: Bool[Array, " m"] | None = None,
 ) -> Law:
     """What a law of motion makes of the equations, with the non-ideal force of the system.

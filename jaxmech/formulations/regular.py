@@ -1,22 +1,25 @@
 """A mass matrix without full rank, made definite with the constraints."""
 
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.linalg import cholesky, row_weights, times, weighted_gram
+from jaxmech.traits import SingularMass
 
 
 def regular(
-    eom: EquationsOfMotion, *, singular_mass: bool
+    eom: EquationsOfMotion, *, singular_mass: SingularMass
 ) -> tuple[Float[Array, " n n"], Float[Array, " n"]]:
     """M and Q as they are, or M + A^T W A and Q + A^T W b where M lacks full rank.
 
     Both have the same constrained motion, and the second matrix is definite if [M; A] has full
-    column rank (after Udwadia and Phohomsiri 2006).
+    column rank (after Udwadia and Phohomsiri 2006). Of A only the rows count that M needs, where
+    these are known: all rows would couple all bodies.
 
     Args:
         eom: the equations at a state.
-        singular_mass: whether M lacks full rank.
+        singular_mass: whether M lacks full rank, or the rows of A that make up for it.
 
     Example:
         >>> import jax.numpy as jnp
@@ -28,11 +31,14 @@ def regular(
     """
     if not singular_mass:
         return eom.M, eom.Q
-    W = row_weights(eom.M, eom.A)
-    return eom.M + weighted_gram(eom.A, W), eom.Q + times(eom.A.T, W * eom.b)
+    A, b = eom.A, eom.b
+    if singular_mass is not True:
+        A, b = A[np.array(singular_mass)], b[np.array(singular_mass)]
+    W = row_weights(eom.M, A)
+    return eom.M + weighted_gram(A, W), eom.Q + times(A.T, W * b)
 
 
-def free_acceleration(eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " n"]:
+def free_acceleration(eom: EquationsOfMotion, *, singular_mass: SingularMass) -> Float[Array, " n"]:
     """a = M^-1 Q, the acceleration without the constraints (n,), for laws that do not need it.
 
     Where M lacks full rank there is none, and the constraints make up for it as in `regular`.

@@ -21,6 +21,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, cholesky, metric, unit_rows
+from jaxmech.traits import SingularMass
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,13 @@ class UdwadiaKalaba(AbstractFormulation):
     def __post_init__(self) -> None:
         require_kind("solver", self.solver, AbstractSolver, "LDL()")
 
-    def takes_as_singular(self, found: bool) -> bool:
-        """What `singular_mass` says; by default what was found."""
-        return found if self.singular_mass is None else self.singular_mass
+    def takes_as_singular(self, found: SingularMass) -> SingularMass:
+        """What `singular_mass` says; by default what was found, and so the rows that M needs."""
+        return found if self.singular_mass is None else self.singular_mass and (found or True)
 
-    def matrix(self, eom: EquationsOfMotion, *, singular_mass: bool) -> Float[Array, " k l"]:
+    def matrix(
+        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
+    ) -> Float[Array, " k l"]:
         """C = A L^-T with rows of unit length, (m, n), or C C^T, (m, m), for the solver LDL."""
         M, _ = regular(eom, singular_mass=self.takes_as_singular(singular_mass))
         C, _ = unit_rows(cholesky(M).lower(eom.A.T).T)
@@ -69,7 +72,7 @@ class UdwadiaKalaba(AbstractFormulation):
         self,
         eom: EquationsOfMotion,
         *,
-        singular_mass: bool,
+        singular_mass: SingularMass,
         kept: Bool[Array, " m"] | None = None,
     ) -> Law:
         """Accelerations and multipliers at one state."""

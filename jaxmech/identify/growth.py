@@ -27,7 +27,7 @@ from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.steps import resolved_method
 from jaxmech.system import Params, System
-from jaxmech.traits import traits
+from jaxmech.traits import SingularMass, traits
 
 Numbers = NDArray[np.floating]
 
@@ -118,7 +118,7 @@ def _sizes(scale: Any, n: int) -> list[Numbers]:
 
 def _singular(
     system: System, solution: Solution, params: Params, formulation: AbstractFormulation
-) -> bool:
+) -> SingularMass:
     facts = traits(system, solution.q[0], solution.v[0], solution.ts[0], params)
     return formulation.takes_as_singular(facts.singular_mass)
 

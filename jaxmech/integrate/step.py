@@ -18,6 +18,7 @@ from jaxmech.manifold import AbstractStabilization, Projection
 from jaxmech.programs import jit_of
 from jaxmech.status import Status
 from jaxmech.system import Params, System
+from jaxmech.traits import SingularMass
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Scheme:
     method: AbstractMethod
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
-    singular_mass: bool
+    singular_mass: SingularMass
 
     def law(
         self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
