@@ -170,7 +170,7 @@ def config(tmp_path: Path) -> Path:
     ts = jnp.linspace(0.0, 1.0, 201)
 
     def swing(w: jax.Array) -> jax.Array:
-        sol = jm.simulate(subject.system, jnp.array([np.pi]), w[None], ts, p)
+        sol = jm.simulate(subject.system, jnp.array([np.pi]), w[None], ts, p, method=jm.RK4(1))
         return jnp.concatenate([sol.q, sol.v], axis=1)
 
     swings = np.array(jax.vmap(swing)(jnp.array([11.0, 9.0, 7.0, 6.0, 5.0])))

@@ -79,6 +79,6 @@ def test_a_batch_closes_over_its_own_start() -> None:
 
 def test_refuses_what_has_no_derivative() -> None:
     with pytest.raises(TypeError, match=r"`theta` must hold floating-point numbers.*int.*2\.0"):
-        sensitivities(MODEL.system, start, {"theta1": 1}, TS)
+        sensitivities(MODEL.system, start, {"theta1": 1}, TS, method=RK4(1))
     with pytest.raises(ValueError, match=r"`theta` must hold at least one number"):
-        sensitivities(MODEL.system, start, {}, TS)
+        sensitivities(MODEL.system, start, {}, TS, method=RK4(1))

@@ -56,7 +56,7 @@ def test_energy_drift_is_left_open_where_energy_is_not_conserved() -> None:
 
 
 def test_redundant_rows_and_solvers_give_the_same_motion() -> None:
-    runs = [simulate(PENDULUM.system, *PENDULUM[2:], TS, PENDULUM.params)]
+    runs = [simulate(PENDULUM.system, *PENDULUM[2:], TS, PENDULUM.params, method=RK4(1))]
     for solver in (LDL(), QR(), SVD()):
         law, projection = UdwadiaKalaba(solver), Projection(solver=solver)
         policies = {"formulation": law, "projection": projection}
@@ -132,7 +132,7 @@ def test_the_same_system_is_compiled_once() -> None:
 
     first = run(PENDULUM.q, 9.81)
     assert run(jnp.asarray(-PENDULUM.q), np.float32(1.6)) == first
-    assert run([1.2, -1.6], 0.0, method=RK4(), projection=Projection()) == first
+    assert run([1.2, -1.6], 0.0, method=RK4(1), projection=Projection()) == first
     assert run(PENDULUM.q, 9.81, method=RK4(2)) > first
 
 
@@ -167,7 +167,7 @@ def test_systems_that_close_over_traced_values_work() -> None:
             lambda q, v, t, p: 0.5 * mass * v[0] ** 2 + 0.5 * v[1] ** 2 - 9.81 * q[axis] - q[1],
             coordinates=("x", "y"),
         )
-        return simulate(system, *OSCILLATOR[2:], TS[:3], None).q[-1]
+        return simulate(system, *OSCILLATOR[2:], TS[:3], None, method=RK4(1)).q[-1]
 
     masses, axes = np.array([2.0, 4.0]), np.array([0, 1])
     t = TS[2]

@@ -266,7 +266,9 @@ def test_a_law_without_a_singular_form_refuses_with_a_reason() -> None:
             *state,
         )
     with pytest.raises(ValueError, match=r"choose UdwadiaKalaba\(\)"):
-        simulate(QUATERNION.system, *state, [0.0, 0.1], QUATERNION.params, formulation=law)
+        simulate(
+            QUATERNION.system, *state, [0.0, 0.1], QUATERNION.params, formulation=law, method=RK4(1)
+        )
 
 
 def test_a_mass_that_happens_to_be_zero_is_noticed() -> None:
@@ -282,7 +284,7 @@ def test_a_mass_that_happens_to_be_zero_is_noticed() -> None:
 def test_then_the_status_is_singular_mass() -> None:
     loose = System(lambda q, v, t, p: (v[0] ** 2 + p * v[1] ** 2) / 2, coordinates=("x", "y"))
     with pytest.raises(SimulationError) as caught:
-        simulate(loose, [0.0, 0.0], [1.0, 0.0], [0.0, 0.1], 0.0, formulation=Maggi())
+        simulate(loose, [0.0, 0.0], [1.0, 0.0], [0.0, 0.1], 0.0, formulation=Maggi(), method=RK4(1))
     assert caught.value.solution.status == Status.SINGULAR_MASS
 
 

@@ -288,7 +288,14 @@ def test_the_message_says_what_to_do() -> None:
     with pytest.raises(
         SimulationError, match=r"^NONIDEAL_FAILED at t = 0 s: .*weaken the friction"
     ):
-        simulate(SLIDER, [0.0, 0.0], [2.0, 0.0], [0.0, 0.1], {"mu": 1.4, "g": 9.81, "c": 0.8})
+        simulate(
+            SLIDER,
+            [0.0, 0.0],
+            [2.0, 0.0],
+            [0.0, 0.1],
+            {"mu": 1.4, "g": 9.81, "c": 0.8},
+            method=RK4(1),
+        )
 
 
 def test_a_force_that_is_nan_is_not_called_friction() -> None:
@@ -297,7 +304,13 @@ def test_a_force_that_is_nan_is_not_called_friction() -> None:
         nonideal=lambda q, v, m, t, p: jnp.stack([jnp.sqrt(0.25 - t) * m[0], 0.0]),
     )  # fmt: skip
     sol = simulate(
-        system, [0.0, 0.0], [1.0, 0.0], np.linspace(0.0, 0.4, 5), {"g": 1.0, "c": 0.0}, throw=False
+        system,
+        [0.0, 0.0],
+        [1.0, 0.0],
+        np.linspace(0.0, 0.4, 5),
+        {"g": 1.0, "c": 0.0},
+        throw=False,
+        method=RK4(1),
     )
     assert sol.status == Status.NONFINITE
     assert np.isfinite(sol.q[:3]).all()

@@ -156,7 +156,9 @@ def test_the_constraint_and_the_parameter_of_a_nan_are_named() -> None:
     """sqrt(d) at d = 0 spoils d alone in reverse mode, and everything in forward mode."""
     slope = Holonomic(lambda q, t, p: q[1] - jnp.sqrt(p["d"]) * q[0], "slope")
     system = System(spring, [slope], coordinates=("x", "y"))
-    found = check_gradients(system, [1.0, 0.0], [0.0, 0.0], SHORT, {"d": 0.0, "k": 4.0})
+    found = check_gradients(
+        system, [1.0, 0.0], [0.0, 0.0], SHORT, {"d": 0.0, "k": 4.0}, method=RK4(1)
+    )
     assert found.names == ("d", "k", "start")
     assert found.verdicts == ("NaN", "forward NaN", "forward NaN")
     (origin,) = found.origins["d"]
@@ -233,4 +235,4 @@ def test_nothing_to_differentiate_by() -> None:
     path = Holonomic(lambda q, t, p: q - t, "path")
     prescribed = System(lambda q, v, t, p: 0.5 * v @ v, [path], coordinates=("x",))
     with pytest.raises(ValueError, match="`params` must hold a floating-point number"):
-        check_gradients(prescribed, [0.0], [1.0], SHORT[:3], {"count": 3})
+        check_gradients(prescribed, [0.0], [1.0], SHORT[:3], {"count": 3}, method=RK4(1))

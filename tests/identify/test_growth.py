@@ -143,7 +143,7 @@ def test_a_motion_without_freedom_is_refused() -> None:
     path = Holonomic(lambda q, t, p: q - t, "path")
     prescribed = System(lambda q, v, t, p: 0.5 * v @ v, [path], coordinates=("x",))
     with pytest.raises(ValueError, match="no freedom"):
-        sensitivity_growth(prescribed, [0.0], [1.0], TS[:3])
+        sensitivity_growth(prescribed, [0.0], [1.0], TS[:3], method=RK4(1))
 
 
 def test_a_motion_without_derivative_is_refused() -> None:
@@ -153,7 +153,7 @@ def test_a_motion_without_derivative_is_refused() -> None:
         coordinates=("x", "y"),
     )
     with pytest.raises(ValueError, match=r"no derivative in the save interval from t = 0 s"):
-        sensitivity_growth(rubbed, [1.0, 1.0], [0.0, 0.0], TS[:3], {"k": -4.0})
+        sensitivity_growth(rubbed, [1.0, 1.0], [0.0, 0.0], TS[:3], {"k": -4.0}, method=RK4(1))
 
 
 def test_the_two_reasons_of_the_warning() -> None:

@@ -70,7 +70,7 @@ def task() -> Task:
     return prepare(
         SYSTEM, recordings, PARAMS, observe=pointer, start=start, free=["c", "l", "offset"],
         bounds={"l": (0, None)}, prior={"c": (0.2, 0.1)}, initial_states="free", horizon=None,
-        step=None, method=jm.RK4(), projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
+        step=None, method=jm.RK4(1), projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
     )  # fmt: skip
 
 

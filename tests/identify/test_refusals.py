@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmech import System
+from jaxmech import RK4, System
 from jaxmech.identify import Descent, Recording, Shooting, fit
 from tests.identify.swings import (
     BEGIN,
@@ -132,7 +132,7 @@ def test_starts_that_cannot_be_meant(recording: Recording, start: Any, message: 
     with pytest.raises(ValueError, match=message):
         fit(
             CARTESIAN, recording, BEGIN, observe=angle, start=start, free=FREE,
-            initial_states="fixed",
+            initial_states="fixed", method=RK4(1),
         )  # fmt: skip
 
 
@@ -143,18 +143,35 @@ def test_a_start_that_is_off_by_its_noise_is_taken() -> None:
     guess = replace(off_the_rod(0.8, 0.45, observed=few), v0=np.array([1.0, -1.0]))
     for start in (near, guess):
         with pytest.raises(ValueError, match="but there are 2 for 5"):
-            fit(CARTESIAN, start, BEGIN, observe=angle, free=["c", "g", "l"])
+            fit(CARTESIAN, start, BEGIN, observe=angle, free=["c", "g", "l"], method=RK4(1))
     with pytest.raises(ValueError, match="but there are 2 for 3"):
         fit(
-            CARTESIAN, near, BEGIN, observe=angle, free=["c", "g", "l"], initial_states="fixed"
+            CARTESIAN, near, BEGIN, observe=angle, free=["c", "g", "l"], initial_states="fixed",
+            method=RK4(1),
         )  # fmt: skip
     with pytest.raises(ValueError, match=r"than its noise: q0\[1\] = -0.69"):
-        fit(CARTESIAN, off_the_rod(0.8, 1.0), {**BEGIN, "l": 0.1}, observe=angle, free=FREE)
+        fit(
+            CARTESIAN,
+            off_the_rod(0.8, 1.0),
+            {**BEGIN, "l": 0.1},
+            observe=angle,
+            free=FREE,
+            method=RK4(1),
+        )
 
 
 def test_pieces_of_start_variables_need_guesses() -> None:
     with pytest.raises(ValueError, match=r"`q0` of recording 1 must have shape \(T, 1\)"):
-        fit(CARTESIAN, FIRST, BEGIN, observe=angle, start=_hung, free=FREE, horizon=Shooting(0.5))
+        fit(
+            CARTESIAN,
+            FIRST,
+            BEGIN,
+            observe=angle,
+            start=_hung,
+            free=FREE,
+            horizon=Shooting(0.5),
+            method=RK4(1),
+        )
 
 
 def _hung(q0: Any, v0: Any, p: Any) -> Any:
@@ -171,7 +188,7 @@ RUNAWAY = System(SWING.lagrangian, force=_runaway, coordinates=("theta",))
 def test_a_motion_that_cannot_be_simulated() -> None:
     begin = BEGIN | {"c": 50.0}
     with pytest.raises(ValueError, match=r"cannot be simulated .* parameters at the start .*step"):
-        fit(RUNAWAY, replace(FIRST, v0=np.array([9.0])), begin, free=FREE)
+        fit(RUNAWAY, replace(FIRST, v0=np.array([9.0])), begin, free=FREE, method=RK4(1))
 
 
 def _free_mass(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -182,7 +199,7 @@ def test_what_the_recordings_do_not_determine_is_said() -> None:
     """Without friction the mass of a pendulum has no effect, and only g / l has one."""
     system = System(_free_mass, coordinates=("theta",))
     begin = {"m": 2.0, "l": 0.5, "g": 9.0}
-    found = fit(system, swings(params={"c": 0.0}), begin)
+    found = fit(system, swings(params={"c": 0.0}), begin, method=RK4(1))
     assert found.names == ("g", "l", "m")
     np.testing.assert_allclose(found.params["g"] / found.params["l"], 9.81 / 0.5, rtol=1e-6)
     assert not np.any(found.uncertainty.determined)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from jaxmech import RK4
 from jaxmech.identify import Fit, LevenbergMarquardt, Recording, Shooting, fit
 from jaxmech.identify.objective import jumps
 from jaxmech.identify.prepare import coordinates, prepare
@@ -23,7 +24,7 @@ LENGTH = 0.5
 def recording() -> Recording:
     """Four seconds through several turns; a guess at every sample from the samples alone."""
     q0, v0 = MODEL.initial()
-    sol = jm.simulate(MODEL.system, q0, v0, TIMES, MODEL.params)
+    sol = jm.simulate(MODEL.system, q0, v0, TIMES, MODEL.params, method=jm.RK4(1))
     noise = np.random.default_rng(0).normal(0.0, NOISE, sol.q.shape)
     observed = np.asarray(sol.q) + noise
     guess = np.gradient(observed, TIMES, axis=0)
@@ -31,7 +32,15 @@ def recording() -> Recording:
 
 
 def shot(recording: Recording, horizon: Shooting | None) -> Fit:
-    return fit(MODEL.system, recording, BEGIN, free=FREE, initial_states="free", horizon=horizon)
+    return fit(
+        MODEL.system,
+        recording,
+        BEGIN,
+        free=FREE,
+        initial_states="free",
+        horizon=horizon,
+        method=RK4(1),
+    )
 
 
 def test_one_piece_fails(recording: Recording) -> None:
@@ -59,14 +68,16 @@ def test_hard_pieces_are_one_motion(recording: Recording, soft: Fit) -> None:
     assert np.all(np.abs(found.values - 1.0) < 4 * found.uncertainty.standard_errors)
     assert np.all(found.uncertainty.standard_errors < soft.uncertainty.standard_errors)
     np.testing.assert_allclose(found.errors, NOISE, rtol=0.2)
-    whole = jm.simulate(MODEL.system, *found.initial_states[0], TIMES, found.params)
+    whole = jm.simulate(
+        MODEL.system, *found.initial_states[0], TIMES, found.params, method=jm.RK4(1)
+    )
     np.testing.assert_allclose(whole.q, found.train.values[0], atol=1e-5)
 
 
 def test_no_jump_is_left(recording: Recording) -> None:
     task = prepare(
         MODEL.system, recording, BEGIN, observe=None, start=None, free=FREE, bounds=None,
-        prior=None, initial_states="free", horizon=Shooting(LENGTH), step=None, method=jm.RK4(),
+        prior=None, initial_states="free", horizon=Shooting(LENGTH), step=None, method=jm.RK4(1),
         projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
     )  # fmt: skip
     assert task.problem.observe is coordinates
