@@ -49,7 +49,7 @@ def estimate(study: Study, coordinates: int) -> Estimate:
     Example:
         >>> from jaxmech.ensemble import Times
         >>> print(estimate(Study(model="pendulum", size=10**6, times=Times(end=1.0)), 2))
-        up to 5.7 GB of disk and 24.1 MB of memory
+        up to 5.71 GB of disk and 17.5 MB of memory
     """
     width = 8 if study.precision == "float64" else 4
     numbers = sum(coordinates if name in _BY_COORDINATE else 1 for name in study.save)
