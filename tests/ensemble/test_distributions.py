@@ -54,9 +54,9 @@ def test_a_deviation_of_zero_is_no_scatter() -> None:
         (lambda: Normal(sd=float("nan")), "sd", "at least 0"),
         (lambda: Normal(sd=0.1, mean=0.0, relative=True), "relative", "a fraction of 0"),
         (lambda: LogNormal(sigma=-1.0), "sigma", "at least 0"),
-        (lambda: LogNormal(sigma=1.0, median=0.0), "median", "must be above 0"),
+        (lambda: LogNormal(sigma=1.0, median=0.0), "median", "must be finite and above 0"),
         (lambda: Fixed(float("nan")), "value", "must be finite"),
-        (lambda: Fixed([1.0, [float("inf")]]), "value", "must be finite"),
+        (lambda: Fixed([1.0, float("inf")]), "value", "must be finite"),
     ],
 )
 def test_what_is_impossible_is_refused(make, key: str, message: str) -> None:
