@@ -64,14 +64,14 @@ def similarity(residuals: Sequence[Numbers], recordings: Sequence[Recording]) ->
 
     Args:
         residuals: of each recording, (T, d).
-        recordings: they.
+        recordings: as many.
 
     Example:
         >>> ts = np.linspace(0.0, 1.0, 50)
         >>> one = Recording(ts, np.zeros(50), [0.0], [0.0])
         >>> wave, noise = np.sin(6 * ts), np.random.default_rng(0).normal(size=50)
         >>> [round(similarity([left[:, None]], [one]), 2) for left in (wave, noise)]
-        [0.98, 0.0]
+        [0.99, 0.0]
     """
     products, squares, count = 0.0, 0.0, 0
     for left, one in zip(residuals, recordings, strict=True):

@@ -191,7 +191,7 @@ def rounded_up(number: float) -> int:
     """The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: few different ones, and easy to divide.
 
     Example:
-        >>> [rounded_up(x) for x in (0.2, 3, 5, 9, 100)]
+        >>> [rounded_up(x) for x in (0.2, 3.0, 5.0, 9.0, 100.0)]
         [1, 3, 6, 12, 128]
     """
     power = 1
