@@ -139,9 +139,24 @@ def _host_numbers(argument: str, value: Any) -> Any:
     return value if plain else x.astype(x.dtype.newbyteorder("="))
 
 
+class MissingParameterError(ValueError):
+    """A function of a system asks for a parameter that is not given.
+
+    Attributes:
+        name: of the parameter.
+        asked_by: which function of the system.
+    """
+
+    def __init__(self, name: Any, asked_by: str, given: str) -> None:
+        super().__init__(
+            f"Argument `params` must hold {name!r}, which {asked_by} asks for, but holds {given}."
+        )
+        self.name, self.asked_by = name, asked_by
+
+
 @contextmanager
 def asking(what: str, params: Any) -> Iterator[None]:
-    """Within, a parameter that is missing raises a ValueError that says who asked for it.
+    """Within, a missing parameter raises a `MissingParameterError` that says who asked for it.
 
     Args:
         what: which function of the system is called.
@@ -151,7 +166,8 @@ def asking(what: str, params: Any) -> Iterator[None]:
         >>> with asking("`lagrangian`", {"m": 1.0}):
         ...     {"m": 1.0}["g"]
         Traceback (most recent call last):
-        ValueError: Argument `params` must hold 'g', which `lagrangian` asks for, but holds m.
+        jaxmech.checks.MissingParameterError: Argument `params` must hold 'g', which
+        `lagrangian` asks for, but holds m.
     """
     try:
         yield
@@ -159,10 +175,8 @@ def asking(what: str, params: Any) -> Iterator[None]:
         name = error.args[0] if error.args else None
         if not isinstance(params, Mapping) or name in params:
             raise
-        raise ValueError(
-            f"Argument `params` must hold {name!r}, which {what} asks for, but holds "
-            f"{', '.join(map(str, params)) or 'nothing'}."
-        ) from error
+        given = ", ".join(map(str, params)) or "nothing"
+        raise MissingParameterError(name, what, given) from error
     except TypeError as error:
         if params is not None or "'NoneType' object is not subscriptable" not in str(error):
             raise

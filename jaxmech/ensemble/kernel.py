@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.assemble import assemble
+from jaxmech.checks import MissingParameterError
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.errors import refuse
 from jaxmech.ensemble.policies import drift_control_of, law_of, method_of
@@ -94,6 +95,9 @@ def _told() -> Iterator[None]:
     """What the functions of a model raise, as a StudyError."""
     try:
         yield
+    except MissingParameterError as error:
+        message = f"must give the parameter {error.name!r}, which {error.asked_by} asks for"
+        raise refuse("parameters", message) from error
     except KeyError as error:
         message = f"must give the parameter {error}, which the model asks for"
         raise refuse("parameters", message) from error
