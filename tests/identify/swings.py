@@ -1,12 +1,13 @@
 """A pendulum with friction, in its angle and in Cartesian coordinates, and recordings of it."""
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech import Holonomic, System, simulate
+from jaxmech import RK4, Holonomic, System, simulate
 from jaxmech.identify import Recording
 
 TRUTH = {"l": 0.5, "g": 9.81, "c": 0.1}
@@ -54,6 +55,9 @@ def on_the_rod(theta: float, omega: float, length: float) -> tuple[np.ndarray, n
     return length * np.array([sine, -cosine]), length * omega * np.array([cosine, sine])
 
 
+_swung = jax.jit(partial(simulate, method=RK4(1)), static_argnums=0)
+
+
 def swings(
     angles: tuple[float, ...] = (0.8, -1.2), *, params: Any = None, ts: Any = TIMES, **fields: Any
 ) -> list[Recording]:
@@ -61,7 +65,7 @@ def swings(
     p = TRUTH | (params or {})
     found = []
     for theta in angles:
-        sol = jax.jit(simulate, static_argnums=0)(SWING, jnp.array([theta]), jnp.zeros(1), ts, p)
+        sol = _swung(SWING, jnp.array([theta]), jnp.zeros(1), ts, p)
         found.append(Recording(ts, sol.q, [theta], [0.0], **{"weights": 1 / NOISE, **fields}))
     return found
 

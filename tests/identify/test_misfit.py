@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmech import RK4
 from jaxmech.identify import Fit, PhysicalInertia, Recording, fit
 from jaxmech.identify.misfit import similarity
 from jaxmech.identify.parameters import parameters
@@ -14,7 +15,7 @@ from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swing
 
 
 def fitted(recordings: Any, **options: Any) -> Fit:
-    return fit(SWING, recordings, BEGIN, free=FREE, **options)
+    return fit(SWING, recordings, BEGIN, **{"free": FREE, "method": RK4(1), **options})
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_a_model_that_lacks_something(given: list[Recording]) -> None:
     """Friction that is not fitted, with stated noise and without."""
     for weights in (1 / NOISE, None):
         recordings = [replace(one, weights=weights) for one in given]
-        found = fit(SWING, recordings, {**TRUTH, "c": 0.0}, free=["l"])
+        found = fit(SWING, recordings, {**TRUTH, "c": 0.0}, free=["l"], method=RK4(1))
         assert "neighbours in time are alike" in said(found).lower()
         assert "the times, a unit or a column are wrong" in said(found)
 
@@ -68,7 +69,7 @@ def test_times_in_milliseconds(given: list[Recording]) -> None:
     begin = {**BEGIN, "c": 1e-3}  # friction of which a motion of 1,200 s is left
     for weights in (1 / NOISE, None):
         recordings = [replace(one, weights=weights) for one in late]
-        found = fit(SWING, recordings, begin, free=FREE, step=2.0)
+        found = fit(SWING, recordings, begin, free=FREE, step=2.0, method=RK4(1))
         assert "Misfit" in said(found), weights
 
 
