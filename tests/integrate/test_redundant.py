@@ -65,7 +65,7 @@ def test_a_step_that_is_coarse_is_right_all_the_same(solver: Any) -> None:
     sol, error = errors((1.2, -2.0), 20, formulation=jm.UdwadiaKalaba(solver=solver))
     assert (int(sol.status), int(sol.rank)) == (jm.Status.OK, 4)
     assert error < 2e-5
-    assert sol.energy_drift < 2e-4
+    assert sol.energy_drift < 5e-4
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_derivative_goes_through_such_a_step() -> None:
 
     def angle(rate: Any) -> Any:
         q0, v0 = pose(1.2, 1.0)
-        method = jm.RK4(substeps=10)
+        method = jm.RK4(substeps=20)
         return jm.simulate(PLATE, q0, rate * v0, [0.0, END], method=method).q[-1, 3]
 
     slope = jax.jit(jax.grad(angle))(-2.0)
