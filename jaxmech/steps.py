@@ -120,6 +120,8 @@ def _substeps(plan: Plan, run: Any) -> int | None:
     if values is None:
         return None
     ts = values[2]
+    if not len(ts):  # a batch of nothing
+        return 1
     needed = members_need(plan, *values)
     if needed is None:
         return None

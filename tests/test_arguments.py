@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from jaxmech import acceleration, assemble, simulate, structure
+from jaxmech import RK4, acceleration, assemble, simulate, structure
 from tests.quick import quick
 from tests.small import PENDULUM
 
@@ -20,7 +20,7 @@ TS = np.linspace(0.0, 0.3, 4)
 SYSTEM, PARAMS, Q, V = PENDULUM
 
 VERBS: dict[str, Callable[..., Any]] = {
-    "simulate": lambda q=Q, v=V, t=TS, p=PARAMS: simulate(SYSTEM, q, v, t, p).q,
+    "simulate": lambda q=Q, v=V, t=TS, p=PARAMS: simulate(SYSTEM, q, v, t, p, method=RK4(1)).q,
     "assemble": lambda q=Q, v=V, t=0.0, p=PARAMS: assemble(SYSTEM, q, v, t, p)[0],
     "acceleration": lambda q=Q, v=V, t=0.0, p=PARAMS: acceleration(SYSTEM, q, v, t, p).qdd,
     "equations": lambda q=Q, v=V, t=0.0, p=PARAMS: SYSTEM.equations(q, v, t, p).b,
@@ -89,7 +89,7 @@ def test_without_jit() -> None:
     """`jax.disable_jit`: alone, over a batch, and the gradient."""
 
     def end(q: Any) -> Any:
-        return simulate(SYSTEM, q, V, TS, PARAMS).q[-1].sum()
+        return simulate(SYSTEM, q, V, TS, PARAMS).q[-1].sum()  # its steps are chosen
 
     expected, slope = end(Q), jax.grad(end)(Q)
     with jax.disable_jit():
@@ -103,6 +103,7 @@ def test_empty_batches() -> None:
     for name in ("simulate", "assemble", "acceleration"):
         found = quick(jax.vmap(VERBS[name]))(none, none)
         assert found.shape == ((0, 4, 2) if name == "simulate" else (0, 2))
+    assert jax.vmap(lambda q: simulate(SYSTEM, q, V, TS, PARAMS).q)(none).shape == (0, 4, 2)
     total = jax.grad(
         lambda g: jax.vmap(lambda q: VERBS["simulate"](q, p={**PARAMS, "g": g}))(none).sum()
     )
@@ -123,13 +124,14 @@ def test_shard_map() -> None:
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, PartitionSpec
 jax.config.update("jax_enable_x64", True)
-from jaxmech import simulate
+from jaxmech import RK4, simulate
 from tests.small import PENDULUM
 mesh, split = Mesh(jax.devices(), ("batch",)), PartitionSpec("batch")
 def run(speeds, params):
     def end(speed):
         v = speed * PENDULUM.v
-        return simulate(PENDULUM.system, PENDULUM.q, v, np.linspace(0, 0.3, 4), params).q[-1]
+        ts = np.linspace(0, 0.3, 4)
+        return simulate(PENDULUM.system, PENDULUM.q, v, ts, params, method=RK4(1)).q[-1]
     return jax.vmap(end)(speeds)
 def parts(speeds, params):
     specs = split, PartitionSpec()

@@ -119,7 +119,9 @@ class _Trial:
 
 
 def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -> _Trial | None:
-    with jax.ensure_compile_time_eval():
+    q, v, ts, params = jax.tree.map(jnp.asarray, (q, v, ts, params))
+    # A thousand steps are compiled even where users look into their functions one by one.
+    with jax.ensure_compile_time_eval(), jax.disable_jit(False):
         found = _trial(plan, q, v, ts, params, jnp.asarray(many), jnp.asarray(min(many, _TRIED)))
     if any(isinstance(x, jax.core.Tracer) for x in found):
         return None
