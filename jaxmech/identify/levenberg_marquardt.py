@@ -122,6 +122,8 @@ def at_rest(
         first: half the squares where the fit began, beside which round-off is nothing.
     """
     values, J = (np.asarray(x) for x in dense(problem, y, data, conditions))
+    if not (np.isfinite(values).all() and np.isfinite(J).all()):  # the last step went too far
+        return False
     fitted = J @ np.linalg.lstsq(J, values, rcond=1e-10)[0]
     loss, gain = 0.5 * values @ values, 0.5 * fitted @ fitted
     degrees = max(int((np.asarray(data.segments.weights) > 0).sum()) - y.size, 1)

@@ -154,7 +154,7 @@ def test_damage_is_found(tmp_path) -> None:
 
 def test_a_damaged_checkpoint_is_refused(tmp_path) -> None:
     arrays = {"y": np.arange(4.0)}
-    kept = Checkpoint(tmp_path, "a fit")
+    kept = Checkpoint(tmp_path, {"the force of the system": "a1b2", "method": "c3"})
     kept.save(Kept(0, [3.0, 1.0], arrays))
     np.testing.assert_array_equal(kept.load(arrays).arrays["y"], arrays["y"])
     for file in sorted(tmp_path.iterdir()):
