@@ -29,7 +29,7 @@ def end(system: System) -> list[float]:
     with jax.enable_x64(True):
         params = {"m": 1.0, "l": 1.0, "g": 9.81}
         ts = jnp.linspace(0.0, 0.1, 3)
-        sol = simulate(system, [1.0, 0.0], [0.0, 0.0], ts, params, method=Midpoint())
+        sol = simulate(system, [1.0, 0.0], [0.0, 0.0], ts, params, method=Midpoint(1))
         return sol.q[-1].tolist()
 
 
