@@ -129,7 +129,7 @@ def test_the_state_of_a_model() -> None:
             r"without a state, and `assemble` found none from 10 guesses",
         ),
         ("bare.py:system", {"start": ["z=1"]}, "--start z is not one of x, y"),
-        ("poor.py:system", {}, "ValueError: Argument `params` must hold .* is None; check q0, v0 and"),
+        (
             "poor.py:system",
             {},
             "state: ValueError: Argument `params` must hold .* is None; check q0, v0 and",
