@@ -135,7 +135,7 @@ def test_the_rank_is_that_of_what_was_computed(batch: Any) -> None:
 
 def test_a_failure_raises_with_the_solution() -> None:
     with pytest.raises(
-        SimulationError, match=r"^CONTRADICTORY at t = 0\.42 s: no acceleration satis"
+        SimulationError, match=r"^CONTRADICTORY at t = 0\.44 s: no acceleration satis"
     ) as error:
         hazards(Q0, V0, {**SAFE, "clash": 0.43})
     sol = error.value.solution
