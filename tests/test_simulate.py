@@ -59,7 +59,7 @@ def test_redundant_rows_and_solvers_give_the_same_motion() -> None:
     runs = [simulate(PENDULUM.system, *PENDULUM[2:], TS, PENDULUM.params, method=RK4(1))]
     for solver in (LDL(), QR(), SVD()):
         law, projection = UdwadiaKalaba(solver), Projection(solver=solver)
-        policies = {"formulation": law, "projection": projection}
+        policies = {"formulation": law, "projection": projection, "method": RK4(1)}
         runs.append(simulate(REDUNDANT.system, *REDUNDANT[2:], TS, REDUNDANT.params, **policies))
     for run in runs[1:]:
         np.testing.assert_allclose(run.q, runs[0].q, atol=1e-12)

@@ -81,9 +81,8 @@ class Checkpoint:
             facts = json.loads(path.read_text(encoding="utf-8"))
             if others := changed(facts["digests"], self.digests):
                 raise CheckpointError(
-                    f"Argument `folder` {self.folder} holds another fit: {', '.join(others)} "
-                    f"{'is' if len(others) == 1 else 'are'} not what it was begun with; name "
-                    "another folder, or remove it."
+                    f"Argument `folder` {self.folder} holds another fit, which differs in "
+                    f"{', '.join(others)}; name another folder, or remove it."
                 )
             tree, code = self.folder / facts["file"], facts.pop("sha256")
             if code != _digest(facts, tree):
