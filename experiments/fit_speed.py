@@ -66,7 +66,7 @@ def task(study: FitSpeed) -> Task:
     starts = [draw.uniform(low, high, (study.recordings, 2)) for low, high in ranges]
 
     def motion(x: Any, rate: Any) -> Any:
-        sol = jm.simulate(CASE.system, *CASE.start(x, rate, truth), ts, truth, method=jm.RK4(1))
+        sol = jm.simulate(CASE.system, *CASE.start(x, rate, truth), ts, truth)
         return jax.vmap(lambda q, v, t: sensors(q, v, t, truth))(sol.q, sol.v, sol.ts)
 
     seen = np.asarray(jax.jit(jax.vmap(motion))(*map(jnp.asarray, starts)))
@@ -77,7 +77,7 @@ def task(study: FitSpeed) -> Task:
     ]
     return prepare(
         CASE.system, recordings, truth, observe=sensors, start=CASE.start, free=FREE, bounds=None,
-        prior=None, initial_states="fixed", horizon=None, step=None, method=jm.RK4(1),
+        prior=None, initial_states="fixed", horizon=None, step=None, method=jm.RK4(),
         projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
     )  # fmt: skip
 
