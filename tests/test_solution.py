@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Solution, Status, simulate
+from jaxmech import RK4, Solution, Status, models, simulate
 from tests.small import PENDULUM, WIRE
 
 TS = np.linspace(0.0, 1.0, 6)
@@ -95,14 +95,9 @@ def test_every_status_has_a_message() -> None:
 
 
 def test_a_step_that_is_too_coarse_is_told_with_the_remedy() -> None:
-    sol = simulate(
-        PENDULUM.system,
-        PENDULUM.q,
-        PENDULUM.v,
-        np.linspace(0, 1, 11),
-        PENDULUM.params,
-        method=RK4(1),
-    )
+    model = models.pendulum()
+    ts = np.linspace(0, 1, 11)
+    sol = simulate(model.system, *model.initial(), ts, model.params, method=RK4(1))
     assert sol.ok
     assert sol.energy_drift > 1e-2
     assert sol.integration_error > 1e-3
