@@ -94,8 +94,7 @@ def test_steps_that_are_used_up_are_no_convergence(noisy_motions: list[Recording
 
 
 def test_a_descent_that_has_arrived_has_converged(noisy_motions: list[Recording]) -> None:
-    fast = optax.adam(optax.exponential_decay(0.05, 20, 0.5))
-    arrived = descended(noisy_motions, Descent(fast, iterations=250))
+    arrived = descended(noisy_motions, Descent(ADAM, iterations=1000))
     exact = fit(SWING, noisy_motions, BEGIN, free=FREE, initial_states="fixed", method=RK4(1))
     off = np.abs(arrived.values - exact.values) / exact.uncertainty.standard_errors
     assert arrived.converged == bool(off.max() < 0.1)
