@@ -136,7 +136,11 @@ def test_a_study_survives_the_way_through_plain_data(tmp_path) -> None:
         ('"midpoint"', '"rk4"\nsubsteps = 0', "FILE:15: method.substeps must be at least 1"),
         ('"baumgarte"', '"baumgart"', "FILE:17: projection.name is not a known name; did you mean"),
         ('name = "baumgarte"', "", "FILE:16: projection must be a table with `name`, one of"),
-        ("alpha = 5", "alpha = -5", "FILE:18: projection.alpha must be a finite number of at least 0"),
+        (
+            "alpha = 5",
+            "alpha = -5",
+            "FILE:18: projection.alpha must be a finite number of at least 0",
+        ),
         ("alpha = 5", "iterations = 5", "FILE:18: projection.iterations is not a key of `proj"),
         ("alpha = 5", "", "FILE:16: projection.alpha must be given, but is missing"),
         ('"uniform"', '"unifrom"', "distribution is not a known distribution; did you mean `unif"),

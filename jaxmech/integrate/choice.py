@@ -7,6 +7,7 @@ Differential Equations I, II.4). The errors of the trial add up, in relation to 
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.defect import relative
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.step import Scheme, step
+from jaxmech.lanes import batched, hoisted
 from jaxmech.manifold import AbstractStabilization
 from jaxmech.programs import jit_of
 from jaxmech.system import System
@@ -131,37 +133,43 @@ def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -
     return _Trial(many, error, done, good)
 
 
+_Found = tuple[Array, Array, Array]
+
+
 @jit_of("plan")
 def _trial(
     plan: Plan, q: Array, v: Array, ts: Array, params: Any, many: Array, tried: Array
-) -> tuple[Array, Array, Array]:
+) -> _Found:
     """The error of the first steps, how many went well, and whether all did; each of shape (M,)."""
     first = jax.tree.map(lambda x: x[0], (q, v, ts[:, 0], params))
     singular = plan.formulation.takes_as_singular(traits(plan.system, *first).singular_mass)
     scheme = Scheme(plan.system, plan.method, plan.formulation, plan.stabilization, singular)
 
-    def one(q: Array, v: Array, ts: Array, params: Any) -> tuple[Array, Array, Array]:
+    def one(q: Array, v: Array, ts: Array, params: Any, tried: Array) -> _Found:
         h = (ts[1] - ts[0]) / many
         zero = jnp.zeros_like(q)
 
         def more(k: Array, carry: Any) -> Any:
-            q, v, errors, (low, high, fastest), done, good = carry
+            q, v, errors, (low, high, fastest), done, _ = carry
             new_q, new_v, found, went_well = _doubled(scheme, q, v, ts[0] + k * h, h, params)
-            good &= went_well
             seen = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
             moved = (
                 new_q, new_v, [x + y for x, y in zip(errors, found, strict=True)],
-                (*seen, jnp.maximum(fastest, jnp.abs(new_v))), done + 1, good,
+                (*seen, jnp.maximum(fastest, jnp.abs(new_v))), done + 1, went_well,
             )  # fmt: skip
-            stayed = q, v, errors, (low, high, fastest), done, good
-            return jax.tree.map(lambda x, y: jnp.where(good, x, y), moved, stayed)
+            return jax.lax.cond(went_well, lambda: moved, lambda: (*carry[:-1], went_well))
+
+        def step_or_rest(k: Array, carry: Any) -> Any:
+            return jax.lax.cond(carry[-1] & (k < tried), lambda: more(k, carry), lambda: carry)
 
         start = q, v, [zero, zero], (q, q, jnp.abs(v)), jnp.zeros((), int), jnp.asarray(True)
-        _, _, errors, sizes, done, good = jax.lax.fori_loop(0, tried, more, start)
+        _, _, errors, sizes, done, good = jax.lax.fori_loop(0, _TRIED, step_or_rest, start)
         low, high, fastest = sizes
         return relative(errors[0], errors[1], low, high, fastest, h * done), done, good
 
-    return jax.vmap(one)(q, v, ts, params)
+    given, traced = hoisted(one, *jax.tree.map(lambda x: x[0], (q, v, ts, params)), tried)
+    alone = batched(given)
+    return jax.vmap(lambda *member: alone(traced, *member, tried))(q, v, ts, params)
 
 
 def _doubled(
@@ -169,24 +177,25 @@ def _doubled(
 ) -> tuple[Array, Array, list[Array], Array]:
     """q and v after two half steps, the errors of one whole step, and whether all went well."""
 
-    def part(state: Any, x: Any) -> Any:  # a loop, so that the step is compiled once
-        size, shift, is_half = x
+    def part(k: Array, carry: Any) -> Any:  # a loop, so that the step is compiled once
+        whole, state, good = carry
+        size, shift = jnp.where(k == 0, h, h / 2), jnp.where(k == 2, h / 2, 0 * h)
         q, v, health = step(scheme, *state, t + shift, size, params)
-        state = jax.tree.map(lambda new, old: jnp.where(is_half, new, old), (q, v), state)
-        return state, (q, v, health.good)
+        keep = partial(jax.tree.map, partial(jnp.where, k == 0))
+        return keep((q, v), whole), keep(state, (q, v)), good & health.good
 
-    parts = jnp.stack([h, h / 2, h / 2]), jnp.stack([0 * h, 0 * h, h / 2])
-    halves = jnp.asarray([False, True, True])
-    (new_q, new_v), (qs, vs, good) = jax.lax.scan(part, (q, v), (*parts, halves))
+    start = (q, v), (q, v), jnp.asarray(True)
+    whole, (new_q, new_v), good = jax.lax.fori_loop(0, 3, part, start)
     factor = 1 / (1 - 0.5**scheme.method.tableau.order)
 
-    def error(states: Array) -> Array:
-        size = jnp.abs(states[0] - states[2]) * factor
-        rounding = 16 * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(states[2]))
+    def error(whole: Array, halves: Array) -> Array:
+        size = jnp.abs(whole - halves) * factor
+        rounding = 16 * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(halves))
         return jnp.where(size > rounding, size, 0.0)
 
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
-    return new_q, new_v, [error(qs), error(vs)], good.all() & finite
+    errors = [error(whole[0], new_q), error(whole[1], new_v)]
+    return new_q, new_v, errors, good & finite
 
 
 def rounded_up(number: float) -> int:

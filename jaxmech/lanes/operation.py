@@ -1,7 +1,7 @@
 """A function of a single trajectory as one operation of JAX, with rules for each transformation.
 
 Under `jax.vmap` it remembers which arguments have the axis of the batch and stays one operation;
-only when a program is compiled does it become lanes. So derivatives are always taken first. Forward
+only when a program is compiled does it become lanes, a single trajectory those of a batch of one. So derivatives are always taken first. Forward
 and backward derivative are such operations as well, transposes of each other, and can be
 differentiated again. What is differentiated by is decided anew in each differentiation, and is no
 part of what JAX keeps from one to the next.
@@ -22,7 +22,7 @@ from jaxtyping import Array
 
 from jaxmech.lanes.explanation import Explanation
 from jaxmech.lanes.switch import why_not
-from jaxmech.lanes.vectorize import run, without_unused
+from jaxmech.lanes.vectorize import run, run_alone, without_unused
 from jaxmech.programs import jit_of
 
 Flags = tuple[bool, ...]
@@ -262,6 +262,8 @@ def _evaluated(
 ) -> list[Array]:
     """The results, in a program that is being compiled."""
     fn = jaxpr_as_fun(call)
+    if not levels and args and why_not() is None:
+        return run_alone(fn, args)
     for level in levels:
         fn = level.vectorized(fn)
     return fn(*args)

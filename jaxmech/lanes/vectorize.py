@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
+from jaxtyping import Array
 
 from jaxmech.lanes.batch import over_batch
 from jaxmech.lanes.content import stays_loop
@@ -87,6 +88,21 @@ def run(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> 
             found.parts.append(Part("function", 0, 0, str(error)))
         outs = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
     return jax.tree.unflatten(jax.tree.structure(shape), outs)
+
+
+def run_alone(fn: Callable[..., Any], args: Sequence[Array]) -> list[Array]:
+    """The results for one trajectory, by the code of a batch of one.
+
+    That code is compiled several times as fast as XLA compiles the same operations, and its numbers
+    are those of every batch.
+
+    Args:
+        fn: a function of arrays to arrays.
+        args: at least one; the batch is an axis of the first alone, so that what does not depend
+            on it is left to XLA.
+    """
+    flags = [True] + [False] * (len(args) - 1)
+    return [x[0] for x in run(fn, flags, (args[0][None], *args[1:]), Explanation())]
 
 
 def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:

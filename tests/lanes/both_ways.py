@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from jaxmech.lanes import Explanation, batching, off
+from jaxmech.lanes import Explanation, off, operation
 
 Arrays = dict[str, Any]
 STEPS = 1000
@@ -208,7 +208,7 @@ def computed(cases: list[str], lanes: bool) -> Arrays:
             found.append(Explanation())
             return found[-1]
 
-        with patch.object(batching, "Explanation", noted), nullcontext() if lanes else off():
+        with patch.object(operation, "Explanation", noted), nullcontext() if lanes else off():
             arrays |= {f"{case}/{key}": np.asarray(x) for key, x in CASES[case]().items()}
         arrays[f"{case}/as"] = np.array([part.reason for whole in found for part in whole.parts])
     return arrays
