@@ -73,9 +73,9 @@ def simulate(
         v0: velocities at ts[0], shape (n,).
         ts: save times [s], shape (T,), strictly increasing or decreasing.
         params: the parameters that the functions of the system expect.
-        method: Runge-Kutta method with its number of steps per save interval; with
-            `RK4(substeps=None)` chosen from the motion (under `jit`, where nothing is known of it,
-            one, with a warning).
+        method: Runge-Kutta method with its number of steps per save interval, by default chosen
+            from the motion (`choose_substeps`). Under `jit`, where nothing is known of the motion,
+            that is one step, with a `StepWarning`.
         projection: what is done against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` where `jax.jvp` alone is needed.

@@ -12,7 +12,7 @@ from jaxmech.checks import is_known
 from jaxmech.status import Status
 
 TOO_COARSE = 1e-3  # integration error from which on a step is called too coarse
-_REMEDY = "give a larger `RK4(substeps=...)` (`method.substeps`), or None to have it chosen"
+_REMEDY = "give a larger `RK4(substeps=...)` (`method.substeps`), or leave it out to have it chosen"
 
 
 class Solution(eqx.Module):

@@ -198,11 +198,11 @@ MISUSE = {
     ),
     "jm.RK4(substeps='3')": (
         "ValueError: Argument `substeps` must be a positive integer, but is '3'; give the steps"
-        " per save interval."
+        " per save interval, or leave it out to have them chosen."
     ),
     "jm.Midpoint(True)": (
         "ValueError: Argument `substeps` must be a positive integer, but is True; give the "
-        "steps per save interval."
+        "steps per save interval, or leave it out to have them chosen."
     ),
     "jm.Baumgarte(alpha=1.0, beta=-2.0)": (
         "ValueError: Arguments `alpha` and `beta` must not be negative, but are 1.0 and -2.0; "

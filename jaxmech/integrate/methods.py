@@ -27,15 +27,15 @@ class AbstractMethod:
     """A tableau and the number of steps between two save times.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. None has
-            them chosen from the motion, the same for all trajectories of a batch.
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
+            chosen from the motion, the same for all trajectories of a batch.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
     """
 
     tableau: ClassVar[Tableau]
-    substeps: int | None = 1
+    substeps: int | None = None
 
     def __post_init__(self) -> None:
         if self.substeps is not None:
@@ -58,8 +58,8 @@ class RK4(AbstractMethod):
     """The classical fourth-order method (Kutta 1901), the default.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. None has
-            them chosen from the motion, the same for all trajectories of a batch.
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
+            chosen from the motion, the same for all trajectories of a batch.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
@@ -81,8 +81,8 @@ class Midpoint(AbstractMethod):
     """The explicit midpoint rule, second order: half the work of RK4 for rough runs.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. None has
-            them chosen from the motion, the same for all trajectories of a batch.
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
+            chosen from the motion, the same for all trajectories of a batch.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
@@ -99,8 +99,8 @@ class DormandPrince5(AbstractMethod):
     """The fifth-order method of Dormand and Prince 1980 (six stages), without its error estimate.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. None has
-            them chosen from the motion, the same for all trajectories of a batch.
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
+            chosen from the motion, the same for all trajectories of a batch.
 
     Raises:
         ValueError: `substeps` is not a positive integer.

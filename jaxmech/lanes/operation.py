@@ -1,10 +1,10 @@
 """A function of a single trajectory as one operation of JAX, with rules for each transformation.
 
 Under `jax.vmap` it remembers which arguments have the axis of the batch and stays one operation;
-only when a program is compiled does it become lanes, a single trajectory those of a batch of one. So derivatives are always taken first. Forward
-and backward derivative are such operations as well, transposes of each other, and can be
-differentiated again. What is differentiated by is decided anew in each differentiation, and is no
-part of what JAX keeps from one to the next.
+only when a program is compiled does it become lanes, a single trajectory those of a batch of one.
+So derivatives are always taken first. Forward and backward derivative are such operations as well,
+transposes of each other, and can be differentiated again. What is differentiated by is decided anew
+in each differentiation, and is no part of what JAX keeps from one to the next.
 """
 
 import abc
