@@ -31,7 +31,7 @@ test: lint pytest ## check the style and run all tests
 
 pytest: $(INSTALLED_DEV) ## run all tests
 	@$(RUN)/python -c 'import platform, jax; print("Python", platform.python_version(), "with jax", jax.__version__)'
-	@$(RUN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(INSTALLED_DEV) ## check the style and the types
 	@$(RUN)/ruff check --quiet .

@@ -165,7 +165,7 @@ def _digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
     if subject.observe is not None:
         found["observe"] = digest(subject.observe, state, state, *rest)
     if subject.start is not None:
-        starts = [np.asarray(x, float) for x in (recording.q0, recording.v0)]
+        starts = [np.atleast_2d(np.asarray(x, float))[0] for x in (recording.q0, recording.v0)]
         found["start"] = digest(subject.start, *starts, params)
     values = [(x.shape, x.tolist()) for x in map(np.asarray, jax.tree.leaves(params))]
     said = repr((values, subject.free, subject.bounds, subject.prior))

@@ -35,7 +35,7 @@ def blocks(
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction.
     """
-    Source(kernel, frozenset(moving)).module()  # refuses now what could not be compiled later
+    Source(kernel, frozenset(moving), size).module()  # refuses now what could not be compiled later
     args = [jnp.asarray({**moving, **fixed}[k]) for k in range(len(kernel.avals))]
     return list(_lanes.bind(*args, kernel=kernel, moving=frozenset(moving), size=size))
 
@@ -57,7 +57,7 @@ def _called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> 
     """The call itself, of a program that is being compiled. A batch fills one block at least."""
     if size == 0:
         return [jnp.zeros((0, *aval.shape), aval.dtype) for aval in kernel.out_avals]
-    source = Source(kernel, moving)
+    source = Source(kernel, moving, size)
     spare = max(source.lanes - size, 0)
     whole = jnp.asarray(size + spare, jnp.int32)
     filled = [_filled(x, spare) if k in moving else x for k, x in enumerate(args)]

@@ -14,6 +14,7 @@ from jaxmech.lanes.text import Text
 
 LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
 FEW = 500  # operations: most wait for another one, and the code for twice the lanes is still short
+ALONE = 2  # for a single trajectory: code for few lanes is short, and the spare one costs little
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
 
 
@@ -31,14 +32,16 @@ class Source:
     Args:
         kernel: what is computed for one trajectory.
         moving: which of its arguments differ in a batch.
+        size: number of trajectories; a batch of one has code of its own, with the same bits.
 
     Attributes:
         lanes: how many trajectories are computed side by side.
         some: which results hold any number: native code knows no others.
     """
 
-    def __init__(self, kernel: Kernel, moving: frozenset[int]) -> None:
-        self.kernel, self.moving, self.lanes = kernel, moving, _lanes_of(kernel)
+    def __init__(self, kernel: Kernel, moving: frozenset[int], size: int) -> None:
+        self.kernel, self.moving = kernel, moving
+        self.lanes = ALONE if size == 1 else _lanes_of(kernel)
         self.some = [k for k, aval in enumerate(kernel.out_avals) if math.prod(aval.shape)]
         self.text = Text(self.lanes)
         self.text.label("entry")

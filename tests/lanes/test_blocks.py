@@ -176,7 +176,7 @@ def test_how_many_lanes_a_program_has(
     kernel = native(vectorize(fn), batch(3).astype(dtype)).params["kernel"]
     assert 5 < kernel.most_carried <= 45
     assert 5 < kernel.operations <= 100
-    assert source.Source(kernel, frozenset({0})).lanes == lanes
+    assert source.Source(kernel, frozenset({0}), 64).lanes == lanes
     for size in (1, lanes - 1, lanes, lanes + 1, 3 * lanes + 2):
         x = batch(size).astype(dtype)
         np.testing.assert_allclose(
