@@ -77,7 +77,7 @@ def task(study: FitSpeed) -> Task:
     ]
     return prepare(
         CASE.system, recordings, truth, observe=sensors, start=CASE.start, free=FREE, bounds=None,
-        prior=None, initial_states="fixed", horizon=None, step=None, method=jm.RK4(),
+        prior=None, initial_states="fixed", horizon=None, step=None, method=jm.RK4(1),
         projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
     )  # fmt: skip
 

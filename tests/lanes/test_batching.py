@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.lanes import batched
+import jaxmech as jm
+from jaxmech.lanes import batched, off
 
 draw = np.random.default_rng(0)
 ONE = {"x": draw.normal(size=4), "tree": {"rows": draw.normal(size=(3, 4)), "by": 2.5}, "k": 4}
@@ -37,6 +38,29 @@ def mapped(function: Any, axes: tuple[Any, ...]) -> Any:
 
 def test_alone_it_is_the_function() -> None:
     assert_same(jax.jit(batched(fn))(*ONE.values()), jax.jit(fn)(*ONE.values()))
+
+
+def test_a_trajectory_alone_is_a_batch_of_one() -> None:
+    model = jm.models.pendulum()
+    q, v = model.initial()
+    ts = jnp.linspace(0.0, 1.0, 11)
+
+    def run(q: Any, v: Any) -> Any:
+        sol = jm.simulate(model.system, q, v, ts, model.params, method=jm.RK4(8))
+        return sol.q, sol.v, sol.position_residual
+
+    def end(q: Any, v: Any) -> Any:
+        return run(q, v)[0][-1].sum()
+
+    rows = jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1))
+    for fn in (run, jax.grad(end)):
+        alone, many = jax.jit(fn), jax.jit(jax.vmap(fn))
+        assert "@jaxmech_" in alone.lower(q, v).as_text()
+        pairs = zip(*map(jax.tree.leaves, (alone(q, v), many(*rows))), strict=True)
+        for one, each in pairs:
+            np.testing.assert_array_equal(np.stack([one] * 3), each)
+    with off():
+        assert "@jaxmech_" not in jax.jit(run).lower(q, v).as_text()
 
 
 @pytest.mark.parametrize(
