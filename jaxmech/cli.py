@@ -132,13 +132,14 @@ def _fit(arguments: argparse.Namespace) -> int:
     from jaxmech.fit_config import FitStudy
     from jaxmech.fit_report import as_text
     from jaxmech.fit_run import FitError, run_fit
+    from jaxmech.fit_subjects import name_problems
     from jaxmech.identify.sheets import TableError
 
     _require_good_jax()
     jax.config.update("jax_enable_x64", True)
     config = Path(arguments.config)
     out = Path(arguments.out) if arguments.out else Path("runs") / config.stem
-    study = read(config, FitStudy)
+    study = read(config, FitStudy, lambda data: name_problems(data, config.parent))
     if arguments.data:
         data = replace(study.data, file=str(Path(arguments.data).resolve()))
         study = replace(study, data=data)

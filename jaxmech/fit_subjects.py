@@ -19,6 +19,8 @@ from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.models import Model
 from jaxmech.system import System
 
+_NAMED = ("start", "bounds", "prior")  # sections of `parameters` whose keys are parameters
+
 
 @dataclass(frozen=True, eq=False)
 class Subjects:
@@ -57,12 +59,8 @@ def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
         except StudyError as error:
             problems += [_of_candidate(p, candidate, k) for p in error.problems]
     known = {name for _, _, subject in loaded for name in _names(subject.params)}
-    problems += [
-        Problem(("parameters", section, name), not_one_of(name, known, "a parameter of the model"))
-        for section in ("start", "bounds", "prior")
-        for name in getattr(study.parameters, section)
-        if loaded and name not in known
-    ]
+    if loaded:
+        problems += _unknown({k: getattr(study.parameters, k) for k in _NAMED}, known)
     found = {}
     for k, candidate, subject in loaded:
         try:
@@ -75,6 +73,49 @@ def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
     if problems:
         raise StudyError(dict.fromkeys(problems))
     return Subjects(found, source, sha)
+
+
+def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
+    """The unknown names in the plain data of a configuration, whatever else is wrong with it.
+
+    Args:
+        data: what `tomllib` reads.
+        folder: the folder to which a model's relative path refers.
+
+    Returns:
+        A problem for a model or option that is unknown, and for each parameter that no model has.
+
+    Example:
+        >>> data = {"model": "pendulum", "parameters": {"bounds": {"mas": [0.0, 1.0]}}}
+        >>> [p.key for p in name_problems(data)]
+        [('parameters', 'bounds', 'mas')]
+    """
+    name, given = data.get("model"), data.get("parameters", {})
+    candidates = data.get("candidates", [{}])
+    shared = data.get("model_options", {})
+    tables = [shared, given, *(candidates if isinstance(candidates, list) else [None])]
+    if not isinstance(name, str) or not all(isinstance(table, dict) for table in tables):
+        return []
+    known: set[str] = set()
+    for candidate in candidates:
+        own = candidate.get("model_options", {})
+        try:
+            options = {**shared, **own} if isinstance(own, dict) else shared
+            known |= set(_names(_loaded(name, options, folder)[0].params))
+        except StudyError as error:
+            return [] if own else list(error.problems)
+    named = {key: table for key in _NAMED if isinstance(table := given.get(key), dict)}
+    return _unknown(named, known)
+
+
+def _unknown(named: Mapping[str, Mapping[str, Any]], known: Collection[str]) -> list[Problem]:
+    """The parameters in sections of `parameters` that do not exist."""
+    return [
+        Problem(("parameters", section, name), not_one_of(name, known, "a parameter of the model"))
+        for section, names in named.items()
+        for name in names
+        if name not in known
+    ]
 
 
 def _of_candidate(problem: Problem, candidate: Candidate, number: int) -> Problem:

@@ -248,12 +248,12 @@ def test_bad_input_is_one_line(tmp_path, capsys, old, new, message) -> None:
 
 
 def test_all_problems_at_once(tmp_path, capsys) -> None:
-    folder = copied(
-        tmp_path, ("noise_sd = 0.002", "noise = 1"), ("folds = 4", "[shooting]\nlength = 0")
-    )
+    more = "[shooting]\nlength = 0\n[parameters.start]\ndri = 1"
+    folder = copied(tmp_path, ("noise_sd = 0.002", "noise = 1"), ("folds = 4", more))
     assert main(["fit", str(folder / "fit_pendulum.toml")]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert ["data.noise is not" in lines[0], "shooting.length must" in lines[1]] == [True, True]
+    said = "data.noise is not", "shooting.length must", "start.dri is not a parameter of the model"
+    assert [text in line for text, line in zip(said, lines, strict=True)] == [True] * 3
 
 
 def test_measurements_elsewhere_and_broken_ones(tmp_path, capsys) -> None:
