@@ -20,6 +20,7 @@ class Status(IntEnum):
     PROJECTION_FAILED = 4
     SINGULAR_MASS = 5
     NONIDEAL_FAILED = 6
+    ILL_CONDITIONED = 7
 
     @property
     def message(self) -> str:
@@ -57,5 +58,9 @@ _MESSAGES = {
     Status.NONIDEAL_FAILED: (
         "no multipliers agree with the force `nonideal` that depends on them, or several do "
         "(Painleve's paradox); weaken the friction or let the guides yield"
+    ),
+    Status.ILL_CONDITIONED: (
+        "masses differ so much that an independent constraint equation counts as dependent; pass "
+        "`UdwadiaKalaba(solver=QR())` and `Projection(solver=QR())`, or compute in float64"
     ),
 }

@@ -1,6 +1,6 @@
 """How many constraint equations count, here and nearby, and which ones do not."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,8 @@ from jaxmech.analysis.poses import Numbers, Pose
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.system import System
 
-NEAR_SINGULAR = 1e-3  # relative size of the weakest direction below which a pose is nearly singular
+NEAR_SINGULAR = 1e-3  # relative size of the weakest direction of a nearly singular pose, at most
+VANISHING = 0.1  # of its length off the constraints, what a row keeps on them if it is zero there
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Ranks:
         silent: constraints whose equations do not depend on what they should restrict.
         removable: constraints any one of which may be left out.
         condition: condition number of A M^-1 A^T with rows scaled, over the independent ones.
+        nearly_singular: whether it costs more digits than accelerations can spare.
     """
 
     here: int
@@ -54,6 +56,7 @@ class Ranks:
     silent: tuple[str, ...]
     removable: tuple[str, ...]
     condition: float
+    nearly_singular: bool
 
 
 def ranks(
@@ -61,7 +64,7 @@ def ranks(
     sizes: Sequence[int],
     here: Pose,
     around: Sequence[Pose],
-    off: Pose,
+    off: Sequence[Pose],
     tolerance: float,
 ) -> Ranks:
     """The ranks of A at a state, around it, and off the constraints.
@@ -71,26 +74,36 @@ def ranks(
         sizes: how many equations each constraint has.
         here: the state.
         around: states nearby on the constraints.
-        off: a state nearby on no constraint.
+        off: states nearby on no constraint.
         tolerance: what a unit row must keep of its length to count as independent.
     """
     names = [c.name for c in system.constraints]
 
+    # The gradient of a square: zero here, and much smaller than off the constraints where these
+    # hold to within rounding only. At the tip of a cone it is as large nearby as it is off it.
+    usual = np.max([pose.lengths for pose in off], axis=0)
+    vanishes = here.lengths <= tolerance * usual
+    for pose in around:
+        vanishes = vanishes & (pose.lengths <= VANISHING * usual)
+
     def rows(pose: Pose) -> Numbers:
         """A gradient that shrinks to nothing on the constraints counts as zero."""
-        return pose.rows * (pose.lengths > tolerance * off.lengths)[:, None]
+        return pose.rows * ~(vanishes | (pose.lengths <= tolerance * usual))[:, None]
 
     def sorted_rows(pose: Pose) -> Independence:
         return independence(rows(pose), tolerance)
 
     best = max([here, *around], key=lambda pose: sorted_rows(pose).rank)
-    own, everywhere, free = sorted_rows(here), sorted_rows(best), sorted_rows(off)
+    own, everywhere = sorted_rows(here), sorted_rows(best)
+    free = independence(off[0].rows, tolerance)
     always = dependences(everywhere, names, sizes)
     now = dependences(own, names, sizes)
-    anywhere = {d.name for d in dependences(free, names, sizes)}
+    off_too = dependences(free, names, sizes)
+    anywhere = {d.name for d in off_too}
     without = {d.name for d in always if not d.others}
-    silent = tuple(n for n in names if n in without and n in anywhere)
-    flat = tuple(n for n in names if n in without and n not in anywhere)
+    without_off = {d.name for d in off_too if not d.others}
+    silent = tuple(n for n in names if n in without and n in without_off)
+    flat = tuple(n for n in names if n in without and n not in without_off)
     redundant = tuple(d for d in always if d.others)
     fragile = tuple(d.name for d in redundant if d.name not in anywhere)
     kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
@@ -100,6 +113,7 @@ def ranks(
     def freedom(chosen: NDArray[np.bool_]) -> int:
         return system.n - independence(rows(best)[chosen], tolerance).rank
 
+    condition = _condition(rows(here), own.rank)
     return Ranks(
         here=own.rank,
         nearby=everywhere.rank,
@@ -112,7 +126,8 @@ def ranks(
         flat=flat,
         silent=silent,
         removable=removable(rows(best), names, sizes, tolerance),
-        condition=_condition(rows(here), own.rank),
+        condition=condition,
+        nearly_singular=condition > min(NEAR_SINGULAR**-2, tolerance ** (-4 / 3) / 4),
     )
 
 
@@ -124,19 +139,22 @@ def _condition(rows: Numbers, rank: int) -> float:
     return float((values[0] / values[rank - 1]) ** 2)
 
 
-def rank_findings(found: Ranks) -> list[Finding]:
+def rank_findings(found: Ranks, contradictory: Collection[str]) -> list[Finding]:
     """What the ranks mean for the motion.
 
     Args:
         found: what `ranks` gave.
+        contradictory: names of constraints that contradict others; a redundancy of theirs is not
+            harmless.
     """
-    findings = [_redundant(d, found.removable) for d in found.redundant]
+    harmless = [d for d in found.redundant if d.name not in contradictory]
+    findings = [_redundant(d, found.removable) for d in harmless]
     findings += [_fragile(found)] if found.fragile else []
     findings += [_flat(name) for name in found.flat]
     findings += [_silent(name) for name in found.silent]
     if found.here < found.nearby:
         findings.append(_singular_pose(found))
-    elif found.condition > 1 / NEAR_SINGULAR**2:
+    elif found.nearly_singular:
         findings.append(_nearly_singular(found))
     if found.velocity_freedom == 0:
         what = "no degree of freedom is left: the constraints alone determine the motion"
@@ -184,8 +202,11 @@ def _fragile(found: Ranks) -> Finding:
 
 
 def _flat(name: str) -> Finding:
-    what = f"the gradient of constraint {name!r} vanishes wherever it holds, so it cannot hold on"
-    remedy = "write the quantity that must vanish itself, not its square or its norm"
+    what = (
+        f"the gradient of constraint {name!r} vanishes wherever it holds, as that of a square does: "
+        "no force of constraint can act along it"
+    )
+    remedy = "give phi itself, the quantity that must vanish, not phi^2 or another power or its norm"
     return Finding(Severity.SERIOUS, what, remedy)
 
 
@@ -208,10 +229,13 @@ def _singular_pose(found: Ranks) -> Finding:
 
 
 def _nearly_singular(found: Ranks) -> Finding:
-    what = f"nearly singular pose: A M^-1 A^T has the condition number {found.condition:.1e}"
+    what = (
+        f"nearly singular pose, or masses that differ greatly: A M^-1 A^T has the condition number "
+        f"{found.condition:.1e}"
+    )
     remedy = (
-        "formulation=UdwadiaKalaba(solver=QR()) keeps twice as many digits; a constraint that is "
-        "nearly a repetition of others is better left out"
+        "formulation=UdwadiaKalaba(solver=QR()) and projection=Projection(solver=QR()) keep twice "
+        "as many digits; a constraint that is nearly a repetition of others is better left out"
     )
     return Finding(Severity.WARNING, what, remedy)
 

@@ -74,8 +74,8 @@ def _changes(system: System, state: State) -> str:
 
 def contradictions(
     system: System, sizes: Sequence[int], pose: Pose, motion: Motion, tolerance: float
-) -> list[Finding]:
-    """The constraints that ask for accelerations which exclude each other.
+) -> dict[str, Finding]:
+    """The constraints that ask for accelerations which exclude each other, by name.
 
     Judged as a step of `simulate` judges it: A qdd misses b by more than eps^(1/4) of what is at
     play.
@@ -93,14 +93,14 @@ def contradictions(
     at_play = np.abs(pose.A).sum(1) * np.abs(qdd).max() + np.abs(pose.b)
     bad = set(np.nonzero(miss > eps**0.25 * at_play)[0].tolist())
     if not bad:
-        return []
+        return {}
     names = [c.name for c in system.constraints]
     found = independence(pose.rows, tolerance)
     concerned = dependences(found, names, sizes)
     ends = np.cumsum([0, *sizes])
     owner = {row: names[int(np.searchsorted(ends, row, side="right")) - 1] for row in bad}
-    return [
-        Finding(
+    return {
+        d.name: Finding(
             Severity.SERIOUS,
             f"no acceleration satisfies constraint {d.name!r}"
             + (f" and {listed(d.others)} at once" if d.others else ": it does not depend on any")
@@ -109,4 +109,4 @@ def contradictions(
         )
         for d in concerned
         if d.name in owner.values()
-    ]
+    }

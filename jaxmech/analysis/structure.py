@@ -11,7 +11,7 @@ from jaxtyping import Array
 from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.idle import idle_coordinates, idle_findings, unused_parameters
 from jaxmech.analysis.mass import Mass, mass, mass_findings
-from jaxmech.analysis.neighbours import nearby, settled
+from jaxmech.analysis.neighbours import NEARBY, nearby, settled
 from jaxmech.analysis.poses import Pose, State, moved, pose, violated
 from jaxmech.analysis.ranks import Ranks, rank_findings, ranks
 from jaxmech.analysis.report import Equations, Structure
@@ -130,10 +130,11 @@ def _pieces(
         here, reached = pose(system, state), True
     found = _ranks(system, sizes, here, tolerance)
     massed = mass(system, here, tolerance)
-    findings += rank_findings(found) + mass_findings(system, massed)
     motion = _motion(system, *here.state)
-    if reached:
-        findings += contradictions(system, sizes, here, motion, tolerance)
+    excluded = contradictions(system, sizes, here, motion, tolerance) if reached else {}
+    never_met = () if reached else [v.name for v in violated(system, sizes, here.state)]
+    findings += rank_findings(found, {*excluded, *never_met}) + mass_findings(system, massed)
+    findings += [finding for name, finding in excluded.items() if name not in found.flat]
     own_slopes = None
     if run and not any(finding.severity == Severity.SERIOUS for finding in findings):
         own_slopes = slopes(system, here, run, motion.qdd)
@@ -152,8 +153,9 @@ def _is_finite(pose: Pose) -> bool:
 
 def _ranks(system: System, sizes: Sequence[int], here: Pose, tolerance: float) -> Ranks:
     around = [p for p in nearby(system, here.state, tolerance) if _is_finite(p)]
-    off = pose(system, moved(here.state, seed=0))
-    return ranks(system, sizes, here, around, off if _is_finite(off) else here, tolerance)
+    off = [pose(system, moved(here.state, seed)) for seed in range(NEARBY)]
+    off = [p for p in off if _is_finite(p)] or [here]
+    return ranks(system, sizes, here, around, off, tolerance)
 
 
 def _slope_findings(found: Sequence[Slope]) -> list[Finding]:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
 from jaxmech.integrate.methods import AbstractMethod, Tableau
-from jaxmech.linalg import times
+from jaxmech.linalg import LDL, times
 from jaxmech.manifold import AbstractStabilization, Projection
 from jaxmech.programs import jit_of
 from jaxmech.status import Status
@@ -125,7 +125,7 @@ def step(
             (~law.definite, Status.SINGULAR_MASS),
             *_failures(law.converged, Status.NONIDEAL_FAILED),
             *_failures(complete, Status.PROJECTION_FAILED),
-            (_contradicts(eom, law, kept, own.is_end), Status.CONTRADICTORY),
+            _misled(eom, law, kept, own),
         )
         status = jnp.where(status == Status.OK, _first_that_holds(*failures), status)
         for failed, _ in failures:
@@ -210,24 +210,45 @@ def _stages(tableau: Tableau, dtype: Any) -> _Stage:
     )
 
 
-def _contradicts(eom: EquationsOfMotion, law: Law, kept: Array, is_end: Array) -> Bool[Array, ""]:
-    """Whether A qdd misses b by more than eps^(1/4) of the accelerations that are at play.
+def _misled(eom: EquationsOfMotion, law: Law, kept: Array, own: _Stage) -> tuple[Array, Array]:
+    """Whether the rows taken as dependent make the accelerations wrong, and the status for that.
 
-    Independent rows cannot contradict each other, so it is asked only where some are dependent: at
-    the first stage of a step; and at the last, which lies only near the constraints, if there are
-    more of them than at the first.
+    It is asked only where there are such rows, at the first and at the last stage of a step.
     """
     eom, law = jax.lax.stop_gradient((eom, law))
+    no = jnp.asarray(False)
 
-    def misses() -> Bool[Array, ""]:
-        tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
-        miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
-        at_play = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
-        too_much = tolerance * (jnp.abs(eom.A).sum(1) * at_play + jnp.abs(eom.b))
-        return (miss > too_much).any() & (law.rank < kept.sum())
+    def look() -> tuple[Array, Array]:
+        lost = jax.lax.cond(own.is_start, lambda: _is_lost(eom.A, law.rank), lambda: no)
+        return lost | _contradicts(eom, law, kept), lost
 
     are_dependent = law.rank < eom.b.size
-    return jax.lax.cond(is_end & are_dependent, misses, lambda: jnp.asarray(False))
+    failed, lost = jax.lax.cond(own.is_end & are_dependent, look, lambda: (no, no))
+    code = jnp.where(lost, int(Status.ILL_CONDITIONED), int(Status.CONTRADICTORY))
+    return failed, code.astype(jnp.int32)
+
+
+def _is_lost(A: Array, rank: Array) -> Bool[Array, ""]:
+    """Whether more rows are independent by more than eps^(1/4) of their length than were kept.
+
+    Here lengths are those of A itself. In the metric of M a light body between heavy ones makes
+    independent rows nearly parallel, to within the root of the ratio of the masses.
+    """
+    squared = float(jnp.finfo(A.dtype).eps) ** 0.5
+    return LDL(tolerance=squared).factor(A).rank > rank
+
+
+def _contradicts(eom: EquationsOfMotion, law: Law, kept: Array) -> Bool[Array, ""]:
+    """Whether A qdd misses b by more than eps^(1/4) of the accelerations that are at play.
+
+    Independent rows cannot contradict each other. The last stage lies only near the constraints,
+    so it counts if it has more dependent rows than the first.
+    """
+    tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
+    miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
+    at_play = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
+    too_much = tolerance * (jnp.abs(eom.A).sum(1) * at_play + jnp.abs(eom.b))
+    return (miss > too_much).any() & (law.rank < kept.sum())
 
 
 def _failures(good: Array | None, status: Status) -> list[tuple[Array, Status]]:
@@ -235,7 +256,7 @@ def _failures(good: Array | None, status: Status) -> list[tuple[Array, Status]]:
     return [] if good is None else [(~good.all(), status)]
 
 
-def _first_that_holds(*cases: tuple[Array, Status]) -> Int[Array, ""]:
+def _first_that_holds(*cases: tuple[Array, Status | Array]) -> Int[Array, ""]:
     status = jnp.asarray(Status.OK, jnp.int32)
     for condition, code in reversed(cases):
         status = jnp.where(condition, jnp.asarray(code, jnp.int32), status)

@@ -121,6 +121,7 @@ def test_positions_that_contradict_each_other() -> None:
     assert "constraints 'left' and 'right' contradict each other near this state; " in texts(found)
     assert "leaves 0.5" in texts(found)
     assert "'floor'" not in texts(found)
+    assert "harmless" not in texts(found)
 
 
 def test_accelerations_that_contradict_each_other() -> None:
@@ -128,11 +129,14 @@ def test_accelerations_that_contradict_each_other() -> None:
         Acceleration(lambda q, v, a, t, p: a[0] - 1, "servo"),
         Acceleration(lambda q, v, a, t, p: a[1], "lift"),
         Acceleration(lambda q, v, a, t, p: a[0] - 3, "other servo"),
+        Acceleration(lambda q, v, a, t, p: 2 * a[0] - 2, "same servo"),
     ]
     found = structure(particle(*servos), REST, REST)
     text = "no acceleration satisfies constraint 'other servo' and 'servo' at once"
     assert text in texts(found)
     assert "'lift'" not in texts(found)
+    harmless = [f.what for f in found.findings if "harmless" in f.remedy]
+    assert harmless == ["equation 1 of constraint 'same servo' follows from 'servo'"]
 
 
 def test_a_constraint_that_is_constant() -> None:
@@ -155,12 +159,40 @@ def test_a_constraint_on_time_alone() -> None:
     assert "no acceleration satisfies constraint 'clock': it does not depend on any" in texts(found)
 
 
-def test_a_constraint_that_is_squared() -> None:
-    flat = particle(Holonomic(lambda q, t, p: (q @ q - 1) ** 2, "sphere"))
-    found = structure(flat, [0.6, 0.8], REST)
+@pytest.mark.parametrize(("dtype", "beside"), [(np.float32, False), (np.float64, True)])
+def test_a_constraint_that_is_squared(dtype: Any, beside: bool) -> None:
+    """Nothing else is said of it: neither a singular pose nor an equation that holds nothing."""
+    flat = Holonomic(lambda q, t, p: (q @ q - 1) ** 2, "square")
+    itself = Holonomic(lambda q, t, p: q @ q - 1, "sphere")
+    system = particle(itself, flat) if beside else particle(flat)
+    found = structure(system, np.array([0.6, 0.8], dtype), REST.astype(dtype), dtype(0))
     assert found.ranks is not None
-    assert found.ranks.flat == ("sphere",)
-    assert "the gradient of constraint 'sphere' vanishes wherever it holds" in texts(found)
+    assert found.ranks.flat == ("square",)
+    (told,) = [f for f in found.findings if f.severity > Severity.NOTE]
+    assert "the gradient of constraint 'square' vanishes wherever it holds" in told.what
+    assert "give phi itself" in told.remedy
+
+
+def test_a_cone_is_not_flat() -> None:
+    """Its gradient vanishes at the tip alone."""
+    cone = particle(Holonomic(lambda q, t, p: q[0] ** 2 - q[1] ** 2, "cone"))
+    found = structure(cone, REST, REST)
+    assert found.ranks is not None
+    assert (found.ranks.flat, found.ranks.here, found.ranks.nearby) == ((), 0, 1)
+
+
+def test_a_light_body_between_heavy_ones_is_told_in_single_precision() -> None:
+    """Where `simulate` would end in `ILL_CONDITIONED`."""
+    row = System(
+        lambda x, v, t, p: 0.5 * (jnp.array([1, p, 1], x.dtype) * v * v).sum(),
+        [Holonomic(lambda x, t, p: x[1:] - x[:-1], "rods")],
+        coordinates=("first", "link", "last"),
+    )
+    rest = np.zeros(3, np.float32)
+    light, equal = (structure(row, rest, rest, 0.0, np.float32(m)) for m in (1e-5, 1.0))
+    assert "masses that differ greatly" in texts(light, Severity.WARNING)
+    assert "projection=Projection(solver=QR())" in texts(light, Severity.WARNING)
+    assert texts(equal, Severity.WARNING) == ""
 
 
 def test_an_inconsistent_start_is_told_with_its_repair() -> None:

@@ -1,0 +1,68 @@
+"""A light body between heavy ones, whose two joints are nearly parallel in the mass metric.
+
+Three bodies in a row on a line, coupled by rods, the light one pulled: all accelerate alike.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+
+PULL, END = 1000.0, 1e-7  # N, s
+
+
+def lagrangian(x: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.5 * (p["m"] * v * v).sum()
+
+
+def rods(x: Any, t: Any, p: Any) -> Any:
+    return x[1:] - x[:-1] - 1.0
+
+
+TRAIN = jm.System(
+    lagrangian,
+    [jm.Holonomic(rods)],
+    force=lambda x, v, t, p: jnp.array([0.0, PULL, 0.0], x.dtype),
+    coordinates=("first", "link", "last"),
+)
+
+
+def run(solver: Any, dtype: Any, ratios: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Statuses, and errors of the speeds, over the ratios of the masses."""
+    masses = 100.0 * np.stack([np.ones_like(ratios), 1 / ratios, np.ones_like(ratios)], axis=1)
+    q0, ts = jnp.arange(3, dtype=dtype), jnp.array([0.0, END], dtype)
+    policies = {
+        "formulation": jm.UdwadiaKalaba(solver=solver),
+        "projection": jm.Projection(solver=solver),
+        "method": jm.RK4(4),
+    }
+
+    def one(m: Any) -> Any:
+        sol = jm.simulate(TRAIN, q0, 0 * q0, ts, {"m": m}, throw=False, **policies)
+        return sol.status, sol.v[-1]
+
+    status, v = jax.vmap(one)(jnp.asarray(masses, dtype))
+    exact = END * PULL / masses.sum(1)
+    return np.asarray(status), np.abs(np.asarray(v, float) / exact[:, None] - 1).max(1)
+
+
+@pytest.mark.parametrize(("dtype", "reach"), [(jnp.float32, 5e4), (jnp.float64, 3e10)])
+def test_no_joint_is_lost_in_silence(dtype: Any, reach: float) -> None:
+    """Up to the reach of `LDL` the motion is right to eps times the ratio, and then it ends."""
+    ratios = np.array([1.0, 1e2, 1e4, 0.5 * reach, 4 * reach, 30 * reach, 1e4 * reach])
+    status, error = run(jm.LDL(), dtype, ratios)
+    inside = ratios < reach
+    assert set(status[inside]) == {jm.Status.OK}
+    assert (error[inside] < 2 * float(jnp.finfo(dtype).eps) * (ratios[inside] + 10)).all()
+    assert set(status[~inside]) == {jm.Status.ILL_CONDITIONED}
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_qr_keeps_all_joints(dtype: Any) -> None:
+    status, error = run(jm.QR(), dtype, 10.0 ** np.arange(10))
+    assert set(status) == {jm.Status.OK}
+    assert (error < 1e3 * float(jnp.finfo(dtype).eps)).all()
