@@ -203,10 +203,12 @@ def _fragile(found: Ranks) -> Finding:
 
 def _flat(name: str) -> Finding:
     what = (
-        f"the gradient of constraint {name!r} vanishes wherever it holds, as that of a square does: "
+        f"the gradient of constraint {name!r} vanishes wherever it holds, as that of a square: "
         "no force of constraint can act along it"
     )
-    remedy = "give phi itself, the quantity that must vanish, not phi^2 or another power or its norm"
+    remedy = (
+        "give phi itself, the quantity that must vanish, not phi^2 or another power or its norm"
+    )
     return Finding(Severity.SERIOUS, what, remedy)
 
 

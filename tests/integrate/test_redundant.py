@@ -68,6 +68,15 @@ def test_a_step_that_is_coarse_is_right_all_the_same(solver: Any) -> None:
     assert sol.energy_drift < 5e-4
 
 
+def test_a_step_that_is_far_too_coarse_says_so() -> None:
+    """Steps of 0.1 s gain 0.2 J, and the estimate of the error is as large as the error."""
+    sol, error = errors((1.2, -2.0), 10)
+    assert int(sol.status) == jm.Status.OK
+    assert error > 1e-3
+    assert error / 10 < sol.integration_error < 10 * error
+    assert "the step is too coarse" in str(sol)
+
+
 @pytest.mark.parametrize(
     "law", [jm.LagrangeFirstKind(), jm.Maggi()], ids=lambda x: type(x).__name__
 )

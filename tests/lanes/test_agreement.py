@@ -57,7 +57,7 @@ def test_every_model_has_a_gentle_start() -> None:
 def test_models() -> None:
     """Over 1000 steps, with members that cannot start; other solvers, methods and stabilizations.
 
-    And a pendulum for each `Status`.
+    And a pendulum for each `Status` that a pendulum can end in.
     """
     solved = [*(f"{name} LDL" for name in SHORT), *SOME]
     lanes, vmap = both([*solved, *POLICIES, "endings"])
@@ -66,7 +66,7 @@ def test_models() -> None:
         expected = {Status.OK, Status.NONFINITE, Status.INCONSISTENT}
         free = {Status.INCONSISTENT} if "angles" in case else set()
         assert set(vmap[f"{case}/status"]) == expected - free, case
-    assert set(vmap["endings/status"]) == set(Status) - {Status.NONIDEAL_FAILED}
+    assert set(vmap["endings/status"]) == set(range(Status.NONIDEAL_FAILED))
     assert (vmap["endings/t_failed"] > 1.0).any()
 
 
