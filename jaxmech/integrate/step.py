@@ -121,12 +121,12 @@ def step(
         stage_q, stage_v, stage_t = q + h * speeds[0], v + h * accelerations[0], t + own.node * h
         stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
         eom, law = scheme.law(stage_q, stage_v, stage_t, params, kept)
-        failures = (
+        failures: list[tuple[Array, Status | Array]] = [
             (~law.definite, Status.SINGULAR_MASS),
             *_failures(law.converged, Status.NONIDEAL_FAILED),
             *_failures(complete, Status.PROJECTION_FAILED),
             _misled(eom, law, kept, own),
-        )
+        ]
         status = jnp.where(status == Status.OK, _first_that_holds(*failures), status)
         for failed, _ in failures:
             good &= ~failed
