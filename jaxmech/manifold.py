@@ -217,7 +217,12 @@ def near(level: Array, A: Array, x: Array) -> Array:
     that a row does not depend on have no say, however large. The tolerance is eps^(3/8): 1.3e-6 in
     float64, 2.5e-3 in float32.
     """
-    return jnp.all(jnp.abs(level) <= _tolerance(x.dtype) * times(jnp.abs(A), 1 + jnp.abs(x)))
+    return jnp.all(jnp.abs(level) <= _tolerance(x.dtype) * reach(A, x))
+
+
+def reach(A: Array, x: Array) -> Array:
+    """|A| (1 + |x|): what a relative change of every component makes of each row, at most."""
+    return times(jnp.abs(A), 1 + jnp.abs(x))
 
 
 def _tolerance(dtype: Any) -> float:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate.defect import STATES, Defect, Recent
 from jaxmech.integrate.step import Scheme, step
-from jaxmech.manifold import constraint_jacobians, near
+from jaxmech.manifold import constraint_jacobians, near, reach
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -204,7 +204,8 @@ def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _Sta
     position = system.position_level(q, t, params)
     velocity = system.velocity_level(q, v, t, params)
     consistent = near(position, A_position, q) & near(velocity, A_velocity, v)
-    finite = jnp.isfinite(jnp.concatenate([q, v, position, velocity])).all()
+    reached = jnp.stack([reach(A_position, q).sum(), reach(A_velocity, v).sum()])
+    finite = jnp.isfinite(jnp.concatenate([q, v, position, velocity, reached])).all()
     status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
     status = jnp.where(finite, status, Status.NONFINITE).astype(jnp.int32)
     rows = sum(system.sizes(q, v, t, params))

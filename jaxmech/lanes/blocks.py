@@ -90,6 +90,8 @@ def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Jaxpr
         return [x for x, is_used in zip(xs, used, strict=True) if is_used]
 
     kernel = replace(kernel, outs=kept(kernel.outs), out_avals=kept(kernel.out_avals))
+    if kernel.hidden:  # what is dropped shows that something is not finite
+        return [True] * len(eqn.invars), eqn
     params = {**eqn.params, "kernel": kernel}
     return [True] * len(eqn.invars), eqn.replace(outvars=kept(eqn.outvars), params=params)
 

@@ -83,8 +83,8 @@ def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     for a, b in ((x, y), (y, x)):
         factor = g.values[a]
         if factor is not None:
-            if factor == 0:
-                return g.const(0, dtype)
+            if factor == 0 and not g.doubtful[b]:
+                return _zero(g, "mul", b)
             if factor == 1:
                 return b
             if factor == -1:
@@ -94,6 +94,14 @@ def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
         if (product := _one_factor(g, a, b)) is not None:
             return product
     return g.add("mul", (x, y), (), dtype)
+
+
+def _zero(g: Graph, op: str, other: int) -> int:
+    """A product of zero or a quotient of zero, folded; `zeros.py` looks at it again."""
+    dtype = g.nodes[other].dtype
+    if dtype.kind == "f":
+        g.zeros[op, other] = None
+    return g.const(0, dtype)
 
 
 def _one_factor(g: Graph, factor: int, number: int) -> int | None:
@@ -135,7 +143,9 @@ def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     quotient = np.divide if floating else lambda x, y: np.trunc(x / y)
     if (known := evaluated(g, quotient, (x, y), dtype)) is not None:
         return known
-    if _is(g, y, 1) or _is(g, x, 0):
+    if _is(g, x, 0) and not g.doubtful[y]:
+        return _zero(g, "div", y)
+    if _is(g, y, 1):
         return x
     if g.nodes[x].op == "neg":
         return _neg(g, "neg", (_div(g, "div", (g.nodes[x].inputs[0], y), ()),), ())

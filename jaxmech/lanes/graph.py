@@ -40,13 +40,23 @@ class Graph:
         values: the value of each constant as a numpy scalar, None for other nodes.
         outer: the graph around the loop whose body this is.
         requested: operations asked for, before any was folded or shared.
+        marks: a number for each node that is the same whenever the same program is read.
+        watched: marks of nodes that may hide that they are not finite (`zeros.py`).
+        doubtful: whether a node is watched, or made of one that is.
+        zeros: products and quotients of zero that were folded: the operation and the other number.
+        depth: how many graphs there are around it.
     """
 
-    def __init__(self, outer: "Graph | None" = None) -> None:
+    def __init__(self, outer: "Graph | None" = None, watched: frozenset[int] = frozenset()) -> None:
         self.nodes: list[Node] = []
         self.values: list[Any] = []
         self.outer = outer
         self.requested = 0
+        self.marks: list[int] = []
+        self.watched: frozenset[int] = watched if outer is None else outer.watched
+        self.doubtful: list[bool] = []
+        self.zeros: dict[tuple[str, int], None] = {}
+        self.depth: int = 0 if outer is None else outer.depth + 1
         self._known: dict[Node, int] = {}
 
     def add(self, op: str, inputs: tuple[int, ...], params: Any, dtype: Any) -> int:
@@ -59,7 +69,22 @@ class Graph:
             number = self._known[node] = len(self.nodes)
             self.nodes.append(node)
             self.values.append(None)
+            self._note(node)
         return number
+
+    def _note(self, node: Node) -> None:
+        """Marks a new node; inputs may come in another order when the program is read again."""
+        if node.op == "capture":
+            assert self.outer is not None
+            self.marks.append(self.outer.marks[node.params])
+            self.doubtful.append(self.outer.doubtful[node.params])
+            return
+        made_of = sorted(self.marks[i] for i in node.inputs) or [self.depth]
+        mark = hash((node.op, node.op != "branch" and node.params, *made_of))
+        self.marks.append(mark)
+        is_float = node.dtype.kind == "f"
+        is_doubtful = mark in self.watched or any(self.doubtful[i] for i in node.inputs)
+        self.doubtful.append(is_float and is_doubtful)
 
     def known(self, node: Node) -> int | None:
         """The number of a node if it exists already."""

@@ -12,7 +12,7 @@ from jaxmech.lanes.text import Text, splat, type_of
 # Functions of the C library, called lane by lane where LLVM has no instruction for vectors.
 _LIBRARY = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "cosh", "erf", "erfc", "exp",
-    "exp2", "expm1", "log", "log1p", "sinh", "tan", "tanh",
+    "exp2", "expm1", "log1p", "sinh", "tan", "tanh",
 )  # fmt: skip
 _LIBRARY_OF_TWO = {"atan2": "atan2", "pow": "pow", "nextafter": "nextafter", "rem": "fmod"}
 _INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
@@ -93,6 +93,13 @@ def _is_finite(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
 def _rsqrt(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
     root = text.intrinsic("sqrt", dtype, x)
     return text.line(f"fdiv {type_of(dtype, text.lanes)} {splat(text, 1.0, dtype)}, {root}")
+
+
+def _log(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    """Numbers too small to be normal count as zero, for the processor as for XLA, but not for C."""
+    found = text.each("log", dtype, x)
+    is_zero = text.line(f"fcmp oeq {type_of(dtype, text.lanes)} {x}, zeroinitializer")
+    return text.select(is_zero, splat(text, -np.inf, dtype), found, dtype)
 
 
 def _logistic(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
@@ -183,6 +190,7 @@ _of_floats: dict[str, _Written] = {
     "is_finite": _is_finite,
     "rsqrt": _rsqrt,
     "logistic": _logistic,
+    "log": _log,
 }
 _of_integers: dict[str, _Written] = {
     "not": _not,

@@ -1,6 +1,6 @@
 """A function or a loop of one trajectory as a scalar graph, with the arrays that go in and out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -13,6 +13,9 @@ from jaxmech.lanes.content import loop_content
 from jaxmech.lanes.loops import Given, Saved, UnsupportedError, Value
 from jaxmech.lanes.needs import Needs, most_carried, needed, operations
 from jaxmech.lanes.reading import Reader
+from jaxmech.lanes.zeros import hidden
+
+MOST_READINGS = 4  # of one program
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,6 +44,11 @@ class Kernel:
         return needed(self.reader.graph, self.reader.loops, scalars, saved)
 
     @cached_property
+    def hidden(self) -> set[int]:
+        """Where numbers begin that a folded zero would hide."""
+        return hidden(self.reader.graph, self.reader.loops, self.needs, self.outs)
+
+    @cached_property
     def operations(self) -> int:
         """How many operations that are, each of the body of a loop counted once."""
         return operations(self.reader.graph, self.reader.loops, self.needs)
@@ -67,15 +75,26 @@ def loop_kernel(
     Raises:
         UnsupportedError: something in it cannot be taken apart into scalars.
     """
-    p = eqn.params
-    body, fixed, carries = loop_content(eqn)
+    _, fixed, carries = loop_content(eqn)
     first = fixed + carries
     inner = {var for one in leading for var in one.outvars}
     atoms = [*chain(*(one.invars for one in leading)), *eqn.invars[:first]]
     given = [atom for atom in atoms if not isinstance(atom, Literal) and atom not in inner]
     args = list(dict.fromkeys(given))
+    return _settled(lambda reader: _read_loop(reader, eqn, leading, wanted, args)), args
+
+
+def _read_loop(
+    reader: Reader,
+    eqn: JaxprEqn,
+    leading: Sequence[JaxprEqn],
+    wanted: Sequence[Var],
+    args: Sequence[Var],
+) -> Kernel:
+    p = eqn.params
+    body, fixed, carries = loop_content(eqn)
+    first = fixed + carries
     sequences = eqn.invars[first:]
-    reader = Reader()
     env: dict[Any, Value] = dict(zip(args, reader.inputs([var.aval for var in args]), strict=True))
     reader.equations(leading, env)
     values = [reader.value(atom, env) for atom in eqn.invars[:first]]
@@ -87,7 +106,7 @@ def loop_kernel(
     outs += [env[var] for var in wanted]
     avals = [atom.aval for atom in (*args, *sequences)]
     out_avals = [var.aval for var in (*eqn.outvars, *wanted)]
-    return Kernel(reader, avals, range(len(args), len(avals)), outs, out_avals), args
+    return Kernel(reader, avals, range(len(args), len(avals)), outs, out_avals)
 
 
 def function_kernel(closed: ClosedJaxpr) -> Kernel:
@@ -96,8 +115,23 @@ def function_kernel(closed: ClosedJaxpr) -> Kernel:
     Raises:
         UnsupportedError: something in it cannot be taken apart into scalars.
     """
-    reader = Reader()
-    outs = reader.read(closed, reader.inputs(closed.in_avals))
-    if any(isinstance(out, Given) for out in outs):
-        raise UnsupportedError("a sequence that passes through")
-    return Kernel(reader, closed.in_avals, range(0), outs, closed.out_avals)
+
+    def read(reader: Reader) -> Kernel:
+        outs = reader.read(closed, reader.inputs(closed.in_avals))
+        if any(isinstance(out, Given) for out in outs):
+            raise UnsupportedError("a sequence that passes through")
+        return Kernel(reader, closed.in_avals, range(0), outs, closed.out_avals)
+
+    return _settled(read)
+
+
+def _settled(read: Callable[[Reader], Kernel]) -> Kernel:
+    """The kernel, read anew until no folded zero hides a number that is not finite."""
+    watched = frozenset[int]()
+    for _ in range(MOST_READINGS):
+        kernel = read(Reader(watched=watched))
+        found = kernel.hidden
+        if not found:
+            return kernel
+        watched |= found
+    raise UnsupportedError("a product with zero that may be NaN")

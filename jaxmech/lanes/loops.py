@@ -77,6 +77,7 @@ class Loop:
         saves: nodes of the body that every iteration saves.
         length: number of iterations.
         reverse: whether it goes from the last element to the first.
+        place: how many nodes the graph around it had before its results.
     """
 
     body: Graph
@@ -87,3 +88,4 @@ class Loop:
     saves: list[Ids]
     length: int
     reverse: bool
+    place: int

@@ -45,8 +45,8 @@ class Reader:
         loops: the loops among them.
     """
 
-    def __init__(self, outer: Graph | None = None) -> None:
-        self.graph = Graph(outer)
+    def __init__(self, outer: Graph | None = None, watched: frozenset[int] = frozenset()) -> None:
+        self.graph = Graph(outer, watched)
         self.loops: list[Loop] = []
 
     def leaves(self, op: str, shape: tuple[int, ...], dtype: Any, params: Sequence[Any]) -> Ids:
@@ -222,6 +222,7 @@ class Reader:
             saves=ends[len(start) :],
             length=length,
             reverse=reverse,
+            place=len(self.graph.nodes),
         )
         number = len(self.loops)
         self.loops.append(loop)

@@ -341,3 +341,14 @@ def random_function(seed: int) -> Function:
 @pytest.mark.parametrize("seed", range(24))
 def test_random_functions(seed: int) -> None:
     assert_agrees(random_function(seed), seed=seed, size=int(seed % 9) + 1)
+
+
+@pytest.mark.parametrize("name", ["log", "log2", "log10", "sqrt", "reciprocal"])
+def test_numbers_too_small_to_be_normal_count_as_zero(name: str) -> None:
+    """As in XLA on a CPU: a logarithm is infinite and a root zero."""
+    tiny = np.finfo(float).tiny
+    x = jnp.array([5e-324, tiny / 16, tiny, 2 * tiny, 0.0, -tiny / 2, 1.0])
+    fn = getattr(jnp, name)
+    mine, plain = jax.jit(vectorize(fn))(x), jax.jit(jax.vmap(fn))(x)
+    np.testing.assert_allclose(mine, plain, rtol=1e-15)
+    assert np.isinf(plain[1]) == (name != "sqrt")
