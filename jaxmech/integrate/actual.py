@@ -59,8 +59,10 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
         places = _spread(size, most)
 
         def rows(leaf: Any, is_batched: bool) -> Any:
-            picked = leaf[places] if is_batched else jnp.stack([leaf] * len(places))
-            return picked.reshape(-1, *picked.shape[2:])
+            picked = (
+                leaf[places] if is_batched else jnp.broadcast_to(leaf, (len(places), *leaf.shape))
+            )
+            return picked.reshape(len(places) * picked.shape[1], *picked.shape[2:])
 
         pairs = zip(leaves, in_batched, strict=True)
         found.append(_actual([rows(leaf, is_batched) for leaf, is_batched in pairs], most))
