@@ -302,6 +302,7 @@ def test_redundant_rows_that_disagree_end_in_a_status() -> None:
 def test_a_step_that_is_too_coarse_says_so() -> None:
     q, v = PENDULUM.q, 20 * PENDULUM.v
     options = {"projection": None, "formulation": CoordinatePartition(iterations=1)}
+    options["method"] = RK4(1)
     sol = simulate(PENDULUM.system, q, v, TS, PENDULUM.params, throw=False, **options)
     assert sol.status == Status.PROJECTION_FAILED
 

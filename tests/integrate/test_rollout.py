@@ -142,6 +142,7 @@ def exact() -> np.ndarray:
 def sweep(**policies: Any) -> Solution:
     """The same motion of the double pendulum with ever smaller steps."""
     times = np.stack([padded(steps) for steps in STEPS])
+    policies = {"method": RK4(1), **policies}
     run = jax.vmap(lambda ts: simulate(DOUBLE.system, *DOUBLE[2:], ts, DOUBLE.params, **policies))
     return jax.jit(run)(times)
 
