@@ -136,6 +136,7 @@ def test_the_start_takes_zero_and_lag_of_the_encoders_into_account(pendulum: Mod
 
 SHORT = """
 model = "{model}:single"
+initial_states = "fixed"
 
 [data]
 file = "single.npz"
