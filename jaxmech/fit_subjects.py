@@ -91,7 +91,7 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
         [('parameters', 'bounds', 'mas')]
     """
     name, given = data.get("model"), data.get("parameters", {})
-    candidates = data.get("candidates", [{}])
+    candidates = data.get("candidates") or [{}]
     shared = data.get("model_options", {})
     tables = [shared, given, *(candidates if isinstance(candidates, list) else [None])]
     if not isinstance(name, str) or not all(isinstance(table, dict) for table in tables):

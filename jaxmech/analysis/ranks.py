@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from jaxmech.analysis.dependence import (
     Dependence,
-    Independence,
     dependences,
     independence,
     owners,
@@ -79,22 +78,10 @@ def ranks(
     """
     names = [c.name for c in system.constraints]
 
-    # The gradient of a square: zero here, and much smaller than off the constraints where these
-    # hold to within rounding only. At the tip of a cone it is as large nearby as it is off it.
-    usual = np.max([pose.lengths for pose in off], axis=0)
-    vanishes = here.lengths <= tolerance * usual
-    for pose in around:
-        vanishes = vanishes & (pose.lengths <= VANISHING * usual)
-
-    def rows(pose: Pose) -> Numbers:
-        """A gradient that shrinks to nothing on the constraints counts as zero."""
-        return pose.rows * ~(vanishes | (pose.lengths <= tolerance * usual))[:, None]
-
-    def sorted_rows(pose: Pose) -> Independence:
-        return independence(rows(pose), tolerance)
-
-    best = max([here, *around], key=lambda pose: sorted_rows(pose).rank)
-    own, everywhere = sorted_rows(here), sorted_rows(best)
+    rows = _rows(here, around, off, tolerance)
+    found = [independence(one, tolerance) for one in rows]
+    best = max(range(len(rows)), key=lambda k: found[k].rank)
+    own, everywhere = found[0], found[best]
     free = independence(off[0].rows, tolerance)
     always = dependences(everywhere, names, sizes)
     now = dependences(own, names, sizes)
@@ -106,29 +93,51 @@ def ranks(
     flat = tuple(n for n in names if n in without and n not in without_off)
     redundant = tuple(d for d in always if d.others)
     fragile = tuple(d.name for d in redundant if d.name not in anywhere)
-    kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
-    holonomic = kinds == Holonomic.__name__
-    nonholonomic = kinds == Nonholonomic.__name__
-
-    def freedom(chosen: NDArray[np.bool_]) -> int:
-        return system.n - independence(rows(best)[chosen], tolerance).rank
-
-    condition = _condition(rows(here), own.rank)
+    position_freedom, velocity_freedom = _freedoms(system, sizes, rows[best], tolerance)
+    condition = _condition(rows[0], own.rank)
     return Ranks(
         here=own.rank,
         nearby=everywhere.rank,
         anywhere=free.rank,
-        position_freedom=freedom(holonomic),
-        velocity_freedom=freedom(holonomic | nonholonomic),
+        position_freedom=position_freedom,
+        velocity_freedom=velocity_freedom,
         redundant=redundant,
         only_here=tuple(d for d in now if d not in always) if own.rank < everywhere.rank else (),
         fragile=fragile,
         flat=flat,
         silent=silent,
-        removable=removable(rows(best), names, sizes, tolerance),
+        removable=removable(rows[best], names, sizes, tolerance),
         condition=condition,
         nearly_singular=condition > min(NEAR_SINGULAR**-2, tolerance ** (-4 / 3) / 4),
     )
+
+
+def _rows(
+    here: Pose, around: Sequence[Pose], off: Sequence[Pose], tolerance: float
+) -> list[Numbers]:
+    """The rows here and around; a gradient that shrinks to nothing on the constraints is zero."""
+    # The gradient of a square: zero here, and much smaller than off the constraints where these
+    # hold to within rounding only. At the tip of a cone it is as large nearby as it is off it.
+    usual = np.max([pose.lengths for pose in off], axis=0)
+    vanishes = here.lengths <= tolerance * usual
+    for pose in around:
+        vanishes = vanishes & (pose.lengths <= VANISHING * usual)
+    is_zero = [vanishes | (pose.lengths <= tolerance * usual) for pose in (here, *around)]
+    return [pose.rows * ~zero[:, None] for pose, zero in zip((here, *around), is_zero, strict=True)]
+
+
+def _freedoms(
+    system: System, sizes: Sequence[int], rows: Numbers, tolerance: float
+) -> tuple[int, int]:
+    """Degrees of freedom of the position and of the velocity."""
+    kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
+    of_position = kinds == Holonomic.__name__
+    of_velocity = of_position | (kinds == Nonholonomic.__name__)
+
+    def freedom(chosen: NDArray[np.bool_]) -> int:
+        return system.n - independence(rows[chosen], tolerance).rank
+
+    return freedom(of_position), freedom(of_velocity)
 
 
 def _condition(rows: Numbers, rank: int) -> float:

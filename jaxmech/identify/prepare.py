@@ -82,6 +82,39 @@ def prepare(
         TypeError: an argument is of the wrong kind.
         ValueError: names the argument, the recording or the parameter that cannot be meant.
     """
+    _require_kinds(system, observe, start, initial_states, horizon, step)
+    found = parameters(params0, free=free, bounds=bounds, prior=prior)
+    problem = Problem(
+        system, observe or coordinates, start, found.layout, method, projection, formulation
+    )
+    given = alike(named(recordings, "recordings"))
+    require_starts(problem, found, given, free=initial_states == "free")
+    if horizon is not None:
+        given = _with_guesses(problem, found, given)
+    problem, step = with_chosen_steps(problem, found, given, horizon, step)
+    pieces, origin = segments(given, horizon=horizon, step=step, substeps=problem.method.count)
+    weighted = all(one.weights is not None for one in given)
+    if not weighted:
+        _require_no_noise(given, initial_states, prior)
+    data = _data(problem, found, pieces, origin, initial_states, horizon)
+    conditions = _conditions(problem, found, data, origin, initial_states, horizon)
+    size = found.layout.size + len(origin.recording) * data.free_starts
+    _require_enough(given, size)
+    y = jnp.zeros(size)
+    require_runs(problem, y, data, origin)
+    hard = horizon is not None and horizon.continuity is None
+    return Task(problem, data, conditions, origin, found, y, step, hard, weighted)
+
+
+def _require_kinds(
+    system: System,
+    observe: Observe | None,
+    start: Start | None,
+    initial_states: InitialStates,
+    horizon: Shooting | None,
+    step: float | None,
+) -> None:
+    """Raise if one of the arguments that can be judged alone is not of its kind."""
     require_kind("system", system, System, "System(...)")
     for name, fn in (("observe", observe), ("start", start)):
         if fn is not None:
@@ -94,48 +127,35 @@ def prepare(
         require_kind("horizon", horizon, Shooting, "Shooting(0.5)")
     if step is not None and not step > 0:
         raise ValueError(f"Argument `step` must be positive, but is {step}.")
-    found = parameters(params0, free=free, bounds=bounds, prior=prior)
-    problem = Problem(
-        system, observe or coordinates, start, found.layout, method, projection, formulation
-    )
-    given = alike(named(recordings, "recordings"))
-    require_starts(problem, found, given, free=initial_states == "free")
-    if horizon is not None:
-        given = _with_guesses(problem, found, given)
-    problem, step = with_chosen_steps(problem, found, given, horizon, step)
-    pieces, origin = segments(given, horizon=horizon, step=step, substeps=problem.method.count)
-    weighted = all(one.weights is not None for one in given)
-    if initial_states == "free" and not weighted:
-        _require_no_start_sd(given)
-    data = _data(problem, found, pieces, origin, initial_states, horizon)
-    if prior and not weighted:
-        raise ValueError(
-            "Argument `prior` needs recordings with `weights` = 1 / (standard deviation of the "
-            "noise): otherwise nobody knows how much the prior counts against the data."
-        )
-    conditions = _conditions(problem, found, data, origin, initial_states, horizon)
-    size = found.layout.size + len(origin.recording) * data.free_starts
-    if (count := sum(one.count for one in given)) < size:
-        raise ValueError(
-            f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
-            f"but there are {count} for {size}; fix parameters by `free`, or exact starts by "
-            '`initial_states="fixed"`.'
-        )
-    y = jnp.zeros(size)
-    require_runs(problem, y, data, origin)
-    hard = horizon is not None and horizon.continuity is None
-    return Task(problem, data, conditions, origin, found, y, step, hard, weighted)
 
 
-def _require_no_start_sd(given: Sequence[Recording]) -> None:
-    """Raise if a start is measured better or worse than samples of which that is not known."""
-    for one in given:
+def _require_no_noise(
+    given: Sequence[Recording], initial_states: InitialStates, prior: Mapping[str, Any] | None
+) -> None:
+    """Raise if something is to count against samples of which the noise is not known."""
+    for one in given if initial_states == "free" else ():
         if one.start_sd is not None:
             raise ValueError(
                 f"Argument `start_sd` of {one.name} needs `weights` = 1 / (standard deviation of "
                 "the noise): otherwise nobody knows how much the start counts against the samples. "
                 'Leave it out, or hold exact starts by `initial_states="fixed"`.'
             )
+    if prior:
+        raise ValueError(
+            "Argument `prior` needs recordings with `weights` = 1 / (standard deviation of the "
+            "noise): otherwise nobody knows how much the prior counts against the data."
+        )
+
+
+def _require_enough(given: Sequence[Recording], unknowns: int) -> None:
+    """Raise if there are fewer measurements than unknowns."""
+    count = sum(one.count for one in given)
+    if count < unknowns:
+        raise ValueError(
+            f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
+            f"but there are {count} for {unknowns}; fix parameters by `free`, or exact starts by "
+            '`initial_states="fixed"`.'
+        )
 
 
 def _with_guesses(

@@ -19,7 +19,7 @@ from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.defect import relative
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.step import Scheme, step
-from jaxmech.lanes import batched, hoisted
+from jaxmech.lanes import batched, hoisted, why_not
 from jaxmech.manifold import AbstractStabilization
 from jaxmech.programs import jit_of
 from jaxmech.system import System
@@ -163,7 +163,9 @@ def _trial(
             return jax.lax.cond(carry[-1] & (k < tried), lambda: more(k, carry), lambda: carry)
 
         start = q, v, [zero, zero], (q, q, jnp.abs(v)), jnp.zeros((), int), jnp.asarray(True)
-        _, _, errors, sizes, done, good = jax.lax.fori_loop(0, _TRIED, step_or_rest, start)
+        # Lanes take loops of a known length, and leave out what all rest in; elsewhere nothing is.
+        count = _TRIED if why_not() is None else tried
+        _, _, errors, sizes, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
         low, high, fastest = sizes
         return relative(errors[0], errors[1], low, high, fastest, h * done), done, good
 
