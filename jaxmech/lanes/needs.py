@@ -1,12 +1,12 @@
 """What has to be computed of a graph for what is asked of it: nodes, and parts of its loops."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from jaxmech.lanes.graph import Graph
-from jaxmech.lanes.loops import Listed, Loop, Saved
+from jaxmech.lanes.graph import Graph, Node
+from jaxmech.lanes.loops import Listed, Loop, Saved, Steps
 
 SMALLEST_BRANCH = 12  # operations and choices; fewer are sooner done than asked for
 _LEAVES = {"const", "input", "carry", "element", "capture", "result"}
@@ -44,62 +44,115 @@ class Needs:
 
 def needed(graph: Graph, loops: list[Loop], nodes: Iterable[int], saved: Iterable[Saved]) -> Needs:
     """Everything that the given nodes and saved sequences depend on, and nothing else."""
-    return _collect(graph, loops, list(nodes), list(saved), None)
+    whole = _Scope(graph, loops)
+    search = _Search([(whole, i) for i in nodes])
+    for sequence in saved:
+        search.save(whole, sequence)
+    while search.work:
+        search.visit_all()
+        for scope in whole.scopes():
+            search.divide(scope)
+    return whole.found
 
 
-def _collect(
-    graph: Graph, loops: list[Loop], nodes: list[int], saved: list[Saved], around: Loop | None
-) -> Needs:
-    """`around` is the loop whose body this graph is: its carry depends on its carry."""
-    found = Needs()
-    work: list[int | Saved] = [*nodes, *saved]
-    rare: dict[int, set[int]] = {}  # what each branch gives where its case holds
-    while work:
-        _follow(graph, loops, work, around, found, rare)
+class _Scope:
+    """A graph with what is known to be needed of it.
+
+    Attributes:
+        around: the loop whose body this graph is, and the scope that holds the loop.
+        part: what is needed of that loop.
+        inner: the bodies of its own loops, by number.
+        rare: what each branch gives where its case holds.
+    """
+
+    def __init__(
+        self, graph: Graph, loops: list[Loop], around: "tuple[_Scope, Loop] | None" = None
+    ) -> None:
+        self.graph, self.loops = graph, loops
+        self.around = around
+        self.found = Needs()
+        self.part = LoopNeeds(body=self.found)
+        self.inner: dict[int, _Scope] = {}
+        self.rare: dict[int, set[int]] = {}
+
+    def body(self, number: int) -> "_Scope":
+        """The scope of the body of one of its loops."""
+        if number not in self.inner:
+            loop = self.loops[number]
+            scope = self.inner[number] = _Scope(loop.body, loop.inner, (self, loop))
+            self.found.loops[number] = scope.part
+        return self.inner[number]
+
+    def scopes(self) -> "Iterator[_Scope]":
+        """This scope and all inside of it."""
+        yield self
+        for scope in self.inner.values():
+            yield from scope.scopes()
+
+
+class _Search:
+    """Follows what is needed through all graphs at once, so that no node is visited twice."""
+
+    def __init__(self, work: list[tuple[_Scope, int]]) -> None:
+        self.work = work
+
+    def visit_all(self) -> None:
+        """Visits what is needed, but for the rare cases, until nothing is left."""
+        while self.work:
+            scope, number = self.work.pop()
+            if number not in scope.found.nodes:
+                scope.found.nodes.add(number)
+                self._visit(scope, scope.graph.nodes[number])
+
+    def save(self, scope: _Scope, sequence: Saved) -> None:
+        """Needs a sequence that a loop saves."""
+        body = scope.body(sequence.loop)
+        if sequence.number not in body.part.saves:
+            body.part.saves.add(sequence.number)
+            ends = scope.loops[sequence.loop].saves[sequence.number]
+            self.work += [(body, int(i)) for i in ends.ravel()]
+
+    def _visit(self, scope: _Scope, node: Node) -> None:
+        usual = node.inputs[:-1] if node.op == "branch" else node.inputs
+        self.work += [(scope, i) for i in usual]
+        if node.op == "branch":
+            scope.rare.setdefault(node.params, set()).add(node.inputs[-1])
+        elif node.op == "result":
+            number, place = node.params
+            self._carry(scope.body(number), scope, scope.loops[number], place)
+        elif scope.around is not None:
+            outer, loop = scope.around
+            if node.op == "carry":
+                self._carry(scope, outer, loop, node.params)
+            elif node.op == "capture":
+                self.work.append((outer, node.params))
+            elif node.op == "element":
+                self._read(outer, loop.reads[node.params[0]])
+
+    def _read(self, scope: _Scope, steps: Steps) -> None:
+        """Needs a sequence that a loop reads."""
+        if isinstance(steps, Saved):
+            self.save(scope, steps)
+        elif isinstance(steps, Listed):
+            self.work += [(scope, int(i)) for i in np.ravel(steps.ids)]
+
+    def _carry(self, body: _Scope, outer: _Scope, loop: Loop, place: int) -> None:
+        """Needs a place in the carry of a loop: how it starts, and how it goes on."""
+        if place not in body.part.carry:
+            body.part.carry.add(place)
+            self.work += [(outer, loop.init[place]), (body, loop.carry[place])]
+
+    def divide(self, scope: _Scope) -> None:
+        """Leaves to each branch what only it needs; a small one is no branch."""
+        found = scope.found
         found.branches.clear()
-        for number, values in rare.items():
-            own, common = _own(graph, found.nodes, values, set(rare))
+        for number, values in scope.rare.items():
+            own, common = _own(scope.graph, found.nodes, values, set(scope.rare))
             if len(own) + len(values) < SMALLEST_BRANCH:
-                work += values - found.nodes
+                self.work += [(scope, i) for i in values - found.nodes]
             else:
                 found.branches[number] = own
-                work += common
-    return found
-
-
-def _follow(
-    graph: Graph,
-    loops: list[Loop],
-    work: list[int | Saved],
-    around: Loop | None,
-    found: Needs,
-    rare: dict[int, set[int]],
-) -> None:
-    """Adds what the items of the work depend on, but for the rare cases, until none is left."""
-    while work:
-        item = work.pop()
-        if isinstance(item, Saved):
-            part = found.loops.setdefault(item.loop, LoopNeeds())
-            if item.number not in part.saves:
-                part.saves.add(item.number)
-                work += _inputs(loops[item.loop], part)
-        elif item not in found.nodes:
-            found.nodes.add(item)
-            node = graph.nodes[item]
-            if node.op == "result":
-                number, place = node.params
-                part = found.loops.setdefault(number, LoopNeeds())
-                if place not in part.carry:
-                    part.carry.add(place)
-                    work += _inputs(loops[number], part)
-            elif node.op == "carry" and around is not None:
-                work.append(around.carry[node.params])
-            elif node.op == "branch":
-                which, usual, value = node.inputs
-                work += [which, usual]
-                rare.setdefault(node.params, set()).add(value)
-            else:
-                work += node.inputs
+                self.work += [(scope, i) for i in common]
 
 
 def _own(
@@ -120,24 +173,6 @@ def _own(
                 own.add(number)
                 work += node.inputs
     return own, common
-
-
-def _inputs(loop: Loop, part: LoopNeeds) -> list[int | Saved]:
-    """Follows a loop's needs through its body; gives what it needs from the graph around it."""
-    ends = [loop.carry[k] for k in part.carry]
-    ends += [int(i) for k in part.saves for i in loop.saves[k].ravel()]
-    part.body = _collect(loop.body, loop.inner, ends, [], loop)
-    leaves = [loop.body.nodes[i] for i in part.body.nodes]
-    part.carry |= {leaf.params for leaf in leaves if leaf.op == "carry"}
-    wanted: list[int | Saved] = [loop.init[k] for k in part.carry]
-    wanted += [leaf.params for leaf in leaves if leaf.op == "capture"]
-    for place in {leaf.params[0] for leaf in leaves if leaf.op == "element"}:
-        steps = loop.reads[place]
-        if isinstance(steps, Saved):
-            wanted.append(steps)
-        elif isinstance(steps, Listed):
-            wanted += [int(i) for i in np.ravel(steps.ids)]
-    return wanted
 
 
 def given(graph: Graph, needs: Needs, branch: int) -> list[int]:

@@ -40,29 +40,44 @@ def hidden(graph: Graph, loops: list[Loop], needs: Needs, outs: list[Value]) -> 
 
 
 class _Search:
+    """Goes from the folded products to the beginnings of their numbers, each graph once."""
+
     def __init__(self, graph: Graph, loops: list[Loop], needs: Needs, outs: list[Value]) -> None:
         self.found = set[int]()
-        self.work: list[tuple[Graph, int, Case]] = []
-        if not any(g.zeros for g in _graphs(graph, loops, needs)):
+        graphs = _graphs(graph, loops, needs)
+        if not any(g.zeros for g in graphs):
             return
         self.infinite, self.nan = (Shown(flag, graph, loops, needs, outs) for flag in (True, False))
-        for g in _graphs(graph, loops, needs):
-            for op, other in g.zeros:
-                self._ask(g, op, other)
-        seen = set[tuple[Graph, int, Case]]()
-        while self.work:
-            item = self.work.pop()
-            if item not in seen:
-                seen.add(item)
-                self._follow(*item)
+        self.asked: dict[Graph, dict[int, set[Case]]] = {g: {} for g in graphs}
+        for g in graphs:
+            self._ask(g)
+        # What uses a number comes after it, and a loop is inside of the graph that it takes from:
+        # so all cases of a node are known when its turn comes.
+        for g in reversed(graphs):
+            asked = self.asked[g]
+            for number in reversed(range(len(g.nodes))):
+                for case in list(asked.get(number, ())):
+                    self._follow(g, number, case)
 
-    def _ask(self, g: Graph, op: str, other: int) -> None:
-        """Whether a product with zero, or zero over a number, may be taken for zero."""
-        if op == "div" and not is_positive(g, other):
-            divisions = (i for i, node in enumerate(g.nodes) if node.op == "div")
-            if not any(self._shows(g, i) for i in divisions if g.nodes[i].inputs[1] == other):
+    def _ask(self, g: Graph) -> None:
+        """Asks whether products with zero, and zeros over numbers, may be taken for zero."""
+        over: dict[int, list[int]] = {}
+        for i, node in enumerate(g.nodes):
+            if node.op == "div":
+                over.setdefault(node.inputs[1], []).append(i)
+        for op, other in g.zeros:
+            self._add(g, other, ALWAYS)
+            if op == "mul" or is_positive(g, other):
+                continue
+            if not any(self._shows(g, i) for i in over.get(other, ())):
                 self.found.add(g.marks[other])
-        self.work.append((g, other, ALWAYS))
+
+    def _add(self, g: Graph, number: int, case: Case) -> None:
+        """Asks for a number in a case, unless it is asked for in a wider one."""
+        known = self.asked[g].setdefault(number, set())
+        if not any(wider <= case for wider in known):
+            known.difference_update([one for one in known if case < one])
+            known.add(case)
 
     def _shows(self, g: Graph, number: int, case: Case = ALWAYS) -> bool:
         return all(kind.shows(g, number, case) for kind in (self.infinite, self.nan))
@@ -76,11 +91,13 @@ class _Search:
             return
         if node.op == "capture":
             assert g.outer is not None
-            self.work.append((g.outer, node.params, ALWAYS))
+            self._add(g.outer, node.params, ALWAYS)
         elif choices := alternatives(g, number):
-            self.work += [(g, i, within(case, own)) for i, own in choices]
+            for i, own in choices:
+                self._add(g, i, within(case, own))
         elif self._is_safe(g, number, case):
-            self.work += [(g, i, case) for i in node.inputs]
+            for i in node.inputs:
+                self._add(g, i, case)
         else:
             self.found.add(g.marks[number])
 
