@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Int
 
 from jaxmech.checks import require_kind, require_positive_integer
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
@@ -19,6 +19,18 @@ from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, metric, times
 from jaxmech.system import Params, System
 from jaxmech.traits import SingularMass
+
+
+class RowsBefore(NamedTuple):
+    """What the stages of a step found of the constraint rows.
+
+    Attributes:
+        dependent: whether some rows depended on others.
+        rank: number of independent rows at the start of the step.
+    """
+
+    dependent: Bool[Array, ""]
+    rank: Int[Array, ""]
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,7 @@ class AbstractStabilization(abc.ABC):
         params: Params,
         *,
         singular_mass: SingularMass,
+        before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
         """The state to go on from, and whether it could be reached."""
 
@@ -60,6 +73,7 @@ class Free(AbstractStabilization):
         params: Params,
         *,
         singular_mass: SingularMass,
+        before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
         """The state as it is."""
         return q, v, jnp.asarray(True)
@@ -107,6 +121,7 @@ class Projection(AbstractStabilization):
         params: Params,
         *,
         singular_mass: SingularMass,
+        before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
         """q and v on the constraints, and whether the last correction left them there."""
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
@@ -123,15 +138,26 @@ class Projection(AbstractStabilization):
             dv = velocities.smallest(system.velocity_level(q, v, t, params))[0]
             v = v - dv
 
-        def is_near() -> Array:
+        def is_right() -> Array:
             position = near(system.position_level(q, t, params), A_position, q)
-            return position & near(system.velocity_level(q, v, t, params), A_velocity, v)
+            velocity = near(system.velocity_level(q, v, t, params), A_velocity, v)
+            return position & velocity & ~is_misled()
+
+        def is_misled() -> Array:
+            """Whether a row was kept that depends on others at the start and at the end."""
+            if before is None:
+                return jnp.asarray(False)
+            A = constraint_jacobians(system, q, v, t, params)[1]
+            after = metric(M, A, self.solver).rank
+            return jnp.maximum(before.rank, after) < velocities.rank
 
         # What a small last correction leaves is smaller still, unless a row was dropped.
         size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
-        is_small = size <= _tolerance(q.dtype) ** 2
-        independent = (positions.rank == len(A_position)) & (velocities.rank == len(A_velocity))
-        reached = jax.lax.cond(~(is_small & independent), is_near, lambda: jnp.asarray(True))
+        plain = size <= _tolerance(q.dtype) ** 2
+        plain &= (positions.rank == len(A_position)) & (velocities.rank == len(A_velocity))
+        if before is not None:
+            plain &= ~before.dependent
+        reached = jax.lax.cond(~plain, is_right, lambda: jnp.asarray(True))
         return q, v, reached & positions.definite
 
 
@@ -186,6 +212,7 @@ class Baumgarte(AbstractStabilization):
         params: Params,
         *,
         singular_mass: SingularMass,
+        before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
         """The state as it is."""
         return q, v, jnp.asarray(True)

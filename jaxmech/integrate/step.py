@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
 from jaxmech.integrate.methods import AbstractMethod, Tableau
 from jaxmech.linalg import LDL, times
-from jaxmech.manifold import AbstractStabilization, Projection
+from jaxmech.manifold import AbstractStabilization, Projection, RowsBefore
 from jaxmech.programs import jit_of
 from jaxmech.status import Status
 from jaxmech.system import Params, System
@@ -62,15 +63,24 @@ class Scheme:
         return (q, v, None) if chart is None else chart.complete(self.system, q, v, t, params)
 
     def after_step(
-        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params
+        self,
+        chart: AbstractChart | None,
+        q: Array,
+        v: Array,
+        t: Array,
+        params: Params,
+        before: RowsBefore,
     ) -> tuple[Array, Array, Array]:
         """The state to go on from, and whether it could be reached.
 
         With a chart: projected if the step was done without it, and in the chart of the next step.
         """
+        some_are_not_projected = any(isinstance(c, Acceleration) for c in self.system.constraints)
+        known = None if some_are_not_projected else before
 
         def moved(by: AbstractStabilization) -> tuple[Array, Array, Array]:
-            return by.after_step(self.system, q, v, t, params, singular_mass=self.singular_mass)
+            singular = self.singular_mass
+            return by.after_step(self.system, q, v, t, params, singular_mass=singular, before=known)
 
         state = moved(self.stabilization)
         if chart is None:
@@ -117,7 +127,7 @@ def step(
     chart = scheme.formulation.chart(scheme.system, q, v, t, params)
 
     def stage(carry: _Carry, own: _Stage) -> tuple[_Carry, None]:
-        speeds, accelerations, good, independent, status, rank, kept = carry
+        speeds, accelerations, good, independent, status, rank, first_rank, kept = carry
         stage_q, stage_v, stage_t = q + h * speeds[0], v + h * accelerations[0], t + own.node * h
         stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
         eom, law = scheme.law(stage_q, stage_v, stage_t, params, kept)
@@ -133,20 +143,22 @@ def step(
         speeds, accelerations = own.added(speeds, stage_v), own.added(accelerations, law.qdd)
         independent &= law.rank == rows
         rank = jnp.minimum(rank, law.rank)
+        first_rank = jnp.where(own.is_start, law.rank, first_rank)
         if law.kept is not None:  # what depends on others on the constraints does so near them
             kept = jnp.where(own.is_start, law.kept, kept)
-        return (speeds, accelerations, good, independent, status, rank, kept), None
+        return (speeds, accelerations, good, independent, status, rank, first_rank, kept), None
 
     # A loop, so that the law of motion is compiled once and not once per stage.
     none = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
     m = sum(scheme.system.sizes(q, v, t, params))
     rows = jnp.asarray(m, jnp.int32)
     true, ok = jnp.asarray(True), jnp.asarray(Status.OK, jnp.int32)
-    start = none, none, true, true, ok, rows, jnp.ones(m, bool)
+    start = none, none, true, true, ok, rows, rows, jnp.ones(m, bool)
     sums, _ = jax.lax.scan(stage, start, stages)
-    speeds, accelerations, good, independent, status, rank, _ = sums
+    speeds, accelerations, good, independent, status, rank, first_rank, _ = sums
     new_q, new_v = q + h * speeds[-1], v + h * accelerations[-1]
-    new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, t + h, params)
+    judged = RowsBefore(~independent, first_rank)
+    new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, t + h, params, judged)
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
     good &= finite & reached
 
@@ -161,9 +173,9 @@ def step(
     return new_q, new_v, Health(good, status, rank, computed)
 
 
-# Sums of speeds and of accelerations; whether all is good, and all rows independent; status; rank;
-# which rows may be taken as independent.
-_Carry = tuple[Array, Array, Array, Array, Array, Array, Array]
+# Sums of speeds and of accelerations; whether all is good, and all rows independent; status; rank,
+# and that of the first stage; which rows may be taken as independent.
+_Carry = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
 
 
 class _Stage(eqx.Module):
