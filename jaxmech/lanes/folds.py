@@ -20,10 +20,16 @@ _KNOWN = {"const", "capture"}  # before a loop begins
 def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
     """The result of an operation, folded where its inputs allow it."""
     g.requested += 1
-    fold = FOLDS.get(op)
-    if fold is not None:
-        return fold(g, op, inputs, params)
-    return g.add(op, inputs, params, g.nodes[inputs[0]].dtype)
+    key = op, inputs, params
+    known = g.folded.get(key)
+    if known is None:
+        fold = FOLDS.get(op)
+        if fold is not None:
+            known = fold(g, op, inputs, params)
+        else:
+            known = g.add(op, inputs, params, g.nodes[inputs[0]].dtype)
+        g.folded[key] = known
+    return known
 
 
 def _is(g: Graph, number: int, value: int) -> bool:

@@ -44,6 +44,7 @@ class Graph:
         watched: marks of nodes that may hide that they are not finite (`zeros.py`).
         doubtful: whether a node is watched, or made of one that is.
         zeros: products and quotients of zero that were folded: the operation and the other number.
+        folded: what the operations that were asked for have become.
         depth: how many graphs there are around it.
     """
 
@@ -56,6 +57,7 @@ class Graph:
         self.watched: frozenset[int] = watched if outer is None else outer.watched
         self.doubtful: list[bool] = []
         self.zeros: dict[tuple[str, int], None] = {}
+        self.folded: dict[tuple[str, tuple[int, ...], Any], int] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
         self._known: dict[Node, int] = {}
 
