@@ -66,7 +66,8 @@ def task(study: FitSpeed) -> Task:
     starts = [draw.uniform(low, high, (study.recordings, 2)) for low, high in ranges]
 
     def motion(x: Any, rate: Any) -> Any:
-        sol = jm.simulate(CASE.system, *CASE.start(x, rate, truth), ts, truth)
+        start = CASE.start(x, rate, truth)
+        sol = jm.simulate(CASE.system, *start, ts, truth, method=jm.RK4(substeps=1))
         return jax.vmap(lambda q, v, t: sensors(q, v, t, truth))(sol.q, sol.v, sol.ts)
 
     seen = np.asarray(jax.jit(jax.vmap(motion))(*map(jnp.asarray, starts)))
