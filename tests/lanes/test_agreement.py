@@ -10,6 +10,7 @@ from tests.lanes.both_ways import GENTLE, POLICIES, SIZES, Arrays, computed
 LARGE = ("chain", "four_bars", "andrews")  # to compile, that is
 SHORT = [name for name in GENTLE if name not in LARGE]
 REDUNDANT = ("four_bars", "free_body")  # with SVD nothing runs as lanes but the loops around it
+OF_A_KIND = (*REDUNDANT, "chain", "rolling_wheel")  # what QR does depends on the rows alone
 SOME = ["double_pendulum QR", "double_pendulum SVD"]
 EXACT = ("rank", "status", "t_failed")
 ROUND_OFF = 5e-15  # of a residual
@@ -73,7 +74,7 @@ def test_models() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["LDL", "QR", "SVD"])
 def test_other_models_and_solvers(solver: str) -> None:
-    names = {"LDL": LARGE, "QR": GENTLE, "SVD": REDUNDANT}[solver]
+    names = {"LDL": LARGE, "QR": OF_A_KIND, "SVD": REDUNDANT}[solver]
     cases = [case for name in names if (case := f"{name} {solver}") not in SOME]
     assert differences(*both(cases)) == []
 
@@ -92,12 +93,7 @@ def test_batches() -> None:
     [
         ["slopes pendulum 12", "slopes pendulum 1", "slopes rolling_wheel"],
         pytest.param(
-            [
-                "slopes pendulum 60",
-                "slopes pendulum 4",
-                "slopes double_pendulum",
-                "slopes free_body",
-            ],
+            ["slopes pendulum 60", "slopes pendulum 4", "slopes free_body"],
             marks=pytest.mark.slow,
         ),
     ],
