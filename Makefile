@@ -4,12 +4,14 @@ PYTHON ?= python3
 VENV ?= .venv
 # Test processes side by side; 0 runs all tests in one.
 WORKERS ?= 2
-# More for pytest, for example: make pytest ARGS="-m 'not slow'"
+# Which tests: "slow" for the slow ones alone, "" for all.
+MARKS ?= not slow
+# More for pytest, for example: make pytest ARGS="tests/lanes -x"
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test pytest lint format install hooks clean
+.PHONY: help demo test slow pytest lint format install hooks clean
 
 RUN := $(VENV)/bin
 PIP := $(RUN)/python -m pip --quiet --disable-pip-version-check
@@ -27,11 +29,14 @@ demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 	$(RUN)/jaxmech ensemble configs/double_pendulum.toml --out runs/double_pendulum
 	@echo "Done. Look into runs/double_pendulum: summary.txt, pictures/ and results.zarr"
 
-test: lint pytest ## check the style and run all tests
+test: lint pytest ## check the style and run the tests
 
-pytest: $(INSTALLED_DEV) ## run all tests
+slow: ## run the slow tests, for ten to thirty minutes
+	@$(MAKE) --no-print-directory pytest MARKS=slow
+
+pytest: $(INSTALLED_DEV) ## run the tests
 	@$(RUN)/python -c 'import platform, jax; print("Python", platform.python_version(), "with jax", jax.__version__)'
-	@$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile -m '$(MARKS)' $(ARGS)
 
 lint: $(INSTALLED_DEV) ## check the style and the types
 	@$(RUN)/ruff check --quiet .
