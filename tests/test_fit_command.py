@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from jaxmech import fit_run
 from jaxmech.cli import main
 from jaxmech.config import described, key_lines, read
 from jaxmech.ensemble import Problem, StudyError, plain
@@ -18,7 +19,7 @@ from jaxmech.fit_config import FitStudy
 from jaxmech.fit_plots import correlation, fit_over_data, loss, residuals
 from jaxmech.fit_report import Outcome
 from jaxmech.fit_subjects import settings, subjects
-from jaxmech.identify import Descent, MultiStart, Shooting, checkpoint
+from jaxmech.identify import Descent, MultiStart, Shooting, checkpoint, cross_validation
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 from jaxmech.integrate import Midpoint
 from jaxmech.schema import structure
@@ -136,8 +137,8 @@ def test_the_resolved_configuration_is_a_configuration(done) -> None:
 
 
 def test_a_finished_run_is_only_shown_again(done, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("jaxmech.identify.cross_validation.fit_identifiable", None)
-    monkeypatch.setattr("jaxmech.fit_run.fit_identifiable", None)
+    monkeypatch.setattr(cross_validation, "fit_identifiable", None)
+    monkeypatch.setattr(fit_run, "fit_identifiable", None)
     config = str(done.folder / "fit_pendulum.toml")
     assert main(["fit", config, "--out", str(done.folder / "run")]) == 0
     assert capsys.readouterr().out.startswith((done.folder / "run" / "report.txt").read_text())

@@ -11,7 +11,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from jaxmech.lanes import batched, explain, off, reading, source, vectorize
+from jaxmech.lanes import batched, explain, interpreter, off, reading, source, vectorize
 from jaxmech.lanes.content import call_content
 from jaxmech.lanes.explanation import part
 
@@ -128,7 +128,7 @@ def test_effects_before_a_loop_happen() -> None:
 
 
 def test_too_much_before_a_loop_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jaxmech.lanes.interpreter.MOST_PASSED", 2)
+    monkeypatch.setattr(interpreter, "MOST_PASSED", 2)
     x = batch(5)
     assert "exp" in {eqn.primitive.name for eqn in program(vectorize(leading), x)}
     for mine, plain in zip(vectorize(leading)(x), jax.vmap(leading)(x), strict=True):
