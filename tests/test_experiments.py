@@ -34,6 +34,7 @@ def test_closed_form_of_the_four_bars(singular_pose: ModuleType, reference: obje
         np.testing.assert_allclose(heads, np.array(list(samples.values()))[:, :2], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_singular_pose_on_a_short_configuration(
     singular_pose: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,7 @@ def test_the_four_bar_has_two_equations_too_many() -> None:
     assert np.linalg.matrix_rank(A) == 8
 
 
+@pytest.mark.slow
 def test_study_on_a_short_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "short.toml"
     config.write_text(SHORT, encoding="utf-8")

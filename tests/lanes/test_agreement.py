@@ -55,6 +55,7 @@ def test_every_model_has_a_gentle_start() -> None:
     assert GENTLE.keys() == CATALOGUE.keys()
 
 
+@pytest.mark.slow
 def test_models() -> None:
     """Over 1000 steps, with members that cannot start; other solvers, methods and stabilizations.
 
