@@ -6,7 +6,7 @@ VENV ?= .venv
 WORKERS ?= 2
 # Which tests: "slow" for the slow ones alone, "" for all.
 MARKS ?= not slow
-# More for pytest, for example: make pytest ARGS="tests/lanes -x"
+# More for pytest, for example: make pytest ARGS="tests/compiler -x"
 ARGS ?=
 
 .DEFAULT_GOAL := help

@@ -17,7 +17,7 @@ from jaxtyping import install_import_hook
 # Before anything of the package is imported. Not in the compiler: its functions are called a
 # million times for one program, and take three times as long with the checks.
 PACKAGES = pkgutil.iter_modules([str(Path(__file__).parent / "jaxmech")], "jaxmech.")
-CHECKED = [package.name for package in PACKAGES if package.name != "jaxmech.lanes"]
+CHECKED = [package.name for package in PACKAGES if package.name != "jaxmech.compiler"]
 install_import_hook(CHECKED, "beartype.beartype")
 
 jax.config.update("jax_enable_x64", True)

@@ -24,11 +24,11 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.recovery.mechanisms import double_pendulum
-from jaxmech.config import ConfigError, read
-from jaxmech.ensemble import environment
-from jaxmech.identify.objective import half_square, rows
-from jaxmech.identify.prepare import Task, prepare
-from jaxmech.identify.problem import linearized, runs
+from jaxmech.config.environment import environment
+from jaxmech.config.toml import ConfigError, read
+from jaxmech.identify.problem.least_squares import half_square, rows
+from jaxmech.identify.problem.residuals import linearized, runs
+from jaxmech.identify.problem.setup import Task, prepare
 
 FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scale2")
 

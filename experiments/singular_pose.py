@@ -24,8 +24,8 @@ from matplotlib.axes import Axes
 from scipy.special import ellipj, ellipk
 
 import jaxmech as jm
-from jaxmech.config import ConfigError, read
-from jaxmech.ensemble import environment
+from jaxmech.config.environment import environment
+from jaxmech.config.toml import ConfigError, read
 
 
 @dataclass(frozen=True, kw_only=True)

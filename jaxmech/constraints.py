@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import asking, require_function
-from jaxmech.generic import concrete, generic
+from jaxmech.utils.checks import asking, require_function
+from jaxmech.utils.probing import concrete, generic
 
 Rows = tuple[Array, Array]
 

@@ -7,11 +7,11 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int
 
-from jaxmech.checks import require_kind, with_standard_promotion
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba, acceleration
-from jaxmech.programs import jit_of
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_kind, with_standard_promotion
+from jaxmech.utils.jit_cache import jit_of
 
 
 class Observation(eqx.Module):

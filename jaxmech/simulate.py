@@ -8,23 +8,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import (
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ReverseMode, Scheme
+from jaxmech.integrate.default_steps import with_steps
+from jaxmech.integrate.step_size import Plan
+from jaxmech.properties import traits
+from jaxmech.solution import Solution, energy_drift
+from jaxmech.stabilization import AbstractStabilization, Free, Projection, violations
+from jaxmech.status import Status
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import (
     as_numbers,
     is_known,
     require_finite,
     require_kind,
     with_standard_promotion,
 )
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ReverseMode, Scheme
-from jaxmech.integrate.choice import Plan
-from jaxmech.manifold import AbstractStabilization, Free, Projection, violations
-from jaxmech.programs import jit_of
-from jaxmech.solution import Solution, energy_drift
-from jaxmech.status import Status
-from jaxmech.steps import with_steps
-from jaxmech.system import Params, System
-from jaxmech.traits import traits
+from jaxmech.utils.jit_cache import jit_of
 
 
 class SimulationError(RuntimeError):

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmech.checks import is_known
 from jaxmech.status import Status
+from jaxmech.utils.checks import is_known
 
 TOO_COARSE = 1e-3  # integration error from which on a step is called too coarse
 _REMEDY = "give a larger `RK4(substeps=...)` (`method.substeps`), or leave it out to have it chosen"

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import as_numbers, asking, require_function, with_standard_promotion
 from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
 from jaxmech.equations import EquationsOfMotion, generalized_force, mass_matrix
+from jaxmech.utils.checks import as_numbers, asking, require_function, with_standard_promotion
 
 Params = Any  # any pytree of arrays and numbers
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments import fit_speed
-from jaxmech.config import ConfigError
+from jaxmech.config.toml import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -16,10 +16,10 @@ from experiments.measured_pendulum.__main__ import main
 from experiments.measured_pendulum.friction import TERMS, Law
 from experiments.measured_pendulum.rig import Rig
 from experiments.measured_pendulum.study import PENDULUMS, of_authors
-from jaxmech.config import read
-from jaxmech.fit_config import FitStudy
-from jaxmech.fit_subjects import subjects
-from jaxmech.identify.tables import read_table
+from jaxmech.cli.fit.build import subjects
+from jaxmech.cli.fit.study import FitStudy
+from jaxmech.config.toml import read
+from jaxmech.identify.data.table import read_table
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 BOTH = pytest.mark.parametrize("pendulum", [single, double], ids=["single", "double"])

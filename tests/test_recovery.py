@@ -13,7 +13,7 @@ import pytest
 from experiments.recovery import __main__ as recovery
 from experiments.recovery.mechanisms import Case, double_pendulum, four_bar
 from experiments.recovery.study import Recovery, Row, Series, run
-from jaxmech.config import ConfigError, read
+from jaxmech.config.toml import ConfigError, read
 
 T = jnp.zeros(())
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"

@@ -11,11 +11,12 @@ import jax
 
 from experiments.measured_pendulum import charts
 from experiments.measured_pendulum.study import Comparison, run, table
-from jaxmech.config import ConfigError, located
-from jaxmech.ensemble import FolderError, StudyError
-from jaxmech.fit_report import as_text
-from jaxmech.fit_run import FitError
-from jaxmech.identify.sheets import TableError
+from jaxmech.cli.fit.report import as_text
+from jaxmech.cli.fit.run import FitError
+from jaxmech.config.errors import StudyError
+from jaxmech.config.run_folder import FolderError
+from jaxmech.config.toml import ConfigError, located
+from jaxmech.identify.data.files import TableError
 
 
 def main(config: Path, out: Path | None = None) -> None:

@@ -26,14 +26,14 @@ import numpy as np
 import jaxmech as jm
 from experiments.measured_pendulum import double, single
 from experiments.measured_pendulum.rig import COORDINATES, Coordinates
-from jaxmech.config import read
-from jaxmech.fit_config import Candidate, FitStudy
-from jaxmech.fit_report import Outcome
-from jaxmech.fit_run import run_fit
+from jaxmech.cli.fit.report import Outcome
+from jaxmech.cli.fit.run import run_fit
+from jaxmech.cli.fit.study import Candidate, FitStudy
+from jaxmech.config.toml import read
 from jaxmech.identify import Recording
 from jaxmech.identify.cross_validation import CrossValidation
+from jaxmech.identify.data.table import Recordings, read_table
 from jaxmech.identify.identifiable import Identifiable
-from jaxmech.identify.tables import Recordings, read_table
 
 PENDULUMS = {"single": single, "double": double}
 AUTHORS_LAW = "viscous"

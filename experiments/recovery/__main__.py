@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from experiments.recovery.study import Recovery, Result, run
-from jaxmech.config import ConfigError, read
-from jaxmech.ensemble import environment
+from jaxmech.config.environment import environment
+from jaxmech.config.toml import ConfigError, read
 
 
 def table(results: list[Result]) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 import jax
 
 from experiments.speed import charts, parts, report
-from experiments.speed.parts import Results
+from experiments.speed.benchmarks import Results
 from experiments.speed.settings import Speed
-from jaxmech.config import ConfigError, read
-from jaxmech.ensemble import FolderError
+from jaxmech.config.run_folder import FolderError
+from jaxmech.config.toml import ConfigError, read
 
 INTERRUPTED = 130
 BUSY = 0.5  # average number of processes that run

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from experiments.speed.routes import Unavailable
-from jaxmech.lanes.graph import Graph, Node
-from jaxmech.lanes.kernel import Kernel
-from jaxmech.lanes.loops import Listed, Loop, Steps
-from jaxmech.lanes.needs import LoopNeeds, Needs, given
-from jaxmech.lanes.trigonometry import COSINE, LARGE, PARTS, SINE
+from jaxmech.compiler.backends.llvm.trigonometry import COSINE, LARGE, PARTS, SINE
+from jaxmech.compiler.frontend.build import Kernel
+from jaxmech.compiler.ir.graph import Graph, Node
+from jaxmech.compiler.ir.liveness import LoopNeeds, Needs, given
+from jaxmech.compiler.ir.loops import Listed, Loop, Steps
 
 _PRELUDE = """\
 #include <math.h>
@@ -77,7 +77,7 @@ INLINE vec turned(vec x, ints quarters)
 {
   return (vec)((ints)x ^ (quarters << 62 & all_ints(1L << 63)));
 }
-INLINE pair sine_and_cosine(vec x)  // as in jaxmech.lanes.trigonometry
+INLINE pair sine_and_cosine(vec x)  // as in jaxmech.compiler.backends.llvm.trigonometry
 {
   vec raised = fused(x, all(M_2_PI), all(LARGE)), k = raised - all(LARGE), r = x;
   r = fused(k, all(-PART0), r);

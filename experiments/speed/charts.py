@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from experiments.speed.parts import Measured
+from experiments.speed.benchmarks import Measured
 from experiments.speed.roster import ROUTES
 
 # Okabe and Ito ("Color universal design", 2008), the yellow darkened for a white ground; jaxmech's

@@ -16,7 +16,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 import jaxmech as jm
 from experiments.speed.cases import Case
 from experiments.speed.routes import Prepared, States, Unavailable, compiled
-from jaxmech.lanes import off
+from jaxmech.compiler import off
 
 Law = Callable[[jm.EquationsOfMotion], Array]  # accelerations from M, Q, A, b
 OneRun = Callable[[Array, Array, Any], Any]

@@ -9,8 +9,8 @@ from math import isfinite
 from typing import Any
 
 from experiments.speed import gradients
+from experiments.speed.benchmarks import Measured, Results
 from experiments.speed.measure import Outcome
-from experiments.speed.parts import Measured, Results
 
 Row = Sequence[str]
 NONE = "–"

@@ -1,4 +1,4 @@
-"""The keys of a benchmark's configuration, as frozen dataclasses for `jaxmech.config.read`."""
+"""The keys of a benchmark's configuration, as frozen dataclasses for `jaxmech.config.toml.read`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Literal
 
 from experiments.speed.cases import NAMES, is_name
 from experiments.speed.roster import ROUTES
-from jaxmech.ensemble import Problem, StudyError, not_one_of
+from jaxmech.config.errors import Problem, StudyError, not_one_of
 
 RouteName = Literal[*ROUTES]  # type: ignore[valid-type]
 

@@ -24,8 +24,8 @@ import jaxmech as jm
 from experiments.speed.c_source import source
 from experiments.speed.cases import Case
 from experiments.speed.routes import Prepared, States, Unavailable
-from jaxmech.lanes.kernel import Kernel, function_kernel
-from jaxmech.lanes.loops import UnsupportedError
+from jaxmech.compiler.frontend.build import Kernel, function_kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
 
 # Nobody looks at errno or at floating-point traps, and instructions are put in order before the
 # registers are given out: no flag changes a result.

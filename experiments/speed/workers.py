@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from experiments.speed.routes import Prepared, Unavailable
-from jaxmech.ensemble import environment
+from jaxmech.config.environment import environment
 
 Arrays = list[np.ndarray]
 Job = Callable[[], Prepared]  # called in a worker; must be picklable

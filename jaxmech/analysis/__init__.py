@@ -1,10 +1,12 @@
-"""What can be said about a system beside its motion."""
+"""What can be said about a system without a simulation: `structure` and its findings.
 
-from jaxmech.analysis.dependence import Dependence as Dependence
+Each other file examines one thing: redundant constraints, the mass matrix, unused coordinates and
+parameters, NaNs, the initial state, and a short run.
+"""
+
 from jaxmech.analysis.findings import Finding as Finding
 from jaxmech.analysis.findings import Severity as Severity
-from jaxmech.analysis.inverse_dynamics import InverseDynamics as InverseDynamics
-from jaxmech.analysis.inverse_dynamics import inverse_dynamics as inverse_dynamics
 from jaxmech.analysis.report import Structure as Structure
+from jaxmech.analysis.row_dependence import Dependence as Dependence
 from jaxmech.analysis.short_run import ShortRun as ShortRun
 from jaxmech.analysis.structure import structure as structure

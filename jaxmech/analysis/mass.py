@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxmech.analysis.dependence import unit
 from jaxmech.analysis.findings import Finding, Severity, listed
-from jaxmech.analysis.poses import Numbers, Pose
+from jaxmech.analysis.states import Numbers, Pose
+from jaxmech.linalg import unit
+from jaxmech.properties import traits
 from jaxmech.system import System
-from jaxmech.traits import traits
 
 BADLY_CONDITIONED = 1e8
 

@@ -3,13 +3,13 @@
 import textwrap
 from dataclasses import dataclass
 
-from jaxmech.analysis.dependence import Dependence
 from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.mass import Mass
-from jaxmech.analysis.ranks import Ranks
+from jaxmech.analysis.redundancy import Ranks
+from jaxmech.analysis.row_dependence import Dependence
 from jaxmech.analysis.short_run import Slope
-from jaxmech.lanes import Explanation
-from jaxmech.manifold import Violation
+from jaxmech.compiler import Explanation
+from jaxmech.stabilization import Violation
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.analysis.dependence import unit
-from jaxmech.analysis.poses import Pose, State
-from jaxmech.analysis.soundness import named_parameters
-from jaxmech.checks import require_positive_integer
+from jaxmech.analysis.states import Pose, State
+from jaxmech.compiler import Explanation, explain
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, Scheme
 from jaxmech.integrate.step import step
-from jaxmech.lanes import Explanation, explain
-from jaxmech.manifold import Projection, constraint_jacobians
-from jaxmech.programs import jit_of
+from jaxmech.linalg import unit
+from jaxmech.properties import traits
 from jaxmech.simulate import simulate
+from jaxmech.stabilization import Projection, constraint_jacobians
 from jaxmech.system import Params, System
-from jaxmech.traits import traits
+from jaxmech.utils.checks import require_positive_integer
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.trees import leaf_names
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, 
 
     at = (q, v, [leaves[k] for k in smooth])
     gradient = jax.grad(simulated)(at)
-    names = [name for name, _ in named_parameters(params)]
+    names = leaf_names(params)
     still = jax.tree.map(jnp.zeros_like, at)
     found = [_slope("start", stepped, at, gradient, (*_along(system, pose, draw), still[2]))]
     for place, k in enumerate(smooth):
@@ -177,7 +177,7 @@ def _step_size(pose: Pose, qdd: np.ndarray) -> float:
 
 
 def lanes_of(system: System, state: State) -> Explanation:
-    """How a batch of steps runs, as `lanes.explain` tells.
+    """How a batch of steps runs, as `compiler.explain` tells.
 
     Args:
         system: the system.

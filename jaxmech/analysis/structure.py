@@ -9,21 +9,21 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, Severity
-from jaxmech.analysis.idle import idle_coordinates, idle_findings, unused_parameters
+from jaxmech.analysis.initial_state import contradictions, start_findings
 from jaxmech.analysis.mass import Mass, mass, mass_findings
-from jaxmech.analysis.neighbours import NEARBY, nearby, settled
-from jaxmech.analysis.poses import Pose, State, moved, pose, violated
-from jaxmech.analysis.ranks import Ranks, rank_findings, ranks
+from jaxmech.analysis.nan_functions import not_numbers
+from jaxmech.analysis.nearby_states import NEARBY, nearby, settled
+from jaxmech.analysis.redundancy import Ranks, rank_findings, ranks
 from jaxmech.analysis.report import Equations, Structure
 from jaxmech.analysis.short_run import ShortRun, Slope, lanes_of, slopes
-from jaxmech.analysis.soundness import not_numbers
-from jaxmech.analysis.start import contradictions, start_findings
-from jaxmech.checks import require_finite, require_kind, with_standard_promotion
+from jaxmech.analysis.states import Pose, State, moved, pose, violated
+from jaxmech.analysis.unused import idle_coordinates, idle_findings, unused_parameters
+from jaxmech.compiler import Explanation, why_not
 from jaxmech.formulations import Motion, acceleration
-from jaxmech.lanes import Explanation, why_not
-from jaxmech.manifold import Violation
-from jaxmech.programs import jit_of
+from jaxmech.stabilization import Violation
 from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_finite, require_kind, with_standard_promotion
+from jaxmech.utils.jit_cache import jit_of
 
 
 @with_standard_promotion

@@ -1,5 +1,14 @@
-"""Monte Carlo studies: what varies, the compiled block, the run folder, the summary."""
+"""Monte Carlo studies: read `study`, `draws`, `kernel`, `run`, in this order.
 
+`study` is the configuration, `draws` makes the initial states and parameters from `distributions`,
+`kernel` computes a block of trajectories, `store` and `layout` write it, `results` opens it again,
+and `summary` describes it.
+"""
+
+from jaxmech.config.errors import StudyError as StudyError
+from jaxmech.config.load import load as load
+from jaxmech.config.run_folder import FolderError as FolderError
+from jaxmech.ensemble.checksums import Damage as Damage
 from jaxmech.ensemble.distributions import DISTRIBUTIONS as DISTRIBUTIONS
 from jaxmech.ensemble.distributions import Distribution as Distribution
 from jaxmech.ensemble.distributions import Fixed as Fixed
@@ -8,18 +17,11 @@ from jaxmech.ensemble.distributions import Normal as Normal
 from jaxmech.ensemble.distributions import Sobol as Sobol
 from jaxmech.ensemble.distributions import Uniform as Uniform
 from jaxmech.ensemble.draws import draw as draw
-from jaxmech.ensemble.environment import environment as environment
-from jaxmech.ensemble.errors import Problem as Problem
-from jaxmech.ensemble.errors import StudyError as StudyError
-from jaxmech.ensemble.errors import not_one_of as not_one_of
-from jaxmech.ensemble.folder import FolderError as FolderError
-from jaxmech.ensemble.names import name_problems as name_problems
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.results import verify as verify
 from jaxmech.ensemble.run import RunWarning as RunWarning
 from jaxmech.ensemble.run import run as run
-from jaxmech.ensemble.seal import Damage as Damage
 from jaxmech.ensemble.study import DRIFT_CONTROLS as DRIFT_CONTROLS
 from jaxmech.ensemble.study import DriftControl as DriftControl
 from jaxmech.ensemble.study import Formulation as Formulation
@@ -30,6 +32,6 @@ from jaxmech.ensemble.study import Stabilize as Stabilize
 from jaxmech.ensemble.study import Study as Study
 from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.study import plain as plain
-from jaxmech.ensemble.subject import load as load
 from jaxmech.ensemble.summary import as_table as as_table
 from jaxmech.ensemble.summary import failed as failed
+from jaxmech.ensemble.unknown_names import name_problems as name_problems

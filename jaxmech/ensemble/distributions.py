@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxmech.ensemble.errors import refuse
+from jaxmech.config.errors import refuse
 
 
 def doc(text: str) -> dict[str, str]:

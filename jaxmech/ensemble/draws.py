@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
+from jaxmech.config.errors import Problem, StudyError, not_one_of
+from jaxmech.config.load import Subject
 from jaxmech.ensemble.distributions import Distribution, Fixed, Normal, Sobol, needs_default
-from jaxmech.ensemble.errors import Problem, StudyError, not_one_of
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.subject import Subject
 
 Index = tuple[int, ...]
 _SCALARS = ("coordinates", "velocities")

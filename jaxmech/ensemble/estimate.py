@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxmech.ensemble.errors import Problem, StudyError
+from jaxmech.config.errors import Problem, StudyError
 from jaxmech.ensemble.study import Study
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}

@@ -14,19 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.assemble import assemble
-from jaxmech.checks import MissingParameterError
+from jaxmech.config.errors import refuse
+from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Variable
-from jaxmech.ensemble.errors import refuse
 from jaxmech.ensemble.policies import drift_control_of, law_of, method_of
 from jaxmech.ensemble.study import SECTIONS, Study
-from jaxmech.ensemble.subject import Subject
-from jaxmech.integrate.choice import MEMBERS, Plan, rounded_up
-from jaxmech.manifold import Free
+from jaxmech.integrate.default_steps import members_need
+from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
-from jaxmech.steps import members_need
+from jaxmech.stabilization import Free
 from jaxmech.system import System, as_dtype
+from jaxmech.utils.checks import MissingParameterError
 
 Tree = dict[str, dict[str, Any]]  # section, name -> value
 _OBSERVED = {"qdd", "multipliers", "constraint_force"}

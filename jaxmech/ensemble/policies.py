@@ -4,7 +4,7 @@ from jaxmech.ensemble.study import DriftControl, Formulation, Method, Project, S
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod, DormandPrince5, Midpoint
 from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
-from jaxmech.manifold import Baumgarte, Projection
+from jaxmech.stabilization import Baumgarte, Projection
 
 _METHODS = {"rk4": RK4, "midpoint": Midpoint, "dormand-prince5": DormandPrince5}
 _SOLVERS: dict[str, AbstractSolver] = {"ldl": LDL(), "qr": QR(), "svd": SVD()}

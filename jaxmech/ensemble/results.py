@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import zarr
 
-from jaxmech.ensemble.folder import FolderError
-from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.seal import (
+from jaxmech.config.run_folder import FolderError
+from jaxmech.ensemble.checksums import (
     BLOCKS,
     RESULTS,
     SEAL,
@@ -24,6 +23,7 @@ from jaxmech.ensemble.seal import (
     read_seal,
     told,
 )
+from jaxmech.ensemble.layout import array_of
 from jaxmech.status import Status
 
 

@@ -8,21 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from tqdm import tqdm
 
+from jaxmech.analysis.states import State
+from jaxmech.analysis.unused import unused_parameters
+from jaxmech.config.errors import Problem, StudyError, refuse
+from jaxmech.config.load import Subject, load
+from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.draws import Variable, draw
-from jaxmech.ensemble.errors import StudyError, refuse
 from jaxmech.ensemble.estimate import LARGE, LONG, Estimate, in_time, require_possible
 from jaxmech.ensemble.kernel import Kernel, compile_kernel, save_times, with_substeps
 from jaxmech.ensemble.layout import Layout
-from jaxmech.ensemble.origin import origin
+from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
-from jaxmech.ensemble.seal import SUMMARY
 from jaxmech.ensemble.store import RunFolder, open_run, with_stored_substeps
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.subject import Subject, load
 from jaxmech.ensemble.summary import as_json, as_table, summarize
-from jaxmech.ensemble.usage import unused_parameters
 
 
 class RunWarning(UserWarning):
@@ -158,7 +160,16 @@ def _require_use(subject: Subject, kernel: Kernel) -> None:
     varying, same = kernel.inputs(0)
     first = {name: values[0] for name, values in varying["parameters"].items()}
     params = first | same["parameters"]
-    problems = [] if subject.model else unused_parameters(subject.system, params)
+    if subject.model:
+        return
+    zero = jnp.zeros(subject.system.n)
+    state = State(zero, zero, zero[0], params)
+    unused = unused_parameters(subject.system, state, energy=True)
+    known = ", ".join(sorted(params.keys() - set(unused))) or "none"
+    problems = [
+        Problem(("parameters", name), f"is not used by the system; it uses {known}")
+        for name in unused
+    ]
     if problems:
         raise StudyError(problems)
 

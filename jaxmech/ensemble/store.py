@@ -26,8 +26,9 @@ import numpy as np
 import tomli_w
 import zarr
 
-from jaxmech.ensemble.environment import INPUT, VERSIONS, changes, started
-from jaxmech.ensemble.folder import (
+from jaxmech.config.environment import INPUT, VERSIONS, changes, started
+from jaxmech.config.load import Subject
+from jaxmech.config.run_folder import (
     FolderError,
     flush,
     locked,
@@ -37,8 +38,7 @@ from jaxmech.ensemble.folder import (
     stored_environment,
     write_whole,
 )
-from jaxmech.ensemble.layout import Layout, array_of
-from jaxmech.ensemble.seal import (
+from jaxmech.ensemble.checksums import (
     BLOCKS,
     RESULTS,
     SEAL,
@@ -56,8 +56,8 @@ from jaxmech.ensemble.seal import (
     write_mark,
     write_seal,
 )
+from jaxmech.ensemble.layout import Layout, array_of
 from jaxmech.ensemble.study import Study, plain
-from jaxmech.ensemble.subject import Subject
 
 _CREATED = ("config.toml", "environment.json", "model.py", RESULTS, BLOCKS)
 _MAY_CHANGE = {"chunk"}  # of the keys of a study

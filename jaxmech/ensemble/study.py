@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import inf, isfinite
 from typing import Any, ClassVar, Literal
 
+from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.ensemble.distributions import Distribution, doc
-from jaxmech.ensemble.errors import Problem, StudyError, refuse
 
 Series = Literal[
     "q",

@@ -1,4 +1,8 @@
-"""Laws of motion: from M, Q, A and b to accelerations and multipliers, one law per file."""
+"""Laws of motion, one per file: from M, Q, A and b to accelerations and multipliers.
+
+`base` is what a law has to provide, `udwadia_kalaba` the default, `acceleration` the function that
+evaluates any of them, and `compare` runs several on the same system.
+"""
 
 from jaxmech.formulations.acceleration import Motion as Motion
 from jaxmech.formulations.acceleration import acceleration as acceleration
@@ -19,8 +23,8 @@ from jaxmech.formulations.gauss import GaussPrinciple as GaussPrinciple
 from jaxmech.formulations.gauss import gauss_function as gauss_function
 from jaxmech.formulations.lagrange_first_kind import LagrangeFirstKind as LagrangeFirstKind
 from jaxmech.formulations.maggi import Maggi as Maggi
-from jaxmech.formulations.multipliers import MultiplierFamily as MultiplierFamily
-from jaxmech.formulations.multipliers import multiplier_family as multiplier_family
+from jaxmech.formulations.multiplier_family import MultiplierFamily as MultiplierFamily
+from jaxmech.formulations.multiplier_family import multiplier_family as multiplier_family
 from jaxmech.formulations.nonideal import solve_law as solve_law
-from jaxmech.formulations.operations import operations as operations
+from jaxmech.formulations.operation_count import operations as operations
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba as UdwadiaKalaba

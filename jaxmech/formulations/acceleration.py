@@ -6,14 +6,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.checks import require_kind, with_standard_promotion
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.nonideal import solve_law
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import column_space_projector, times
+from jaxmech.properties import traits
 from jaxmech.system import System
-from jaxmech.traits import traits
+from jaxmech.utils.checks import require_kind, with_standard_promotion
 
 
 class Motion(eqx.Module):

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.equations import EquationsOfMotion
+from jaxmech.properties import SingularMass
 from jaxmech.system import Params, System
-from jaxmech.traits import SingularMass
 
 
 class Law(eqx.Module):

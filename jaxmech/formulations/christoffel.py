@@ -26,10 +26,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.checks import require_kind
-from jaxmech.generic import concrete, generic
 from jaxmech.linalg import cholesky
 from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_kind
+from jaxmech.utils.probing import concrete, generic
 
 
 class Christoffel(eqx.Module):

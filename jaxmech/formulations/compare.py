@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import require_kind
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.contravariant import Contravariant
@@ -18,11 +17,12 @@ from jaxmech.formulations.coordinate_partition import CoordinatePartition
 from jaxmech.formulations.gauss import GaussPrinciple
 from jaxmech.formulations.lagrange_first_kind import LagrangeFirstKind
 from jaxmech.formulations.maggi import Maggi
-from jaxmech.formulations.operations import operations
+from jaxmech.formulations.operation_count import operations
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import LDL, QR, SVD
+from jaxmech.properties import SingularMass, traits
 from jaxmech.system import Params, System
-from jaxmech.traits import SingularMass, traits
+from jaxmech.utils.checks import require_kind
 
 REFERENCE = UdwadiaKalaba(SVD())
 FORMULATIONS: tuple[AbstractFormulation, ...] = (

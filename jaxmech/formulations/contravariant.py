@@ -30,8 +30,8 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
 from jaxmech.linalg import QR, Cholesky, cholesky, row_weights, times, weighted_gram
+from jaxmech.properties import SingularMass
 from jaxmech.system import Params, System
-from jaxmech.traits import SingularMass
 
 
 @dataclass(frozen=True)

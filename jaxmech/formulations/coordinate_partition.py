@@ -33,14 +33,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.checks import require_positive_integer
 from jaxmech.constraints import Nonholonomic
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractChart, AbstractFormulation, Law
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import LDL, Pivots, metric, pivots, times
+from jaxmech.properties import SingularMass
 from jaxmech.system import Params, System
-from jaxmech.traits import SingularMass
+from jaxmech.utils.checks import require_positive_integer
 
 
 class Partition(AbstractChart):

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.checks import is_known
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import QR, cholesky, null_space, times
-from jaxmech.traits import SingularMass
+from jaxmech.properties import SingularMass
+from jaxmech.utils.checks import is_known
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import QR, row_weights, unit_rows
-from jaxmech.traits import SingularMass
+from jaxmech.properties import SingularMass
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import QR, cholesky, null_space, times
-from jaxmech.traits import SingularMass
+from jaxmech.properties import SingularMass
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from jaxmech.corners import Pieces, pieces
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
-from jaxmech.generic import depends_on
+from jaxmech.formulations.piecewise_affine import Pieces, pieces
 from jaxmech.linalg import QR, column_space_projector, times
+from jaxmech.properties import SingularMass
 from jaxmech.system import System
-from jaxmech.traits import SingularMass
+from jaxmech.utils.probing import depends_on
 
 State = tuple[Array, Array, Array, Any]  # q, v, t, params
 Force = Callable[[Array, State], Array]  # C of the multipliers and the state

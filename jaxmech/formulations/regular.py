@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.linalg import cholesky, row_weights, times, weighted_gram
-from jaxmech.traits import SingularMass
+from jaxmech.properties import SingularMass
 
 
 def regular(

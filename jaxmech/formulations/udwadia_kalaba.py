@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.checks import require_kind
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, cholesky, metric, unit_rows
-from jaxmech.traits import SingularMass
+from jaxmech.properties import SingularMass
+from jaxmech.utils.checks import require_kind
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,36 @@
-"""Parameters from recordings: fitting, uncertainty, identifiability, checks of gradients."""
+"""Parameters from recordings: fits, their uncertainty, and what the recordings leave open.
 
-from jaxmech.identify.changes import Direction as Direction
-from jaxmech.identify.combinations import Combinations as Combinations
-from jaxmech.identify.combinations import combinations as combinations
-from jaxmech.identify.comparison import CrossValidation as CrossValidation
+Read upward: `data/` holds the recordings, `problem/` makes residuals of them, `optimize/` minimizes
+these, `inference/` says how certain the answer is, and `fit` puts all of it together. On top of it
+are `identifiable` and `cross_validation`.
+"""
+
 from jaxmech.identify.cross_validation import cross_validate as cross_validate
-from jaxmech.identify.descent import Descent as Descent
+from jaxmech.identify.cross_validation_report import CrossValidation as CrossValidation
+from jaxmech.identify.data.files import TableError as TableError
+from jaxmech.identify.data.recording import Recording as Recording
+from jaxmech.identify.data.shooting import Shooting as Shooting
+from jaxmech.identify.data.table import Table as Table
+from jaxmech.identify.data.table import read_table as read_table
 from jaxmech.identify.fit import fit as fit
-from jaxmech.identify.fixing import Fixed as Fixed
-from jaxmech.identify.formulas import Formula as Formula
-from jaxmech.identify.gradient_check import check_gradients as check_gradients
-from jaxmech.identify.gradient_report import GradientCheck as GradientCheck
-from jaxmech.identify.growth import sensitivity_growth as sensitivity_growth
-from jaxmech.identify.growth_report import Growth as Growth
-from jaxmech.identify.held import errors_with_fitted_starts as errors_with_fitted_starts
-from jaxmech.identify.identifiability import Identifiability as Identifiability
-from jaxmech.identify.identifiability import identifiability as identifiability
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
 from jaxmech.identify.identifiable import fit_identifiable as fit_identifiable
-from jaxmech.identify.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
-from jaxmech.identify.multistart import MultiStart as MultiStart
-from jaxmech.identify.recording import Recording as Recording
+from jaxmech.identify.inference.fixing import Fixed as Fixed
+from jaxmech.identify.inference.formulas.combinations import Combinations as Combinations
+from jaxmech.identify.inference.formulas.combinations import combinations as combinations
+from jaxmech.identify.inference.formulas.formula import Formula as Formula
+from jaxmech.identify.inference.identifiability import Identifiability as Identifiability
+from jaxmech.identify.inference.identifiability import identifiability as identifiability
+from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
+from jaxmech.identify.inference.uncertainty import uncertainty as uncertainty
+from jaxmech.identify.inference.weak_directions import Direction as Direction
+from jaxmech.identify.optimize.gradient_descent import Descent as Descent
+from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
+from jaxmech.identify.optimize.multistart import MultiStart as MultiStart
+from jaxmech.identify.problem.bounds import PhysicalInertia as PhysicalInertia
+from jaxmech.identify.refit_starts import errors_with_fitted_starts as errors_with_fitted_starts
 from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit
-from jaxmech.identify.sheets import TableError as TableError
-from jaxmech.identify.shooting import Shooting as Shooting
 from jaxmech.identify.storage import load_fit as load_fit
 from jaxmech.identify.storage import save_fit as save_fit
-from jaxmech.identify.tables import Table as Table
-from jaxmech.identify.tables import read_table as read_table
-from jaxmech.identify.transforms import PhysicalInertia as PhysicalInertia
-from jaxmech.identify.uncertainty import Uncertainty as Uncertainty
-from jaxmech.identify.uncertainty import uncertainty as uncertainty

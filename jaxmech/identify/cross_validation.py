@@ -19,11 +19,11 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from jaxmech.identify.comparison import CrossValidation, Rule, Score
-from jaxmech.identify.descent import Descent
-from jaxmech.identify.held import errors_with_fitted_starts
+from jaxmech.identify.cross_validation_report import CrossValidation, Rule, Score
+from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.identifiable import Identifiable, Settings, fit_identifiable
-from jaxmech.identify.recording import Recording, named
+from jaxmech.identify.optimize.gradient_descent import Descent
+from jaxmech.identify.refit_starts import errors_with_fitted_starts
 
 
 def cross_validate(

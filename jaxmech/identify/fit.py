@@ -9,25 +9,25 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
+from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.identify.checkpoint import checkpoint
-from jaxmech.identify.descent import Descent, Validation
-from jaxmech.identify.levenberg_marquardt import LevenbergMarquardt
-from jaxmech.identify.multistart import MultiStart
-from jaxmech.identify.normal import normal
-from jaxmech.identify.objective import Conditions
-from jaxmech.identify.prepare import InitialStates, Task, prepare
-from jaxmech.identify.problem import Data, Observe, Run, runs
-from jaxmech.identify.recording import Recording, named
-from jaxmech.identify.remarks import horizon_of, remarks
-from jaxmech.identify.requirements import alike, require_starts
+from jaxmech.identify.data.recording import Recording, named
+from jaxmech.identify.data.segments import segments
+from jaxmech.identify.data.shooting import Shooting
+from jaxmech.identify.fit_warnings import horizon_of, remarks
+from jaxmech.identify.inference.normal_equations import normal
+from jaxmech.identify.optimize.checkpoint import checkpoint
+from jaxmech.identify.optimize.gradient_descent import Descent, Validation
+from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
+from jaxmech.identify.optimize.loop import Solved, beginnings, solve
+from jaxmech.identify.optimize.multistart import MultiStart
+from jaxmech.identify.problem.checks import alike, require_starts
+from jaxmech.identify.problem.least_squares import Conditions
+from jaxmech.identify.problem.residuals import Data, Observe, Run, runs
+from jaxmech.identify.problem.setup import InitialStates, Task, prepare
 from jaxmech.identify.result import Fit, Point, Predicted
-from jaxmech.identify.segments import segments
-from jaxmech.identify.shooting import Shooting
-from jaxmech.identify.solve import Solved, beginnings, solve
-from jaxmech.identify.starts import Start
 from jaxmech.integrate import RK4, AbstractMethod
-from jaxmech.manifold import AbstractStabilization, Projection
+from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 
 Optimizer = LevenbergMarquardt | Descent | Any  # or an optax transformation

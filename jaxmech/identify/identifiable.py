@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmech.checks import require_function, require_kind
+from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.data.shooting import Shooting
 from jaxmech.identify.fit import Optimizer, fit
-from jaxmech.identify.levenberg_marquardt import LevenbergMarquardt
-from jaxmech.identify.multistart import MultiStart
-from jaxmech.identify.prepare import InitialStates
-from jaxmech.identify.problem import Observe
-from jaxmech.identify.recording import Recording
+from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
+from jaxmech.identify.optimize.multistart import MultiStart
+from jaxmech.identify.problem.residuals import Observe
+from jaxmech.identify.problem.setup import InitialStates
 from jaxmech.identify.result import Fit
-from jaxmech.identify.shooting import Shooting
-from jaxmech.identify.starts import Start
 from jaxmech.integrate import RK4, AbstractMethod
-from jaxmech.manifold import AbstractStabilization, Projection
+from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_function, require_kind
 
 
 @dataclass(frozen=True, eq=False)

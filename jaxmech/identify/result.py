@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.identify.growth_report import Growth
-from jaxmech.identify.identifiability import Identifiability, identifiability
-from jaxmech.identify.parameters import Layout
-from jaxmech.identify.recording import Recording
-from jaxmech.identify.uncertainty import Uncertainty, uncertainty
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.inference.identifiability import Identifiability, identifiability
+from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
+from jaxmech.identify.problem.parameters import Layout
+from jaxmech.sensitivity.growth_report import Growth
 from jaxmech.system import Params
 
 Numbers = NDArray[np.float64]

@@ -17,9 +17,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.identify.growth_report import Growth
-from jaxmech.identify.recording import Recording
+from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
+from jaxmech.sensitivity.growth_report import Growth
 
 _KIND = "jaxmech fit"
 _TEXT = "json"

@@ -1,4 +1,8 @@
-"""Fixed-step integration of one trajectory: methods, one step, a rollout."""
+"""Fixed-step integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
+
+`step_size` finds how many steps a motion needs, `default_steps` applies it, and `error_estimate`
+estimates the integration error of a finished run.
+"""
 
 from jaxmech.integrate.derivative import AbstractDerivative as AbstractDerivative
 from jaxmech.integrate.derivative import ForwardMode as ForwardMode

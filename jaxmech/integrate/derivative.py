@@ -4,7 +4,7 @@ The forward run keeps the state at the end of every segment of steps, no other; 
 each segment again, and differentiates it step by step. With segments of about the square root
 of all steps, memory grows with that root and a gradient costs a rollout more than with every state
 kept. The run and its derivatives are each one operation of JAX on a single trajectory
-(`jaxmech.lanes.operation`), which under `jax.vmap` runs as lanes.
+(`jaxmech.compiler.operation`), which under `jax.vmap` runs as lanes.
 """
 
 import abc
@@ -19,11 +19,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.checks import require_positive_integer
+from jaxmech.compiler import AbstractRule, Flags, bind, hoisted, operation_of
 from jaxmech.integrate.rollout import Segments, Trajectory, bare_segment, rollout, segments
 from jaxmech.integrate.step import Scheme, step
-from jaxmech.lanes import AbstractRule, Flags, bind, hoisted, operation_of
 from jaxmech.system import Params
+from jaxmech.utils.checks import require_positive_integer
 
 
 @dataclass(frozen=True)

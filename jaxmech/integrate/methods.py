@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from jaxmech.checks import require_positive_integer
+from jaxmech.utils.checks import require_positive_integer
 
 
 class Tableau(NamedTuple):

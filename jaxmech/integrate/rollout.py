@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmech.integrate.defect import STATES, Defect, Recent
+from jaxmech.integrate.error_estimate import STATES, Defect, Recent
 from jaxmech.integrate.step import Scheme, step
-from jaxmech.manifold import constraint_jacobians, near, reach
+from jaxmech.stabilization import constraint_jacobians, near, reach
 from jaxmech.status import Status
 from jaxmech.system import Params
 

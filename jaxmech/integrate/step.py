@@ -15,11 +15,11 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
 from jaxmech.integrate.methods import AbstractMethod, Tableau
 from jaxmech.linalg import LDL, times
-from jaxmech.manifold import AbstractStabilization, Projection, RowsBefore
-from jaxmech.programs import jit_of
+from jaxmech.properties import SingularMass
+from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
 from jaxmech.status import Status
 from jaxmech.system import Params, System
-from jaxmech.traits import SingularMass
+from jaxmech.utils.jit_cache import jit_of
 
 
 @dataclass(frozen=True)

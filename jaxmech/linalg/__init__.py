@@ -1,9 +1,17 @@
-"""Small dense factorizations in plain `jnp`; they know no mechanics."""
+"""Small dense factorizations in plain `jnp`; nothing here knows any mechanics.
 
+`base` is what a solver of the constrained equations has to provide; `ldl`, `qr` and `svd` are the
+three, and `metric` makes their solutions differentiable without going through a factorization.
+"""
+
+from jaxmech.linalg.base import AbstractRowSpace as AbstractRowSpace
+from jaxmech.linalg.base import AbstractSolver as AbstractSolver
+from jaxmech.linalg.base import unit as unit
+from jaxmech.linalg.base import unit_rows as unit_rows
 from jaxmech.linalg.cholesky import Cholesky as Cholesky
 from jaxmech.linalg.cholesky import cholesky as cholesky
 from jaxmech.linalg.ldl import LDL as LDL
-from jaxmech.linalg.least import shortest as shortest
+from jaxmech.linalg.least_squares import shortest as shortest
 from jaxmech.linalg.metric import Metric as Metric
 from jaxmech.linalg.metric import metric as metric
 from jaxmech.linalg.metric import row_weights as row_weights
@@ -16,7 +24,4 @@ from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR
 from jaxmech.linalg.qr import column_space_projector as column_space_projector
-from jaxmech.linalg.solver import AbstractRowSpace as AbstractRowSpace
-from jaxmech.linalg.solver import AbstractSolver as AbstractSolver
-from jaxmech.linalg.solver import unit_rows as unit_rows
 from jaxmech.linalg.svd import SVD as SVD

@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver
 from jaxmech.linalg.products import times
-from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver
 
 
 class LDLRowSpace(AbstractRowSpace):

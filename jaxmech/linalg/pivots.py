@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxmech.linalg.base import unit_rows
 from jaxmech.linalg.products import product, times
-from jaxmech.linalg.solver import unit_rows
 
 
 class Pivots(eqx.Module):

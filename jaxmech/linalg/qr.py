@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver, unit_rows
 from jaxmech.linalg.products import times
-from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver, unit_rows
 
 
 class QRRowSpace(AbstractRowSpace):

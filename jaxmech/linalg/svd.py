@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver, unit_rows
 from jaxmech.linalg.products import times
-from jaxmech.linalg.solver import AbstractRowSpace, AbstractSolver, unit_rows
 
 
 class SVDRowSpace(AbstractRowSpace):

@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.force import AbstractLoad, AbstractPotential, Gravity
-from jaxmech.parts.joint import Place, Places
+from jaxmech.parts.force_elements import AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.joint_base import Place, Places
 from jaxmech.parts.values import Reader
 
 

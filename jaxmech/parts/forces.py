@@ -13,9 +13,9 @@ A mechanism with potentials alone conserves its energy, which is then audited in
 """
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.force import Applied, Damper, Gravity, Spring, Torque, TorsionSpring
+from jaxmech.parts.force_elements import Applied, Damper, Gravity, Spring, Torque, TorsionSpring
 from jaxmech.parts.ground import ground
-from jaxmech.parts.joint import axes_of, called, partners, point
+from jaxmech.parts.joint_base import axes_of, called, partners, point
 from jaxmech.parts.values import Value, Vector, direction, number, vector
 
 
@@ -135,7 +135,7 @@ def torsion_spring(
         TypeError: something is no body or no value.
 
     Example:
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> door = planar_body("door", mass=1.0, inertia=0.1)
         >>> torsion_spring("closer", ground, door, stiffness=2.0).part
         "torsion spring 'closer'"
@@ -163,7 +163,7 @@ def torsion_damper(
         TypeError: something is no body or no value.
 
     Example:
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> door = planar_body("door", mass=1.0, inertia=0.1)
         >>> torsion_damper("grease", ground, door, damping=0.3).part
         "torsion damper 'grease'"
@@ -191,7 +191,7 @@ def torque(
         TypeError: something is no body or no value.
 
     Example:
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
         >>> torque("motor", ground, crank, lambda t, p: p["peak"] * t).part
         "torque 'motor'"

@@ -13,8 +13,8 @@ Freedoms are those of b relative to a. Forces and torques are those of a on b, a
 from typing import Any
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.equations import Across, Coincide, Parallel, Turned
-from jaxmech.parts.joint import Joint, axes_of, called, partners, point
+from jaxmech.parts.joint_base import Joint, axes_of, called, partners, point
+from jaxmech.parts.position_equations import Across, Coincide, Parallel, Turned
 from jaxmech.parts.values import Vector, capital, direction, number
 
 SAME = (1.0, 0.0, 0.0, 0.0)  # the quaternion of no turn
@@ -50,7 +50,7 @@ def revolute(
 
     Example:
         >>> from jaxmech.parts.ground import ground
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
         >>> revolute("O", ground, (0, 0), crank, ("l", 0)).kind
         'revolute joint'
@@ -100,7 +100,7 @@ def prismatic(
 
     Example:
         >>> from jaxmech.parts.ground import ground
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> piston = planar_body("piston", mass=1.0, inertia=0.1)
         >>> prismatic("guide", ground, (0, 0), piston, (0, 0), axis=(1, 0)).kind
         'prismatic joint'
@@ -140,7 +140,7 @@ def weld(
 
     Example:
         >>> from jaxmech.parts.ground import ground
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> beam = planar_body("beam", mass=1.0, inertia=0.1)
         >>> weld("wall", ground, (0, 0), beam, (-1, 0), turn=0.1).kind
         'weld'

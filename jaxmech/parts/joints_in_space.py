@@ -10,8 +10,8 @@ Freedoms are those of b relative to a. Forces and torques are those of a on b, a
 """
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.equations import Across, Coincide, Parallel, Perpendicular
-from jaxmech.parts.joint import Joint, axes_of, called, partners, point
+from jaxmech.parts.joint_base import Joint, axes_of, called, partners, point
+from jaxmech.parts.position_equations import Across, Coincide, Parallel, Perpendicular
 from jaxmech.parts.values import Vector, direction
 
 
@@ -44,7 +44,7 @@ def cylindrical(
 
     Example:
         >>> from jaxmech.parts.ground import ground
-        >>> from jaxmech.parts.rigid import spatial_body
+        >>> from jaxmech.parts.rigid_bodies import spatial_body
         >>> shaft = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1))
         >>> cylindrical("bush", ground, (0, 0, 0), shaft, (0, 0, 0), axis=(0, 0, 1)).kind
         'cylindrical joint'
@@ -115,7 +115,7 @@ def universal(
 
     Example:
         >>> from jaxmech.parts.ground import ground
-        >>> from jaxmech.parts.rigid import spatial_body
+        >>> from jaxmech.parts.rigid_bodies import spatial_body
         >>> shaft, o = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
         >>> universal("U", ground, o, shaft, o, axis_a=(1, 0, 0), axis_b=(0, 1, 0)).kind
         'universal joint'

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
-from jaxmech.parts.agreement import AnyForce, AnyJoint, require_consistent
 from jaxmech.parts.body import AbstractBody, Frame, Load, Start
 from jaxmech.parts.energy import Forces, Lagrangian, Norm
-from jaxmech.parts.force import AbstractForce, AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.force_elements import AbstractForce, AbstractLoad, AbstractPotential, Gravity
 from jaxmech.parts.ground import Ground
-from jaxmech.parts.joint import Joint, Place, Places
+from jaxmech.parts.joint_base import Joint, Place, Places
+from jaxmech.parts.validation import AnyForce, AnyJoint, require_consistent
 from jaxmech.system import System
 
 
@@ -44,7 +44,7 @@ class Mechanism:
         >>> from jaxmech.parts.forces import gravity
         >>> from jaxmech.parts.ground import ground
         >>> from jaxmech.parts.joints import revolute
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> bar = planar_body("bar", mass="m", inertia=lambda t, p: p["m"] * p["l"] ** 2 / 12)
         >>> hinge = revolute("hinge", ground, (0, 0), bar, (lambda t, p: -p["l"] / 2, 0))
         >>> pendulum = Mechanism([bar], [hinge], [gravity("g")], {"m": 2.0, "l": 1.0, "g": 9.81})
@@ -131,7 +131,7 @@ class Mechanism:
             ValueError: there is no such body.
 
         Example:
-            >>> from jaxmech.parts.rigid import planar_body
+            >>> from jaxmech.parts.rigid_bodies import planar_body
             >>> bar = Mechanism([planar_body("bar", mass=1.0, inertia=1.0)])
             >>> force, torque = bar.load("bar", [0.0, 0.0, 0.0], [1.0, 2.0, 3.0])
             >>> print(force, torque)

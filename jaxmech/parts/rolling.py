@@ -13,11 +13,11 @@ Forces are those of a on b in the contact.
 """
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.equations import Level, Mesh
 from jaxmech.parts.ground import ground
-from jaxmech.parts.joint import Joint, called, partners, point
-from jaxmech.parts.slip import Edge, GearSpeed, RoundSlip, WheelContact, WheelSlip
+from jaxmech.parts.joint_base import Joint, called, partners, point
+from jaxmech.parts.position_equations import Level, Mesh
 from jaxmech.parts.values import Value, Vector, capital, direction, number
+from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelContact, WheelSlip
 
 
 def rolling_disk(
@@ -46,7 +46,7 @@ def rolling_disk(
         TypeError: something is no body or no value.
 
     Example:
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> disk = planar_body("disk", mass=1.0, inertia="I")
         >>> joint = rolling_disk("road", ground, (0, 0), disk, (0, 0), normal=(0, 1), radius="r")
         >>> joint.kind
@@ -81,7 +81,7 @@ def rolling_sphere(
         TypeError: something is no body or no value.
 
     Example:
-        >>> from jaxmech.parts.rigid import spatial_body
+        >>> from jaxmech.parts.rigid_bodies import spatial_body
         >>> ball, o = spatial_body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
         >>> rolling_sphere("table", ground, o, ball, o, normal=(0, 0, 1), radius=0.5).kind
         'rolling sphere'
@@ -120,7 +120,7 @@ def rolling_wheel(
         TypeError: something is no body or no value.
 
     Example:
-        >>> from jaxmech.parts.rigid import spatial_body
+        >>> from jaxmech.parts.rigid_bodies import spatial_body
         >>> coin, o = spatial_body("coin", mass=1.0, inertia=(0.1, 0.2, 0.1)), (0, 0, 0)
         >>> joint = rolling_wheel(
         ...     "table", ground, o, coin, o, normal=(0, 0, 1), axle=(0, 1, 0), radius=0.5
@@ -154,7 +154,7 @@ def knife_edge(
         TypeError: something is no body or no value.
 
     Example:
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> sleigh = planar_body("sleigh", mass=1.0, inertia=0.1)
         >>> knife_edge("skate", sleigh, (0, 0), along=(1, 0)).kind
         'knife edge'
@@ -199,7 +199,7 @@ def gear(
         TypeError: something is no body or no value.
 
     Example:
-        >>> from jaxmech.parts.rigid import planar_body
+        >>> from jaxmech.parts.rigid_bodies import planar_body
         >>> one, two = (planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
         >>> gear("teeth", one, 0.1, two, 0.3).kind
         'gear'

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.checks import is_known, require_function
 from jaxmech.parts.vectors import Numbers
+from jaxmech.utils.checks import is_known, require_function
 
 Value = Any  # a number, the name of a parameter, or a function of (t, params)
 Vector = Any  # a sequence of values, or the name or function of a whole array

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import Acceleration, Holonomic, Nonholonomic, System, models
 from jaxmech.analysis import Dependence, Severity, ShortRun, Structure, structure
-from jaxmech.lanes import explain, off
+from jaxmech.compiler import explain, off
 from tests.small import PENDULUM, QUATERNION, REDUNDANT, rod
 
 REST = np.zeros(2)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import zarr
 
-from jaxmech.ensemble.seal import SUMMARY, digests, mark_of, read_seal, write_seal
+from jaxmech.ensemble.checksums import SUMMARY, digests, mark_of, read_seal, write_seal
 
 SPRING = '''
 import jax.numpy as jnp

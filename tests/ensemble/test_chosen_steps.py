@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxmech.config import read
+from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, run
 from jaxmech.ensemble.run import RunWarning
 from jaxmech.ensemble.store import with_stored_substeps

@@ -11,20 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from jaxmech.cli import main
-from jaxmech.config import read
-from jaxmech.ensemble import (
-    FolderError,
-    RunWarning,
-    Study,
-    open_results,
-    run,
-    verify,
-)
+from jaxmech.cli.main import main
+from jaxmech.config.run_folder import FolderError
+from jaxmech.config.toml import read
+from jaxmech.ensemble import RunWarning, Study, open_results, run, verify
 from jaxmech.ensemble.kernel import compile_kernel
-from jaxmech.ensemble.origin import origin
+from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.summary import summarize
-from jaxmech.pictures import draw_pictures
+from jaxmech.plot.ensemble_figures import draw_pictures
 from tests.ensemble.studies import STUDY, killed, same_bits, write_study
 
 SMALL = STUDY.replace("size = 20", "size = 11").replace("substeps = 8", "substeps = 1")

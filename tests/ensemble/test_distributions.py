@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxmech.ensemble import Fixed, LogNormal, Normal, Sobol, StudyError, Uniform
+from jaxmech.config.errors import StudyError
+from jaxmech.ensemble import Fixed, LogNormal, Normal, Sobol, Uniform
 
 N = 40_000
 

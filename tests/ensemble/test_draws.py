@@ -7,18 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from jaxmech.ensemble import (
-    Fixed,
-    Normal,
-    Sobol,
-    Study,
-    StudyError,
-    Times,
-    Uniform,
-    draw,
-    load,
-)
-from jaxmech.ensemble.subject import Subject
+from jaxmech.config.errors import StudyError
+from jaxmech.config.load import Subject, load
+from jaxmech.ensemble import Fixed, Normal, Sobol, Study, Times, Uniform, draw
 from jaxmech.models import Model
 from jaxmech.system import System
 from tests.ensemble.studies import write_study

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmech.config import ConfigError, read
-from jaxmech.ensemble import Problem, Study, StudyError, name_problems
+from jaxmech.config.errors import Problem, StudyError
+from jaxmech.config.schema import structure
+from jaxmech.config.toml import ConfigError, read
+from jaxmech.ensemble import Study, name_problems
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.kernel import save_times
 from jaxmech.ensemble.run import planned
-from jaxmech.schema import structure
 from tests.ensemble.mutations import Mutation, changed, mutations
 
 SECTIONS = ("start", "velocities", "parameters")

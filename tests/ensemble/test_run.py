@@ -11,19 +11,14 @@ import numpy as np
 import pytest
 import xarray
 
-from jaxmech.config import read
-from jaxmech.ensemble import (
-    FolderError,
-    RunWarning,
-    Study,
-    StudyError,
-    load,
-    open_results,
-    run,
-)
+from jaxmech.config.errors import StudyError
+from jaxmech.config.load import load
+from jaxmech.config.run_folder import FolderError
+from jaxmech.config.toml import read
+from jaxmech.ensemble import RunWarning, Study, open_results, run
+from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
 from jaxmech.ensemble.draws import draw
 from jaxmech.ensemble.kernel import compile_kernel
-from jaxmech.ensemble.seal import marked_blocks as finished_blocks
 from jaxmech.status import Status
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, resealed, same_bits, write_study
 

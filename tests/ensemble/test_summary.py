@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxmech.config import read
+from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, as_table, failed, run
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, write_study
 

@@ -20,8 +20,8 @@ from jaxmech import (
     acceleration,
     simulate,
 )
+from jaxmech.compiler import explain
 from jaxmech.formulations import CoordinatePartition
-from jaxmech.lanes import explain
 from jaxmech.linalg import pivots
 from jaxmech.models import make
 from tests.small import DOUBLE, MIXED, PENDULUM, REDUNDANT

@@ -20,9 +20,9 @@ from jaxmech import (
     simulate,
 )
 from jaxmech.formulations import FORMULATIONS, CoordinatePartition
-from jaxmech.generic import depends_on
 from jaxmech.models import make
-from jaxmech.traits import traits
+from jaxmech.properties import traits
+from jaxmech.utils.probing import depends_on
 from tests.small import PENDULUM, REDUNDANT
 
 LAWS = FORMULATIONS

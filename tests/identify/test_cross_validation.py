@@ -6,10 +6,10 @@ import pytest
 import jaxmech as jm
 from jaxmech.identify import Descent, Recording
 from jaxmech.identify import cross_validation as module
-from jaxmech.identify.comparison import CrossValidation
 from jaxmech.identify.cross_validation import cross_validate
-from jaxmech.identify.held import errors_with_fitted_starts
+from jaxmech.identify.cross_validation_report import CrossValidation
 from jaxmech.identify.identifiable import Identifiable, Settings
+from jaxmech.identify.refit_starts import errors_with_fitted_starts
 
 
 def compared(errors, numbers, rule="one-standard-error", names="abc"):

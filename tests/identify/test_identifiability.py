@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmech.identify.directions import directions
-from jaxmech.identify.identifiability import Identifiability, identifiability
+from jaxmech.identify.inference.identifiability import Identifiability, identifiability
+from jaxmech.identify.inference.information import directions
 
 M, A, INERTIA, K = 1.7, 0.3, 0.05, 0.02
 

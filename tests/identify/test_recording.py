@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmech.identify import Recording
-from jaxmech.identify.recording import named
+from jaxmech.identify.data.recording import named
 
 NAN = float("nan")
 GIVEN: dict[str, Any] = {

@@ -6,11 +6,11 @@ import pytest
 import jaxmech as jm
 from jaxmech import RK4
 from jaxmech.identify import Fit, LevenbergMarquardt, Recording, Shooting, fit
-from jaxmech.identify.objective import jumps
-from jaxmech.identify.prepare import coordinates, prepare
-from jaxmech.identify.problem import runs
-from jaxmech.identify.segments import segments
-from jaxmech.identify.solve import solve
+from jaxmech.identify.data.segments import segments
+from jaxmech.identify.optimize.loop import solve
+from jaxmech.identify.problem.least_squares import jumps
+from jaxmech.identify.problem.residuals import runs
+from jaxmech.identify.problem.setup import coordinates, prepare
 
 MODEL = jm.models.double_pendulum_angles()
 TIMES = np.arange(401) / 100

@@ -10,7 +10,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxmech as jm
-from jaxmech.lanes import explain
+from jaxmech.compiler import explain
 from jaxmech.parts.vectors import rotation, spin_in_space
 from tests.parts.mechanisms import (
     bicycle_from_above,

@@ -16,8 +16,8 @@ from experiments.speed.measure import Entrant, Outcome, contest, difference
 from experiments.speed.routes import Unavailable
 from experiments.speed.settings import Speed, Timing
 from experiments.speed.workers import Job, JobError, Worker, mean_seconds
-from jaxmech.cli import main
-from jaxmech.config import ConfigError, read
+from jaxmech.cli.main import main
+from jaxmech.config.toml import ConfigError, read
 from tests.speed import jobs
 
 ROOT = Path(__file__).resolve().parents[2]

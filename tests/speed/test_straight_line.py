@@ -15,7 +15,7 @@ from experiments.speed.c_source import source
 from experiments.speed.cases import make
 from experiments.speed.jax_routes import one_simulation
 from experiments.speed.routes import Unavailable
-from jaxmech.lanes.kernel import Kernel, function_kernel
+from jaxmech.compiler.frontend.build import Kernel, function_kernel
 
 Function = Callable[[Array, Array], tuple[Array, Array]]
 

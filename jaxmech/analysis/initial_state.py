@@ -1,0 +1,112 @@
+"""Whether a state satisfies the constraints, what would repair it, and what nothing repairs."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.row_dependence import dependences, independence
+from jaxmech.analysis.states import Pose, State, violated
+from jaxmech.assemble import assemble
+from jaxmech.formulations import Motion
+from jaxmech.stabilization import Violation
+from jaxmech.system import System
+
+
+def start_findings(
+    system: System,
+    sizes: Sequence[int],
+    state: State,
+    broken: Sequence[Violation],
+    settled: Pose,
+    *,
+    reached: bool,
+) -> list[Finding]:
+    """The constraints that do not hold at a state.
+
+    Args:
+        system: the system.
+        sizes: how many equations each constraint has.
+        state: the state.
+        broken: the constraints that do not hold.
+        settled: the nearest state found on the constraints.
+        reached: whether that one satisfies them.
+    """
+    if not broken:
+        return []
+    if not reached:
+        return [_cannot_be_met(violated(system, sizes, settled.state) or broken)]
+    remedy = f"start from `assemble(system, q, v, t, params)`{_changes(system, state)}"
+    return [
+        Finding(
+            Severity.SERIOUS,
+            f"the state violates constraint {found.name!r} at the level of its {found.level} by "
+            f"{found.size:.3g}",
+            remedy,
+        )
+        for found in broken
+    ]
+
+
+def _cannot_be_met(left: Sequence[Violation]) -> Finding:
+    names = list(dict.fromkeys(found.name for found in left))
+    how = "cannot be met" if len(names) == 1 else "contradict each other"
+    worst = max(found.size for found in left)
+    return Finding(
+        Severity.SERIOUS,
+        f"constraints {listed(names)} {how} near this state; the best compromise found leaves "
+        f"{worst:.3g}",
+        "correct what they ask for, or their parameters; if they agree somewhere else, start there",
+    )
+
+
+def _changes(system: System, state: State) -> str:
+    """What `assemble` would change, the largest changes first; under vmap it does not raise."""
+    q, v, t, params = state
+    new_q, new_v = jax.vmap(lambda q, v: assemble(system, q, v, t, params))(q[None], v[None])
+    changes = [*(np.asarray(new_q[0]) - q), *(np.asarray(new_v[0]) - v)]
+    names = [*system.coordinates, *(f"{c}'" for c in system.coordinates)]
+    pairs = sorted(zip(names, changes, strict=True), key=lambda pair: -round(abs(pair[1]), 9))
+    shown = [f"{name} by {change:+.3g}" for name, change in pairs[:4] if abs(change) > 1e-9]
+    return f", which changes {', '.join(shown)}" if shown else ""
+
+
+def contradictions(
+    system: System, sizes: Sequence[int], pose: Pose, motion: Motion, tolerance: float
+) -> dict[str, Finding]:
+    """The constraints that ask for accelerations which exclude each other, by name.
+
+    Judged as a step of `simulate` judges it: A qdd misses b by more than eps^(1/4) of what is at
+    play.
+
+    Args:
+        system: the system.
+        sizes: how many equations each constraint has.
+        pose: a consistent state.
+        motion: the accelerations there.
+        tolerance: as for `independence`.
+    """
+    eps = float(np.finfo(np.asarray(motion.qdd).dtype).eps)
+    qdd = np.asarray(motion.qdd, float)
+    miss = np.abs(pose.A @ qdd - pose.b)
+    at_play = np.abs(pose.A).sum(1) * np.abs(qdd).max() + np.abs(pose.b)
+    bad = set(np.nonzero(miss > eps**0.25 * at_play)[0].tolist())
+    if not bad:
+        return {}
+    names = [c.name for c in system.constraints]
+    found = independence(pose.rows, tolerance)
+    concerned = dependences(found, names, sizes)
+    ends = np.cumsum([0, *sizes])
+    owner = {row: names[int(np.searchsorted(ends, row, side="right")) - 1] for row in bad}
+    return {
+        d.name: Finding(
+            Severity.SERIOUS,
+            f"no acceleration satisfies constraint {d.name!r}"
+            + (f" and {listed(d.others)} at once" if d.others else ": it does not depend on any")
+            + f"; it is missed by {max(miss[row] for row in bad if owner[row] == d.name):.3g}",
+            "let them ask for the same, or leave one of them out",
+        )
+        for d in concerned
+        if d.name in owner.values()
+    }

@@ -1,0 +1,255 @@
+"""How many constraint equations count, here and nearby, and which ones do not."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.row_dependence import (
+    Dependence,
+    dependences,
+    independence,
+    owners,
+    removable,
+)
+from jaxmech.analysis.states import Numbers, Pose
+from jaxmech.constraints import Holonomic, Nonholonomic
+from jaxmech.system import System
+
+NEAR_SINGULAR = 1e-3  # relative size of the weakest direction of a nearly singular pose, at most
+VANISHING = 0.1  # of its length off the constraints, what a row keeps on them if it is zero there
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of A in three places, and what they say by name.
+
+    Attributes:
+        here: independent equations at the state.
+        nearby: at states nearby on the constraints; more than `here` in a singular pose.
+        anywhere: at states nearby on no constraint; more than `nearby` where a redundancy hangs on
+            the values of the parameters.
+        position_freedom: coordinates that the holonomic constraints leave free nearby.
+        velocity_freedom: velocities that these and the nonholonomic ones leave free nearby.
+        redundant: equations that follow from others wherever the constraints hold.
+        only_here: equations that follow from others at this state alone.
+        fragile: names of the redundant constraints that are not so off the constraints.
+        flat: constraints whose gradient vanishes wherever they hold.
+        silent: constraints whose equations do not depend on what they should restrict.
+        removable: constraints any one of which may be left out.
+        condition: condition number of A M^-1 A^T with rows scaled, over the independent ones.
+        nearly_singular: whether it costs more digits than accelerations can spare.
+    """
+
+    here: int
+    nearby: int
+    anywhere: int
+    position_freedom: int
+    velocity_freedom: int
+    redundant: tuple[Dependence, ...]
+    only_here: tuple[Dependence, ...]
+    fragile: tuple[str, ...]
+    flat: tuple[str, ...]
+    silent: tuple[str, ...]
+    removable: tuple[str, ...]
+    condition: float
+    nearly_singular: bool
+
+
+def ranks(
+    system: System,
+    sizes: Sequence[int],
+    here: Pose,
+    around: Sequence[Pose],
+    off: Sequence[Pose],
+    tolerance: float,
+) -> Ranks:
+    """The ranks of A at a state, around it, and off the constraints.
+
+    Args:
+        system: the system.
+        sizes: how many equations each constraint has.
+        here: the state.
+        around: states nearby on the constraints.
+        off: states nearby on no constraint.
+        tolerance: what a unit row must keep of its length to count as independent.
+    """
+    names = [c.name for c in system.constraints]
+
+    rows = _rows(here, around, off, tolerance)
+    found = [independence(one, tolerance) for one in rows]
+    best = max(range(len(rows)), key=lambda k: found[k].rank)
+    own, everywhere = found[0], found[best]
+    free = independence(off[0].rows, tolerance)
+    always = dependences(everywhere, names, sizes)
+    now = dependences(own, names, sizes)
+    off_too = dependences(free, names, sizes)
+    anywhere = {d.name for d in off_too}
+    without = {d.name for d in always if not d.others}
+    without_off = {d.name for d in off_too if not d.others}
+    silent = tuple(n for n in names if n in without and n in without_off)
+    flat = tuple(n for n in names if n in without and n not in without_off)
+    redundant = tuple(d for d in always if d.others)
+    fragile = tuple(d.name for d in redundant if d.name not in anywhere)
+    position_freedom, velocity_freedom = _freedoms(system, sizes, rows[best], tolerance)
+    condition = _condition(rows[0], own.rank)
+    return Ranks(
+        here=own.rank,
+        nearby=everywhere.rank,
+        anywhere=free.rank,
+        position_freedom=position_freedom,
+        velocity_freedom=velocity_freedom,
+        redundant=redundant,
+        only_here=tuple(d for d in now if d not in always) if own.rank < everywhere.rank else (),
+        fragile=fragile,
+        flat=flat,
+        silent=silent,
+        removable=removable(rows[best], names, sizes, tolerance),
+        condition=condition,
+        nearly_singular=condition > min(NEAR_SINGULAR**-2, tolerance ** (-4 / 3) / 4),
+    )
+
+
+def _rows(
+    here: Pose, around: Sequence[Pose], off: Sequence[Pose], tolerance: float
+) -> list[Numbers]:
+    """The rows here and around; a gradient that shrinks to nothing on the constraints is zero."""
+    # The gradient of a square: zero here, and much smaller than off the constraints where these
+    # hold to within rounding only. At the tip of a cone it is as large nearby as it is off it.
+    usual = np.max([pose.lengths for pose in off], axis=0)
+    vanishes = here.lengths <= tolerance * usual
+    for pose in around:
+        vanishes = vanishes & (pose.lengths <= VANISHING * usual)
+    is_zero = [vanishes | (pose.lengths <= tolerance * usual) for pose in (here, *around)]
+    return [pose.rows * ~zero[:, None] for pose, zero in zip((here, *around), is_zero, strict=True)]
+
+
+def _freedoms(
+    system: System, sizes: Sequence[int], rows: Numbers, tolerance: float
+) -> tuple[int, int]:
+    """Degrees of freedom of the position and of the velocity."""
+    kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
+    of_position = kinds == Holonomic.__name__
+    of_velocity = of_position | (kinds == Nonholonomic.__name__)
+
+    def freedom(chosen: NDArray[np.bool_]) -> int:
+        return system.n - independence(rows[chosen], tolerance).rank
+
+    return freedom(of_position), freedom(of_velocity)
+
+
+def _condition(rows: Numbers, rank: int) -> float:
+    """Of the Gram matrix of the rows, without the singular values of dependent ones."""
+    if rank == 0:
+        return 1.0
+    values = np.linalg.svd(rows, compute_uv=False)
+    return float((values[0] / values[rank - 1]) ** 2)
+
+
+def rank_findings(found: Ranks, contradictory: Collection[str]) -> list[Finding]:
+    """What the ranks mean for the motion.
+
+    Args:
+        found: what `ranks` gave.
+        contradictory: names of constraints that contradict others; a redundancy of theirs is not
+            harmless.
+    """
+    harmless = [d for d in found.redundant if d.name not in contradictory]
+    findings = [_redundant(d, found.removable) for d in harmless]
+    findings += [_fragile(found)] if found.fragile else []
+    findings += [_flat(name) for name in found.flat]
+    findings += [_silent(name) for name in found.silent]
+    if found.here < found.nearby:
+        findings.append(_singular_pose(found))
+    elif found.nearly_singular:
+        findings.append(_nearly_singular(found))
+    if found.velocity_freedom == 0:
+        what = "no degree of freedom is left: the constraints alone determine the motion"
+        findings.append(Finding(Severity.NOTE, what, "leave one out if something should move"))
+    return findings
+
+
+def told(dependence: Dependence) -> str:
+    """A dependence in words.
+
+    Args:
+        dependence: which equations follow from which constraints.
+
+    Example:
+        >>> told(Dependence("loop", (1,), ("rod", "loop")))
+        "equation 2 of constraint 'loop' follows from 'rod' and 'loop'"
+    """
+    numbers = [str(k + 1) for k in dependence.equations]
+    which = f"equation {numbers[0]}" if len(numbers) == 1 else f"equations {', '.join(numbers)}"
+    verb = "follows" if len(numbers) == 1 else "follow"
+    end = f" from {listed(dependence.others)}" if dependence.others else " from nothing at all"
+    return f"{which} of constraint {dependence.name!r} {verb}{end}"
+
+
+def _redundant(d: Dependence, may_go: tuple[str, ...]) -> Finding:
+    concerned = [name for name in dict.fromkeys((d.name, *d.others)) if name in may_go]
+    instead = f", or leave out one of {listed(concerned)}" if len(concerned) > 1 else ""
+    remedy = (
+        "harmless: accelerations and the sum of the constraint forces are unique, single "
+        f"multipliers are not (the smallest are given); keep it{instead}"
+    )
+    return Finding(Severity.NOTE, told(d), remedy)
+
+
+def _fragile(found: Ranks) -> Finding:
+    what = (
+        f"{listed(found.fragile)} {_are(found.fragile)} redundant for these values of the "
+        "parameters alone: with slightly different ones the mechanism locks"
+    )
+    remedy = (
+        "let one parameter stand for all lengths that must be equal, and vary or differentiate by "
+        "that one; or leave the constraint out"
+    )
+    return Finding(Severity.WARNING, what, remedy)
+
+
+def _flat(name: str) -> Finding:
+    what = (
+        f"the gradient of constraint {name!r} vanishes wherever it holds, as that of a square: "
+        "no force of constraint can act along it"
+    )
+    remedy = (
+        "give phi itself, the quantity that must vanish, not phi^2 or another power or its norm"
+    )
+    return Finding(Severity.SERIOUS, what, remedy)
+
+
+def _silent(name: str) -> Finding:
+    what = (
+        f"an equation of constraint {name!r} does not depend on the coordinates: it holds nothing"
+    )
+    remedy = "remove it, or check the coordinates it should depend on"
+    return Finding(Severity.WARNING, what, remedy)
+
+
+def _singular_pose(found: Ranks) -> Finding:
+    cause = "; ".join(told(d) for d in found.only_here)
+    what = (
+        f"singular pose: {found.here} independent equations here, {found.nearby} nearby. Only here "
+        f"{cause}. The constraints leave more than one acceleration open"
+    )
+    remedy = "start somewhere else; a trajectory may pass such a pose, but not start or stop in it"
+    return Finding(Severity.SERIOUS, what, remedy)
+
+
+def _nearly_singular(found: Ranks) -> Finding:
+    what = (
+        f"nearly singular pose, or masses that differ greatly: A M^-1 A^T has the condition number "
+        f"{found.condition:.1e}"
+    )
+    remedy = (
+        "formulation=UdwadiaKalaba(solver=QR()) and projection=Projection(solver=QR()) keep twice "
+        "as many digits; a constraint that is nearly a repetition of others is better left out"
+    )
+    return Finding(Severity.WARNING, what, remedy)
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"

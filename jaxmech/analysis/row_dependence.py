@@ -1,0 +1,140 @@
+"""Which constraint equations are linear combinations of which others, by name.
+
+Rows are taken in the order in which the constraints are written. A row within the span of the rows
+kept so far is dependent, and since the kept rows are independent there is one way only to combine
+it from them: so who depends on whom is well defined, and stable.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jaxmech.linalg.base import Rows
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Equations of one constraint that say nothing the constraints before them do not say.
+
+    Attributes:
+        name: the constraint.
+        equations: which of its equations, counted from 0.
+        others: the constraints of which they are combinations, in system order; its own name where
+            they depend on its own other equations. Empty where an equation does not depend on the
+            coordinates at all.
+    """
+
+    name: str
+    equations: tuple[int, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Independence:
+    """Rows sorted into independent and dependent ones.
+
+    Attributes:
+        kept: numbers of the independent rows.
+        combinations: for each dependent row its coefficients on the kept rows.
+    """
+
+    kept: tuple[int, ...]
+    combinations: dict[int, NDArray[np.floating]]
+
+    @property
+    def rank(self) -> int:
+        """Number of independent rows."""
+        return len(self.kept)
+
+
+def independence(C: Rows, tolerance: float) -> Independence:
+    """Sorts the rows of C, by Gram-Schmidt done twice.
+
+    Args:
+        C: rows of unit length or zero, shape (m, n).
+        tolerance: what a row must keep of its length to count as independent.
+
+    Example:
+        >>> found = independence(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), 1e-8)
+        >>> found.kept, found.combinations[2]
+        ((0, 1), array([0.6, 0.8]))
+    """
+    basis = np.zeros((0, C.shape[1]))
+    kept: list[int] = []
+    combinations = {}
+    for number, row in enumerate(C):
+        rest = row - basis.T @ (basis @ row)
+        rest = rest - basis.T @ (basis @ rest)
+        length = np.linalg.norm(rest)
+        if length > tolerance:
+            basis = np.vstack([basis, rest / length])
+            kept.append(number)
+        else:
+            combinations[number] = np.linalg.lstsq(C[kept].T, row, rcond=None)[0]
+    width = len(kept)
+    padded = {k: np.pad(x, (0, width - x.size)) for k, x in combinations.items()}
+    return Independence(tuple(kept), padded)
+
+
+def dependences(
+    found: Independence, names: Sequence[str], sizes: Sequence[int]
+) -> tuple[Dependence, ...]:
+    """The dependent rows by the names of their constraints.
+
+    Args:
+        found: the sorted rows.
+        names: the constraints in system order.
+        sizes: how many rows each has.
+    """
+    owner, place = owners(names, sizes)
+    together: dict[str, tuple[list[int], set[str]]] = {}
+    for row, x in found.combinations.items():
+        places, others = together.setdefault(owner[row], ([], set()))
+        places.append(place[row])
+        least = 1e-6 * np.abs(x).max(initial=0.0)
+        others.update(owner[k] for k, c in zip(found.kept, x, strict=True) if abs(c) > least)
+    return tuple(
+        Dependence(name, tuple(places), tuple(n for n in names if n in others))
+        for name, (places, others) in together.items()
+    )
+
+
+def removable(
+    C: Rows, names: Sequence[str], sizes: Sequence[int], tolerance: float
+) -> tuple[str, ...]:
+    """The constraints any one of which could be left out without setting anything free.
+
+    Args:
+        C: rows of unit length or zero, shape (m, n).
+        names: the constraints in system order.
+        sizes: how many rows each has.
+        tolerance: as for `independence`.
+
+    Example:
+        >>> C = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+        >>> removable(C, ["left", "up", "right"], [1, 1, 1], 1e-8)
+        ('left', 'right')
+    """
+    owner, _ = owners(names, sizes)
+    whole = independence(C, tolerance)
+    if not whole.combinations:
+        return ()
+    belongs = np.array(owner)
+    return tuple(
+        name
+        for name, size in zip(names, sizes, strict=True)
+        if size and independence(C[belongs != name], tolerance).rank == whole.rank
+    )
+
+
+def owners(names: Sequence[str], sizes: Sequence[int]) -> tuple[list[str], list[int]]:
+    """For every row the name of its constraint, and its number there.
+
+    Example:
+        >>> owners(["rods", "tie"], [2, 1])
+        (['rods', 'rods', 'tie'], [0, 1, 0])
+    """
+    pairs = [(name, k) for name, size in zip(names, sizes, strict=True) for k in range(size)]
+    return [name for name, _ in pairs], [k for _, k in pairs]

@@ -1,0 +1,91 @@
+"""Parameters that nothing depends on, and coordinates that nothing acts on."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+from jaxtyping import Array
+
+from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.states import State, pose
+from jaxmech.system import System
+from jaxmech.utils.probing import generic
+from jaxmech.utils.trees import leaf_names
+
+
+def unused_parameters(system: System, state: State, *, energy: bool = False) -> tuple[str, ...]:
+    """The parameters on which nothing in the motion depends.
+
+    Read from the program itself: a parameter is used if what is computed from it enters M, Q, A, b
+    or a constraint. One whose effect cancels counts as used.
+
+    Args:
+        system: the system.
+        state: where; only shapes matter.
+        energy: whether a parameter that only adds to the energy counts as used.
+
+    Example:
+        >>> free = System(lambda q, v, t, p: p["m"] * v @ v, coordinates=("x",))
+        >>> zero = jnp.zeros(1)
+        >>> unused_parameters(free, State(zero, zero, zero[0], {"m": 1.0, "mass": 1.0}))
+        ('mass',)
+    """
+
+    def everything(leaves: list[Array]) -> Any:
+        params = jax.tree.unflatten(structure, leaves)
+        q, v, t, _ = state
+        levels = system.position_level(q, t, params), system.velocity_level(q, v, t, params)
+        forces = system.nonideal and system.nonideal(q, v, ones, t, params)
+        value = system.lagrangian(q, v, t, params) if energy else ()
+        return system.equations(q, v, t, params), levels, forces, value
+
+    leaves, structure = jax.tree.flatten(state.params)
+    ones = jnp.ones(sum(system.sizes(*state)), state.q.dtype)
+    jaxpr = jax.make_jaxpr(everything)(leaves).jaxpr
+    needed = {x for x in jaxpr.outvars if not isinstance(x, Literal)}
+    for eqn in reversed(jaxpr.eqns):
+        if needed.intersection(eqn.outvars):
+            needed.update(x for x in eqn.invars if not isinstance(x, Literal))
+    names = leaf_names(state.params)
+    return tuple(name for name, x in zip(names, jaxpr.invars, strict=True) if x not in needed)
+
+
+def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
+    """The coordinates that have a mass, but that no force, constraint or other coordinate drives.
+
+    Args:
+        system: the system.
+        state: whose parameters count; positions, velocities and the time are generic.
+    """
+    idle = np.full(system.n, system.nonideal is None)
+    for seed in (21, 22, 23):
+        q, v, t = generic(state[:3], seed)
+        eom = pose(system, State(q, v, t, state.params))
+        coupling = eom.M - np.diag(np.diagonal(eom.M))
+        acted = (eom.Q != 0) | (eom.A != 0).any(0) | (coupling != 0).any(0)
+        idle &= ~acted & (np.diagonal(eom.M) != 0)
+    return tuple(c for c, is_idle in zip(system.coordinates, idle, strict=True) if is_idle)
+
+
+def idle_findings(unused: tuple[str, ...], idle: tuple[str, ...]) -> list[Finding]:
+    """What may have been forgotten.
+
+    Args:
+        unused: parameters that nothing depends on.
+        idle: coordinates that nothing acts on.
+    """
+    findings = []
+    if unused:
+        what = f"nothing in the motion depends on {_what('parameter', unused)}"
+        findings.append(Finding(Severity.NOTE, what, "remove it, or look where it was forgotten"))
+    if idle:
+        what = f"nothing acts on {_what('coordinate', idle)}: its velocity stays as it is"
+        remedy = "fine if it may drift or turn freely; else look for a force that was forgotten"
+        findings.append(Finding(Severity.NOTE, what, remedy))
+    return findings
+
+
+def _what(kind: str, names: tuple[str, ...]) -> str:
+    return f"the {kind}{'s' if len(names) > 1 else ''} {listed(names)}"

@@ -1,0 +1,77 @@
+"""The models of the catalogue in words: a table of all, a page of one."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmech.config.errors import not_one_of
+from jaxmech.models import CATALOGUE, Model
+
+
+def table() -> str:
+    """All models: coordinates, constraint equations, degrees of freedom, summary.
+
+    Example:
+        >>> table().splitlines()[0].split()
+        ['model', 'coordinates', 'constraints', 'DOF', 'summary']
+    """
+    rows = [(name, *map(str, _counts(make())), make().summary) for name, make in CATALOGUE.items()]
+    rows.insert(0, ("model", "coordinates", "constraints", "DOF", "summary"))
+    return "\n".join(f"{a:<24}{b:>11}{c:>13}{d:>5}   {e}" for a, b, c, d, e in rows)
+
+
+def told(name: str) -> str:
+    """One model: what its file says of it, its options, parameters and start variables.
+
+    Raises:
+        ValueError: there is no such model.
+
+    Example:
+        >>> "theta" in told("pendulum")
+        True
+    """
+    if name not in CATALOGUE:
+        raise ValueError(f"{name} {not_one_of(name, CATALOGUE, 'a model')}")
+    factory = CATALOGUE[name]
+    model = factory()
+    module = inspect.getmodule(factory)
+    n, m, freedom = _counts(model)
+    options = {key: p.default for key, p in inspect.signature(factory).parameters.items()}
+    return "\n".join([
+        inspect.getdoc(module) or model.summary,
+        "",
+        f"In a configuration: model = \"{name}\"",
+        *_named("model_options", options),
+        f"  coordinates     {', '.join(model.system.coordinates)}",
+        f"  constraints     {', '.join(c.name or '' for c in model.system.constraints)}",
+        f"                  {m} equations for {n} coordinates, degrees of freedom: {freedom}",
+        *_named("parameters", model.params),
+        *_named("start", model.start),
+    ])  # fmt: skip
+
+
+def _named(title: str, values: Mapping[str, Any]) -> list[str]:
+    shown = ", ".join(f"{key} = {_number(value)}" for key, value in values.items())
+    return [f"  {title:<16}{shown}"] if values else []
+
+
+def _number(value: Any) -> str:
+    value = np.asarray(value)
+    if value.size > 3 and np.all(value == value.flat[0]):
+        return f"{value.size} times {value.flat[0]:.6g}"
+    return np.array2string(value, separator=", ", precision=6, max_line_width=10**6)
+
+
+def _counts(model: Model) -> tuple[int, int, int]:
+    """Coordinates, constraint equations, and the degrees of freedom left at the default start."""
+
+    @jax.jit  # one compilation for all of it is faster than many small operations
+    def rows() -> jax.Array:
+        q, v = model.initial()
+        return model.system.equations(q, v, 0.0, model.params).A
+
+    A = np.asarray(rows())
+    return model.system.n, A.shape[0], model.system.n - int(np.linalg.matrix_rank(A))

@@ -1,0 +1,254 @@
+"""From the words of a `FitStudy` to the arguments of `fit`."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from jaxmech.cli.fit.study import INERTIA, Candidate, FitStudy, SquaresSteps, Steps
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.config.load import find, load
+from jaxmech.ensemble import Method
+from jaxmech.ensemble.policies import drift_control_of, law_of, method_of
+from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, PhysicalInertia, Shooting
+from jaxmech.identify.identifiable import Identifiable, Settings
+from jaxmech.models import Model
+from jaxmech.system import System
+from jaxmech.utils.trees import is_within, leaf_names
+
+_NAMED = ("start", "bounds", "prior")  # sections of `parameters` whose keys are parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Subjects:
+    """What a study fits.
+
+    Attributes:
+        by_name: the candidates by their names, or the only model by that of the study.
+        source: the Python file of the user, None for a model of the catalogue.
+        sha256: digest of that file.
+    """
+
+    by_name: Mapping[str, Identifiable]
+    source: Path | None
+    sha256: str | None
+
+
+def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
+    """Loads the model of a study, for each candidate with its options.
+
+    Args:
+        study: the study.
+        folder: the folder to which a relative path refers.
+
+    Raises:
+        StudyError: the model, an option or a parameter is unknown.
+    """
+    plain = Candidate(name=study.model)
+    loaded: list[tuple[int, Candidate, Identifiable]] = []
+    problems: list[Problem] = []
+    source, sha = None, None
+    for k, candidate in enumerate(study.candidates or (plain,)):
+        options = {**study.model_options, **candidate.model_options}
+        try:
+            subject, source, sha = _loaded(study.model, options, folder)
+            loaded.append((k, candidate, subject))
+        except StudyError as error:
+            problems += [_of_candidate(p, candidate, k) for p in error.problems]
+    known = {name for _, _, subject in loaded for name in leaf_names(subject.params)}
+    if loaded:
+        problems += _unknown({k: getattr(study.parameters, k) for k in _NAMED}, known)
+    found = {}
+    for k, candidate, subject in loaded:
+        try:
+            found[candidate.name] = completed(study, subject, candidate, known)
+        except StudyError as error:
+            problems += [
+                replace(p, key=(f"candidates[{k}]", *p.key)) if p.key[0] != "parameters" else p
+                for p in error.problems
+            ]
+    if problems:
+        raise StudyError(dict.fromkeys(problems))
+    return Subjects(found, source, sha)
+
+
+def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
+    """The unknown names in the plain data of a configuration, whatever else is wrong with it.
+
+    Args:
+        data: what `tomllib` reads.
+        folder: the folder to which a model's relative path refers.
+
+    Returns:
+        A problem for a model or option that is unknown, and for each parameter that no model has.
+
+    Example:
+        >>> data = {"model": "pendulum", "parameters": {"bounds": {"mas": [0.0, 1.0]}}}
+        >>> [p.key for p in name_problems(data)]
+        [('parameters', 'bounds', 'mas')]
+    """
+    name, given = data.get("model"), data.get("parameters", {})
+    candidates = data.get("candidates") or [{}]
+    shared = data.get("model_options", {})
+    tables = [shared, given, *(candidates if isinstance(candidates, list) else [None])]
+    if not isinstance(name, str) or not all(isinstance(table, dict) for table in tables):
+        return []
+    known: set[str] = set()
+    for candidate in candidates:
+        own = candidate.get("model_options", {})
+        try:
+            options = {**shared, **own} if isinstance(own, dict) else shared
+            known |= set(leaf_names(_loaded(name, options, folder)[0].params))
+        except StudyError as error:
+            return [] if own else list(error.problems)
+    named = {key: table for key in _NAMED if isinstance(table := given.get(key), dict)}
+    return _unknown(named, known)
+
+
+def _unknown(named: Mapping[str, Mapping[str, Any]], known: Collection[str]) -> list[Problem]:
+    """The parameters in sections of `parameters` that do not exist."""
+    return [
+        Problem(("parameters", section, name), not_one_of(name, known, "a parameter of the model"))
+        for section, names in named.items()
+        for name in names
+        if name not in known
+    ]
+
+
+def _of_candidate(problem: Problem, candidate: Candidate, number: int) -> Problem:
+    """An option that is wrong may be the candidate's own."""
+    key = problem.key
+    own = key[0] == "model_options" and key[-1] in candidate.model_options
+    return replace(problem, key=(f"candidates[{number}]", *key)) if own else problem
+
+
+def _loaded(
+    name: str, options: Mapping[str, Any], folder: Path
+) -> tuple[Identifiable, Path | None, str | None]:
+    if ":" not in name and not name.endswith(".py"):
+        model = load(name, options, folder).model
+        assert model is not None
+        return Identifiable(model.system, model.params), None, None
+    file = find(name, options, folder, (Identifiable, Model))
+    match file.found:
+        case Identifiable():
+            return file.found, file.path, file.sha256
+        case Model(system=system, params=params):
+            return Identifiable(system, params), file.path, file.sha256
+        case System():
+            hint = ": write Identifiable(system, params) to say what its parameters are"
+        case _:
+            hint = ""
+    kind = type(file.found).__name__
+    text = f"must name an Identifiable or a Model, but {name} is of type {kind}{hint}"
+    raise refuse("model", text)
+
+
+def settings(study: FitStudy) -> Settings:
+    """How the fits of a study are done."""
+    steps, starts, pieces = study.optimizer, study.multistart, study.shooting
+    return Settings(
+        optimizer=_optimizer(steps),
+        initial_states=study.initial_states,
+        horizon=None if pieces is None else Shooting(pieces.length, pieces.continuity),
+        multistart=None
+        if starts is None
+        else MultiStart(starts.count, starts.spread, starts.refine, starts.seed),
+        method=method_of(Method(name=study.method.name, substeps=study.method.substeps)),
+        projection=drift_control_of(study.projection),
+        formulation=law_of(study.formulation),
+        step=study.method.step,
+    )
+
+
+def completed(
+    study: FitStudy, subject: Identifiable, candidate: Candidate, known: Collection[str]
+) -> Identifiable:
+    """What a model says is unknown, with what the study says in its place.
+
+    Args:
+        study: the study.
+        subject: what its model is.
+        candidate: one of its candidates.
+        known: parameters of any of the candidates; what is said of one that this candidate does
+            not have is meant for another.
+
+    Raises:
+        StudyError: it names a parameter that does not exist.
+    """
+    given, leaves = study.parameters, leaf_names(subject.params)
+    problems = [
+        Problem(("start", name), not_one_of(name, leaves, "a parameter of this candidate"))
+        for name in candidate.start
+        if name not in leaves
+    ]
+    for key, start in ((("start",), candidate.start), (("parameters", "start"), given.start)):
+        problems += _misshapen(subject.params, start, key)
+    own = candidate.free is not None
+    chosen = candidate.free if own else given.free
+    key = ("free",) if own else ("parameters", "free")
+    problems += [
+        Problem(key, f"names {name!r}, which {not_one_of(name, known, 'a parameter')}")
+        for name in chosen or ()
+        if not any(is_within(leaf, [name]) for leaf in (leaves if own else known))
+    ]
+    if problems:
+        raise StudyError(problems)
+    free = subject.free
+    if chosen is not None:
+        free = tuple(name for name in chosen if any(is_within(leaf, [name]) for leaf in leaves))
+    fitted = [name for name in leaves if free is None or is_within(name, free)]
+    return replace(
+        subject,
+        params=_started(subject.params, {**given.start, **candidate.start}),
+        free=free,
+        bounds=_known({**subject.bounds, **_bounds(given.bounds)}, fitted),
+        prior=_known({**subject.prior, **given.prior}, fitted),
+    )
+
+
+def _known(entries: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    """Candidates need not have all the parameters of which something is known."""
+    return {name: value for name, value in entries.items() if name in names}
+
+
+def _bounds(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        n: PhysicalInertia() if value == INERTIA else tuple(value) for n, value in given.items()
+    }
+
+
+def _started(params: Any, start: Mapping[str, Any]) -> Any:
+    leaves, structure = jax.tree.flatten(params)
+    pairs = zip(leaf_names(params), leaves, strict=True)
+    return jax.tree.unflatten(
+        structure, [_value(start[name], leaf) if name in start else leaf for name, leaf in pairs]
+    )
+
+
+def _misshapen(params: Any, start: Mapping[str, Any], key: tuple[str, ...]) -> Iterator[Problem]:
+    for name, leaf in zip(leaf_names(params), jax.tree.leaves(params), strict=True):
+        if name in start:
+            try:
+                _value(start[name], leaf)
+            except (TypeError, ValueError):
+                what = f"numbers of shape {np.shape(leaf)}" if np.shape(leaf) else "a number"
+                yield Problem((*key, name), f"must be {what}, but is {start[name]}")
+
+
+def _value(given: Any, leaf: Any) -> Any:
+    """The given numbers in the shape of the leaf in whose place they are."""
+    if np.asarray(given).dtype == bool:
+        raise TypeError("True is no number")
+    return np.broadcast_to(np.asarray(given, float), np.shape(leaf))
+
+
+def _optimizer(steps: Steps) -> LevenbergMarquardt | Descent:
+    if isinstance(steps, SquaresSteps):
+        return LevenbergMarquardt(steps.iterations, steps.tolerance)
+    rate = optax.adam(steps.rate)
+    return Descent(rate, steps.iterations, steps.batch, steps.patience, steps.seed)

@@ -1,0 +1,178 @@
+"""The report of a fit: once as plain text, and once in Markdown with its pictures."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxmech.identify.cross_validation_report import CrossValidation
+from jaxmech.identify.result import Fit, Predicted
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What `jaxmech fit` has found.
+
+    Attributes:
+        title: of the study.
+        fit: the fit, of the candidate that was chosen.
+        comparison: of the candidates, None if there were none.
+        sensors: names of what was measured.
+    """
+
+    title: str
+    fit: Fit
+    comparison: CrossValidation | None
+    sensors: tuple[str, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has converged and all recordings can be simulated."""
+        parts = (self.fit.train_from_start, self.fit.validation)
+        return self.fit.converged and all(np.isfinite(part.errors).all() for part in parts)
+
+
+def as_text(outcome: Outcome) -> str:
+    """The report for a terminal."""
+    fit = outcome.fit
+    blocks = [f"{outcome.title}", *_comparison(outcome), repr(fit), repr(fit.identifiability)]
+    return "\n\n".join([*blocks, "\n".join(_errors_as_text(fit))]) + "\n"
+
+
+def as_markdown(outcome: Outcome, pictures: Sequence[Path]) -> str:
+    """The report with its pictures.
+
+    Args:
+        outcome: what was found.
+        pictures: files in a folder beside the report.
+    """
+    fit = outcome.fit
+    lines = [
+        f"# {outcome.title}",
+        "",
+        _summary(fit),
+        "",
+        *(f"> {text}" for warning in fit.warnings for text in (f"**Warning.** {warning}", "")),
+    ]
+    if comparison := outcome.comparison:
+        lines += ["## Choice of the model", "", *_choice(comparison), ""]
+    lines += ["## Parameters", "", *_parameters(fit), ""]
+    lines += ["## Errors", "", *_errors(fit), ""]
+    lines += ["## What the recordings determine", "", "```", repr(fit.identifiability), "```", ""]
+    lines += ["## Pictures", ""]
+    for file in pictures:
+        name = file.stem.replace("_", " ")
+        lines += [f"![{name}]({file.parent.name}/{file.name})", ""]
+    return "\n".join(lines)
+
+
+def _summary(fit: Fit) -> str:
+    state = "converged" if fit.converged else "**not converged**"
+    kind = "of the weighted residuals" if fit.trusted else "estimated from the residuals"
+    return (
+        f"{len(fit.names)} parameters fitted to {len(fit.train.recordings)} recordings "
+        f"({fit.count:,} measurements) in {len(fit.history)} steps, {state}. "
+        f"Noise {kind}: {fit.noise:.3g}."
+    )
+
+
+def _comparison(outcome: Outcome) -> list[str]:
+    return [repr(outcome.comparison)] if outcome.comparison else []
+
+
+def _choice(found: CrossValidation) -> list[str]:
+    more, more_error = found.excess
+    start = "recorded" if found.score == "recorded" else "fitted"
+    rows = [
+        [
+            f"**{name}**" if name == found.chosen else name,
+            f"{found.numbers[k]}",
+            _with_error(found.scores[k], found.standard_errors[k]),
+            "" if name == found.best else _with_error(more[k], more_error[k]),
+        ]
+        for k, name in enumerate(found.names)
+    ]
+    lead = (
+        f"Cross-validation inside the fitted recordings: {found.by_fold.shape[1]} folds of "
+        f"{len(found.folds)} recordings, RMS error of those left out, simulated from their {start} "
+        "starts, with the standard error over the folds."
+    )
+    return [
+        lead,
+        "",
+        *_table(("model", "numbers", "error", "more than the best"), rows),
+        "",
+        f"Rule: {found.rule}; {found.reason}.",
+    ]
+
+
+def _parameters(fit: Fit) -> list[str]:
+    found = fit.uncertainty
+    white, other = found.interval(), found.interval_by_recording()
+    rows = [
+        [
+            name,
+            f"{found.values[k]:.6g}",
+            _interval(white[k]),
+            "not known" if other is None else _interval(other[k]),
+        ]
+        for k, name in enumerate(found.names)
+    ]
+    note = (
+        "White noise takes all residuals for independent, which makes the interval too short where "
+        "they are not; by recording takes only whole recordings for independent."
+    )
+    titles = ("parameter", "value", "95 %, white noise", "95 %, by recording")
+    return [*_table(titles, rows), "", note]
+
+
+def _errors(fit: Fit) -> list[str]:
+    rows = [
+        [one.name, f"{fitted:.4g}", f"{recorded:.4g}"]
+        for one, fitted, recorded in zip(
+            fit.train.recordings, fit.errors, fit.predicted_errors, strict=True
+        )
+    ]
+    rows.append(["mean", f"{fit.errors.mean():.4g}", f"{fit.predicted_errors.mean():.4g}"])
+    lines = ["Root mean square of predicted less measured, in the unit of the sensors.", ""]
+    lines += _table(("fitted recording", "from its fitted start", "from its recorded start"), rows)
+    if fit.validation.recordings:
+        held = [[name, f"{error:.4g}"] for name, error in _named(fit.validation)]
+        held.append(["mean", f"{fit.validation_errors.mean():.4g}"])
+        lines += ["", *_table(("validation recording", "from its recorded start"), held)]
+    return lines
+
+
+def _errors_as_text(fit: Fit) -> Iterator[str]:
+    yield "RMS errors of the recordings"
+    names = [name for part in (fit.train, fit.validation) for name, _ in _named(part)]
+    width = max(len(name) for name in names) + 2
+    yield f"  {'':<{width}}{'fitted start':>16}{'recorded start':>16}"
+    for one, fitted, recorded in zip(
+        fit.train.recordings, fit.errors, fit.predicted_errors, strict=True
+    ):
+        yield f"  {one.name:<{width}}{fitted:>16.4g}{recorded:>16.4g}"
+    for name, error in _named(fit.validation):
+        yield f"  {name:<{width}}{'validation':>16}{error:>16.4g}"
+
+
+def _named(part: Predicted) -> Iterator[tuple[str, float]]:
+    for one, error in zip(part.recordings, part.errors, strict=True):
+        yield one.name, float(error)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = ["---", *("---:" for _ in titles[1:])]
+    return [f"| {' | '.join(row)} |" for row in (titles, rule, *rows)]
+
+
+def _interval(ends: Any) -> str:
+    if not np.isfinite(ends).all():
+        return "not determined"
+    return f"{ends[0]:.6g} to {ends[1]:.6g}"
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.4g} ± {error:.2g}" if np.isfinite(value) else "failed"

@@ -1,0 +1,281 @@
+"""`run_fit`: a fit from its configuration into its run folder, or the rest of it.
+
+config.toml        the resolved configuration; paths from this folder
+environment.json   versions, device, digests of functions and data
+model.py           copy of the user's model file
+progress/          where an interrupted fit goes on
+fit.npz            the fit, for `jaxmech.identify.load_fit`
+seal.json          digests of all of these, so that damage is found
+report.txt, .md    parameters, errors, what is determined, how the model was chosen
+pictures/
+"""
+
+import hashlib
+import os
+import shutil
+import tomllib
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tomli_w
+
+from jaxmech.cli.fit.build import Subjects, settings, subjects
+from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
+from jaxmech.cli.fit.study import Choice, FitStudy
+from jaxmech.config.digest import digest, system_digests
+from jaxmech.config.environment import DECISIVE, INPUT, environment, started
+from jaxmech.config.errors import Problem, StudyError
+from jaxmech.config.run_folder import (
+    FolderError,
+    locked,
+    require_run_or_nothing,
+    require_same_config,
+    require_same_environment,
+    write_whole,
+)
+from jaxmech.ensemble import RunWarning, plain
+from jaxmech.ensemble.checksums import SEAL, damaged, digests, read_seal, told, write_seal
+from jaxmech.identify.cross_validation import cross_validate
+from jaxmech.identify.cross_validation_report import CrossValidation
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.data.table import Recordings, read_table
+from jaxmech.identify.identifiable import Identifiable, fit_identifiable
+from jaxmech.identify.result import Fit
+from jaxmech.identify.storage import load_fit, save_fit
+from jaxmech.plot.fit_figures import draw_fit
+
+FIT = "fit.npz"
+_BEGUN = ("config.toml", "environment.json", "model.py")
+_CANDIDATES = "progress/candidates"
+
+
+class FitError(ValueError):
+    """A fit that cannot be done, in one sentence."""
+
+
+def run_fit(
+    study: FitStudy,
+    out: Path,
+    *,
+    folder: Path = Path(),
+    progress: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Does what a configuration asks for, or the rest of it.
+
+    Args:
+        study: the configuration.
+        out: the run folder; it is made, or continued if it holds this study.
+        folder: the folder to which relative paths of model and data refer.
+        progress: whether to show bars on the standard error.
+        tell: is called with what a person should know, such as damage that is repaired; by default
+            it is a `RunWarning`.
+
+    Returns:
+        The outcome, which is also in the folder.
+
+    Raises:
+        StudyError: the study is impossible, naming the keys.
+        TableError: the measurements cannot be read.
+        FitError: the fit cannot be done.
+        FolderError: the run folder cannot be used.
+    """
+    found = subjects(study, folder)
+    recordings = _recordings(study, folder)
+    name, facts = study.model, _facts(study, found, recordings, folder)
+    study = _resolved(study, found, folder, out)
+    with _opened(out, study, found, facts, tell or _warn):
+        comparison = _compared(study, found, recordings, out, progress)
+        _seal(out, (out / _CANDIDATES).glob("*.json"))
+        chosen = comparison.chosen if comparison else next(iter(found.by_name))
+        fit = _fitted(study, found.by_name[chosen], recordings, out, progress)
+        _seal(out, [out / FIT])
+        title = f"{name}, {chosen}" if comparison else name
+        outcome = Outcome(title, fit, comparison, tuple(map(str, study.data.observed)))
+        write_whole(out / "report.txt", as_text(outcome))
+        pictures = draw_fit(fit, out / "pictures", sensors=outcome.sensors, title=title)
+        write_whole(out / "report.md", as_markdown(outcome, pictures))
+    return outcome
+
+
+def redraw(out: Path) -> list[Path]:
+    """The pictures of a run folder once more, from what is stored there."""
+    try:
+        config = tomllib.loads((out / "config.toml").read_text())
+        lost = list(damaged(out, read_seal(out)))
+        if lost:
+            raise FolderError(f"{out} is damaged: {told(lost)}; `jaxmech fit` computes it again")
+        fit = load_fit(out / FIT)
+    except FolderError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{out} cannot be read: {error}") from error
+    sensors = tuple(map(str, config["data"]["observed"]))
+    try:
+        return draw_fit(fit, out / "pictures", sensors=sensors, title=str(config["model"]))
+    except OSError as error:
+        place = out / "pictures"
+        raise FolderError(f"{place} cannot be written: {error.strerror or error}") from error
+
+
+def _recordings(study: FitStudy, folder: Path) -> Recordings:
+    try:
+        return read_table(study.data, folder)
+    except StudyError as error:
+        raise StudyError(Problem(("data", *p.key), p.message) for p in error.problems) from None
+
+
+def _resolved(study: FitStudy, found: Subjects, folder: Path, out: Path) -> FitStudy:
+    """With the folder's own copy of the model, and the way from there to the data."""
+    file = os.path.relpath((folder / study.data.file).resolve(), out.resolve())
+    data = replace(study.data, file=Path(file).as_posix())
+    model = f"model.py:{study.model.rpartition(':')[2]}" if found.source else study.model
+    choice = (study.choice or Choice()) if study.candidates else None
+    return replace(study, model=model, data=data, choice=choice)
+
+
+def _facts(
+    study: FitStudy, found: Subjects, recordings: Recordings, folder: Path
+) -> dict[str, Any]:
+    facts = environment()
+    if found.sha256:
+        facts["model_sha256"] = found.sha256
+    functions: dict[str, str] = {}
+    for name, subject in found.by_name.items():
+        of = f" of {name}" if study.candidates else ""
+        parts = _digests(subject, recordings.train[0])
+        functions |= {f"{part}{of}": code for part, code in parts.items()}
+    facts["functions"] = functions
+    path = (folder / study.data.file).resolve()
+    code = hashlib.sha256()
+    for file in sorted(path.parent.glob(path.name)) or [path]:
+        code.update(file.read_bytes())
+    return {**facts, "data_sha256": code.hexdigest()}
+
+
+def _digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
+    """Of everything that a model file says of a fit."""
+    n, params = subject.system.n, subject.params
+    state, rest = np.zeros(n), (0.0, params)
+    found = system_digests(subject.system, params)
+    if subject.observe is not None:
+        found["observe"] = digest(subject.observe, state, state, *rest)
+    if subject.start is not None:
+        starts = [np.atleast_2d(np.asarray(x, float))[0] for x in (recording.q0, recording.v0)]
+        found["start"] = digest(subject.start, *starts, params)
+    values = [(x.shape, x.tolist()) for x in map(np.asarray, jax.tree.leaves(params))]
+    said = repr((values, subject.free, subject.bounds, subject.prior))
+    return found | {"values, bounds and priors": hashlib.sha256(said.encode()).hexdigest()}
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RunWarning, stacklevel=2)
+
+
+@contextmanager
+def _opened(
+    out: Path,
+    study: FitStudy,
+    found: Subjects,
+    facts: Mapping[str, Any],
+    tell: Callable[[str], None],
+) -> Iterator[None]:
+    """The run folder, made or continued, locked against other processes."""
+    try:
+        require_run_or_nothing(out)
+        with locked(out):
+            if any((out / name).exists() for name in (SEAL, FIT, "progress")):
+                again = _lost(out)
+                require_same_config(out, plain(study), {"data.file"})  # its digest decides
+                finished = (out / FIT).is_file() and not again
+                require_same_environment(out, facts, INPUT if finished else DECISIVE)
+                for name in again:  # from the beginning: another step at the end has other bits
+                    (out / name).unlink(missing_ok=True)
+                    state = "progress/fit" if name == FIT else name.removesuffix(".json")
+                    shutil.rmtree(out / state, ignore_errors=True)
+                if again:
+                    tell(f"{out} was damaged: {', '.join(again)}; to be computed again")
+            else:
+                if found.source:
+                    shutil.copyfile(found.source, out / "model.py")
+                write_whole(out / "environment.json", started(facts))
+                write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
+                written = [out / name for name in _BEGUN if (out / name).is_file()]
+                write_seal(out, digests(out, written))
+            yield
+    except OSError as error:
+        raise FolderError(f"{out} cannot be used: {error.strerror or error}") from error
+
+
+def _lost(out: Path) -> list[str]:
+    """The damaged files that can be computed again; a FolderError for others."""
+    lost = list(damaged(out, read_seal(out)))
+    kept = [one for one in lost if one.file in _BEGUN]
+    if kept:
+        raise FolderError(
+            f"{out} was damaged: {told(kept)}. Put that back, or fit in another folder by --out"
+        )
+    return [one.file for one in lost]
+
+
+def _seal(out: Path, files: Iterable[Path]) -> None:
+    """Adds the digests of finished files."""
+    seal = read_seal(out)
+    added = digests(out, files)
+    if not added.items() <= seal.items():
+        write_seal(out, {**seal, **added})
+
+
+def _compared(
+    study: FitStudy, found: Subjects, recordings: Recordings, out: Path, progress: bool
+) -> CrossValidation | None:
+    if study.choice is None:
+        return None
+    with _one_line():
+        return cross_validate(
+            found.by_name,
+            recordings.train,
+            folds=study.choice.folds,
+            rule=study.choice.rule,
+            score=study.choice.score,
+            settings=settings(study),
+            folder=out / "progress" / "candidates",
+            progress=progress,
+        )
+
+
+def _fitted(
+    study: FitStudy, subject: Identifiable, recordings: Recordings, out: Path, progress: bool
+) -> Fit:
+    """The fit, or the one that is already there."""
+    if (out / FIT).is_file():
+        return load_fit(out / FIT)
+    with _one_line():
+        fit = fit_identifiable(
+            subject,
+            recordings.train,
+            settings(study),
+            validation=recordings.validation,
+            folder=out / "progress" / "fit",
+            progress=progress,
+        )
+        save_fit(fit, out / FIT)
+    return fit
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """What goes wrong inside as a `FitError`."""
+    try:
+        yield
+    except (ValueError, FloatingPointError) as error:
+        raise FitError(str(error)) from error
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise FitError(f"the model cannot be fitted: {type(error).__name__}: {first}") from error

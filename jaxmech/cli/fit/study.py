@@ -1,0 +1,293 @@
+"""`FitStudy`: everything that defines a fit from a file, as a tree of frozen dataclasses.
+
+As for `Study`, the tree is the one place where the keys are listed: the schema of a configuration
+file, the text of `jaxmech fit --help` and the resolved configuration in a run folder come from it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from jaxmech.config.errors import Problem, StudyError, refuse
+from jaxmech.ensemble import DriftControl, Formulation, Project
+from jaxmech.ensemble.distributions import doc
+from jaxmech.identify.cross_validation_report import Rule, Score
+from jaxmech.identify.data.table import Table
+
+INERTIA = "physical inertia"
+
+
+def _require_positive(entry: Any, *names: str) -> None:
+    problems = [
+        Problem((name,), f"must be positive, but is {getattr(entry, name)}")
+        for name in names
+        if getattr(entry, name) is not None and not getattr(entry, name) > 0
+    ]
+    if problems:
+        raise StudyError(problems)
+
+
+def _require_seed(seed: int) -> None:
+    if seed < 0:
+        raise refuse("seed", f"must be zero or positive, but is {seed}")
+
+
+def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """`friction.c1 = ...` of a TOML file by the name "friction.c1"."""
+    flat: dict[str, Any] = {}
+    for name, value in entries.items():
+        inner = _flat(value) if isinstance(value, Mapping) and value else {"": value}
+        flat |= {f"{name}.{rest}".rstrip("."): entry for rest, entry in inner.items()}
+    return flat
+
+
+def _is_pair(value: Any) -> bool:
+    numbers = isinstance(value, list | tuple) and len(value) == 2
+    return numbers and all(_is_number(x) for x in value)
+
+
+def _is_number(value: Any) -> bool:
+    """A number that a float can hold, infinity too."""
+    try:
+        return isinstance(value, int | float) and float(value) == value
+    except OverflowError:
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What is fitted, where it begins, and what is known of it."""
+
+    free: tuple[str, ...] | None = field(
+        default=None, metadata=doc("parameters to fit; those of the model, or all, by default")
+    )
+    start: Mapping[str, Any] = field(
+        default_factory=dict, metadata=doc("values to begin with, in place of the model's")
+    )
+    bounds: Mapping[str, Any] = field(
+        default_factory=dict,
+        metadata=doc(f'[low, high], -inf or inf for an open side, or "{INERTIA}"; by name'),
+    )
+    prior: Mapping[str, Any] = field(
+        default_factory=dict, metadata=doc("[mean, standard deviation]; needs data.noise_sd")
+    )
+
+    def __post_init__(self) -> None:
+        for key in ("start", "bounds", "prior"):
+            object.__setattr__(self, key, _flat(getattr(self, key)))
+        problems = []
+        for name, value in self.bounds.items():
+            if value != INERTIA and not (_is_pair(value) and value[0] < value[1]):
+                text = f'must be [low, high] with low below high, or "{INERTIA}"'
+                problems.append(Problem(("bounds", name), f"{text}, but is {value}"))
+        for name, value in self.prior.items():
+            if not (_is_pair(value) and np.isfinite(value[0]) and value[1] > 0):
+                text = "must be [mean, standard deviation] with a positive deviation"
+                problems.append(Problem(("prior", name), f"{text}, but is {value}"))
+        if problems:
+            raise StudyError(problems)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquaresSteps:
+    """Levenberg and Marquardt's steps with exact derivatives (the default)."""
+
+    tag: ClassVar[tuple[str, str]] = ("name", "levenberg-marquardt")
+    iterations: int = field(default=50, metadata=doc("steps at most"))
+    tolerance: float = field(
+        default=1e-8, metadata=doc("relative change of parameters and residuals that is enough")
+    )
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "iterations", "tolerance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamSteps:
+    """Adam, for what Levenberg and Marquardt's method cannot do."""
+
+    tag: ClassVar[tuple[str, str]] = ("name", "adam")
+    rate: float = field(default=1e-2, metadata=doc("learning rate, the size of the steps"))
+    iterations: int = field(default=1000, metadata=doc("steps at most"))
+    batch: int | None = field(default=None, metadata=doc("recordings in each step; all by default"))
+    patience: int | None = field(
+        default=None, metadata=doc("steps without gain on the validation recordings that end it")
+    )
+    seed: int = field(default=0, metadata=doc("seed of the batches"))
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "rate", "iterations", "batch", "patience")
+        _require_seed(self.seed)
+
+
+Steps = SquaresSteps | AdamSteps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """Cuts the recordings into pieces, for chaotic motion."""
+
+    length: float = field(metadata=doc("of a piece [s]"))
+    continuity: float | None = field(
+        default=None, metadata=doc("standard deviation of a jump between pieces; none by default")
+    )
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "length", "continuity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integration:
+    """The method of integration between two samples."""
+
+    name: Literal["rk4", "midpoint", "dormand-prince5"] = field(
+        default="rk4", metadata=doc("Runge-Kutta method, of order 4, 2 or 5")
+    )
+    substeps: int | None = field(
+        default=None,
+        metadata=doc("steps from one sample to the next; by default chosen from the motion"),
+    )
+    step: float | None = field(
+        default=None, metadata=doc("largest step [s]; longer intervals are divided")
+    )
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "substeps", "step")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginnings:
+    """Random beginnings, of which the best are fitted."""
+
+    count: int = field(default=64, metadata=doc("beginnings, the given one among them"))
+    spread: float = field(default=0.5, metadata=doc("how far they scatter; 0.5 is a factor of 3"))
+    refine: int = field(default=3, metadata=doc("how many of the best are fitted"))
+    seed: int = field(default=0, metadata=doc("seed of the draws"))
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "count", "spread", "refine")
+        _require_seed(self.seed)
+        if self.refine > self.count:
+            raise refuse("refine", f"must be at most `count`, {self.count}, but is {self.refine}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One of several models that the recordings choose from."""
+
+    name: str = field(metadata=doc("for the tables"))
+    model_options: Mapping[str, Any] = field(
+        default_factory=dict, metadata=doc("options of the model, beside those of all")
+    )
+    free: tuple[str, ...] | None = field(
+        default=None, metadata=doc("parameters to fit, in place of parameters.free")
+    )
+    start: Mapping[str, Any] = field(
+        default_factory=dict, metadata=doc("values to begin with, beside those of all")
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", _flat(self.start))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """How one of the candidates is chosen."""
+
+    folds: int = field(default=5, metadata=doc("parts of which each is left out once"))
+    score: Score = field(
+        default="recorded", metadata=doc("start of what is left out: as recorded, or fitted to it")
+    )
+    rule: Rule = field(
+        default="one-standard-error",
+        metadata=doc("the simplest that is as good as the best, or the best"),
+    )
+
+    def __post_init__(self) -> None:
+        if self.folds < 2:
+            raise refuse("folds", f"must be at least 2, but is {self.folds}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitStudy:
+    """A fit: a model, what is unknown in it, recordings, and how it is done.
+
+    Example:
+        >>> study = FitStudy(
+        ...     model="swing.py:swing", data=Table(file="swing.csv", observed=("theta",), dt=0.01)
+        ... )
+        >>> study.optimizer
+        SquaresSteps(iterations=50, tolerance=1e-08)
+    """
+
+    model: str = field(
+        metadata=doc('"path/file.py:attribute" beside this file, an Identifiable or a Model')
+    )
+    data: Table = field(metadata=doc("where the recordings are"))
+    model_options: Mapping[str, Any] = field(
+        default_factory=dict, metadata=doc("options of the model, such as { links = 10 }")
+    )
+    initial_states: Literal["free", "fixed"] = field(
+        default="free", metadata=doc("whether the starts of the recordings are fitted too")
+    )
+    parameters: Parameters = field(
+        default=Parameters(), metadata=doc("what is fitted, and what is known of it")
+    )
+    optimizer: Steps = field(default=SquaresSteps(), metadata=doc("how the minimum is found"))
+    shooting: Pieces | None = field(
+        default=None, metadata=doc("pieces of the recordings, for chaotic motion")
+    )
+    method: Integration = field(default=Integration(), metadata=doc("method of integration"))
+    projection: DriftControl = field(default=Project(), metadata=doc("control of drift"))
+    formulation: Formulation = field(default=Formulation(), metadata=doc("law of motion"))
+    multistart: Beginnings | None = field(
+        default=None, metadata=doc("random beginnings, where there may be several minima")
+    )
+    candidates: tuple[Candidate, ...] = field(
+        default=(), metadata=doc("models to choose from, inside the recordings to fit")
+    )
+    choice: Choice | None = field(default=None, metadata=doc("how one of them is chosen"))
+
+    def __post_init__(self) -> None:
+        if problems := list(_problems(self)):
+            raise StudyError(problems)
+
+
+def _problems(study: FitStudy) -> Iterator[Problem]:
+    steps, names = study.optimizer, [one.name for one in study.candidates]
+    patient = isinstance(steps, AdamSteps) and steps.patience is not None
+    if patient and not study.data.validation:
+        text = "needs data.validation, the recordings that are looked at"
+        yield Problem(("optimizer", "patience"), text)
+    if patient and study.candidates:
+        text = "must be left out where candidates are compared: it looks at what is held out"
+        yield Problem(("optimizer", "patience"), text)
+    if study.choice is not None and not study.candidates:
+        yield Problem(("choice",), "must be left out without [[candidates]]")
+    if len(names) == 1:
+        yield Problem(("candidates",), "must be several to choose from, but there is one")
+    for k, name in enumerate(names):
+        if not name:
+            yield Problem((f"candidates[{k}]", "name"), "must not be empty")
+        if name in names[:k]:
+            yield Problem((f"candidates[{k}]", "name"), f"must be its own, but {name!r} is twice")
+    yield from _unweighed(study)
+
+
+def _unweighed(study: FitStudy) -> Iterator[Problem]:
+    """What is known beside the samples, but cannot be weighed or be true."""
+    if study.parameters.prior and study.data.noise_sd is None:
+        text = "needs data.noise_sd, against which it is weighed"
+        yield Problem(("parameters", "prior"), text)
+    if study.initial_states == "free" and study.data.start_sd and study.data.noise_sd is None:
+        text = (
+            "needs data.noise_sd, against which it is weighed; leave it out where that is unknown"
+        )
+        yield Problem(("data", "start_sd"), text)
+    for name, (mean, _) in study.parameters.prior.items():
+        ends = study.parameters.bounds.get(name, INERTIA)
+        if ends != INERTIA and not ends[0] < mean < ends[1]:
+            text = f"must have its mean inside the bounds {list(ends)}, but has {mean:g}"
+            yield Problem(("parameters", "prior", name), text)

@@ -1,0 +1,62 @@
+"""Which releases of jax are refused, and why.
+
+The same list stands in the dependencies of `pyproject.toml`, for the installer; this one is for
+an environment in which jax was exchanged afterwards. `tests/cli/test_jax_versions.py` holds the two
+together and shows that the installed jax has neither of the defects.
+"""
+
+from dataclasses import dataclass
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+
+@dataclass(frozen=True)
+class KnownBad:
+    """Releases of jax that must not be used.
+
+    Args:
+        versions: a version specifier that contains them, as in `"==0.10.*"`.
+        reason: what is wrong with them, the end of a sentence that starts with the version.
+    """
+
+    versions: str
+    reason: str
+
+
+KNOWN_BAD = (
+    KnownBad("<0.9.2", "is older than the oldest release that jaxmech is tested with"),
+    KnownBad(
+        "==0.10.*",
+        "gives wrong numbers on the CPU for batches of more than 16384 matrix-vector products, "
+        "and can hang when one program holds two batched LAPACK calls",
+    ),
+    KnownBad("==0.11.0", "can hang on the CPU when one program holds two batched LAPACK calls"),
+)
+
+ALLOWED_JAX = "jax>=0.9.2,!=0.10.*,!=0.11.0"
+
+
+def check_jax(version: str) -> str | None:
+    """Why a release of jax must not be used, or None if it may.
+
+    Args:
+        version: the version of jax, as `jax.__version__` gives it.
+
+    Returns:
+        One sentence with the reason and the remedy, or None.
+
+    Raises:
+        packaging.version.InvalidVersion: the text is no version number.
+
+    Example:
+        >>> check_jax("0.9.2") is None
+        True
+        >>> print(check_jax("0.11.0"))  # doctest: +ELLIPSIS
+        jax 0.11.0 can hang on the CPU ...; install a release in jax>=0.9.2,!=0.10.*,!=0.11.0.
+    """
+    release = Version(version)
+    for bad in KNOWN_BAD:
+        if SpecifierSet(bad.versions).contains(release, prereleases=True):
+            return f"jax {version} {bad.reason}; install a release in {ALLOWED_JAX}."
+    return None

@@ -1,0 +1,240 @@
+"""A system in a state, found by the name that a person types after `check` or `compare`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.assemble import assemble
+from jaxmech.config.errors import StudyError
+from jaxmech.config.load import load
+from jaxmech.constraints import Acceleration
+from jaxmech.models import Model
+from jaxmech.system import System
+
+SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the coordinates from which a state is looked for
+
+
+class SituationError(ValueError):
+    """A name or a value on the command line that leads to no system in a state."""
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """A system in a state.
+
+    Attributes:
+        name: how it was asked for.
+        system: the system.
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        t: time [s].
+        params: parameters.
+        remark: what to know about the state; empty where it was given.
+    """
+
+    name: str
+    system: System
+    q: Any
+    v: Any
+    t: Any
+    params: Any
+    remark: str = ""
+
+
+def situation(
+    name: str,
+    *,
+    options: Sequence[str] = (),
+    start: Sequence[str] = (),
+    params: Sequence[str] = (),
+    folder: Path = Path(),
+) -> Situation:
+    """The system of that name in its default state, or in the one that is asked for.
+
+    A model knows its state. Beside a bare `System` its file may hold `q0`, `v0` (at rest by
+    default), `t0` (0) and `params` (None). Without `q0` a state is looked for by `assemble`, from
+    guesses in general position.
+
+    Args:
+        name: a model of the catalogue, or "path/file.py:attribute" as for an ensemble.
+        options: "key=value" for the function that makes the model.
+        start: "key=value" for the start variables of a model, or the coordinates of a system.
+        params: "key=value" for parameters.
+        folder: the folder to which a relative path refers.
+
+    Raises:
+        SituationError: there is no such system, no state, or no such variable; or its functions
+            cannot be evaluated there.
+
+    Example:
+        >>> found = situation("pendulum", start=["theta=0.5"], params=["l=2.0"])
+        >>> print(found.q.round(3))
+        [ 0.959 -1.755]
+    """
+    try:
+        subject = load(name, {key: _whole(x) for key, x in _values(options).items()}, folder)
+    except StudyError as error:
+        raise SituationError(str(error)) from error
+    given, changed = _values(start), _values(params)
+    if subject.model is not None:
+        found = _of_model(name, subject.model, given, changed)
+    else:
+        found = _of_file(name, subject.system, subject.beside, given, changed)
+    _require_evaluated(found)
+    return found
+
+
+def _of_model(
+    name: str, model: Model, start: Mapping[str, Any], params: Mapping[str, Any]
+) -> Situation:
+    try:
+        q, v = model.initial(start, params)
+    except ValueError as error:
+        raise SituationError(f"{name}: {error}") from error
+    return Situation(name, model.system, q, v, 0.0, {**model.params, **params})
+
+
+def _of_file(
+    name: str,
+    system: System,
+    beside: Mapping[str, Any],
+    start: Mapping[str, Any],
+    changed: Mapping[str, Any],
+) -> Situation:
+    params = beside.get("params")
+    if params is None and "q0" not in beside:
+        params = _asked_for(system, changed)
+    elif changed:
+        if not isinstance(params, Mapping):
+            raise SituationError(f"--param needs a dictionary `params` beside {name}")
+        params = {**params, **_known("--param", changed, params)}
+    start = _known("--start", start, dict.fromkeys(system.coordinates))
+    t0 = beside.get("t0", 0.0)
+    if "q0" not in beside:
+        return _looked_for(Situation(name, system, None, beside.get("v0"), t0, params), start)
+    q0 = jnp.asarray(beside["q0"], float)
+    v0 = jnp.asarray(beside.get("v0", jnp.zeros_like(q0)), float)
+    return Situation(name, system, _with(system, q0, start), v0, t0, params)
+
+
+def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
+    """The coordinates with those in their places that are given by name."""
+    for coordinate, value in start.items():
+        q = q.at[system.coordinates.index(coordinate)].set(value)
+    return q
+
+
+def _looked_for(given: Situation, start: Mapping[str, Any]) -> Situation:
+    """A state on the constraints near a guess in general position."""
+    system, params = given.system, given.params
+    for guess in _guesses(system.n, given.v):
+        q = _with(system, guess[0], start)
+        try:
+            q, v = assemble(
+                system, q, guess[1], given.t, params, fixed=tuple(start), fixed_velocities=()
+            )
+        except ValueError:
+            continue
+        except Exception as error:
+            raise _cannot_be_evaluated(given.name, error) from error
+        remark = (
+            f"{given.name} is a System without a state; `assemble` found "
+            f"{_listed(system.coordinates, q)}, "
+            + (f"moving with {_listed(system.coordinates, v)}" if v.any() else "at rest")
+            + f" (parameters: {params}); write q0, v0, t0 and params beside it for another state"
+        )
+        return replace(given, q=q, v=v, remark=remark)
+    raise SituationError(
+        f"{given.name} is a System without a state, and `assemble` found none from "
+        f"{2 * len(SIZES)} guesses; write q0 = [...] beside it, and v0, t0 and params where they "
+        "are not zero and None; or make it a Model"
+    )
+
+
+def _guesses(n: int, v: Any) -> Iterator[tuple[Any, Any]]:
+    """Coordinates of several sizes in general position, at rest and moving if v is not given."""
+    draw = np.random.default_rng(0)
+    for size in SIZES:
+        for moving in (0.0, 1.0):
+            guess = draw.uniform(0.5, 1.5, (2, n))
+            velocity = moving * guess[1] if v is None else v
+            yield jnp.asarray(size * guess[0]), jnp.asarray(velocity, float)
+
+
+class _Asked(dict[str, Any]):
+    """Parameters that are given a number when they are first asked for."""
+
+    def __missing__(self, name: str) -> float:
+        self[name] = round(float(np.random.default_rng(len(self)).uniform(0.5, 1.5)), 2)
+        return self[name]
+
+
+def _asked_for(system: System, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The parameters that the functions of a system ask for by name; None where there are none."""
+    asked, x, t = _Asked(given), jnp.ones(system.n), jnp.zeros(())
+    with suppress(Exception):  # what is wrong is told when a state is looked for with these
+        system.lagrangian(x, x, t, asked)
+        system.velocity_level(x, x, t, asked)
+        for c in system.constraints:
+            if isinstance(c, Acceleration):
+                c.value(x, x, x, t, asked)
+        if system.force is not None:
+            system.force(x, x, t, asked)
+        size = sum(system.sizes(x, x, t, dict(asked)))
+        system.nonideal_force(x, x, jnp.ones(size), t, asked)
+    return dict(asked) or None
+
+
+def _listed(names: Sequence[str], values: Any) -> str:
+    return ", ".join(f"{c} = {x:.4g}" for c, x in zip(names, values.tolist(), strict=True))
+
+
+def _known(option: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    for key in given:
+        if key not in known:
+            raise SituationError(f"{option} {key} is not one of {', '.join(known)}")
+    return given
+
+
+def _require_evaluated(found: Situation) -> None:
+    """One evaluation, so that a missing parameter is told as such and not as a crash."""
+    try:
+        found.system.equations(found.q, found.v, found.t, found.params)
+    except Exception as error:
+        raise _cannot_be_evaluated(found.name, error) from error
+
+
+def _cannot_be_evaluated(name: str, error: Exception) -> SituationError:
+    told = f"{type(error).__name__}: {error}".rstrip(".")
+    return SituationError(
+        f"{name} cannot be evaluated at its state: {told}; check q0, v0 and params"
+    )
+
+
+def _values(pairs: Sequence[str]) -> dict[str, Any]:
+    return dict(_value(pair) for pair in pairs)
+
+
+def _value(pair: str) -> tuple[str, Any]:
+    """A pair such as l=2.0 or J=1.0,2.0,3.0."""
+    key, equals, text = pair.partition("=")
+    try:
+        numbers = [float(x) for x in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not equals or not key or not numbers:
+        raise SituationError(f"{pair!r} must be of the form key=number, or key=number,number,...")
+    if not all(map(isfinite, numbers)):
+        raise SituationError(f"{pair!r} must hold finite numbers")
+    return key, numbers[0] if len(numbers) == 1 else jnp.asarray(numbers)
+
+
+def _whole(value: Any) -> Any:
+    """A whole number as an integer: options of models are sizes."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

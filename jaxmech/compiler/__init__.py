@@ -1,0 +1,19 @@
+"""What a function of a single trajectory becomes under `jax.vmap`: native code for the batch.
+
+Read in the order in which a function passes through: `operation` is the JAX primitive with its
+transformation rules, `vmap` the batching decorator, `vectorize` and `partition` choose what is
+compiled. `frontend/` turns a jaxpr into a graph of scalars, `ir/` is that graph, `optimize/`
+simplifies it, and `backends/` generate and run the code. Nothing here knows any mechanics.
+"""
+
+from jaxmech.compiler.explain import Explanation as Explanation
+from jaxmech.compiler.operation import AbstractRule as AbstractRule
+from jaxmech.compiler.operation import Flags as Flags
+from jaxmech.compiler.operation import bind as bind
+from jaxmech.compiler.operation import operation_of as operation_of
+from jaxmech.compiler.platforms import off as off
+from jaxmech.compiler.platforms import why_not as why_not
+from jaxmech.compiler.vectorize import explain as explain
+from jaxmech.compiler.vectorize import vectorize as vectorize
+from jaxmech.compiler.vmap import batched as batched
+from jaxmech.compiler.vmap import hoisted as hoisted

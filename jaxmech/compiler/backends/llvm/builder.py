@@ -1,0 +1,222 @@
+"""Lines of LLVM's assembly language, in which a value is a vector: one number of every lane."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from jaxmech.compiler.ir.loops import UnsupportedError
+
+_TYPES = {"f8": "double", "f4": "float", "i8": "i64", "i4": "i32", "b1": "i1"}
+_ALIGN = 64  # bytes, of memory that is used for a while
+
+
+class Text:
+    """The lines of one function, with what they need of constants and of declarations.
+
+    Args:
+        lanes: numbers in a vector.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.lines: list[str] = []
+        self.tables: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.bytes = 0  # of memory that is used for a while
+        self.block = "entry"
+        self._count = 0
+
+    def name(self) -> str:
+        """A new name."""
+        self._count += 1
+        return f"%x{self._count}"
+
+    def line(self, operation: str) -> str:
+        """Adds a line; gives the name of its value."""
+        name = self.name()
+        self.lines.append(f"{name} = {operation}")
+        return name
+
+    def label(self, block: str) -> None:
+        """Begins a block."""
+        self.lines.append(f"{block}:")
+        self.block = block
+
+    def call(self, kind: str, function: str, *args: tuple[str, str]) -> str:
+        """Calls a function that gives one value of a kind; args are kinds and names."""
+        self.declared[function] = f"declare {kind} @{function}({', '.join(k for k, _ in args)})"
+        return self.line(f"call {kind} @{function}({', '.join(f'{k} {x}' for k, x in args)})")
+
+    def table(self, values: np.ndarray) -> str:
+        """A table of constants in memory."""
+        kind = _in_memory(values.dtype)
+        name = f"@table{len(self.tables)}"
+        items = ", ".join(f"{kind} {_literal(x, values.dtype)}" for x in values)
+        self.tables.append(f"{name} = internal constant [{values.size} x {kind}] [{items}]")
+        return name
+
+    def scratch(self, count: int, dtype: np.dtype) -> str:
+        """Memory for `count` vectors, to be used for a while."""
+        start = self.bytes
+        size = count * self.lanes * max(dtype.itemsize, 1)
+        self.bytes += -(-size // _ALIGN) * _ALIGN
+        return self.line(f"getelementptr inbounds i8, ptr %scratch, i64 {start}")
+
+    def address(self, base: str, dtype: np.dtype, offset: str | int) -> str:
+        """Address of the number at an offset."""
+        if offset == 0:
+            return base
+        return self.line(f"getelementptr inbounds {_in_memory(dtype)}, ptr {base}, i64 {offset}")
+
+    def load(self, address: str, dtype: np.dtype, lanes: int) -> str:
+        """A vector from memory; a single number becomes one that is the same in every lane."""
+        kind, many = _in_memory(dtype), self.lanes
+        if lanes == 1:
+            value = self.line(f"load {kind}, ptr {address}")
+            if dtype.kind == "b":
+                value = self.line(f"trunc {kind} {value} to i1")
+            return self.spread(value, type_of(dtype, 1))
+        value = self.line(f"load <{many} x {kind}>, ptr {address}, align {max(dtype.itemsize, 1)}")
+        if dtype.kind == "b":
+            value = self.line(f"trunc <{many} x {kind}> {value} to <{many} x i1>")
+        return value
+
+    def store(self, value: str, address: str, dtype: np.dtype) -> None:
+        """A vector into memory."""
+        kind = f"<{self.lanes} x {_in_memory(dtype)}>"
+        if dtype.kind == "b":
+            value = self.line(f"zext <{self.lanes} x i1> {value} to {kind}")
+        self.lines.append(f"store {kind} {value}, ptr {address}, align {max(dtype.itemsize, 1)}")
+
+    def gather(self, address: str, dtype: np.dtype, apart: int) -> str:
+        """A vector from numbers that lie apart, by how many numbers."""
+        kind, vector = _in_memory(dtype), "poison"
+        many = f"<{self.lanes} x {kind}>"
+        for lane in range(self.lanes):
+            value = self.line(f"load {kind}, ptr {self.address(address, dtype, lane * apart)}")
+            vector = self.line(f"insertelement {many} {vector}, {kind} {value}, i64 {lane}")
+        if dtype.kind == "b":
+            vector = self.line(f"trunc {many} {vector} to <{self.lanes} x i1>")
+        return vector
+
+    def scatter(self, value: str, address: str, dtype: np.dtype, apart: int) -> None:
+        """A vector into numbers that lie apart."""
+        kind = _in_memory(dtype)
+        many = f"<{self.lanes} x {kind}>"
+        if dtype.kind == "b":
+            value = self.line(f"zext <{self.lanes} x i1> {value} to {many}")
+        for lane in range(self.lanes):
+            number = self.line(f"extractelement {many} {value}, i64 {lane}")
+            place = self.address(address, dtype, lane * apart)
+            self.lines.append(f"store {kind} {number}, ptr {place}")
+
+    def spread(self, value: str, kind: str) -> str:
+        """A single number as a vector."""
+        many = f"<{self.lanes} x {kind}>"
+        first = self.line(f"insertelement {many} poison, {kind} {value}, i64 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self.line(f"shufflevector {many} {first}, {many} poison, {zeros}")
+
+    @contextmanager
+    def loop(
+        self, length: int, carry: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[str, list[str], list[str]]]:
+        """A loop: its turn, the names of its carry, and a list for how the carry goes on.
+
+        Args:
+            length: number of turns, at least one.
+            carry: type and start of each.
+        """
+        self._count += 1
+        label, turn, following = f"loop{self._count}", self.name(), self.name()
+        names, ends = [self.name() for _ in carry], list[str]()
+        before, head = self.block, len(self.lines) + 2
+        self.lines.append(f"br label %{label}")
+        self.label(label)
+        yield turn, names, ends
+        phis = [f"{turn} = phi i64 [ 0, %{before} ], [ {following}, %{self.block} ]"]
+        for name, (kind, start), end in zip(names, carry, ends, strict=True):
+            phis.append(f"{name} = phi {kind} [ {start}, %{before} ], [ {end}, %{self.block} ]")
+        self.lines[head:head] = phis
+        self.lines.append(f"{following} = add i64 {turn}, 1")
+        more = self.line(f"icmp ult i64 {following}, {length}")
+        self.lines.append(f"br i1 {more}, label %{label}, label %{label}.end")
+        self.label(f"{label}.end")
+
+    @contextmanager
+    def branch(
+        self, which: str, carry: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[list[str], list[str]]]:
+        """A branch, left out where a truth value is false in every lane: a rare case.
+
+        Gives the names of the carry after it, and a list for how the carry ends in it.
+
+        Args:
+            which: the truth value.
+            carry: type and start of each.
+        """
+        self._count += 1
+        label, names, ends = f"case{self._count}", [self.name() for _ in carry], list[str]()
+        kind = f"<{self.lanes} x i1>"
+        any_lane = self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (kind, which))
+        before = self.block
+        self.lines.append(f"br i1 {any_lane}, label %{label}, label %{label}.end, !prof !0")
+        self.label(label)
+        yield names, ends
+        last = self.block
+        self.lines.append(f"br label %{label}.end")
+        self.label(f"{label}.end")
+        for name, (type_, start), end in zip(names, carry, ends, strict=True):
+            self.lines.append(f"{name} = phi {type_} [ {start}, %{before} ], [ {end}, %{last} ]")
+
+    def each(self, function: str, dtype: np.dtype, *inputs: str) -> str:
+        """A function of the C library, lane by lane."""
+        kind, many = type_of(dtype, 1), type_of(dtype, self.lanes)
+        function = function if kind == "double" else f"{function}f"
+        result = "poison"
+        for lane in range(self.lanes):
+            args = [(kind, self.line(f"extractelement {many} {x}, i64 {lane}")) for x in inputs]
+            value = self.call(kind, function, *args)
+            result = self.line(f"insertelement {many} {result}, {kind} {value}, i64 {lane}")
+        return result
+
+    def intrinsic(self, name: str, dtype: np.dtype, *inputs: str) -> str:
+        """An operation of LLVM on vectors."""
+        kind = type_of(dtype, self.lanes)
+        suffix = f"v{self.lanes}f{8 * dtype.itemsize}"
+        return self.call(kind, f"llvm.{name}.{suffix}", *((kind, x) for x in inputs))
+
+    def select(self, which: str, yes: str, no: str, dtype: np.dtype) -> str:
+        """In every lane the one or the other."""
+        kind = type_of(dtype, self.lanes)
+        return self.line(f"select <{self.lanes} x i1> {which}, {kind} {yes}, {kind} {no}")
+
+
+def type_of(dtype: np.dtype, lanes: int) -> str:
+    """The type of a vector, or of one number where lanes is 1.
+
+    Raises:
+        UnsupportedError: there is none for it.
+    """
+    kind = _TYPES.get(dtype.str[1:])
+    if kind is None:
+        raise UnsupportedError(f"numbers of type {dtype}")
+    return kind if lanes == 1 else f"<{lanes} x {kind}>"
+
+
+def splat(text: Text, value: Any, dtype: np.dtype) -> str:
+    """A constant, the same in every lane."""
+    return f"splat ({type_of(dtype, 1)} {_literal(value, dtype)})"
+
+
+def _in_memory(dtype: np.dtype) -> str:
+    return "i8" if dtype.kind == "b" else type_of(dtype, 1)
+
+
+def _literal(value: Any, dtype: np.dtype) -> str:
+    """A constant; one of a floating-point type by its bits, for float32 those of its double."""
+    if dtype.kind == "f":
+        return f"0x{np.float64(dtype.type(value)).view(np.uint64):016X}"
+    return str(int(value))

@@ -1,0 +1,243 @@
+"""Every operation on scalars as instructions of LLVM on vectors, one number of every lane."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmech.compiler.backends.llvm.builder import Text, splat, type_of
+from jaxmech.compiler.ir.graph import Node
+from jaxmech.compiler.ir.loops import UnsupportedError
+
+# Functions of the C library, called lane by lane where LLVM has no instruction for vectors.
+_LIBRARY = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "cosh", "erf", "erfc", "exp",
+    "exp2", "expm1", "log1p", "sinh", "tan", "tanh",
+)  # fmt: skip
+_LIBRARY_OF_TWO = {"atan2": "atan2", "pow": "pow", "nextafter": "nextafter", "rem": "fmod"}
+_INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
+_FLOAT = {
+    "add": "fadd contract",
+    "add_any": "fadd contract",
+    "sub": "fsub contract",
+    "mul": "fmul contract",
+    "div": "fdiv",
+    "eq": "fcmp oeq",
+    "ne": "fcmp une",
+    "lt": "fcmp olt",
+    "le": "fcmp ole",
+    "gt": "fcmp ogt",
+    "ge": "fcmp oge",
+}
+_INTEGER = {
+    "add": "add",
+    "add_any": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "eq": "icmp eq",
+    "ne": "icmp ne",
+    "lt": "icmp slt",
+    "le": "icmp sle",
+    "gt": "icmp sgt",
+    "ge": "icmp sge",
+}
+
+
+def instruction(text: Text, node: Node, inputs: Sequence[tuple[str, np.dtype]]) -> str:
+    """Writes an operation; inputs are names and types.
+
+    Raises:
+        UnsupportedError: there is none for it.
+    """
+    names, dtype = [name for name, _ in inputs], inputs[0][1]
+    if node.op == "convert_element_type":
+        return _converted(text, names[0], dtype, node.dtype)
+    if node.op in ("select_n", "branch"):
+        return _chosen(text, names, dtype, node.dtype)
+    kind = type_of(dtype, text.lanes)
+    table = _FLOAT if dtype.kind == "f" else _INTEGER
+    if node.op in table:
+        return text.line(f"{table[node.op]} {kind} {names[0]}, {names[1]}")
+    written = (_of_floats if dtype.kind == "f" else _of_integers).get(node.op)
+    if written is None:
+        raise UnsupportedError(f"the operation `{node.op}` of {dtype}, which has no instruction")
+    return written(text, node, dtype, *names)
+
+
+def _neg(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    return text.line(f"fneg {type_of(dtype, text.lanes)} {x}")
+
+
+def _round(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    params: Any = node.params
+    to_even = int(dict(params)["rounding_method"]) == 1
+    return text.intrinsic("roundeven" if to_even else "round", dtype, x)
+
+
+def _sign(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    kind = type_of(dtype, text.lanes)
+    one = text.intrinsic("copysign", dtype, splat(text, 1.0, dtype), x)
+    is_signed = text.line(f"fcmp one {kind} {x}, zeroinitializer")
+    return text.select(is_signed, one, x, dtype)
+
+
+def _is_finite(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    size = text.intrinsic("fabs", dtype, x)
+    infinite = splat(text, np.inf, dtype)
+    return text.line(f"fcmp olt {type_of(dtype, text.lanes)} {size}, {infinite}")
+
+
+def _rsqrt(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    root = text.intrinsic("sqrt", dtype, x)
+    return text.line(f"fdiv {type_of(dtype, text.lanes)} {splat(text, 1.0, dtype)}, {root}")
+
+
+def _log(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    """Numbers too small to be normal count as zero, for the processor as for XLA, but not for C."""
+    found = text.each("log", dtype, x)
+    is_zero = text.line(f"fcmp oeq {type_of(dtype, text.lanes)} {x}, zeroinitializer")
+    return text.select(is_zero, splat(text, -np.inf, dtype), found, dtype)
+
+
+def _logistic(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    kind, one = type_of(dtype, text.lanes), splat(text, 1.0, dtype)
+    decay = text.each("exp", dtype, text.line(f"fneg {kind} {x}"))
+    return text.line(f"fdiv {kind} {one}, {text.line(f'fadd {kind} {one}, {decay}')}")
+
+
+def _not(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    return text.line(f"xor {type_of(dtype, text.lanes)} {x}, splat ({type_of(dtype, 1)} -1)")
+
+
+def _negated(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    return text.line(f"sub {type_of(dtype, text.lanes)} zeroinitializer, {x}")
+
+
+def _size(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    down = text.line(f"icmp slt {type_of(dtype, text.lanes)} {x}, zeroinitializer")
+    return text.select(down, _negated(text, node, dtype, x), x, dtype)
+
+
+def _direction(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    kind, one = type_of(dtype, text.lanes), splat(text, 1, dtype)
+    up = text.line(f"icmp sgt {kind} {x}, zeroinitializer")
+    down = text.line(f"icmp slt {kind} {x}, zeroinitializer")
+    below = text.select(down, splat(text, -1, dtype), "zeroinitializer", dtype)
+    return text.select(up, one, below, dtype)
+
+
+def _quotient(operation: str) -> "_Written":
+    """As in XLA: x / 0 is -1, x rem 0 is x, and what has no place in the type wraps around."""
+
+    def written(text: Text, node: Node, dtype: np.dtype, x: str, y: str) -> str:
+        kind, lanes = type_of(dtype, text.lanes), text.lanes
+        zero = text.line(f"icmp eq {kind} {y}, zeroinitializer")
+        least = splat(text, np.iinfo(dtype).min, dtype)
+        lowest = text.line(f"icmp eq {kind} {x}, {least}")
+        minus = text.line(f"icmp eq {kind} {y}, {splat(text, -1, dtype)}")
+        beyond = text.line(f"and <{lanes} x i1> {lowest}, {minus}")
+        unsafe = text.line(f"or <{lanes} x i1> {zero}, {beyond}")
+        divisor = text.select(unsafe, splat(text, 1, dtype), y, dtype)
+        result = text.line(f"{operation} {kind} {x}, {divisor}")
+        return text.select(
+            zero, splat(text, -1, dtype) if operation == "sdiv" else x, result, dtype
+        )
+
+    return written
+
+
+def _extreme(comparison: str) -> "_Written":
+    def written(text: Text, node: Node, dtype: np.dtype, x: str, y: str) -> str:
+        which = text.line(f"{comparison} {type_of(dtype, text.lanes)} {x}, {y}")
+        return text.select(which, x, y, dtype)
+
+    return written
+
+
+def _extreme_or_nan(comparison: str) -> "_Written":
+    """NaN if either is, as in XLA; the intrinsics for that also tell signed zeros, at length."""
+    among_numbers = _extreme(comparison)
+
+    def written(text: Text, node: Node, dtype: np.dtype, x: str, y: str) -> str:
+        found = among_numbers(text, node, dtype, x, y)  # y if either is NaN
+        is_nan = text.line(f"fcmp uno {type_of(dtype, text.lanes)} {x}, {x}")
+        return text.select(is_nan, x, found, dtype)
+
+    return written
+
+
+def _intrinsic(name: str) -> "_Written":
+    return lambda text, node, dtype, *inputs: text.intrinsic(name, dtype, *inputs)
+
+
+def _library(name: str) -> "_Written":
+    return lambda text, node, dtype, *inputs: text.each(name, dtype, *inputs)
+
+
+_Written = Callable[..., str]
+_of_floats: dict[str, _Written] = {
+    **{op: _intrinsic(name) for op, name in _INTRINSICS.items()},
+    **{op: _library(op) for op in _LIBRARY},
+    **{op: _library(name) for op, name in _LIBRARY_OF_TWO.items()},
+    "max": _extreme_or_nan("fcmp ogt"),
+    "min": _extreme_or_nan("fcmp olt"),
+    "neg": _neg,
+    "round": _round,
+    "sign": _sign,
+    "is_finite": _is_finite,
+    "rsqrt": _rsqrt,
+    "logistic": _logistic,
+    "log": _log,
+}
+_of_integers: dict[str, _Written] = {
+    "not": _not,
+    "neg": _negated,
+    "abs": _size,
+    "sign": _direction,
+    "div": _quotient("sdiv"),
+    "rem": _quotient("srem"),
+    "max": _extreme("icmp sgt"),
+    "min": _extreme("icmp slt"),
+}
+
+
+def _converted(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
+    kinds = type_of(old, text.lanes), type_of(new, text.lanes)
+    if new.kind == "b":
+        zero = f"{kinds[0]} {x}, zeroinitializer"
+        return text.line(f"fcmp une {zero}" if old.kind == "f" else f"icmp ne {zero}")
+    match old.kind, new.kind:
+        case "f", "f":
+            how = "fpext" if new.itemsize > old.itemsize else "fptrunc"
+        case "b", "f":
+            how = "uitofp"
+        case "i", "f":
+            how = "sitofp"
+        case "f", "i":
+            return _truncated(text, x, old, new)
+        case "b", _:
+            how = "zext"
+        case _:
+            how = "sext" if new.itemsize > old.itemsize else "trunc"
+    return text.line(f"{how} {kinds[0]} {x} to {kinds[1]}")
+
+
+def _truncated(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
+    """To integers: what is too large becomes the largest, NaN zero, as in XLA."""
+    kind, many = type_of(old, text.lanes), type_of(new, text.lanes)
+    suffix = f"v{text.lanes}i{8 * new.itemsize}.v{text.lanes}f{8 * old.itemsize}"
+    return text.call(many, f"llvm.fptosi.sat.{suffix}", (kind, x))
+
+
+def _chosen(text: Text, names: Sequence[str], which: np.dtype, dtype: np.dtype) -> str:
+    number, chosen, *others = names
+    if which.kind == "b":
+        return text.select(number, others[0], chosen, dtype)
+    kind, single = type_of(which, text.lanes), type_of(which, 1)
+    for k, other in enumerate(others, start=1):
+        is_this = text.line(f"icmp sge {kind} {number}, splat ({single} {k})")
+        chosen = text.select(is_this, other, chosen, dtype)
+    return chosen

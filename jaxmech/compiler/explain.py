@@ -1,0 +1,54 @@
+"""What became of a function over a batch, for people to read."""
+
+from dataclasses import dataclass, field
+
+from jaxmech.compiler.frontend.build import Kernel
+from jaxmech.compiler.ir.loops import Loop
+
+
+@dataclass(frozen=True)
+class Part:
+    """A loop or a function that was tried as lanes.
+
+    Attributes:
+        what: "function", or "loop of n iterations".
+        requested: operations on scalars that it asks for.
+        kept: operations that are left after folding, sharing and dropping; 0 where it fell back.
+        reason: why it runs under plain `vmap`; empty where it runs as lanes.
+    """
+
+    what: str
+    requested: int
+    kept: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a function runs over a batch; prints itself.
+
+    Attributes:
+        parts: every loop and function that was tried.
+    """
+
+    parts: list[Part] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return "\n".join(_line(part) for part in self.parts) or "nothing runs over the batch"
+
+
+def part(what: str, kernel: Kernel) -> Part:
+    """What there is to say of a kernel."""
+    reader = kernel.reader
+    requested = reader.graph.requested + _requested(reader.loops)
+    return Part(what, requested, kernel.operations, "")
+
+
+def _requested(loops: list[Loop]) -> int:
+    return sum(loop.body.requested + _requested(loop.inner) for loop in loops)
+
+
+def _line(part: Part) -> str:
+    if part.reason:
+        return f"{part.what}: plain vmap, because of {part.reason}"
+    return f"{part.what}: {part.kept} of {part.requested} operations on scalars, as lanes"

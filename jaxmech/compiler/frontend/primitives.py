@@ -1,0 +1,297 @@
+"""The primitives that can be taken apart into scalars, and how.
+
+Whatever only moves numbers about (slices, transposes, gathers at known places, ...) is carried out
+on node numbers in place of the numbers, by numpy or by JAX itself.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import JaxprEqn
+
+from jaxmech.compiler.ir.graph import Graph
+from jaxmech.compiler.ir.loops import LARGEST_ARRAY, Ids, UnsupportedError, dtype_of, shape_of
+from jaxmech.compiler.optimize.fold import FOLDS, folded
+
+Reading = Callable[..., Iterable[Ids]]
+Params = Mapping[str, Any]
+
+
+def constant(g: Graph, value: np.ndarray) -> Ids:
+    """An array of constants."""
+    if value.size > LARGEST_ARRAY:
+        raise UnsupportedError(f"a constant of {value.size} numbers")
+    ids = [g.const(x, value.dtype) for x in value.ravel()]
+    return np.array(ids, np.int64).reshape(value.shape)
+
+
+def known(g: Graph, ids: Ids, dtype: Any) -> np.ndarray:
+    """The values of an array of constants."""
+    values = [g.values[int(i)] for i in ids.ravel()]
+    if any(value is None for value in values):
+        raise UnsupportedError("an index that is computed")
+    return np.array(values, dtype).reshape(ids.shape)
+
+
+def _each(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
+    """One operation for each place of arrays of one shape."""
+    places = zip(*(np.ravel(a).tolist() for a in arrays), strict=True)
+    ids = [folded(g, op, *inputs, params=params) for inputs in places]
+    return np.array(ids, np.int64).reshape(np.shape(arrays[0]))
+
+
+def _elementwise(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
+    name, shape = eqn.primitive.name, shape_of(eqn.outvars[0])
+    params: Any = tuple(sorted((k, v) for k, v in eqn.params.items() if v is not None))
+    if name == "convert_element_type":
+        params = str(np.dtype(eqn.params["new_dtype"]))
+    yield _each(g, name, *(np.broadcast_to(a, shape) for a in arrays), params=params)
+
+
+def _slice(x: Ids, p: Params) -> Ids:
+    strides = p["strides"] or (1,) * x.ndim
+    where = zip(p["start_indices"], p["limit_indices"], strides, strict=True)
+    return x[tuple(slice(*bounds) for bounds in where)]
+
+
+# What only moves numbers about, as numpy does it.
+_MOVES: dict[str, Callable[[Ids, Params], Ids]] = {
+    "reshape": lambda x, p: x.reshape(p["new_sizes"]),
+    "transpose": lambda x, p: x.transpose(p["permutation"]),
+    "squeeze": lambda x, p: x.squeeze(p["dimensions"]),
+    "expand_dims": lambda x, p: np.expand_dims(x, p["dimensions"]),
+    "rev": lambda x, p: np.flip(x, p["dimensions"]),
+    "slice": _slice,
+}
+
+
+def _moved(g: Graph, eqn: JaxprEqn, x: Ids, *more: Ids) -> Iterable[Ids]:
+    yield _MOVES[eqn.primitive.name](x, eqn.params)
+
+
+def _concatenated(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
+    yield np.concatenate(arrays, eqn.params["dimension"])
+
+
+def _by_primitive(*places: int) -> Reading:
+    """A primitive that moves the operands in these places (all if none); others are indices.
+
+    JAX itself carries it out, on node numbers in place of the numbers.
+    """
+
+    def move(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
+        operands = [
+            a.astype(np.int32)
+            if not places or k in places
+            else known(g, a, dtype_of(eqn.invars[k]))
+            for k, a in enumerate(arrays)
+        ]
+        params = dict(eqn.params)
+        if "fill_value" in params:
+            params["fill_value"] = -1
+        with jax.ensure_compile_time_eval():
+            out = eqn.primitive.bind(*operands, **params)
+        for moved in out if eqn.primitive.multiple_results else [out]:
+            ids = np.asarray(moved, np.int64)
+            if (ids < 0).any():
+                raise UnsupportedError(f"`{eqn.primitive.name}` out of bounds")
+            yield ids
+
+    return move
+
+
+def _starts(g: Graph, eqn: JaxprEqn, size: Sequence[int], x: Ids, starts: Sequence[Ids]) -> Any:
+    """Where a dynamic slice lies: at known places, pushed inside as JAX does."""
+    first = [int(known(g, start, int)) for start in starts]
+    pairs = zip(first, x.shape, size, strict=True)
+    inside = [min(max(k, 0), whole - part) for k, whole, part in pairs]
+    return tuple(slice(k, k + part) for k, part in zip(inside, size, strict=True))
+
+
+def _pad(g: Graph, eqn: JaxprEqn, x: Ids, filling: Ids) -> Iterable[Ids]:
+    """Negative padding cuts away."""
+    config = eqn.params["padding_config"]
+    sizes = [n + max(n - 1, 0) * gap for n, (_, _, gap) in zip(x.shape, config, strict=True)]
+    spread = np.full(sizes, int(filling))
+    spread[tuple(slice(None, None, gap + 1) for _, _, gap in config)] = x
+    widths = [(max(low, 0), max(high, 0)) for low, high, _ in config]
+    padded = np.pad(spread, widths, constant_values=int(filling))
+    yield padded[
+        tuple(
+            slice(max(-low, 0), size - max(-high, 0))
+            for (low, high, _), size in zip(config, padded.shape, strict=True)
+        )
+    ]
+
+
+def _dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids]:
+    yield x[_starts(g, eqn, eqn.params["slice_sizes"], x, starts)]
+
+
+def _dynamic_update(g: Graph, eqn: JaxprEqn, x: Ids, new: Ids, *starts: Ids) -> Iterable[Ids]:
+    out = np.array(x)
+    out[_starts(g, eqn, new.shape, x, starts)] = new
+    yield out
+
+
+def _broadcast(g: Graph, eqn: JaxprEqn, x: Ids, *dynamic: Ids) -> Iterable[Ids]:
+    shape = eqn.params["shape"]
+    spread = [1] * len(shape)
+    for dimension, size in zip(eqn.params["broadcast_dimensions"], x.shape, strict=True):
+        spread[dimension] = size
+    if int(np.prod(shape)) > LARGEST_ARRAY:
+        raise UnsupportedError(f"an array of {int(np.prod(shape))} numbers")
+    yield np.broadcast_to(x.reshape(spread), shape)
+
+
+def _iota(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
+    shape, dimension = eqn.params["shape"], eqn.params["dimension"]
+    spread = [1] * len(shape)
+    spread[dimension] = -1
+    line = np.arange(shape[dimension]).reshape(spread)
+    yield constant(g, np.broadcast_to(line, shape).astype(eqn.params["dtype"]))
+
+
+def _unset(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
+    """Numbers that nobody reads, in derivatives of a `cond` from jax 0.12 on; zeros as in XLA."""
+    yield constant(g, np.zeros(shape_of(eqn.outvars[0]), dtype_of(eqn.outvars[0])))
+
+
+def _empty(op: str, dtype: Any) -> Any:
+    """What the combination of no numbers is."""
+    if op in ("max", "min"):
+        limits = np.iinfo(dtype) if np.issubdtype(dtype, np.integer) else None
+        least, most = (limits.min, limits.max) if limits else (-np.inf, np.inf)
+        return least if op == "max" else most
+    return {"add": 0, "mul": 1, "and": True, "or": False}[op]
+
+
+def _combined(g: Graph, op: str, lines: Ids, dtype: Any) -> Ids:
+    """The last axis combined, from left to right."""
+    if lines.shape[-1] == 0:
+        return constant(g, np.full(lines.shape[:-1], _empty(op, dtype), dtype))
+    out = lines[..., 0]
+    for k in range(1, lines.shape[-1]):
+        out = _each(g, op, out, lines[..., k])
+    return out
+
+
+def _reduction(op: str) -> Reading:
+    def reduce(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
+        axes = eqn.params["axes"]
+        kept = [d for d in range(x.ndim) if d not in axes]
+        size = int(np.prod([x.shape[d] for d in axes]))
+        lines = x.transpose(*kept, *axes).reshape(*(x.shape[d] for d in kept), size)
+        yield _combined(g, op, lines, dtype_of(eqn.outvars[0]))
+
+    return reduce
+
+
+def _dot(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
+    (cx, cy), (bx, by) = eqn.params["dimension_numbers"]
+    fx = [d for d in range(x.ndim) if d not in (*cx, *bx)]
+    fy = [d for d in range(y.ndim) if d not in (*cy, *by)]
+    out = eqn.outvars[0]
+    batch = [x.shape[d] for d in bx]
+    left = [int(np.prod([x.shape[d] for d in dims])) for dims in (fx, cx)]
+    right = int(np.prod([y.shape[d] for d in fy]))
+    X = x.transpose(*bx, *fx, *cx).reshape(*batch, left[0], 1, left[1])
+    Y = y.transpose(*by, *fy, *cy).reshape(*batch, 1, right, left[1])
+    products = _each(g, "mul", *np.broadcast_arrays(X, Y))
+    yield _combined(g, "add", products, dtype_of(out)).reshape(shape_of(out))
+
+
+def _clamp(g: Graph, eqn: JaxprEqn, low: Ids, x: Ids, high: Ids) -> Iterable[Ids]:
+    low, high = (np.broadcast_to(bound, x.shape) for bound in (low, high))
+    yield _each(g, "min", _each(g, "max", x, low), high)
+
+
+def _cumulative(op: str) -> Reading:
+    def cumulate(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
+        out = np.array(x)
+        lines = np.moveaxis(out, eqn.params["axis"], 0)
+        order = list(range(len(lines)))[:: -1 if eqn.params["reverse"] else 1]
+        for before, after in pairwise(order):
+            lines[after] = _each(g, op, lines[before], lines[after])
+        yield out
+
+    return cumulate
+
+
+def _scatter_add(g: Graph, eqn: JaxprEqn, x: Ids, places: Ids, updates: Ids) -> Iterable[Ids]:
+    """Every update is added where a one in its place would land."""
+    indices = known(g, places, dtype_of(eqn.invars[1]))
+    out, dtype = x.ravel().copy(), dtype_of(eqn.invars[0])
+    for k, number in enumerate(updates.ravel()):
+        one = (np.arange(updates.size) == k).astype(dtype).reshape(updates.shape)
+        with jax.ensure_compile_time_eval():
+            landed = eqn.primitive.bind(np.zeros(x.shape, dtype), indices, one, **eqn.params)
+        for target in np.flatnonzero(np.asarray(landed)):
+            out[target] = folded(g, "add", int(out[target]), int(number))
+    yield out.reshape(x.shape)
+
+
+def _argument(better: str) -> Reading:
+    """`argmax` and `argmin`: the first place of the best number."""
+
+    def find(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
+        (axis,), dtype = eqn.params["axes"], eqn.params["index_dtype"]
+        best, *rest = np.moveaxis(x, axis, 0)
+        place = constant(g, np.zeros(best.shape, dtype))
+        for k, line in enumerate(rest, start=1):
+            # NaN wins over numbers, and keeps its place once it has it.
+            wins = _each(g, "or", _each(g, better, line, best), _each(g, "ne", line, line))
+            wins = _each(g, "and", wins, _each(g, "eq", best, best))
+            here = constant(g, np.full(best.shape, k, dtype))
+            best = _each(g, "select_n", wins, best, line)
+            place = _each(g, "select_n", wins, place, here)
+        yield place
+
+    return find
+
+
+def _platform(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
+    with jax.ensure_compile_time_eval():
+        yield constant(g, np.asarray(jax.jit(lambda: eqn.primitive.bind(**eqn.params))()))
+
+
+_OTHER_ELEMENTWISE = (
+    "rsqrt", "cbrt", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2",
+    "log1p", "expm1", "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "rem", "round",
+    "nextafter", "xor",
+)  # fmt: skip
+
+PRIMITIVES: dict[str, Reading] = {
+    **dict.fromkeys((*FOLDS, *_OTHER_ELEMENTWISE), _elementwise),
+    **dict.fromkeys(_MOVES, _moved),
+    "concatenate": _concatenated,
+    "split": _by_primitive(),
+    "stack": _by_primitive(),
+    "unstack": _by_primitive(),
+    "pad": _pad,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update,
+    "gather": _by_primitive(0),
+    "scatter": _by_primitive(0, 2),
+    "scatter-add": _scatter_add,
+    "scatter_add": _scatter_add,
+    "broadcast_in_dim": _broadcast,
+    "iota": _iota,
+    "empty": _unset,
+    "empty2": _unset,
+    "dot_general": _dot,
+    "clamp": _clamp,
+    "argmax": _argument("gt"),
+    "argmin": _argument("lt"),
+    "platform_index": _platform,
+    **{f"reduce_{op}": _reduction(op) for op in ("max", "min", "and", "or")},
+    "reduce_sum": _reduction("add"),
+    "reduce_prod": _reduction("mul"),
+    "cumsum": _cumulative("add"),
+    "cumprod": _cumulative("mul"),
+    "cummax": _cumulative("max"),
+    "cummin": _cumulative("min"),
+}

@@ -1,0 +1,175 @@
+"""A program over a batch, equation by equation: its loops as lanes, the rest by `jax.vmap`.
+
+What leads to a loop goes through native code with it: a start that is checked, say, before the
+steps begin. Such equations wait until it is known who needs them.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jaxtyping import Array
+
+from jaxmech.compiler.backends.batch import over_batch
+from jaxmech.compiler.explain import Explanation, Part, part
+from jaxmech.compiler.frontend.build import loop_kernel
+from jaxmech.compiler.frontend.jaxprs import call_content, loop_content, stays_loop
+from jaxmech.compiler.ir.loops import UnsupportedError, dtype_of, shape_of
+
+LARGEST_LEADING = 16_384  # numbers of an array in what leads to a loop
+MOST_PASSED = 1024  # numbers that it takes or gives; more are sequences, which XLA takes better
+
+Batch = tuple[Array, bool]  # a value, and whether it has the axis of the batch
+
+
+def interpreted(
+    closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int, found: Explanation
+) -> list[Batch]:
+    """The results of a program over a batch.
+
+    Args:
+        closed: the program for one trajectory.
+        args: its arguments.
+        flags: which of them have the axis of the batch, in front.
+        size: number of trajectories.
+        found: gets a part for every loop.
+    """
+    run = _Run(closed, args, flags, size, found)
+    for eqn in closed.jaxpr.eqns:
+        run.add(eqn)
+    run.compute(closed.jaxpr.outvars)
+    return [run.value(atom) for atom in closed.jaxpr.outvars]
+
+
+class _Run:
+    def __init__(
+        self,
+        closed: ClosedJaxpr,
+        args: Sequence[Array],
+        flags: Sequence[bool],
+        size: int,
+        found: Explanation,
+    ) -> None:
+        self.jaxpr, self.size, self.found = closed.jaxpr, size, found
+        consts = [(jnp.asarray(c), False) for c in closed.consts]
+        self.values: dict[Any, Batch] = dict(zip(self.jaxpr.constvars, consts, strict=True))
+        self.values.update(zip(self.jaxpr.invars, zip(args, flags, strict=True), strict=True))
+        self.batched = {atom for atom, (_, has) in self.values.items() if has}
+        self.waiting: list[JaxprEqn] = []  # what is not computed yet, in order
+        self.known: set[Any] = set()  # what of it depends on nothing
+
+    def add(self, eqn: JaxprEqn) -> None:
+        """Takes the next equation."""
+        content = call_content(eqn)
+        has_axis = any(self._has_axis(atom) for atom in eqn.invars)
+        if has_axis and eqn.primitive.name == "scan":
+            self._finish(eqn, self._loop(eqn))
+        elif has_axis and content is not None and stays_loop(content.jaxpr):
+            self.compute(eqn.invars)
+            self._finish(eqn, self._outs(eqn))
+        elif not eqn.effects and (has_axis or self._is_known(eqn)):
+            self.waiting.append(eqn)
+            (self.batched if has_axis else self.known).update(eqn.outvars)
+        else:
+            self.compute(eqn.invars)
+            self._finish(eqn, self._outs(eqn))
+
+    def value(self, atom: Any) -> Batch:
+        """The value of a literal, or of a variable that is computed."""
+        if isinstance(atom, Literal):
+            return jnp.asarray(atom.val, dtype_of(atom)), False
+        return self.values[atom]
+
+    def compute(self, atoms: Iterable[Any]) -> None:
+        """Computes what waits and leads to the given variables."""
+        for eqn in self._leading(atoms):
+            self.waiting.remove(eqn)
+            self._finish(eqn, self._outs(eqn))
+
+    def _has_axis(self, atom: Any) -> bool:
+        return not isinstance(atom, Literal) and atom in self.batched
+
+    def _is_known(self, eqn: JaxprEqn) -> bool:
+        return all(isinstance(atom, Literal) or atom in self.known for atom in eqn.invars)
+
+    def _finish(self, eqn: JaxprEqn, outs: Sequence[Batch]) -> None:
+        for var, (x, has_axis) in zip(eqn.outvars, outs, strict=True):
+            self.values[var] = x, has_axis
+            (self.batched.add if has_axis else self.batched.discard)(var)
+
+    def _leading(self, atoms: Iterable[Any]) -> list[JaxprEqn]:
+        """The waiting equations that lead to the given variables, in order."""
+        needed = {atom for atom in atoms if not isinstance(atom, Literal)}
+        found = []
+        for eqn in reversed(self.waiting):
+            if not needed.isdisjoint(eqn.outvars):
+                found.append(eqn)
+                needed |= {atom for atom in eqn.invars if not isinstance(atom, Literal)}
+        return found[::-1]
+
+    def _outs(self, eqn: JaxprEqn) -> list[Batch]:
+        """The results of an equation whose arguments are computed."""
+        content = call_content(eqn)
+        values = [self.value(atom)[0] for atom in eqn.invars]
+        flags = [self.value(atom)[1] for atom in eqn.invars]
+        if not any(flags):
+            outs = _bound(eqn, *values) if content is None else jaxpr_as_fun(content)(*values)
+            return [(x, False) for x in outs]
+        if content is not None:
+            return interpreted(content, values, flags, self.size, self.found)
+        axes = [0 if has else None for has in flags]
+        outs = jax.vmap(lambda *xs: _bound(eqn, *xs), axes, axis_size=self.size)(*values)
+        return [(x, True) for x in outs]
+
+    def _loop(self, eqn: JaxprEqn) -> list[Batch]:
+        what = f"loop of {eqn.params['length']} iterations"
+        _, fixed, carries = loop_content(eqn)
+        first = fixed + carries
+        self.compute(eqn.invars[first:])
+        leading = self._leading(eqn.invars[:first])
+        if leading and all(
+            _size(atom) <= LARGEST_LEADING for one in leading for atom in _vars(one)
+        ):
+            with suppress(UnsupportedError):
+                return self._as_lanes(eqn, what, leading)
+        self.compute(eqn.invars)
+        try:
+            return self._as_lanes(eqn, what, [])
+        except UnsupportedError as error:
+            self.found.parts.append(Part(what, 0, 0, str(error)))
+        return self._outs(eqn)
+
+    def _as_lanes(self, eqn: JaxprEqn, what: str, leading: list[JaxprEqn]) -> list[Batch]:
+        """The results of a loop, with what leads to it in the same native code."""
+        others = [one for one in self.jaxpr.eqns if one is not eqn and one not in leading]
+        used = {atom for one in others for atom in one.invars if not isinstance(atom, Literal)}
+        used |= {atom for atom in self.jaxpr.outvars if not isinstance(atom, Literal)}
+        wanted = [var for one in leading for var in one.outvars if var in used]
+        kernel, args = loop_kernel(eqn, leading, wanted)
+        passed = [var for var in (*args, *wanted) if leading and self._has_axis(var)]
+        if sum(_size(var) for var in passed) > MOST_PASSED:
+            raise UnsupportedError("sequences")
+        sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
+        values, flags = zip(*(self.value(atom) for atom in (*args, *sequences)), strict=True)
+        outs = [(x, True) for x in over_batch(kernel, flags, self.size, values)]
+        self.found.parts.append(part(what, kernel))
+        self.values.update(zip(wanted, outs[len(eqn.outvars) :], strict=True))
+        self.waiting = [one for one in self.waiting if one not in leading]
+        return outs[: len(eqn.outvars)]
+
+
+def _bound(eqn: JaxprEqn, *values: Array) -> list[Array]:
+    out = eqn.primitive.bind(*values, **eqn.params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def _vars(eqn: JaxprEqn) -> list[Any]:
+    return [atom for atom in (*eqn.invars, *eqn.outvars) if not isinstance(atom, Literal)]
+
+
+def _size(var: Any) -> int:
+    return math.prod(shape_of(var))

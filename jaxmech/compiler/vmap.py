@@ -1,0 +1,62 @@
+"""`batched`: the one place where a function of a single trajectory becomes one of many.
+
+What goes in must be an argument: `hoisted` makes arguments of what a function closes over.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.compiler.operation import bind, operation_of
+
+
+def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that behaves as `fn`, and under `jax.vmap` follows the rule below.
+
+    On a CPU the batch runs as lanes (`vectorize`), elsewhere through `jax.vmap`. The answers
+    agree to round-off. It can be differentiated in both modes, any number of times; derivatives
+    are taken first, and run over the batch by the same rule.
+
+    Args:
+        fn: a function of arrays and pytrees of arrays.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> print(jax.vmap(batched(lambda x, y: x * y), (0, None))(jnp.arange(3.0), 2.0))
+        [0. 2. 4.]
+    """
+
+    def wrapped(*args: Any) -> Any:
+        leaves, structure = jax.tree.flatten(args)
+        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        operation, outs = operation_of(
+            lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), leaves
+        )
+        return jax.tree.unflatten(outs, bind(operation, (), *leaves))
+
+    return wrapped
+
+
+def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], list[Array]]:
+    """fn as fn(traced, *inputs), and the traced values that it closes over.
+
+    Args:
+        fn: a function that may close over values of the transformations around it.
+        *inputs: arguments for it, of the shapes and types in question.
+    """
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), inputs)
+    closure = eqx.filter_closure_convert(fn, *shapes)
+    leaves, structure = jax.tree.flatten(closure)
+    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+
+    def with_traced(traced: list[Array], *inputs: Any) -> Any:
+        whole = list(leaves)
+        for k, x in zip(places, traced, strict=True):
+            whole[k] = x
+        return jax.tree.unflatten(structure, whole)(*inputs)
+
+    return with_traced, [leaves[k] for k in places]

@@ -1,0 +1,148 @@
+"""What a run was computed with: versions, device, digests of files and functions."""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxmech.config.digest import changed
+from jaxmech.config.load import Subject
+
+# The results of a run may change in their last bits with any of these.
+DECISIVE = (
+    "jaxmech",
+    "jaxmech_sha256",
+    "jax",
+    "jaxlib",
+    "platform",
+    "device",
+    "devices",
+    "processor",
+    "xla_flags",
+    "x64",
+    "functions",
+    "data_sha256",
+    "draws",
+)
+INPUT = ("functions", "data_sha256", "draws")  # decides even what a finished run may be shown for
+_DECIDES_TRACES = ("jax", "x64")  # functions cannot be compared where these differ
+VERSIONS = ("jaxmech", "jax")  # stored results may be shown by others
+_PACKAGES = ("jaxmech", "jax", "jaxlib", "numpy", "scipy", "zarr")
+
+
+def environment(subject: Subject | None = None) -> dict[str, Any]:
+    """Versions, devices and settings of this process, as they are stored beside the results.
+
+    Example:
+        >>> environment()["platform"] in ("cpu", "gpu", "tpu")
+        True
+    """
+    device = jax.devices()[0]
+    facts = {
+        **{package: _version(package) for package in _PACKAGES},
+        "jaxmech_sha256": _own_sources(),
+        "python": platform.python_version(),
+        "platform": device.platform,
+        "device": device.device_kind,
+        "devices": jax.device_count(),
+        "processor": processor(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "x64": bool(jax.config.read("jax_enable_x64")),
+    }
+    if subject and subject.sha256:
+        facts["model_sha256"] = subject.sha256
+    return facts
+
+
+def started(facts: Mapping[str, Any]) -> str:
+    """The text of `environment.json`: the facts, and the time of now."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({**facts, "started": now}, indent=2) + "\n"
+
+
+def changes(
+    then: Mapping[str, Any], now: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
+) -> list[str]:
+    """What has changed between two environments, as far as it decides results.
+
+    Args:
+        then: one environment, as in `environment.json`.
+        now: another.
+        decisive: the facts that matter.
+
+    Returns:
+        One predicate for each decisive fact that differs.
+
+    Example:
+        >>> changes({"jax": "0.9.2"}, {"jax": "0.12.0"})
+        ['jax is "0.9.2" there and "0.12.0" here']
+    """
+    comparable = all(then.get(key) == now.get(key) for key in _DECIDES_TRACES)
+    found = []
+    for key in decisive:
+        old, new = then.get(key), now.get(key)
+        if key == "functions":
+            found += _functions(then, now, comparable)
+        elif key == "draws":
+            names = changed(old or {}, new or {})
+            found += [f"other values are drawn for {', '.join(names)}"] if names else []
+        elif old != new:
+            texts = f"{json.dumps(old)} there and {json.dumps(new)} here"
+            found.append(_TOLD.get(key, f"{key} is {texts}"))
+    return found
+
+
+def _functions(then: Mapping[str, Any], now: Mapping[str, Any], comparable: bool) -> list[str]:
+    old, new = then.get("model_sha256"), now.get("model_sha256")
+    if not comparable:
+        return ["the model file has another text"] if old != new else []
+    names = changed(then.get("functions") or {}, now.get("functions") or {})
+    if not names:
+        return []
+    edited = f"its file there, {_MODEL}, has another text" if old != new else ""
+    imports = "its file has the same text, but not what it imports" if old else ""
+    why = edited or imports
+    return [f"the model computes something else in {', '.join(names)}{f' ({why})' if why else ''}"]
+
+
+_MODEL = "model.py"
+_TOLD = {
+    "jaxmech_sha256": "the source files of jaxmech are others",
+    "data_sha256": "the measurements are others",
+}
+
+
+def _own_sources() -> str:
+    """The digest of the package's own files: its version stays the same while it is edited."""
+    code = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for file in sorted(package.glob("**/*.py")):
+        code.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
+    return code.hexdigest()
+
+
+def processor() -> str:
+    """The kind of processor, whose instructions the compiler chooses from.
+
+    Example:
+        >>> bool(processor())
+        True
+    """
+    listing = Path("/proc/cpuinfo")
+    lines = listing.read_text().splitlines() if listing.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor()) or platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,191 @@
+"""What a study is about: the system that a configuration names, found and loaded."""
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.models import CATALOGUE, Model
+from jaxmech.system import System
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The system of a study with what is known about it.
+
+    Attributes:
+        name: what the study calls it.
+        system: the mechanics.
+        model: the model, or None where the file holds a bare `System`.
+        source: the Python file of the user, or None for a model of the catalogue.
+        sha256: digest of that file.
+        beside: what else that file holds, by name.
+    """
+
+    name: str
+    system: System
+    model: Model | None
+    source: Path | None = None
+    sha256: str | None = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subject:
+    """Finds a model by its name in the catalogue, or in a Python file.
+
+    Args:
+        name: a catalogue name, or "path/file.py:attribute", where the attribute is a `System`, a
+            `Model` or a function that returns one.
+        options: keyword arguments of the catalogue's or the file's function.
+        folder: the folder to which a relative path refers.
+
+    Returns:
+        The `Subject`.
+
+    Raises:
+        StudyError: the name or an option is unknown, or the file cannot be loaded.
+
+    Example:
+        >>> load("chain", {"links": 3}).system.n
+        6
+    """
+    if ":" not in name and not name.endswith(".py"):
+        if name not in CATALOGUE:
+            advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
+            raise refuse("model", f'{advice}; or write "path/file.py:attribute"')
+        return _subject(name, _call(CATALOGUE[name], options))
+    file = find(name, options, folder, (System, Model))
+    sha = file.sha256
+    return replace(_subject(name, file.found), source=file.path, sha256=sha, beside=file.beside)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a name has led to in a Python file.
+
+    Attributes:
+        found: the object.
+        path: the file.
+        sha256: digest of the file.
+        beside: what else it holds, by name.
+    """
+
+    found: object
+    path: Path
+    sha256: str
+    beside: Mapping[str, Any]
+
+
+def find(name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...]) -> Found:
+    """Executes a Python file and takes an object from it.
+
+    Args:
+        name: "path/file.py:attribute", where the attribute is an object of one of the kinds, or a
+            function that returns one.
+        options: keyword arguments of that function.
+        folder: the folder to which a relative path refers.
+        kinds: what may be named.
+
+    Raises:
+        StudyError: the name or an option is unknown, or the file cannot be loaded.
+    """
+    file, attribute = _split(name)
+    path = folder / file
+    if not path.is_file():
+        raise refuse("model", f"must name a Python file, but there is none at {path}")
+    code = path.read_bytes()
+    module = _run(path)
+    found = _attribute(module, attribute, path, kinds)
+    if isinstance(found, kinds):
+        if options:
+            raise refuse("model_options", f"must be left out: {attribute} is not a function")
+    elif callable(found):
+        found = _call(found, options)
+    return Found(found, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
+
+
+def _subject(name: str, found: object) -> Subject:
+    if isinstance(found, Model):
+        return Subject(name, found.system, found)
+    if isinstance(found, System):
+        return Subject(name, found, None)
+    kind = type(found).__name__
+    raise refuse("model", f"must name a System or a Model, but {name} is of type {kind}")
+
+
+def _split(name: str) -> tuple[str, str]:
+    path, colon, attribute = name.rpartition(":")
+    if not colon or not path.endswith(".py") or not attribute.isidentifier():
+        raise refuse("model", f'must be of the form "path/file.py:attribute", but is "{name}"')
+    return path, attribute
+
+
+def _attribute(module: ModuleType, attribute: str, path: Path, kinds: tuple[type, ...]) -> object:
+    public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
+    if attribute not in public:
+        known = [key for key, value in public.items() if _is_candidate(value, module, kinds)]
+        raise refuse("model", f"{not_one_of(attribute, known, f'an attribute in {path}')}")
+    return public[attribute]
+
+
+def _is_candidate(value: object, module: ModuleType, kinds: tuple[type, ...]) -> bool:
+    own = inspect.isfunction(value) and value.__module__ == module.__name__
+    return isinstance(value, kinds) or own
+
+
+def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
+    accepted = inspect.signature(factory).parameters
+    what = f"an option of {factory.__name__}"
+    unknown = [
+        Problem(("model_options", key), not_one_of(key, accepted, what))
+        for key in options
+        if key not in accepted
+    ]
+    if unknown:
+        raise StudyError(unknown)
+    try:
+        return factory(**options)
+    except Exception as error:
+        raise refuse("model", f"cannot be made: {_told(error)}") from error
+
+
+def _run(path: Path) -> ModuleType:
+    """Executes a file as a module of its own; it may import its neighbours, as a script may."""
+    spec = importlib.util.spec_from_file_location(f"jaxmech_study_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise refuse("model", f"must name a Python file, but {path} is not one")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        with _importable(path.parent):
+            spec.loader.exec_module(module)
+    except Exception as error:
+        raise refuse("model", f"cannot be loaded: {_told(error)}{_where(error, path)}") from error
+    return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _where(error: Exception, path: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return ""  # its own text names file and line
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    return f" ({path}, line {lines[-1]})" if lines else ""

@@ -1,0 +1,130 @@
+"""A folder that one process writes at a time and a later one can go on with."""
+
+import json
+import os
+import tomllib
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jaxmech.config.environment import DECISIVE, changes
+
+LOCK = ".lock"
+
+
+class FolderError(ValueError):
+    """A run folder that cannot be used, and what to do about it."""
+
+
+def require_run_or_nothing(path: Path) -> None:
+    """Makes the folder; raises a FolderError if it holds files that no run has written."""
+    if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
+        raise FolderError(f"{path} holds files that are no run; choose another folder by --out")
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Writes a file so that it is there as a whole or not at all."""
+    draft = file.with_name(f".{file.name}.draft")
+    draft.write_text(text)
+    flush(draft)
+    draft.replace(file)
+    flush(file.parent)
+
+
+def require_same_config(path: Path, now: Mapping[str, Any], may_change: Container[str]) -> None:
+    """Raises a FolderError if `config.toml` says something else.
+
+    Args:
+        path: the folder.
+        now: the configuration of this process, as plain data.
+        may_change: keys, such as "chunk" or "data.file", that decide no result.
+    """
+    try:
+        then = tomllib.loads((path / "config.toml").read_text())
+    except ValueError as error:
+        raise FolderError(f"{path / 'config.toml'} cannot be read: {error}") from error
+    difference = _first_difference(then, now, (), may_change)
+    if difference:
+        key, old, new = difference
+        raise FolderError(
+            f"{path} holds the run of a different configuration: `{key}` is {old} there and {new} "
+            f"here; choose another folder by --out, or set it back"
+        )
+
+
+def _first_difference(
+    then: Any, now: Any, key: tuple[str, ...], may_change: Container[str]
+) -> tuple[str, str, str] | None:
+    if ".".join(key) in may_change:
+        return None
+    if not isinstance(then, dict) or not isinstance(now, dict):
+        return None if then == now else (".".join(key), _shown(then), _shown(now))
+    names = [*now, *(name for name in then if name not in now)]
+    pairs = ((then.get(n), now.get(n), (*key, n)) for n in names)
+    return next((d for pair in pairs if (d := _first_difference(*pair, may_change))), None)
+
+
+def _shown(value: Any) -> str:
+    return "not given" if value is None else json.dumps(value)
+
+
+def require_same_environment(
+    path: Path, facts: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
+) -> None:
+    """Raises a FolderError if `environment.json` says something else that decides the bits.
+
+    Args:
+        path: the folder.
+        facts: the environment of this process.
+        decisive: the facts that matter.
+    """
+    found = changes(stored_environment(path), facts, decisive)
+    if found:
+        raise FolderError(
+            f"{path} holds what was computed otherwise: {'; '.join(found)}. Old and new results do "
+            "not mix: set it back, or choose another folder by --out"
+        )
+
+
+def stored_environment(path: Path) -> dict[str, Any]:
+    """What `environment.json` of a folder says.
+
+    Raises:
+        FolderError: it cannot be read.
+    """
+    file = path / "environment.json"
+    try:
+        then = json.loads(file.read_text())
+        return dict(then.items())
+    except (OSError, ValueError, AttributeError) as error:
+        raise FolderError(f"{file} cannot be read: {error}") from error
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keeps other processes out of a folder."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows; writing twice gives the same bits anyway
+        (path / LOCK).touch()
+        yield
+        return
+    with (path / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FolderError(f"{path} is being written by another process; wait for it") from error
+        yield
+
+
+def flush(path: Path) -> None:
+    """Makes the operating system put a file or folder onto the disk now."""
+    if not path.exists() or (path.is_dir() and os.name == "nt"):
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,107 @@
+"""`given_motion`: the constraint that something follows a given function of time.
+
+A program constraint e(q, t, p) = f(q, p) - target(t, p) = 0 can be kept in two ways: exactly, as a
+`Holonomic` constraint that every start must satisfy and that projection keeps, or as an
+`Acceleration` constraint
+
+    e'' + 2 alpha e' + beta^2 e = 0,
+
+which any start may violate and which takes the error to zero (Udwadia and Kalaba, "Analytical
+Dynamics", 1996, on trajectory tracking; Baumgarte 1972). Both push along their own gradient,
+A^T lambda, with the smallest force in the metric of M^-1 (Gauss). Where a motor can push in its own
+direction only, it is a `Servo` that does it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.constraints import Acceleration, Holonomic, rate
+from jaxmech.stabilization import Baumgarte
+from jaxmech.system import Params
+from jaxmech.utils.checks import require_function, require_kind
+
+
+def given_motion(
+    fn: Callable[..., Any],
+    target: Callable[..., Any],
+    *,
+    name: str = "given_motion",
+    approach: Baumgarte | None = None,
+) -> Holonomic | Acceleration:
+    """The constraint that something follows a given function of time.
+
+    Its reaction in `observe` is the generalized force that does it, and its multiplier the force on
+    what follows: for a coordinate the generalized force on it, for a point the force at the point.
+
+    Args:
+        fn: `fn(q, params)`, what is to follow: a coordinate, a point; a scalar or shape (k,).
+        target: `target(t, params)`, what it follows, twice differentiable; of the same shape.
+        name: how messages and reactions call it.
+        approach: None for a `Holonomic` constraint; `Baumgarte(alpha, beta)` [1/s] for an
+            `Acceleration` constraint, whose error e obeys e'' + 2 alpha e' + beta^2 e = 0 from any
+            start; alpha = beta > 0 takes it to zero without overshoot.
+
+    Returns:
+        The constraint. Equal arguments give equal constraints.
+
+    Raises:
+        TypeError: `fn` or `target` is not a function, or `approach` not a `Baumgarte`.
+
+    Example:
+        >>> def first(q, p):
+        ...     return q[0]
+        >>> def swing(t, p):
+        ...     return p["a"] * jnp.sin(t)
+        >>> given_motion(first, swing, name="shaker")
+        Holonomic('shaker')
+        >>> given_motion(first, swing, name="shaker", approach=Baumgarte(5.0, 5.0))
+        Acceleration('shaker')
+    """
+    require_function("fn", fn)
+    require_function("target", target)
+    if approach is None:
+        return Holonomic(_Error(fn, target), name)
+    require_kind("approach", approach, Baumgarte, "Baumgarte(alpha, beta) or None")
+    return Acceleration(_Approach(_Error(fn, target), approach), name)
+
+
+@dataclass(frozen=True)
+class _Error:
+    """What the followed quantity misses; equal ones are one function to `jax.jit`."""
+
+    fn: Callable[..., Any]
+    target: Callable[..., Any]
+
+    def __call__(self, q: Array, t: Array, params: Params) -> Array:
+        value = jnp.asarray(self.fn(q, params))
+        target = jnp.asarray(self.target(t, params), value.dtype)
+        if value.shape != target.shape:
+            raise ValueError(
+                f"Argument `target` must return the shape {value.shape} of what `fn` returns, but "
+                f"returned shape {target.shape}; give every followed quantity one target."
+            )
+        return value - target
+
+
+@dataclass(frozen=True)
+class _Approach:
+    """e'' + 2 alpha e' + beta^2 e."""
+
+    error: _Error
+    rates: Baumgarte
+
+    def __call__(self, q: Array, v: Array, a: Array, t: Array, params: Params) -> Array:
+        def error(q: Array, t: Array) -> Array:
+            return self.error(q, t, params)
+
+        def speed(q: Array, v: Array, t: Array) -> Array:
+            return rate(error, q, v, t)
+
+        velocity, acceleration = jax.jvp(speed, (q, v, t), (v, a, jnp.ones_like(t)))
+        alpha, beta = self.rates.alpha, self.rates.beta
+        return acceleration + 2 * alpha * velocity + beta**2 * error(q, t)

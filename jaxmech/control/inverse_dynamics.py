@@ -1,0 +1,238 @@
+"""`inverse_dynamics`: the forces that make a constrained system follow a given path.
+
+Along a path q(t) the accelerations are known, and
+
+    M qdd - Q = A^T lambda + B u
+
+is linear in what is not: the multipliers of the ideal constraints and the inputs u of the actuators
+with the directions B. With P the projector that takes away what the constraints can carry, u solves
+P B u = P (M qdd - Q), and the constraints carry the rest. Everything is measured in the metric of
+M^-1, in which a force is what it does to accelerations.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.linalg import QR, cholesky, shortest, times
+from jaxmech.properties import traits
+from jaxmech.stabilization import constraint_jacobians, metric_mass, near, violations
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import is_known, require_finite, require_function, require_kind
+from jaxmech.utils.jit_cache import jit_of
+
+
+class InverseDynamics(eqx.Module):
+    """What makes a system follow a path: M qdd = Q + A^T lambda + B u + missing.
+
+    Attributes:
+        ts: times [s], shape (T,).
+        q: coordinates on the path, shape (T, n).
+        v: velocities on it, shape (T, n).
+        qdd: accelerations on it, shape (T, n).
+        u: inputs of the actuators, shape (T, k); of all that do it those of smallest |u|.
+        actuator_force: B u, shape (T, n).
+        constraint_force: A^T lambda, shape (T, n).
+        multipliers: the smallest lambda of those possible, shape (T, m).
+        missing: the generalized force that would still be needed, shape (T, n); zero where the
+            actuators suffice.
+        missed: by how much the accelerations miss the path without it, M^-1 missing, shape (T, n).
+        residual: its size as an acceleration, sqrt(missing M^-1 missing), shape (T,), in units of
+            sqrt(kg) m/s^2 for Cartesian coordinates.
+        consistent: whether the path satisfies all constraints, shape (T,).
+        followed: whether nothing is missing, shape (T,).
+    """
+
+    ts: Float[Array, " *T"]
+    q: Float[Array, " *T n"]
+    v: Float[Array, " *T n"]
+    qdd: Float[Array, " *T n"]
+    u: Float[Array, " *T k"]
+    actuator_force: Float[Array, " *T n"]
+    constraint_force: Float[Array, " *T n"]
+    multipliers: Float[Array, " *T m"]
+    missing: Float[Array, " *T n"]
+    missed: Float[Array, " *T n"]
+    residual: Float[Array, " *T"]
+    consistent: Bool[Array, " *T"]
+    followed: Bool[Array, " *T"]
+
+
+def inverse_dynamics(
+    system: System,
+    path: Callable[..., Any],
+    ts: Any,
+    params: Params = None,
+    *,
+    actuators: Actuators,
+    throw: bool = True,
+) -> InverseDynamics:
+    """The inputs of actuators that make a constrained system follow a path.
+
+    With as many actuators as degrees of freedom u is unique. With more, it is the one of smallest
+    Euclidean norm |u| at every time (scale the columns of B for another norm). With fewer, only
+    some paths can be followed; where one cannot, u is the best in the metric of M^-1, and `missing`
+    what it leaves. Pure: `jax.vmap` runs over parameters, `jax.grad` goes to them.
+
+    Args:
+        system: the system, with n coordinates and m ideal constraint equations.
+        path: `path(t, params)`, the coordinates q, shape (n,); twice differentiable, and consistent
+            with the constraints.
+        ts: times [s], shape (T,).
+        params: the parameters of the system and the path.
+        actuators: names of the coordinates on which one generalized force each acts, or a function
+            `B(q, t, params)`: the directions of the forces as columns, shape (n, k).
+        throw: whether a path that cannot be followed raises; it can only when actual values are at
+            hand.
+
+    Returns:
+        An `InverseDynamics`.
+
+    Raises:
+        TypeError: `system` is no `System` or `path` not a function.
+        ValueError: a shape is wrong; the path violates a constraint or cannot be followed, and
+            `throw` is set.
+
+    Example:
+        >>> from jaxmech import models
+        >>> model = models.double_pendulum_angles()
+        >>> held = inverse_dynamics(
+        ...     model.system,
+        ...     lambda t, p: jnp.array([jnp.pi / 2, 0.0]),
+        ...     [0.0, 1.0],
+        ...     model.params,
+        ...     actuators=model.system.coordinates,
+        ... )
+        >>> print((held.u / 9.81).round(6)[0])  # both rods level: torques m g (1 + 2) l and m g l
+        [3. 1.]
+    """
+    require_kind("system", system, System, "System(...)")
+    require_ideal("system", system)
+    require_function("path", path)
+    actuators = checked_actuators(system, actuators)
+    ts = jnp.asarray(ts, float)
+    if ts.ndim != 1:
+        raise ValueError(f"Argument `ts` must have shape (T,), but has shape {ts.shape}.")
+    require_finite(ts=ts, params=params)
+    found = _along(system, path, actuators, ts, params)
+    if throw and is_known(found):
+        _require_followed(system, found, params)
+    return found
+
+
+@jit_of("system", "path", "actuators")
+def _along(
+    system: System, path: Callable[..., Any], actuators: Actuators, ts: Array, params: Params
+) -> InverseDynamics:
+    return jax.vmap(partial(_at, system, path, actuators, params))(ts)
+
+
+def _at(
+    system: System, path: Callable[..., Any], actuators: Actuators, params: Params, t: Array
+) -> InverseDynamics:
+    def place(t: Array) -> Array:
+        q = jnp.asarray(path(t, params))
+        return system.arguments(q, q, t, params, ("path(t, params)", "v"))[0]
+
+    def speed(t: Array) -> Array:
+        return jax.jvp(place, (t,), (jnp.ones_like(t),))[1]
+
+    v, qdd = jax.jvp(speed, (t,), (jnp.ones_like(t),))
+    q, v, t, params = system.arguments(place(t), v, t, params)
+    eom = system.equations(q, v, t, params)
+    B = directions(system, actuators, q, t, params)
+    singular = traits(system, q, v, t, params).singular_mass
+    root = cholesky(metric_mass(system, q, v, t, params, singular_mass=singular))
+    need = times(eom.M, qdd) - eom.Q
+    carried, pushed = root.lower(eom.A.T), root.lower(B)
+    u = shortest(_beside(carried, pushed), root.lower(need))
+    rest = need - times(B, u)
+    multipliers = shortest(carried, root.lower(rest))
+    missing = rest - times(eom.A.T, multipliers)
+    residual = jnp.linalg.norm(root.lower(missing))
+    at_play = jnp.linalg.norm(root.lower(eom.Q)) + jnp.linalg.norm(root.lower(times(eom.M, qdd)))
+    return InverseDynamics(
+        ts=t,
+        q=q,
+        v=v,
+        qdd=qdd,
+        u=u,
+        actuator_force=times(B, u),
+        constraint_force=times(eom.A.T, multipliers),
+        multipliers=multipliers,
+        missing=missing,
+        missed=root.upper(root.lower(missing)),
+        residual=residual,
+        consistent=_holds(system, eom, q, v, qdd, t, params),
+        followed=residual <= float(jnp.finfo(q.dtype).eps) ** 0.5 * at_play,
+    )
+
+
+def _beside(carried: Array, pushed: Array) -> Array:
+    """The columns of `pushed` without what the columns of `carried` span."""
+    U = QR().factor(carried.T).U
+
+    def column(x: Array) -> Array:
+        rest = x - times(U.T, times(U, x))
+        rest = rest - times(U.T, times(U, rest))
+        least = float(jnp.finfo(x.dtype).eps) ** (4 / 3) * (x * x).sum()
+        return jnp.where((rest * rest).sum() > least, rest, 0.0)
+
+    return jnp.stack([column(x) for x in pushed.T], axis=1) if pushed.shape[1] else pushed
+
+
+def _holds(
+    system: System,
+    eom: EquationsOfMotion,
+    q: Array,
+    v: Array,
+    qdd: Array,
+    t: Array,
+    params: Params,
+) -> Bool[Array, ""]:
+    """Whether the path satisfies the constraints: in position, velocity and acceleration."""
+    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+    return (
+        near(system.position_level(q, t, params), A_position, q)
+        & near(system.velocity_level(q, v, t, params), A_velocity, v)
+        & near(times(eom.A, qdd) - eom.b, eom.A, qdd)
+    )
+
+
+def _require_followed(system: System, found: InverseDynamics, params: Params) -> None:
+    for k in np.nonzero(~np.asarray(found.consistent))[0]:
+        state = system.arguments(found.q[k], found.v[k], found.ts[k], params)
+        broken = violations(system, *state)
+        name, level = (
+            broken[0][:2] if broken else (_missed(system, found, int(k), params), "acceleration")
+        )
+        raise ValueError(
+            f"Argument `path` must satisfy the constraints, but violates {name!r} at "
+            f"t = {float(found.ts[k]):g} in {level}; correct the path, or pass throw=False."
+        )
+    for k in np.nonzero(~np.asarray(found.followed))[0]:
+        missed = np.asarray(found.missed[k])
+        worst = int(np.argmax(np.abs(missed)))
+        raise ValueError(
+            f"The actuators cannot produce the path at t = {float(found.ts[k]):g}: with "
+            f"the best there is, the acceleration of {system.coordinates[worst]!r} is missed by "
+            f"{missed[worst]:.3g}; add an actuator, change the path, or pass throw=False."
+        )
+
+
+def _missed(system: System, found: InverseDynamics, k: int, params: Params) -> str:
+    """The constraint whose accelerations the path misses most."""
+    q, v, t, params = system.arguments(found.q[k], found.v[k], found.ts[k], params)
+    misses = {}
+    for c in system.constraints:
+        A, b = c.rows(q, v, t, params)
+        misses[c.name] = float(jnp.max(jnp.abs(times(A, found.qdd[k]) - b), initial=0.0))
+    return max(misses, key=lambda name: misses[name])

@@ -1,0 +1,208 @@
+"""`Servo`: actuators that enforce a constraint by pushing in their own directions only.
+
+The reaction of an ideal constraint acts along its gradient, A^T lambda. A motor cannot choose: it
+pushes along the column of B that belongs to it. A constraint that is kept so is a servo constraint
+(Beghin 1922; Appell); its rows S qdd = s hold, but the rest of the system moves differently:
+
+    M qdd = Q + A^T lambda + B u,    A qdd = b,    S qdd = s.
+
+With u the accelerations change in proportion, qdd = qdd_0 + G u: so S G u = s - S qdd_0 gives u.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmech.constraints import AbstractConstraint
+from jaxmech.formulations import UdwadiaKalaba
+from jaxmech.linalg import shortest, times
+from jaxmech.properties import traits
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import is_known, require_kind
+from jaxmech.utils.jit_cache import jit_of
+
+Actuators = Sequence[str] | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Servo:
+    """Actuators that enforce a constraint.
+
+    Where more than one u does it, the one of smallest Euclidean norm |u| acts; scale the columns of
+    B for another norm. Only S qdd = s is enforced, so a `Holonomic` or `Nonholonomic` constraint
+    drifts: take one that corrects its own error, `given_motion(..., approach=Baumgarte(...))`.
+
+    Args:
+        plant: the system that is driven, with its ideal constraints.
+        constraint: what the actuators are to enforce; no constraint of the plant.
+        actuators: names of the coordinates on which one generalized force each acts, or a function
+            `B(q, t, params)`: the directions of the forces as columns, shape (n, k).
+
+    Raises:
+        TypeError: `plant` is no `System`, `constraint` no constraint, or names no sequence.
+        ValueError: a name is not a coordinate, or the plant has a `nonideal` force.
+
+    Example:
+        >>> from jaxmech.constraints import Acceleration
+        >>> def cart_and_pole(q, v, t, p):  # the pole stands upright at angle 0
+        ...     kinetic = v[0] ** 2 + v[0] * v[1] * jnp.cos(q[1]) + 0.5 * v[1] ** 2
+        ...     return kinetic - 9.81 * jnp.cos(q[1])
+        >>> plant = System(cart_and_pole, coordinates=("x", "angle"))
+        >>> hold = Acceleration(lambda q, v, a, t, p: a[1], name="hold")
+        >>> servo = Servo(plant, hold, actuators=["x"])
+        >>> print(servo.inputs([0.0, 0.1], [0.0, 0.0]).round(6))  # 2 kg times g tan(angle)
+        [1.968566]
+    """
+
+    plant: System
+    constraint: AbstractConstraint
+    actuators: Actuators
+
+    def __post_init__(self) -> None:
+        require_kind("plant", self.plant, System, "System(...)")
+        require_kind("constraint", self.constraint, AbstractConstraint, "given_motion(...)")
+        require_ideal("plant", self.plant)
+        object.__setattr__(self, "actuators", checked_actuators(self.plant, self.actuators))
+
+    @property
+    def system(self) -> System:
+        """The driven plant, for `simulate`, `acceleration` and all else."""
+        return replace(self.plant, force=self)
+
+    def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The non-conservative force on the driven plant, B u included, shape (n,)."""
+        B = directions(self.plant, self.actuators, q, t, params)
+        force = times(B, self.solved(q, v, t, params)[0])
+        return force if self.plant.force is None else force + self.plant.force(q, v, t, params)
+
+    def inputs(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> Float[Array, " k"]:
+        """What the actuators do at a state.
+
+        Args:
+            q: coordinates, shape (n,).
+            v: velocities, shape (n,).
+            t: time [s].
+            params: parameters.
+
+        Returns:
+            u, shape (k,).
+
+        Raises:
+            ValueError: the actuators cannot enforce the constraint there; not under `jit`, where u
+                is then the best there is.
+        """
+        u, missed, sought = _inputs(self, *self.plant.arguments(q, v, t, params))
+        if is_known((u, missed)):
+            tolerance = float(jnp.finfo(u.dtype).eps) ** 0.5
+            if np.max(np.abs(missed)) > tolerance * (1 + np.max(np.abs(sought))):
+                raise ValueError(
+                    f"The actuators cannot enforce constraint {self.constraint.name!r} at "
+                    f"t = {float(t):g}: its accelerations are missed by "
+                    f"{np.max(np.abs(missed)):.3g}; they must reach what it holds, directly or "
+                    "through the constraints and the masses."
+                )
+        return u
+
+    def solved(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
+        """u (k,), by how much S qdd misses s, and s - S qdd_0, what was to be reached."""
+        eom = self.plant.equations(q, v, t, params)
+        singular = traits(self.plant, q, v, t, params).singular_mass
+        B = directions(self.plant, self.actuators, q, t, params)
+        S, s = self.constraint.rows(q, v, t, params)
+
+        def accelerations(u: Array) -> Array:
+            driven = replace(eom, Q=eom.Q + times(B, u))
+            return UdwadiaKalaba().solve(driven, singular_mass=singular).qdd
+
+        none = jnp.zeros(B.shape[1], q.dtype)
+        answer = jax.jacfwd(accelerations)(none)
+        sought = s - times(S, accelerations(none))
+        u = shortest(_without_noise(S, answer), sought)
+        return u, times(S, times(answer, u)) - sought, sought
+
+
+@jit_of("servo")
+def _inputs(
+    servo: Servo, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array, Array]:
+    return servo.solved(q, v, t, params)
+
+
+def _without_noise(S: Array, answer: Array) -> Array:
+    """S times the answer of the accelerations, zero where round-off is all that is left of it."""
+    G = (S[:, :, None] * answer[None, :, :]).sum(1)
+    terms = jnp.abs(S[:, :, None] * answer[None, :, :]).sum(1)
+    return jnp.where(jnp.abs(G) > float(jnp.finfo(G.dtype).eps) ** (2 / 3) * terms, G, 0.0)
+
+
+def require_ideal(argument: str, system: System) -> None:
+    """Raise a ValueError if the forces of the constraints do work, which then hangs on u.
+
+    Args:
+        argument: what the system is called in the message.
+        system: the system.
+    """
+    if system.nonideal is not None:
+        raise ValueError(
+            f"Argument `{argument}` must have ideal constraints, but has a `nonideal` force; write "
+            "what does not depend on the multipliers as `force`."
+        )
+
+
+def checked_actuators(plant: System, actuators: Any) -> Actuators:
+    """Names as a tuple, or a function as it is.
+
+    Args:
+        plant: whose coordinates the names are.
+        actuators: names, or a function `B(q, t, params)`.
+
+    Raises:
+        TypeError: they are neither.
+        ValueError: a name is not a coordinate.
+    """
+    if callable(actuators):
+        return actuators
+    if isinstance(actuators, str) or not isinstance(actuators, Sequence):
+        raise TypeError(
+            "Argument `actuators` must be a sequence of coordinates or a function B(q, t, params), "
+            f"but is {actuators!r}; write [name] for a single coordinate."
+        )
+    for name in actuators:
+        if name not in plant.coordinates:
+            raise ValueError(
+                f"Argument `actuators` must hold names of coordinates, but holds {name!r}; the "
+                f"coordinates are {', '.join(plant.coordinates)}."
+            )
+    return tuple(actuators)
+
+
+def directions(
+    plant: System, actuators: Actuators, q: Array, t: Array, params: Params
+) -> Float[Array, " n k"]:
+    """B: the directions of the actuators as columns.
+
+    Args:
+        plant: the system that is driven.
+        actuators: names, or a function `B(q, t, params)`.
+        q: coordinates (n,).
+        t: time.
+        params: parameters.
+
+    Raises:
+        ValueError: the function does not return shape (n, k).
+    """
+    if not callable(actuators):
+        columns = [plant.coordinates.index(name) for name in actuators]
+        return jnp.asarray(np.eye(plant.n)[:, columns], q.dtype)
+    B = jnp.asarray(actuators(q, t, params))
+    if B.ndim != 2 or B.shape[0] != plant.n:
+        raise ValueError(
+            f"The value of `actuators` must have shape ({plant.n}, k), one column per actuator, "
+            f"but has shape {B.shape}."
+        )
+    return B.astype(q.dtype)

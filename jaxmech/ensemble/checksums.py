@@ -1,0 +1,159 @@
+"""What the files of a run folder were when they were written, so that damage does not pass unseen.
+
+`seal.json` holds the SHA-256 digests of the files that are made when a run begins and when it ends;
+the mark of a block, in `blocks/`, holds those of its chunks.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxmech.config.run_folder import FolderError, write_whole
+
+FORMAT = 2  # of run folders; 1 had no digests
+SEAL = "seal.json"
+SUMMARY = ("summary.json", "summary.txt")
+RESULTS, BLOCKS = "results.zarr", "blocks"
+_SHOWN = 4  # damaged files that a message names
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One file that is not what was written.
+
+    Attributes:
+        file: its path in the run folder.
+        what: what is wrong with it, such as "is missing".
+        block: the block that it belongs to, None if it is not of one.
+    """
+
+    file: str
+    what: str
+    block: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.what}"
+
+
+def told(damage: Iterable[Damage]) -> str:
+    """The damaged files in one line, the first few by name.
+
+    Example:
+        >>> told([Damage("config.toml", "was changed")])
+        'config.toml was changed'
+    """
+    texts = [str(one) for one in damage]
+    more = [f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
+    return ", ".join([*texts[:_SHOWN], *more])
+
+
+def digests(root: Path, files: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of files by their path from a folder."""
+    return {file.relative_to(root).as_posix(): _sha256(file) for file in sorted(files)}
+
+
+def write_seal(path: Path, files: Mapping[str, str]) -> None:
+    """Puts digests into `seal.json`."""
+    write_whole(path / SEAL, json.dumps({"format": FORMAT, "files": files}, indent=2) + "\n")
+
+
+def read_seal(path: Path) -> dict[str, str]:
+    """The digests in `seal.json`.
+
+    Raises:
+        FolderError: there are none, or they are of another format.
+    """
+    again = "compute it again in another folder, or remove this one"
+    if not (path / SEAL).is_file():
+        raise FolderError(
+            f"{path} holds a run without {SEAL}: it is of an older jaxmech, or the file was "
+            f"deleted, and damage would pass unseen; {again}"
+        )
+    try:
+        seal = json.loads((path / SEAL).read_text(encoding="utf-8"))
+        found, files = seal["format"], {str(k): str(x) for k, x in seal["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FolderError(f"{path / SEAL} is damaged; {again}") from error
+    if found != FORMAT:
+        text = f"is of format {found}, and this jaxmech reads format {FORMAT}"
+        raise FolderError(f"{path} {text}; {again}")
+    return files
+
+
+def damaged(root: Path, files: Mapping[str, str], block: int | None = None) -> Iterator[Damage]:
+    """Which files of a folder are not what their digests say."""
+    for name, sha in files.items():
+        file = root / name
+        if not file.is_file():
+            yield Damage(name, "is missing", block)
+        elif _sha256(file) != sha:
+            yield Damage(name, "was changed", block)
+
+
+def write_mark(path: Path, block: int, arrays: Iterable[str]) -> None:
+    """Marks a block as finished, with the digests of its chunks in the arrays of that name."""
+    names = sorted(arrays)
+    files = digests(path, block_files(path, block, names))
+    (path / BLOCKS).mkdir(exist_ok=True)
+    mark = {"block": block, "arrays": names, "files": files}
+    write_whole(mark_of(path, block), json.dumps(mark) + "\n")
+
+
+def mark_of(path: Path, block: int) -> Path:
+    """The file that marks a block as finished."""
+    return path / BLOCKS / f"{block:06d}"
+
+
+def marked_blocks(path: Path) -> list[int]:
+    """The numbers of the blocks that have a mark."""
+    return sorted(int(f.name) for f in (path / BLOCKS).glob("[0-9]*") if f.name.isdigit())
+
+
+def block_files(path: Path, block: int, arrays: Iterable[str]) -> Iterator[Path]:
+    """The chunks of a block in some arrays. A chunk that holds nothing has no file."""
+    for name in arrays:
+        chunks = path / RESULTS / name / "c"
+        first = chunks / str(block)
+        for file in [first, *first.glob("**/*")]:
+            if file.is_file() and all(part.isdigit() for part in file.relative_to(chunks).parts):
+                yield file
+
+
+def block_damage(path: Path, block: int, array: str | None = None) -> list[Damage]:
+    """What is wrong with a block that has a mark.
+
+    Args:
+        path: the run folder.
+        block: the number of the block.
+        array: the array to look at; all by default.
+    """
+    mark = mark_of(path, block)
+    try:
+        known: Any = json.loads(mark.read_text(encoding="utf-8"))
+        number, names = known["block"], [str(name) for name in known["arrays"]]
+        files = {str(k): str(x) for k, x in known["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return [Damage(f"{BLOCKS}/{mark.name}", "is damaged", block)]
+    if number != block:
+        return [Damage(f"{BLOCKS}/{mark.name}", f"is the mark of block {number}", block)]
+    if array is not None:
+        names = [name for name in names if name == array]
+        files = {k: sha for k, sha in files.items() if k.startswith(f"{RESULTS}/{array}/")}
+    found = (file.relative_to(path).as_posix() for file in block_files(path, block, names))
+    strays = [Damage(name, "does not belong there", block) for name in found if name not in files]
+    return [*damaged(path, files, block), *strays]
+
+
+def missing_marks(path: Path, seal: Mapping[str, str], count: int) -> Iterator[Damage]:
+    """The marks that were deleted from a run of so many blocks that had come to its end."""
+    if SUMMARY[0] in seal:
+        for block in sorted(set(range(count)).difference(marked_blocks(path))):
+            yield Damage(f"{BLOCKS}/{mark_of(path, block).name}", "is missing", block)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,62 @@
+"""How many operations on numbers a function asks for, counted in its jaxpr."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import jax
+from jax.extend.core import Jaxpr, JaxprEqn
+
+from jaxmech.compiler.frontend.jaxprs import call_content, loop_content
+
+# What only moves numbers, or makes them once.
+_FREE = {
+    "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "device_put",
+    "dynamic_slice", "dynamic_update_slice", "expand_dims", "gather", "iota", "pad", "reshape",
+    "rev", "scatter", "slice", "split", "squeeze", "stack", "stop_gradient", "transpose",
+}  # fmt: skip
+_SUMS = {"argmax", "argmin", "cumsum", "reduce_and", "reduce_max", "reduce_or", "reduce_sum"}
+
+
+def operations(fn: Callable[..., Any], *args: Any) -> int:
+    """Sums, products, comparisons and so on that `fn(*args)` asks for, one for each number.
+
+    Counted as written: nothing is folded, shared or dropped, a loop counts as often as it runs,
+    and moving numbers is free. A library factorization of an n by n matrix counts as one operation
+    for each of its numbers, far too few.
+
+    Args:
+        fn: a function of arrays and pytrees of arrays.
+        *args: its arguments, or their shapes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> operations(lambda A, x: A @ x + 1.0, jnp.ones((2, 3)), jnp.ones(3))
+        14
+    """
+    return _count(jax.make_jaxpr(fn)(*args).jaxpr)
+
+
+def _count(jaxpr: Jaxpr) -> int:
+    return sum(map(_cost, jaxpr.eqns))
+
+
+def _cost(eqn: JaxprEqn) -> int:
+    name = eqn.primitive.name
+    inside = call_content(eqn)
+    if inside is not None:
+        return _count(inside.jaxpr)
+    if name == "scan":
+        return eqn.params["length"] * _count(loop_content(eqn)[0].jaxpr)
+    if name in _FREE:
+        return 0
+    if name == "dot_general":
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        left: Any = eqn.invars[0].aval
+        terms = prod(left.shape[axis] for axis in contracted)
+        return 2 * terms * _size(eqn.outvars)
+    return _size(eqn.invars if name in _SUMS else eqn.outvars)
+
+
+def _size(atoms: Any) -> int:
+    return sum(prod(atom.aval.shape) for atom in atoms)

@@ -1,0 +1,156 @@
+"""Functions that are affine between corners: |x|, max(x, y) and comparisons of affine functions.
+
+Where every such operation is told which side of its corner to take, what is left is affine. So an
+equation with such a function in it has as many candidates for a solution as there are combinations
+of sides, each from one linear system, and those on the sides that they were computed with are all
+its solutions. Whether a function is of this kind is read off its operations, not off its values.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+from jaxtyping import Array, Float
+
+from jaxmech.compiler.frontend.jaxprs import call_content
+
+_AFFINE = {  # in all of their operands together
+    "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "copy_p",
+    "cumsum", "expand_dims", "neg", "pad", "reduce_sum", "reshape", "rev", "slice", "squeeze",
+    "sub", "transpose",
+}  # fmt: skip
+_BILINEAR = {"mul", "dot_general"}
+_IN_THE_FIRST = {"div", "dynamic_slice", "gather"}  # operand; the others must not depend on x
+_CORNERS: dict[str, Callable[..., Any]] = {
+    "abs": lambda side, x: (side * x, x),
+    "sign": lambda side, x: (side, x),
+    "max": lambda side, x, y: ((x + y + side * (x - y)) / 2, x - y),
+    "min": lambda side, x, y: ((x + y - side * (x - y)) / 2, x - y),
+    "gt": lambda side, x, y: (side > 0, x - y),
+    "ge": lambda side, x, y: (side > 0, x - y),
+    "lt": lambda side, x, y: (side < 0, x - y),
+    "le": lambda side, x, y: (side < 0, x - y),
+}
+_WITHOUT_SLOPE = {"sign", "gt", "ge", "lt", "le"}
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A function of x and other arguments whose corners are told their sides.
+
+    Attributes:
+        count: number of corners.
+        fn: `fn(sides, x, *args)` with sides (count,) of -1 and 1: the value, affine in x, and
+            what is positive at each corner if its side is 1 and negative if it is -1, (count,).
+    """
+
+    count: int
+    fn: Callable[..., tuple[Array, Float[Array, " k"]]]
+
+
+class _NotAffineError(Exception):
+    """An operation that is neither affine in x nor a corner."""
+
+
+def pieces(fn: Callable[..., Array], x: Array, *args: Any) -> Pieces | None:
+    """The affine pieces of a function of x; None where it is not known to consist of such.
+
+    Args:
+        fn: from x and the others to an array.
+        x: shape (k,); like the others only its shape and type matter.
+        args: what else `fn` depends on, in any way.
+
+    Example:
+        >>> found = pieces(lambda x, mu: x - mu * jnp.abs(x.sum()), jnp.zeros(2), 0.5)
+        >>> value, at_corner = found.fn(jnp.array([-1.0]), jnp.array([1.0, 2.0]), 0.5)
+        >>> print(found.count, value, at_corner)
+        1 [2.5 3.5] [3.]
+        >>> print(pieces(lambda x: x * x, jnp.zeros(2)))
+        None
+    """
+    closed = jax.make_jaxpr(fn)(x, *args)
+    count = 0
+
+    def told(sides: Array | None, x: Array, *args: Any) -> tuple[Array, Array]:
+        nonlocal count
+        reading = _Reading(sides)
+        values = [*jax.tree.leaves(x), *jax.tree.leaves(args)]
+        (out,) = reading.run(closed, values, [True] + [False] * (len(values) - 1))[0]
+        count = reading.count
+        at_corners = [jnp.ravel(corner) for corner in reading.corners]
+        return out, jnp.concatenate([jnp.zeros(0, x.dtype), *at_corners])
+
+    try:
+        jax.eval_shape(told, None, x, *args)
+    except _NotAffineError:
+        return None
+    return Pieces(count, told)
+
+
+class _Reading:
+    """One pass over the operations of a function; without sides it only counts the corners."""
+
+    def __init__(self, sides: Array | None) -> None:
+        self.sides = sides
+        self.corners: list[Array] = []
+        self.count = 0
+
+    def run(
+        self, closed: ClosedJaxpr, values: list[Any], depends: list[bool]
+    ) -> tuple[list[Any], list[bool]]:
+        """The results, and which of them depend on x."""
+        jaxpr = closed.jaxpr
+        known = dict(zip(jaxpr.constvars, [(x, False) for x in closed.consts], strict=True))
+        known |= dict(zip(jaxpr.invars, zip(values, depends, strict=True), strict=True))
+
+        def read(atom: Any) -> tuple[Any, bool]:
+            return (atom.val, False) if isinstance(atom, Literal) else known[atom]
+
+        for eqn in jaxpr.eqns:
+            operands = [read(atom) for atom in eqn.invars]
+            outs, out_depends = self.evaluated(
+                eqn, [value for value, _ in operands], [depend for _, depend in operands]
+            )
+            known |= dict(zip(eqn.outvars, zip(outs, out_depends, strict=True), strict=True))
+        found = [read(atom) for atom in jaxpr.outvars]
+        return [value for value, _ in found], [depend for _, depend in found]
+
+    def evaluated(
+        self, eqn: JaxprEqn, values: list[Any], depends: list[bool]
+    ) -> tuple[list[Any], list[bool]]:
+        """The results of one operation, a corner taken on its side."""
+        content = call_content(eqn)
+        if content is not None:
+            return self.run(content, values, depends)
+        name = eqn.primitive.name
+        if name in _CORNERS and any(depends):
+            out, corner = _CORNERS[name](self.next_side(values), *values)
+            self.corners.append(corner)
+            return [out], [name not in _WITHOUT_SLOPE]
+        if any(depends) and not _is_affine(name, depends):
+            raise _NotAffineError(name)
+        out = eqn.primitive.bind(*values, **eqn.params)
+        outs = list(out) if eqn.primitive.multiple_results else [out]
+        return outs, [any(depends)] * len(outs)
+
+    def next_side(self, operands: list[Any]) -> Array:
+        """The sides of the corners of one operation."""
+        shape = jnp.broadcast_shapes(*map(jnp.shape, operands))
+        first, self.count = self.count, self.count + math.prod(shape)
+        if self.sides is None:
+            return jnp.ones(shape, jnp.result_type(*operands))
+        return self.sides[first : self.count].reshape(shape)
+
+
+def _is_affine(name: str, depends: list[bool]) -> bool:
+    if name in _BILINEAR:
+        return sum(depends) == 1
+    if name in _IN_THE_FIRST:
+        return not any(depends[1:])
+    if name == "select_n":
+        return not depends[0]
+    return name in _AFFINE

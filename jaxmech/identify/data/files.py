@@ -1,0 +1,293 @@
+"""The rows of one recording in a file: what the cells say, and where they stand."""
+
+import csv
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from jaxmech.config.errors import not_one_of, refuse
+
+_MISSING = {"", "nan", "na", "n/a", "null", "none", "-"}
+_SEPARATORS = ",;\t"
+
+
+class TableError(ValueError):
+    """A file of measurements that cannot be used: the file, the line, and what is wrong there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """One recording in a file.
+
+    Attributes:
+        path: of the file.
+        name: of the recording.
+        columns: the cells of each column, by its name.
+        clock: name of the times, for messages.
+        ts: their cells, or None where they follow from `dt`.
+        dt: time between samples [s].
+        lines: of the file, for each row; None where a file has none.
+    """
+
+    path: Path
+    name: str
+    columns: Mapping[str, Sequence[str] | np.ndarray]
+    clock: str
+    ts: Sequence[str] | np.ndarray | None
+    dt: float
+    lines: Sequence[int] | None
+
+    def place(self, row: int) -> str:
+        """Where a row stands."""
+        if self.lines is None:
+            return f"{self.path}, {self.name}, sample {row}"
+        return f"{self.path}:{self.lines[row]}"
+
+    def column(self, column: str | int) -> str | None:
+        """The name of a column that is given by its name or its place, None if there is none."""
+        names = list(self.columns)
+        if isinstance(column, int) and 0 <= column < len(names):
+            return names[column]
+        return str(column) if str(column) in names else None
+
+    def numbers(self, columns: Sequence[str | int]) -> np.ndarray:
+        """Columns that are there, as numbers, shape (T, len(columns)), NaN for empty cells."""
+        names = [name for name in map(self.column, columns) if name is not None]
+        return np.stack([self._numbers(self.columns[name], name) for name in names], axis=1)
+
+    def times(self) -> np.ndarray:
+        """The sample times, which must increase."""
+        count = len(next(iter(self.columns.values())))
+        if count < 2:
+            place = self.place(0) if count else str(self.path)
+            raise TableError(f"{place}: {self.name} has {count} samples, but needs two at least")
+        if self.ts is None:
+            return self.dt * np.arange(count)
+        ts = self._numbers(self.ts, self.clock)
+        for row in np.flatnonzero(~np.isfinite(ts)).tolist():
+            raise TableError(f"{self.place(row)}: the time `{self.clock}` is missing")
+        for row in np.flatnonzero(np.diff(ts) <= 0).tolist():
+            raise TableError(
+                f"{self.place(row + 1)}: the time `{self.clock}` must increase, but {ts[row + 1]:g}"
+                f" follows {ts[row]:g}"
+            )
+        return ts
+
+    def _numbers(self, cells: Sequence[str] | np.ndarray, name: str) -> np.ndarray:
+        if isinstance(cells, np.ndarray):
+            return np.asarray(cells, float)
+        return np.array([self._number(cell, row, name) for row, cell in enumerate(cells)])
+
+    def _number(self, cell: str, row: int, name: str) -> float:
+        if cell.strip().lower() in _MISSING:
+            return np.nan
+        try:
+            value = float(cell)
+        except ValueError:
+            hint = "; write a decimal point, not a comma" if "," in cell else ""
+            text = f"column `{name}` must hold numbers, but holds {cell.strip()!r}{hint}"
+            raise TableError(f"{self.place(row)}: {text}") from None
+        if np.isinf(value):
+            text = f"column `{name}` is infinite; leave the cell empty where nothing was measured"
+            raise TableError(f"{self.place(row)}: {text}")
+        return value
+
+
+def csv_sheets(
+    path: Path, recording: str | None, time: str | None, dt: float | None
+) -> list[Sheet]:
+    """The recordings of CSV files.
+
+    The first line that is no comment (#) names the columns; commas, semicolons or tabs lie between.
+
+    Args:
+        path: a file, or a pattern such as `swings/*.csv`.
+        recording: the column that tells recordings apart; else each file is one.
+        time: the column of the times.
+        dt: time between samples [s], in its place.
+    """
+    several = any(letter in path.name for letter in "*?[")
+    files = sorted(path.parent.glob(path.name)) if several else [path]
+    if not files:
+        raise TableError(f"{path}: there is no such file")
+    return [sheet for file in files for sheet in _csv_sheets(file, recording, time, dt)]
+
+
+def _csv_sheets(
+    path: Path, recording: str | None, time: str | None, dt: float | None
+) -> list[Sheet]:
+    names, rows, lines = _rows(path)
+    for key, name in (("time", time), ("recording", recording)):
+        if name is not None and name not in names:
+            raise refuse(
+                key, f"names {name!r}, which {not_one_of(name, names, f'a column of {path}')}"
+            )
+    if time is None and dt is None:
+        raise TableError(
+            f"{path}:{lines[0]}: when were the samples taken? Name the column by `time`, or the "
+            f"time between them by `dt`. Columns: {', '.join(names)}"
+        )
+    groups: dict[str, list[int]] = {path.stem: [*range(len(rows))]}
+    if recording is not None:
+        place, groups = names.index(recording), {}
+        for k, row in enumerate(rows):
+            groups.setdefault(row[place].strip(), []).append(k)
+    found = []
+    for name, chosen in groups.items():
+        columns = {c: [rows[k][j] for k in chosen] for j, c in enumerate(names)}
+        ts = None if time is None else columns[time]
+        where = [lines[k + 1] for k in chosen]
+        found.append(Sheet(path, name, columns, time or "dt", ts, dt or 0.0, where))
+    return found
+
+
+def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
+    """The names of the columns, the rows, and the lines of all of them."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # no text, or no name of a file
+        raise TableError(f"{path}: cannot be read: it is not a text file") from error
+    kept = [
+        (number, line)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if len(kept) < 2:
+        raise TableError(f"{path}: must hold a line with the names of the columns, and samples")
+    lines = [number for number, _ in kept]
+    separator = max(_SEPARATORS, key=kept[0][1].count)
+    names, *rows = [_cells(path, number, line, separator) for number, line in kept]
+    if any(_is_number(name) for name in names):
+        raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
+    for name in names:
+        if not name or names.count(name) > 1:
+            text = f"column {name!r} is there twice" if name else "a column has no name"
+            raise TableError(f"{path}:{lines[0]}: {text}")
+    for number, row in zip(lines[1:], rows, strict=True):
+        if len(row) != len(names):
+            text = f"has {len(row)} cells, but there are {len(names)} columns"
+            raise TableError(f"{path}:{number}: {text}: {', '.join(names)}")
+    return names, rows, lines
+
+
+def _cells(path: Path, number: int, line: str, separator: str) -> list[str]:
+    """The cells of a line; a quotation mark that is left open ends with it."""
+    try:
+        (row,) = csv.reader([line], delimiter=separator)
+    except csv.Error as error:
+        raise TableError(f"{path}:{number}: cannot be read: {error}") from error
+    return [cell.strip() for cell in row]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class NpzSheets:
+    """The segments of the arrays of an .npz file.
+
+    Attributes:
+        path: of the file.
+        arrays: names of all arrays in it.
+        sheets: by the name of an array.
+    """
+
+    path: Path
+    arrays: tuple[str, ...]
+    sheets: Mapping[str, list[Sheet]]
+
+    def stranger(self, name: str) -> str:
+        """Why an array is not there, or an empty text."""
+        if name in self.arrays:
+            return ""
+        return not_one_of(name, self.arrays, f"an array of {self.path}")
+
+
+def npz_sheets(
+    path: Path, wanted: Sequence[str], columns: Sequence[str], time: str | None, dt: float | None
+) -> NpzSheets:
+    """The segments of arrays of shape (segments, samples, columns), or (samples, columns).
+
+    Args:
+        path: the file.
+        wanted: names of the arrays; those that are not there are left out.
+        columns: names of the columns; "0", "1", ... by default.
+        time: an array of times, (samples,), (segments, samples).
+        dt: time between samples [s]; the array `dt` of the file by default.
+    """
+    arrays = _arrays(path)
+    if time is None and dt is None:
+        if "dt" not in arrays:
+            raise TableError(
+                f"{path}: when were the samples taken? Name an array by `time`, or the time "
+                f"between them by `dt`. Arrays: {', '.join(arrays)}"
+            )
+        if arrays["dt"].size != 1 or not np.all(arrays["dt"] > 0):
+            raise TableError(f"{path}: the array `dt` must be one positive number")
+        dt = float(arrays["dt"].ravel()[0])
+    ts = arrays.get(time or "")
+    found = {
+        name: _segments(path, name, arrays[name], columns, time or "dt", ts, dt or 0.0)
+        for name in wanted
+        if name in arrays
+    }
+    return NpzSheets(path, tuple(arrays), found)
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise TableError(f"{path}: is not an .npz file with arrays of numbers") from error
+    return arrays
+
+
+def _segments(
+    path: Path,
+    name: str,
+    values: np.ndarray,
+    columns: Sequence[str],
+    clock: str,
+    ts: np.ndarray | None,
+    dt: float,
+) -> list[Sheet]:
+    if not np.issubdtype(values.dtype, np.number) or values.ndim not in (2, 3):
+        raise TableError(
+            f"{path}: the array {name!r} must hold numbers of shape (segments, samples, columns) "
+            f"or (samples, columns), but has {values.dtype} of shape {values.shape}"
+        )
+    values = values if values.ndim == 3 else values[None]
+    names = columns or [str(k) for k in range(values.shape[2])]
+    if len(names) != values.shape[2]:
+        raise TableError(
+            f"{path}: the array {name!r} has {values.shape[2]} columns, but `columns` names "
+            f"{len(names)}: {', '.join(names)}"
+        )
+    if ts is not None and ts.shape not in (values.shape[1:2], values.shape[:2]):
+        raise TableError(
+            f"{path}: the times {clock!r} must have shape {values.shape[1:2]} or "
+            f"{values.shape[:2]} as the array {name!r}, but have {ts.shape}"
+        )
+    found = []
+    for number, rows in enumerate(values):
+        count = 1 + max(np.flatnonzero(~np.isnan(rows).all(axis=1)), default=-1)
+        if not count:
+            raise TableError(f"{path}: segment {number} of the array {name!r} is NaN throughout")
+        cells = {column: rows[:count, k] for k, column in enumerate(names)}
+        times = None if ts is None else np.broadcast_to(ts, values.shape[:2])[number, :count]
+        title = f"{name} {number}" if len(values) > 1 else name
+        found.append(Sheet(path, title, cells, clock, times, dt, None))
+    return found

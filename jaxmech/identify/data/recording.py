@@ -1,0 +1,198 @@
+"""`Recording`: what was measured of one motion, and how it began."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from jaxmech.utils.checks import require_positive_integer
+
+Pair = tuple[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Samples of one motion, at any times, with gaps if need be.
+
+    Args:
+        ts: sample times [s], shape (T,), strictly increasing; they need not be evenly spaced.
+        observed: what was measured, shape (T, d), or (T,) for a single sensor; NaN is missing.
+        q0: where the motion begins, at ts[0], shape (k,): the coordinates of the system, or
+            whatever the `start` of `fit` makes a state of. Shape (T, k) gives a guess at every
+            sample, where multiple shooting can begin anew.
+        v0: the rates that belong to it, of the same shape.
+        weights: 1 / (standard deviation of the noise): a number, (d,) or (T, d). Left out, all
+            sensors count alike and their noise is estimated from what the fit leaves over.
+        start_sd: standard deviations of q0 and v0, two numbers or arrays (k,), inf for a guess: how
+            well the beginning was measured beside what `observed` says of it. `fit` with free
+            initial states holds them to it. Without it both are a guess to begin with.
+        name: for tables and pictures.
+
+    Raises:
+        ValueError: a shape is wrong, the times are not in order, a beginning or a weight is not
+            finite, or nothing was measured.
+
+    Example:
+        >>> swing = Recording([0.0, 0.1, 0.2], [[0.3], [float("nan")], [0.1]], [0.3], [0.0])
+        >>> swing
+        Recording(3 samples of 1 sensor in 0.2 s, 1 missing)
+    """
+
+    ts: Any
+    observed: Any
+    q0: Any
+    v0: Any
+    weights: Any = None
+    start_sd: Pair | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        for field, value in _checked(self).items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def count(self) -> int:
+        """How many numbers were measured; one without weight is none."""
+        return int(self.measured.sum())
+
+    @property
+    def measured(self) -> np.ndarray:
+        """Where something was measured that has weight, (T, d)."""
+        weighs = True if self.weights is None else self.weights > 0
+        found: np.ndarray = np.isfinite(self.observed) & weighs
+        return found
+
+    def every(self, stride: int) -> "Recording":
+        """Every `stride`-th sample, from the first on: as informative where noise is slow.
+
+        Args:
+            stride: from 1 on.
+
+        Raises:
+            ValueError: it is not a positive integer.
+
+        Example:
+            >>> Recording([0.0, 0.1, 0.2], [1.0, 2.0, 3.0], [1.0], [0.0]).every(2)
+            Recording(2 samples of 1 sensor in 0.2 s)
+        """
+        require_positive_integer("stride", stride, "count the samples from one kept to the next")
+        fields = {"ts": self.ts[::stride], "observed": self.observed[::stride]}
+        for field in ("q0", "v0"):
+            value = getattr(self, field)
+            fields[field] = value[::stride] if value.ndim == 2 else value
+        if np.ndim(self.weights) == 2:
+            fields["weights"] = self.weights[::stride]
+        return replace(self, **fields)
+
+    def __repr__(self) -> str:
+        samples, sensors = self.observed.shape
+        missing = int(np.isnan(self.observed).sum())
+        name = f"{self.name}: " if self.name else ""
+        return (
+            f"Recording({name}{samples} samples of {sensors} sensor{'s' * (sensors > 1)} in "
+            f"{self.ts[-1] - self.ts[0]:g} s{f', {missing} missing' if missing else ''})"
+        )
+
+
+def _checked(recording: Recording) -> dict[str, Any]:
+    """The arrays of a recording, with the shapes that its text promises."""
+    ts, observed = _array("ts", recording.ts), _array("observed", recording.observed)
+    if ts.ndim != 1 or ts.size < 2:
+        raise _refused(recording, "ts", f"shape (T,) with T >= 2, but has shape {ts.shape}")
+    if not (np.isfinite(ts).all() and np.all(np.diff(ts) > 0)):
+        text = "finite and strictly increasing times; sort them, drop repeated ones"
+        raise _refused(recording, "ts", text)
+    observed = observed[:, None] if observed.ndim == 1 else observed
+    if observed.ndim != 2 or len(observed) != len(ts) or not observed.shape[1]:
+        text = f"shape (T, d) with T = {len(ts)}, but has shape {observed.shape}"
+        raise _refused(recording, "observed", text)
+    if np.isinf(observed).any():
+        raise _refused(recording, "observed", "no infinite value; write NaN for what is missing")
+    if not np.isfinite(observed).any():
+        raise _refused(recording, "observed", "at least one number, but all are missing")
+    starts = _starts(recording, len(ts))
+    weights = _weights(recording, observed)
+    if weights is not None and not (np.isfinite(observed) & (weights > 0)).any():
+        raise _refused(recording, "weights", "a positive number where something was measured")
+    return {
+        "ts": ts,
+        "observed": observed,
+        **starts,
+        "weights": weights,
+        "start_sd": _start_sd(recording, starts["q0"].shape[-1]),
+    }
+
+
+def _starts(recording: Recording, samples: int) -> dict[str, np.ndarray]:
+    found = {name: _array(name, getattr(recording, name)) for name in ("q0", "v0")}
+    for name, value in found.items():
+        if value.ndim not in (1, 2) or (value.ndim == 2 and len(value) != samples):
+            text = f"shape (k,), or (T, k) with T = {samples}, but has shape {value.shape}"
+            raise _refused(recording, name, text)
+        if not np.isfinite(value[..., :1, :] if value.ndim == 2 else value).all():
+            raise _refused(recording, name, "finite numbers at the first sample")
+    if found["q0"].shape != found["v0"].shape:
+        text = f"the shape of `q0`, {found['q0'].shape}, but has shape {found['v0'].shape}"
+        raise _refused(recording, "v0", text)
+    return found
+
+
+def _weights(recording: Recording, observed: np.ndarray) -> np.ndarray | None:
+    if recording.weights is None:
+        return None
+    weights = _array("weights", recording.weights)
+    if weights.shape not in ((), observed.shape[1:], observed.shape):
+        text = f"a number, (d,) or (T, d) as `observed` {observed.shape}, but has {weights.shape}"
+        raise _refused(recording, "weights", text)
+    if not np.isfinite(weights).all() or (weights < 0).any() or not (weights > 0).any():
+        text = "finite numbers from 0 on, not all zero; write NaN into `observed` for a gap"
+        raise _refused(recording, "weights", text)
+    return weights
+
+
+def _start_sd(recording: Recording, size: int) -> Pair | None:
+    if recording.start_sd is None:
+        return None
+    try:
+        of_q, of_v = (_array("start_sd", sd) for sd in recording.start_sd)
+        pair = (np.broadcast_to(of_q, (size,)), np.broadcast_to(of_v, (size,)))
+    except (TypeError, ValueError) as error:
+        text = f"two standard deviations, of q0 and v0, numbers or of shape ({size},)"
+        raise _refused(recording, "start_sd", text) from error
+    if not all((sd > 0).all() for sd in pair):  # never if one is NaN
+        raise _refused(recording, "start_sd", "positive numbers, inf for what is only a guess")
+    return pair
+
+
+def _array(argument: str, value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value, float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"Argument `{argument}` must hold numbers: {error}.") from error
+
+
+def _refused(recording: Recording, argument: str, what: str) -> ValueError:
+    where = f" of recording {recording.name!r}" if recording.name else ""
+    return ValueError(f"Argument `{argument}`{where} must have {what}.")
+
+
+def named(recordings: Any, argument: str) -> tuple[Recording, ...]:
+    """Recordings in a tuple, each with a name of its own; a single one may stand for itself.
+
+    Raises:
+        TypeError: something else is among them.
+        ValueError: they have different sensors.
+    """
+    given = tuple(recordings) if isinstance(recordings, Iterable) else (recordings,)
+    for one in given:
+        if not isinstance(one, Recording):
+            raise TypeError(
+                f"Argument `{argument}` must hold Recording objects, but holds {one!r}."
+            )
+    return tuple(_with_names(given))
+
+
+def _with_names(given: tuple[Recording, ...]) -> Iterator[Recording]:
+    for number, one in enumerate(given, start=1):
+        yield one if one.name else replace(one, name=f"recording {number}")

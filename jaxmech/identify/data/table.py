@@ -1,0 +1,261 @@
+"""Recordings from files: `.npz` with arrays of segments, or CSV with named columns.
+
+What is wrong with a `Table` itself, such as a column that the file does not have, is a `StudyError`
+with the key; what is wrong in the file is a `TableError` with file, line and column.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.ensemble.distributions import doc
+from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.data.velocity_estimates import rates
+
+Column = str | int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Where the recordings are, and which column of them is what.
+
+    Example:
+        >>> table = Table(file="swings.csv", observed=("theta",), time="t")
+        >>> table.start_columns
+        (('theta',), ())
+    """
+
+    file: str = field(metadata=doc("an .npz or .csv file; swings/*.csv is one recording in each"))
+    observed: tuple[Column, ...] = field(metadata=doc("columns that were measured"))
+    q0: tuple[Column, ...] = field(
+        default=(), metadata=doc("columns of the start variables; `observed` by default")
+    )
+    v0: tuple[Column, ...] = field(
+        default=(), metadata=doc("columns of their rates; slopes of `q0` by default")
+    )
+    time: str | None = field(
+        default=None, metadata=doc("column (.csv) or array (.npz) of the sample times [s]")
+    )
+    dt: float | None = field(
+        default=None, metadata=doc("time between samples [s]; the array `dt` of an .npz by default")
+    )
+    train: tuple[str, ...] = field(
+        default=(),
+        metadata=doc(
+            "recordings to fit: arrays of an .npz (`train` by default), or files or values of "
+            "`recording` (all that are left)"
+        ),
+    )
+    validation: tuple[str, ...] = field(
+        default=(), metadata=doc("recordings that nothing is chosen by, likewise")
+    )
+    columns: tuple[str, ...] = field(
+        default=(), metadata=doc("names for the columns of an .npz, which else are 0, 1, ...")
+    )
+    recording: str | None = field(
+        default=None, metadata=doc("column of a .csv that tells its recordings apart")
+    )
+    stride: int = field(default=1, metadata=doc("keep every so many samples"))
+    noise_sd: float | list[Any] | None = field(
+        default=None, metadata=doc("standard deviation of the noise, of all columns or of each")
+    )
+    start_sd: tuple[float, ...] | None = field(
+        default=None,
+        metadata=doc(
+            "standard deviations of the recorded q0 and v0, two numbers; a start variable that is "
+            "observed too counts once, as its first sample"
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        if problems := list(_problems(self)):
+            raise StudyError(problems)
+
+    @property
+    def start_columns(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+        """The columns of the start variables and of their rates."""
+        return self.q0 or self.observed, self.v0
+
+
+class Recordings(NamedTuple):
+    """What a table holds.
+
+    Attributes:
+        train: recordings to fit.
+        validation: recordings to look at afterwards.
+    """
+
+    train: tuple[Recording, ...]
+    validation: tuple[Recording, ...]
+
+
+def read_table(table: Table, folder: Path = Path()) -> Recordings:
+    r"""Reads the recordings of a table.
+
+    Rows at the end of a segment of an .npz that are all NaN are filling and are left out; NaN and
+    empty cells elsewhere are missing measurements.
+
+    Args:
+        table: the file and its columns.
+        folder: the folder to which a relative path refers.
+
+    Returns:
+        The recordings to fit and those to look at afterwards, every one with a name.
+
+    Raises:
+        StudyError: the table asks for what the file does not have.
+        TableError: the file cannot be read, or something in it is wrong.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "swing.csv"
+        >>> _ = file.write_text("t,theta,omega\n0.0,0.3,0.0\n0.1,0.285,-0.29\n0.2,,-0.55\n")
+        >>> table = Table(file=str(file), observed=("theta",), v0=("omega",), time="t")
+        >>> read_table(table).train
+        (Recording(swing: 3 samples of 1 sensor in 0.2 s, 1 missing),)
+    """
+    path = folder / table.file
+    kind = Path(table.file).suffix.lower()
+    if kind not in (".npz", ".csv"):
+        raise refuse("file", f"must be an .npz or a .csv file, but is {table.file}")
+    for key in ("recording",) if kind == ".npz" else ("columns",):
+        if getattr(table, key):
+            raise refuse(key, f"must be left out: a {kind} file has none")
+    sheets = _npz(table, path) if kind == ".npz" else _csv(table, path)
+    _require_columns(table, [*sheets.train, *sheets.validation])
+    train, validation = (tuple(_recording(table, one) for one in part) for part in sheets)
+    return Recordings(train, validation)
+
+
+class _Sheets(NamedTuple):
+    train: list[Sheet]
+    validation: list[Sheet]
+
+
+def _npz(table: Table, path: Path) -> _Sheets:
+    train, validation = table.train or ("train",), table.validation
+    found = npz_sheets(path, [*train, *validation], table.columns, table.time, table.dt)
+    if problems := [
+        Problem((key,), f"names {name!r}, which {found.stranger(name)}")
+        for key, names in (("train", train), ("validation", validation), ("time", [table.time]))
+        for name in names
+        if name and found.stranger(name)
+    ]:
+        raise StudyError(problems)
+    return _Sheets(
+        [sheet for name in train for sheet in found.sheets[name]],
+        [sheet for name in validation for sheet in found.sheets[name]],
+    )
+
+
+def _csv(table: Table, path: Path) -> _Sheets:
+    sheets = {one.name: one for one in csv_sheets(path, table.recording, table.time, table.dt)}
+    train = table.train or tuple(name for name in sheets if name not in table.validation)
+    if problems := [
+        Problem((key,), f"names {name!r}, which {not_one_of(name, sheets, 'a recording')}")
+        for key, names in (("train", train), ("validation", table.validation))
+        for name in names
+        if name not in sheets
+    ]:
+        raise StudyError(problems)
+    if not train:
+        raise refuse("validation", "must leave recordings to fit, but names all of them")
+    return _Sheets([sheets[name] for name in train], [sheets[name] for name in table.validation])
+
+
+def _problems(table: Table) -> Iterator[Problem]:
+    if not table.observed:
+        yield Problem(("observed",), "must name at least one column")
+    yield from _named_twice(table)
+    yield from _not_positive(table)
+    if len(table.v0) not in (0, len(table.start_columns[0])):
+        text = f"must name as many columns as `q0`, {len(table.start_columns[0])}, or none"
+        yield Problem(("v0",), f"{text}, but names {len(table.v0)}")
+    if both := sorted({*table.train} & {*table.validation}):
+        text = f"must hold other recordings than `train`, but both name {both[0]!r}"
+        yield Problem(("validation",), text)
+    if table.time is not None and table.dt is not None:
+        yield Problem(("dt",), "must be left out where `time` is given")
+    if table.stride < 1:
+        yield Problem(("stride",), f"must be at least 1, but is {table.stride}")
+
+
+def _named_twice(table: Table) -> Iterator[Problem]:
+    """A column that would count as two sensors."""
+    for key in ("observed", "q0", "v0"):
+        columns = getattr(table, key)
+        if twice := [c for k, c in enumerate(columns) if c in columns[:k]]:
+            yield Problem((key,), f"must name every column once, but names {twice[0]!r} twice")
+
+
+def _not_positive(table: Table) -> Iterator[Problem]:
+    if table.dt is not None and not table.dt > 0:
+        yield Problem(("dt",), f"must be positive, but is {table.dt}")
+    noise = table.noise_sd
+    if noise is not None and not _are_deviations(noise, len(table.observed)):
+        text = f"must be positive, one for all or one for each of {len(table.observed)} columns"
+        yield Problem(("noise_sd",), f"{text}, but is {noise}")
+    start = table.start_sd
+    if start is not None and (len(start) != 2 or not all(sd > 0 for sd in start)):
+        yield Problem(("start_sd",), f"must be two positive numbers, but is {list(start)}")
+
+
+def _are_deviations(given: float | list[Any], count: int) -> bool:
+    """A positive number, or a positive number for each column; a list may hold lists."""
+    if not isinstance(given, list):
+        return given > 0
+    numbers = all(isinstance(sd, int | float) and sd > 0 for sd in given)
+    return numbers and len(given) == count
+
+
+def _require_columns(table: Table, sheets: list[Sheet]) -> None:
+    problems = []
+    for key in ("observed", "q0", "v0"):
+        for column in getattr(table, key):
+            lacking = next((one for one in sheets if one.column(column) is None), None)
+            if lacking:
+                what = not_one_of(str(column), lacking.columns, f"a column of {lacking.path}")
+                problems.append(Problem((key,), f"names {column!r}, which {what}"))
+            elif any(one.column(column) in (table.time, table.recording) for one in sheets):
+                text = "which holds no measurements: `time` or `recording` names it"
+                problems.append(Problem((key,), f"names {column!r}, {text}"))
+    if problems:
+        raise StudyError(problems)
+
+
+def _start_sd(table: Table, sheet: Sheet) -> tuple[np.ndarray, np.ndarray] | None:
+    """How well each start variable is known beside the samples: not at all if it is one of them."""
+    if table.start_sd is None:
+        return None
+    q_columns, v_columns = table.start_columns
+    observed = {sheet.column(c) for c in table.observed}
+    of_q, of_v = (
+        np.array([np.inf if sheet.column(c) in observed else sd for c in columns])
+        for columns, sd in zip((q_columns, v_columns or q_columns), table.start_sd, strict=True)
+    )
+    return (of_q, of_v) if np.isfinite([of_q, of_v]).any() else None
+
+
+def _recording(table: Table, sheet: Sheet) -> Recording:
+    q_columns, v_columns = table.start_columns
+    ts = sheet.times()
+    observed, q0 = (sheet.numbers(c) for c in (table.observed, q_columns))
+    v0 = sheet.numbers(v_columns) if v_columns else rates(q0, ts)
+    for columns, values in ((q_columns, q0), (v_columns or q_columns, v0)):
+        for k in np.flatnonzero(~np.isfinite(values[0])):
+            raise TableError(
+                f"{sheet.place(0)}: column `{columns[k]}` is missing where {sheet.name} begins; "
+                "the start must be known, cut what is before it"
+            )
+    weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
+    start_sd = _start_sd(table, sheet)
+    try:
+        whole = Recording(ts, observed, q0, v0, weights, start_sd, sheet.name)
+        return whole.every(table.stride)
+    except ValueError as error:
+        raise TableError(f"{sheet.place(0)}: {error}") from error

@@ -1,0 +1,1 @@
+"""Determined combinations: `search` proposes, `combinations` decides, `formula` prints."""

@@ -1,0 +1,240 @@
+"""Short formulas that a null space leaves as they are, the simple first.
+
+A formula passes if the changes of its terms along every null direction cancel, to a part of
+
+    min(tolerance, (1e-3 / N)^(1/k))
+
+of their sizes, where N candidates are as simple or simpler and k null directions have a part in
+its terms: numbers at random do so with about that probability to the power k, so that one search
+in a thousand has an accident. Each null direction is tested by itself, in the plainest basis of
+them, so that a small part in one is not lost beside a large part in another.
+
+Sums are not tried one by one: in a sum over a divisor P the change of the last term is known from
+those of the others, and is looked up in a tree of all terms by its direction and the logarithm of
+its size.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations as subsets
+from itertools import product
+from math import comb, gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jaxmech.identify.inference.formulas.formula import Formula, Powers, powers
+from jaxmech.identify.inference.formulas.sparse_null_space import NEGLIGIBLE
+from jaxmech.identify.inference.information import Numbers
+
+ACCIDENTS = 1e-3  # expected number of formulas that pass by accident
+_MOST_TERMS = 300  # power products to be summed
+_MOST_SETS = 1200  # sets of parameters to be multiplied
+_RADIUS = 1e-5  # how well the term looked up must fit before it is tested
+_NEAREST = 4  # how many such terms are tested
+
+Exponents = NDArray[np.int_]
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Where the null space is known.
+
+    Attributes:
+        values: of all parameters, shape (p,).
+        null_space: its plainest basis, shape (p, r).
+    """
+
+    values: Numbers
+    null_space: Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """Power products and what they do along all null directions of all points, d in number.
+
+    Attributes:
+        exponents: of n products, shape (n, p).
+        sizes: their values, shape (n, d).
+        changes: how they change, likewise.
+        parts: the sizes of the changes that sum up to these, likewise.
+    """
+
+    exponents: Exponents
+    sizes: Numbers
+    changes: Numbers
+    parts: Numbers
+
+
+def passing(
+    names: tuple[str, ...], points: Sequence[Point], affected: NDArray[np.bool_], tolerance: float
+) -> Iterator[Formula]:
+    """The formulas that pass: products, then sums of two and of three over more and more divisors.
+
+    Args:
+        names: the parameters, p of them.
+        points: where a formula must pass.
+        affected: the parameters in the null space, shape (p,).
+        tolerance: how well changes must cancel at least.
+
+    Example:
+        >>> point = Point(np.array([2.0, 3.0]), np.array([[1.0], [-1.0]]))
+        >>> print(next(passing(("a", "b"), [point], np.array([True, True]), 1e-6)))
+        a + b
+    """
+    nonzero = np.all([point.values != 0 for point in points], axis=0)
+    none = (0,) * len(names)
+    tried = 0
+    for group in _by_cost(_products(np.flatnonzero(affected & nonzero), len(names))):
+        tried += len(group)
+        terms = _terms(group, points)
+        good = _cancels(terms.changes, terms.parts, tolerance, tried)
+        yield from (Formula(names, (_powers(e),), (1,), none) for e in group[good])
+    terms = _terms(_monomials(affected, nonzero), points)
+    singles = [_unit(len(names), k) for k in np.flatnonzero(affected & nonzero).tolist()]
+    divisors = [[np.zeros(len(names), int)], singles, [a + b for a, b in subsets(singles, 2)]]
+    for count in (2, 3):
+        for level in divisors:
+            tried += 2 * len(terms.exponents) ** count // count * len(level)
+            found = []
+            for divisor in level:
+                rest = _over(terms, divisor, points)
+                for chosen, signs in _sums(rest, count, tolerance, tried):
+                    summands = tuple(_powers(e) for e in terms.exponents[list(chosen)])
+                    found.append(Formula(names, summands, signs, _powers(divisor)))
+            yield from sorted(found, key=_cost)
+
+
+def _sums(
+    terms: _Terms, count: int, tolerance: float, tried: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Which terms cancel, and with which signs; no part of them cancels by itself."""
+    moving = np.flatnonzero(np.any(terms.changes != 0, axis=1))
+    x = terms.changes[moving]
+    if len(x) < count:
+        return
+    from scipy.spatial import cKDTree  # slow to import, and seldom needed
+
+    tree = cKDTree(_keys(x))
+    i, j = np.triu_indices(len(x), 1) if count == 3 else (np.arange(len(x)),) * 2
+    known = x[i] + x[j] if count == 3 else x
+    sizes = np.abs(x[i]) + np.abs(x[j]) if count == 3 else np.abs(x)
+    rows = np.arange(len(i))
+    if count == 3:
+        rows = rows[~np.all(np.abs(known) <= _RADIUS * sizes, axis=1)]
+    for sign in (1, -1) if count == 2 else (1,):
+        _, last = tree.query(
+            _keys(-sign * known[rows]), min(_NEAREST, len(x)), distance_upper_bound=_RADIUS
+        )
+        k, nearest = np.nonzero(last.reshape(len(rows), -1) < len(x))
+        pair, third = rows[k], last.reshape(len(rows), -1)[k, nearest]
+        good = (third > j[pair]) & _cancels(
+            known[pair] + sign * x[third], sizes[pair] + np.abs(x[third]), tolerance, tried
+        )
+        for a, b in zip(pair[good], third[good], strict=True):
+            chosen = (i[a], j[a], b) if count == 3 else (i[a], b)
+            yield tuple(int(moving[c]) for c in chosen), (1,) * (count - 1) + (sign,)
+
+
+def _keys(x: Numbers) -> Numbers:
+    """The direction of a change and the logarithm of its size."""
+    size = np.linalg.norm(x, axis=1, keepdims=True)
+    return np.hstack([x / size, np.log(size)])
+
+
+def _cancels(sums: Numbers, parts: Numbers, tolerance: float, tried: int) -> NDArray[np.bool_]:
+    """Whether sums are zero beside their parts, in all null directions that have a part."""
+    conditions = np.count_nonzero(parts > 0, axis=1)
+    allowed = np.minimum(tolerance, (ACCIDENTS / tried) ** (1 / np.maximum(conditions, 1)))
+    return (conditions > 0) & np.all(np.abs(sums) <= allowed[:, None] * parts, axis=1)
+
+
+def _terms(exponents: Exponents, points: Sequence[Point]) -> _Terms:
+    columns = []
+    for point in points:
+        relative = _relative(point)
+        size = np.repeat(powers(point.values, exponents)[:, None], relative.shape[1], axis=1)
+        change, parts = (
+            size * (exponents @ relative),
+            np.abs(size) * (np.abs(exponents) @ np.abs(relative)),
+        )
+        zero = (exponents.sum(1) == 1) & (size[:, 0] == 0)  # offsets, which stand alone
+        change[zero] = exponents[zero] @ point.null_space
+        parts[zero] = np.abs(change[zero])
+        columns.append((size, change, parts))
+    return _Terms(exponents, *(np.hstack(column) for column in zip(*columns, strict=True)))
+
+
+def _over(terms: _Terms, divisor: Exponents, points: Sequence[Point]) -> _Terms:
+    """The changes of the terms beyond what the divisor does; round-off set to zero."""
+    relative = np.hstack([_relative(point) for point in points])
+    changes = terms.changes - terms.sizes * (divisor @ relative)
+    parts = terms.parts + np.abs(terms.sizes) * (divisor @ np.abs(relative))
+    changes = np.where(np.abs(changes) <= NEGLIGIBLE * parts, 0.0, changes)
+    return _Terms(terms.exponents, terms.sizes, changes, parts)
+
+
+def _relative(point: Point) -> Numbers:
+    """Changes of the logarithms of the parameters; zero for those of value zero."""
+    nonzero = (point.values != 0)[:, None]
+    return np.where(nonzero, point.null_space / np.where(nonzero, point.values[:, None], 1.0), 0.0)
+
+
+def _products(places: NDArray[np.int_], p: int) -> Exponents:
+    """Products of up to three parameters with exponents from -2 to 2, of four with -1 and 1.
+
+    Of a product and its inverse the one with fewer divisors is taken, of equal ones that which
+    divides by the first. With very many parameters the larger products are left out.
+    """
+    rows: list[Exponents] = []
+    for size in range(1, 5):
+        powers_of_one = (-2, -1, 1, 2) if size < 4 else (-1, 1)
+        kinds = [e for e in product(powers_of_one, repeat=size) if _is_first(e)]
+        for chosen in subsets(places, size) if comb(len(places), size) <= _MOST_SETS else ():
+            units = np.eye(p, dtype=int)[list(chosen)]
+            rows += list(np.array(kinds, int).reshape(-1, size) @ units)
+    return np.array(rows, int).reshape(-1, p)
+
+
+def _is_first(exponents: Sequence[int]) -> bool:
+    """True for one of a product and its inverse, and not for powers of another product."""
+    above = sum(e > 0 for e in exponents) - sum(e < 0 for e in exponents)
+    return (above or -exponents[0]) > 0 and gcd(*exponents) == 1
+
+
+def _monomials(affected: NDArray[np.bool_], nonzero: NDArray[np.bool_]) -> Exponents:
+    """x, x y, x y^2 and x^2, without those whose kind would make them too many."""
+    p = len(affected)
+    singles = [_unit(p, k) for k in range(p) if affected[k] or nonzero[k]]
+    units = [_unit(p, k) for k in np.flatnonzero(nonzero).tolist()]
+    kinds = [
+        singles,
+        [a + b for a, b in subsets(units, 2)],
+        [a + 2 * b for a in units for b in units if a is not b],
+        [2 * a for a in units],
+    ]
+    rows: list[Exponents] = []
+    for kind in kinds:
+        rows += kind if len(rows) + len(kind) <= _MOST_TERMS else []
+    return np.array(rows, int).reshape(-1, p)
+
+
+def _by_cost(exponents: Exponents) -> Iterator[Exponents]:
+    """Groups of equal cost: number of parameters, sum of exponents, number of divisors."""
+    costs = [(np.count_nonzero(e), np.abs(e).sum(), (e < 0).sum()) for e in exponents]
+    for cost in sorted(set(costs)):
+        yield exponents[[c == cost for c in costs]]
+
+
+def _cost(formula: Formula) -> tuple[int, int, int]:
+    exponents = np.array([*formula.terms, formula.divisor])
+    negative = sum(sign < 0 for sign in formula.signs)
+    return (negative, len(formula.parameters), int(exponents.sum()))
+
+
+def _unit(p: int, k: int) -> Exponents:
+    return np.eye(p, dtype=int)[k]
+
+
+def _powers(exponents: Exponents) -> Powers:
+    return tuple(int(e) for e in exponents)

@@ -1,0 +1,245 @@
+"""`Identifiability`: what the recordings determine, what they do not, and what would help.
+
+All of it follows from the information of the fit (`directions`), to first order, at the fitted
+values. Changes that no residual notices are kept apart from those that are noticed, but so little
+that the noise leaves them open: the first cannot be cured by more data of the same kind.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxmech.identify.inference.fixing import Fixed, chosen, errors, if_fixed, to_fix
+from jaxmech.identify.inference.formulas.combinations import Combinations, combinations
+from jaxmech.identify.inference.formulas.sharpen import sharpened
+from jaxmech.identify.inference.information import Directions, Numbers, directions, row
+from jaxmech.identify.inference.weak_directions import (
+    Direction,
+    exact_directions,
+    weak_directions,
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Identifiability:
+    """What is determined and what is not; prints itself.
+
+    Attributes:
+        directions: parameter space split by the information.
+        noise: standard deviation of the weighted residuals.
+        exact: changes that leave every residual as it is, with as few parameters as can be.
+        weak: changes that are noticed, but known worse than `weak_above`.
+        weak_above: relative standard error from which a direction is weak.
+        combinations: formulas that are determined though their parameters are not.
+    """
+
+    directions: Directions
+    noise: float
+    exact: tuple[Direction, ...]
+    weak: tuple[Direction, ...]
+    weak_above: float
+    combinations: Combinations
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters."""
+        return self.directions.names
+
+    @property
+    def rank(self) -> int:
+        """How many independent numbers are determined."""
+        return self.directions.rank
+
+    @property
+    def condition(self) -> float:
+        """Condition number of the information with a unit diagonal, on what is determined."""
+        return self.directions.condition
+
+    @property
+    def undetermined(self) -> tuple[str, ...]:
+        """The parameters that are not determined."""
+        return chosen(self.directions, ~self.directions.determined)
+
+    @property
+    def standard_errors(self) -> Numbers:
+        """As if all residuals were independent, shape (p,); infinite where not determined."""
+        return errors(self.directions, self.noise)
+
+    @property
+    def to_fix(self) -> tuple[str, ...]:
+        """A smallest set of parameters that would make all others determined."""
+        return to_fix(self.directions)
+
+    @cached_property
+    def fixing(self) -> tuple[Fixed, ...]:
+        """What fixing each parameter would do."""
+        return tuple(self.if_fixed(name) for name in self.names)
+
+    def if_fixed(self, name: str) -> Fixed:
+        """What would become determined, and how well, if one parameter were known.
+
+        Args:
+            name: of the parameter.
+        """
+        return if_fixed(self.directions, self.noise, name)
+
+    def determined(self, gradient: ArrayLike) -> tuple[bool, float]:
+        """Whether a function of the parameters is determined, and its standard error.
+
+        To first order (the delta method) and as if all residuals were independent; infinite where
+        the function is not determined.
+
+        Args:
+            gradient: derivatives of the function by the parameters, shape (p,).
+        """
+        return _determined(self.directions, self.noise, row(gradient, len(self.names)))
+
+    def __repr__(self) -> str:
+        return "\n".join(_card(self))
+
+
+def identifiability(
+    names: Sequence[str],
+    values: ArrayLike,
+    information: ArrayLike,
+    noise: float | int,
+    *,
+    weak_above: float | int = 1.0,
+    also: Sequence[tuple[ArrayLike, ArrayLike]] = (),
+    scales: ArrayLike | None = None,
+    tolerance: float | None = None,
+) -> Identifiability:
+    """Find what a fit determines.
+
+    Args:
+        names: the parameters, p of them.
+        values: their fitted values, shape (p,).
+        information: J^T J of the weighted residuals, the prior's with it, shape (p, p).
+        noise: standard deviation of the weighted residuals; 1 where the weights are trusted.
+        weak_above: relative standard error from which a direction is weak.
+        also: values and information at other points, which need not fit: formulas must hold there
+            too. One such point removes nearly all doubt about them (see `combinations`).
+        scales: see `directions`.
+        tolerance: likewise.
+
+    Raises:
+        ValueError: for shapes that do not fit together and numbers that are not finite.
+
+    Example:
+        A pendulum on a balance shows m a and m a^2 + I alone.
+
+        >>> m, a, I = 1.7, 0.3, 0.05
+        >>> J = np.array([[a, m, 0.0], [a**2, 2 * m * a, 1.0]])
+        >>> identifiability(["m", "a", "I"], [m, a, I], J.T @ J, noise=1e-3)
+        Identifiability: 3 parameters, rank 2, condition 2.9
+          not determined  m, a, I
+          no effect       m +0.327 %, a -0.327 %, I +1 % leaves every residual unchanged
+          determined      m a = 0.51 +- 0.001
+                          m a^2 + I = 0.203 +- 0.001
+          fixing          m: determines a, I too
+                          a: determines m, I too
+                          I: determines m, a too
+          remedy          fix one of m, a, I, or give it a prior: prior={'I': (mean, sd)}
+    """
+    found = directions(names, values, information, scales=scales, tolerance=tolerance)
+    if not (noise >= 0 and np.isfinite(noise)):
+        raise ValueError(f"Argument `noise` must be zero or positive, but is {noise:g}.")
+    others = [directions(names, v, H, scales=scales, tolerance=tolerance) for v, H in also]
+    known = combinations(
+        found.names,
+        found.values,
+        found.null_space,
+        also=[(other.values, other.null_space) for other in others],
+    )
+    best = sharpened(known.formulas, found.values, lambda g: _determined(found, 1.0, g)[1])
+    return Identifiability(
+        directions=found,
+        noise=float(noise),
+        exact=exact_directions(found),
+        weak=weak_directions(found, noise, weak_above),
+        weak_above=float(weak_above),
+        combinations=replace(known, formulas=best),
+    )
+
+
+def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[bool, float]:
+    if not found.notices(gradient):
+        return False, np.inf
+    part = gradient @ found.kept
+    return True, float(noise * np.sqrt(np.sum(part**2 / found.eigenvalues)))
+
+
+def _card(found: Identifiability) -> list[str]:
+    count = len(found.names)
+    head = (
+        f"Identifiability: {count} parameters, rank {found.rank}, condition {found.condition:.2g}"
+    )
+    lines = [("not determined", ", ".join(found.undetermined) or "none")]
+    lines += [("no effect", str(direction)) for direction in found.exact]
+    lines += [("weak", str(direction)) for direction in found.weak]
+    lines += [("determined", text) for text in _formulas(found)]
+    lines += [("fixing", text) for text in _gains(found)]
+    lines += [("remedy", text) for text in _remedies(found)]
+    titles = ["" if k and lines[k - 1][0] == title else title for k, (title, _) in enumerate(lines)]
+    shown = [
+        line
+        for title, (_, text) in zip(titles, lines, strict=True)
+        for line in textwrap.wrap(
+            text, 100, initial_indent=f"  {title:<16}", subsequent_indent=" " * 18
+        )
+    ]
+    return [head, *shown]
+
+
+def _formulas(found: Identifiability) -> list[str]:
+    values = found.directions.values
+    lines = []
+    for formula in found.combinations.formulas:
+        _, error = found.determined(formula.gradient(values))
+        lines.append(f"{formula} = {formula(values):.5g} +- {error:.2g}")
+    if found.combinations.missing and lines:
+        lines.append(f"{found.combinations.missing} more without a short formula")
+    return lines
+
+
+def _gains(found: Identifiability) -> list[str]:
+    """Without null directions, what fixing does to the worst of the relative standard errors."""
+    if found.exact:
+        return [_gain(fixed) for fixed in found.fixing if fixed.name in found.undetermined]
+    if not found.weak:
+        return []
+    scales = found.directions.scales
+    worst = 100 * np.max(found.standard_errors / scales)
+    better = [100 * np.max(fixed.standard_errors / scales) for fixed in found.fixing]
+    return [
+        f"{name}: largest standard error {_percent(best)} instead of {_percent(worst)}"
+        for name, best in zip(found.names, better, strict=True)
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2g} %" if share < 99.5 else f"{share:.0f} %"
+
+
+def _gain(fixed: Fixed) -> str:
+    gained = f"{', '.join(fixed.determined)} too" if fixed.determined else "nothing else"
+    stay = f", {len(fixed.undetermined)} stay open" if fixed.undetermined else ""
+    return f"{fixed.name}: determines {gained}{stay}"
+
+
+def _remedies(found: Identifiability) -> list[str]:
+    fix = found.to_fix
+    if len(fix) == 1:
+        names = ", ".join(found.undetermined)
+        what = f"fix one of {names}" if found.undetermined[1:] else f"fix {names}"
+        return [f"{what}, or give it a prior: prior={{{fix[0]!r}: (mean, sd)}}"]
+    if fix:
+        what = f"{len(fix)} numbers must come from elsewhere: fix for instance {', '.join(fix)}"
+        return [f"{what}, or give them priors, or fit the combinations above instead"]
+    if found.weak:
+        return ["more or livelier recordings, less noise, or a prior on one parameter of each"]
+    return []

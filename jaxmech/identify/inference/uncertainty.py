@@ -1,0 +1,256 @@
+"""`Uncertainty`: how far the parameters of a fit can be trusted, in two ways.
+
+What a model leaves over of a motion sampled a thousand times a second lasts for many samples. The
+usual covariance, which takes all residuals for independent, is then far too small; the honest one
+takes only whole recordings for independent. `covariances` has the formulas and their sources.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri, stdtrit
+
+from jaxmech.identify.inference.covariances import gradients, independent, jackknife, sandwich
+from jaxmech.identify.inference.information import Directions, Numbers, directions, row, square
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Uncertainty:
+    """Standard errors and intervals of fitted parameters; prints itself as a table.
+
+    Attributes:
+        directions: parameter space split by the information.
+        covariance: as if all residuals were independent, shape (p, p). It serves every function of
+            the parameters that is determined; of the others it knows nothing.
+        covariance_by_recording: as if only the recordings were, likewise; None with too few.
+        degrees: degrees of freedom of the first, residuals less parameters.
+        recordings: their number R; the second has R - 1 degrees of freedom.
+    """
+
+    directions: Directions
+    covariance: Numbers
+    covariance_by_recording: Numbers | None
+    degrees: float | int
+    recordings: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters."""
+        return self.directions.names
+
+    @property
+    def values(self) -> Numbers:
+        """Their values, shape (p,)."""
+        return self.directions.values
+
+    @property
+    def determined(self) -> NDArray[np.bool_]:
+        """Which of them are determined, shape (p,); the others have infinite standard errors."""
+        return self.directions.determined
+
+    @property
+    def standard_errors(self) -> Numbers:
+        """As if all residuals were independent, shape (p,); infinite where not determined."""
+        return self._errors(self.covariance)
+
+    @property
+    def standard_errors_by_recording(self) -> Numbers | None:
+        """As if only the recordings were independent, shape (p,); None with too few of them."""
+        if self.covariance_by_recording is None:
+            return None
+        return self._errors(self.covariance_by_recording)
+
+    @property
+    def correlation(self) -> Numbers:
+        """Correlations, shape (p, p); NaN where a parameter is not determined."""
+        return self._correlation(self.covariance)
+
+    @property
+    def correlation_by_recording(self) -> Numbers | None:
+        """Correlations as if only the recordings were independent; None with too few of them."""
+        if self.covariance_by_recording is None:
+            return None
+        return self._correlation(self.covariance_by_recording)
+
+    def interval(self, level: float | int = 0.95) -> Numbers:
+        """Confidence intervals, as if all residuals were independent.
+
+        Args:
+            level: probability with which each holds the true value.
+
+        Returns:
+            Lower and upper ends, shape (p, 2).
+        """
+        return self._interval(self.standard_errors, self.degrees, level)
+
+    def interval_by_recording(self, level: float | int = 0.95) -> Numbers | None:
+        """The same as if only the recordings were independent; None with too few of them.
+
+        Args:
+            level: probability with which each holds the true value.
+        """
+        errors = self.standard_errors_by_recording
+        if errors is None:
+            return None
+        return self._interval(errors, self.recordings - 1, level)
+
+    def of(self, gradient: ArrayLike) -> tuple[float, float | None]:
+        """Standard errors of a function of the parameters, to first order (the delta method).
+
+        Args:
+            gradient: its derivatives by the parameters, shape (p,).
+
+        Returns:
+            As if all residuals were independent, and as if only the recordings were; infinite where
+            the function is not determined, the second None with too few recordings.
+        """
+        g = row(gradient, len(self.names))
+        other = self.covariance_by_recording
+        if not self.directions.notices(g):
+            return np.inf, None if other is None else np.inf
+        white = _error(self.covariance, g)
+        return white, None if other is None else _error(other, g)
+
+    def _errors(self, covariance: Numbers) -> Numbers:
+        variances = np.maximum(np.diag(covariance), 0.0)
+        return np.where(self.determined, np.sqrt(variances), np.inf)
+
+    def _correlation(self, covariance: Numbers) -> Numbers:
+        sd = np.where(self.determined, np.sqrt(np.maximum(np.diag(covariance), 0.0)), np.nan)
+        sd = np.where(sd > 0, sd, np.nan)
+        found = np.clip(covariance / sd / sd[:, None], -1.0, 1.0)
+        np.fill_diagonal(found, np.where(np.isnan(sd), np.nan, 1.0))
+        return found
+
+    def _interval(self, errors: Numbers, degrees: float | int, level: float | int) -> Numbers:
+        return self.values[:, None] + errors[:, None] * _t(degrees, level) * np.array([-1.0, 1.0])
+
+    def __repr__(self) -> str:
+        return "\n".join(_card(self))
+
+
+def uncertainty(
+    names: Sequence[str],
+    values: ArrayLike,
+    information: ArrayLike,
+    scores: ArrayLike,
+    noise: float | int,
+    degrees: float | int,
+    *,
+    informations: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
+    scales: ArrayLike | None = None,
+    tolerance: float | None = None,
+) -> Uncertainty:
+    """The uncertainty of a fit.
+
+    Args:
+        names: the parameters, p of them.
+        values: their fitted values, shape (p,).
+        information: J^T J of the weighted residuals, the prior's with it, shape (p, p).
+        scores: gradient of the half squared residual of each recording, shape (R, p), the prior's
+            left out.
+        noise: standard deviation of the weighted residuals; 1 where the weights are trusted.
+        degrees: residuals less everything fitted; infinite where the weights are trusted.
+        informations: J^T J of each recording, shape (R, p, p), for the jackknife. Without them the
+            sandwich is taken, which needs more recordings.
+        prior: the part of the information that comes from a prior, shape (p, p). It counts as one
+            more independent measurement, with the errors it states.
+        scales: see `directions`.
+        tolerance: likewise.
+
+    Raises:
+        ValueError: for shapes that do not fit together and numbers that are not finite.
+
+    Example:
+        A straight line through (0, 1), (1, 3), (2, 4), (3, 6); its slope has the standard error
+        0.14, and the t distribution with two degrees makes an interval of +- 0.61 of it.
+
+        >>> J = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0], [1.0, 3.0]])
+        >>> r = J @ [1.1, 1.6] - [1.0, 3.0, 4.0, 6.0]
+        >>> noise = np.sqrt(r @ r / 2)
+        >>> H, g = J[:, :, None] * J[:, None, :], J * r[:, None]
+        >>> uncertainty(["start", "slope"], [1.1, 1.6], J.T @ J, g, noise, 2, informations=H)
+        Uncertainty: 2 parameters, 2 of them determined; 4 recordings; 95 % intervals
+                               value           white noise          by recording
+          start                  1.1      +- 1.1   (103 %)     +- 0.83    (75 %)
+          slope                  1.6     +- 0.61    (38 %)     +- 0.42    (27 %)
+          white noise: as if all residuals were independent; too small where they are not
+          by recording: as if only the recordings were; t with 3 degrees
+    """
+    found = directions(names, values, information, scales=scales, tolerance=tolerance)
+    p = len(found.names)
+    g = gradients(scores, p)
+    if not (noise >= 0 and np.isfinite(noise)):
+        raise ValueError(f"Argument `noise` must be zero or positive, but is {noise:g}.")
+    if not degrees > 0:
+        raise ValueError(
+            f"Argument `degrees` must be positive, but is {degrees:g}: there are no more residuals "
+            "than fitted numbers; fit fewer, or give the noise by `weights`."
+        )
+    stated = np.zeros((p, p)) if prior is None else square(prior, p, "prior")
+    return Uncertainty(
+        directions=found,
+        covariance=independent(found, noise, stated),
+        covariance_by_recording=(
+            sandwich(found, g, stated)
+            if informations is None
+            else jackknife(found, g, stated, informations)
+        ),
+        degrees=float(degrees),
+        recordings=len(g),
+    )
+
+
+def _error(covariance: Numbers, gradient: Numbers) -> float:
+    return float(np.sqrt(max(float(gradient @ covariance @ gradient), 0.0)))
+
+
+def _t(degrees: float | int, level: float | int) -> float:
+    if not 0 < level < 1:
+        raise ValueError(f"Argument `level` must lie between 0 and 1, but is {level:g}.")
+    share = (1 + level) / 2
+    return float(ndtri(share) if np.isinf(degrees) else stdtrit(degrees, share))
+
+
+def _card(found: Uncertainty) -> list[str]:
+    count, known = len(found.names), int(found.determined.sum())
+    width = max([14, *(len(name) + 2 for name in found.names)])
+    white, other = found.interval(), found.interval_by_recording()
+    head = f"Uncertainty: {count} parameters, {known} of them determined"
+    lines = [
+        f"{head}; {found.recordings} recordings; 95 % intervals",
+        f"  {'':<{width}}{'value':>12}{'white noise':>22}{'by recording':>22}".rstrip(),
+    ]
+    for k, name in enumerate(found.names):
+        cells = _cell(white[k], found.values[k])
+        cells += _cell(other[k], found.values[k]) if other is not None else f"{'-':>22}"
+        if not found.determined[k]:
+            cells = f"{'not determined':>22}"
+        lines.append(f"  {name:<{width}}{found.values[k]:>12.6g}{cells}")
+    return lines + _notes(found)
+
+
+def _cell(ends: Numbers, value: float) -> str:
+    half = (ends[1] - ends[0]) / 2
+    share = f"({_percent(half / abs(value))})" if value else ""
+    return f"{f'+- {half:.2g}':>12}{share:>10}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
+
+
+def _notes(found: Uncertainty) -> list[str]:
+    lines = [
+        "  white noise: as if all residuals were independent; too small where they are not",
+        f"  by recording: as if only the recordings were; t with {found.recordings - 1} degrees",
+    ]
+    if found.covariance_by_recording is None:
+        lines[1] = (
+            f"  by recording: not known; {found.recordings} recordings are too few for "
+            f"{found.directions.rank} determined numbers"
+        )
+    return lines

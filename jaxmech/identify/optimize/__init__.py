@@ -1,0 +1,1 @@
+"""How the free numbers are found: Levenberg-Marquardt or gradient descent, in a resumable loop."""

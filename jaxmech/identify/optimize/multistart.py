@@ -1,0 +1,52 @@
+"""`MultiStart`: many beginnings for a fit with many valleys."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxmech.utils.checks import require_positive_integer, require_seed
+
+
+@dataclass(frozen=True)
+class MultiStart:
+    """The best of many random beginnings is fitted; the others are only looked at.
+
+    All beginnings are judged as one batch. The given start is one of them.
+
+    Args:
+        count: beginnings.
+        spread: standard deviation of the free numbers: 0.5 scatters a positive parameter over a
+            factor of about 3 up and down, an unbounded one by half its size.
+        refine: how many of the best are fitted; the best of them is the result.
+        seed: of the draws.
+
+    Raises:
+        ValueError: a number is not positive, or more are refined than there are.
+
+    Example:
+        >>> MultiStart(count=64, refine=3)
+        MultiStart(count=64, spread=0.5, refine=3, seed=0)
+    """
+
+    count: int = 64
+    spread: float = 0.5
+    refine: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_positive_integer("count", self.count, "count the beginnings")
+        require_positive_integer("refine", self.refine, "count the fits")
+        require_seed(self.seed)
+        if not self.spread > 0:
+            raise ValueError(f"Argument `spread` must be positive, but is {self.spread}.")
+        if self.refine > self.count:
+            raise ValueError(
+                f"Argument `refine` must not be more than the {self.count} beginnings, but is "
+                f"{self.refine}."
+            )
+
+    def draws(self, size: int) -> np.ndarray:
+        """The free numbers z of all beginnings, (count, size); the first is the given one."""
+        z = np.random.default_rng(self.seed).normal(0.0, self.spread, (self.count, size))
+        z[0] = 0.0
+        return z

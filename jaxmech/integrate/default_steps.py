@@ -1,0 +1,175 @@
+"""The number of steps between two saves, where the method does not say it."""
+
+import inspect
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, Plan, rounded_up, steps_needed
+from jaxmech.stabilization import AbstractStabilization, Free, Projection
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_finite, require_kind
+from jaxmech.utils.tracers import actual
+
+
+class StepWarning(UserWarning):
+    """The step of the integration could not be chosen as it should be."""
+
+
+def choose_substeps(
+    system: System,
+    q0: Any,
+    v0: Any,
+    ts: Any,
+    params: Params = None,
+    *,
+    method: AbstractMethod = RK4(),
+    projection: AbstractStabilization | None = Projection(),
+    formulation: AbstractFormulation = UdwadiaKalaba(),
+) -> int:
+    """The steps between two saves that `simulate` would choose, for `RK4(substeps=...)`.
+
+    For functions that are compiled as a whole: under `jax.jit` no value is known from which a step
+    could be chosen. The arguments are those of `simulate`, of one trajectory; of several that are
+    to share a step, take the largest answer.
+
+    The step aims at a relative error of 1e-6 over the run (1e-4 for methods below order 4, and
+    never less than 1000 roundings), as `Solution.integration_error` counts it. It is found by a
+    trial of up to 1000 steps, each done again as two halves.
+
+    Raises:
+        ValueError: the values of the arguments are not known.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> q0, v0 = model.initial()
+        >>> ts = jnp.linspace(0.0, 1.0, 11)
+        >>> method = jm.RK4(choose_substeps(model.system, q0, v0, ts, model.params))
+        >>> end = jax.jit(
+        ...     lambda p: jm.simulate(model.system, q0, v0, ts, p, method=method).q[-1]
+        ... )
+        >>> end(model.params).shape
+        (2,)
+    """
+    require_kind("system", system, System, "System(...)")
+    q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
+    ts = jnp.asarray(ts, q0.dtype)
+    require_finite(q0=q0, v0=v0, ts=ts, params=params)
+    plan = Plan(system, method, formulation, Free() if projection is None else projection)
+    found = _substeps(plan, (q0, v0, ts, params))
+    if found is None:
+        raise ValueError(
+            "Argument `q0` and the others must have known values, but under `jax.jit` they have "
+            "none; call `choose_substeps` outside of it."
+        )
+    return found
+
+
+def with_steps(
+    plan: Plan, method: AbstractMethod, q0: Any, v0: Any, ts: Any, params: Params
+) -> AbstractMethod:
+    """The method with its number of steps: the given one, or one chosen from the run.
+
+    Args:
+        plan: what is integrated.
+        method: as it was given.
+        q0: initial coordinates (n,), whose values may be those of a batch.
+        v0: initial velocities (n,).
+        ts: save times (T,).
+        params: parameters.
+    """
+    if method.substeps is not None:
+        return method
+    found = _substeps(plan, (q0, v0, ts, params))
+    if found is None:
+        warnings.warn(_UNKNOWN, StepWarning, stacklevel=_outside())
+    return replace(method, substeps=found or 1)
+
+
+def resolved_method(
+    system: System,
+    q0: Any,
+    v0: Any,
+    ts: Any,
+    params: Params,
+    *,
+    method: AbstractMethod,
+    projection: AbstractStabilization | None,
+    formulation: AbstractFormulation,
+) -> AbstractMethod:
+    """The method with which `simulate` integrates, for what is compiled or changed afterwards."""
+    require_kind("method", method, AbstractMethod, "RK4()")
+    if method.substeps is not None:
+        return method
+    policies = method, formulation, Free() if projection is None else projection
+    q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
+    return with_steps(Plan(system, *policies), method, q0, v0, jnp.asarray(ts, q0.dtype), params)
+
+
+def _substeps(plan: Plan, run: Any) -> int | None:
+    """How many steps from save to save the most demanding member needs, None if it is not known."""
+    values = actual(run, MEMBERS)
+    if values is None:
+        return None
+    ts = values[2]
+    if not len(ts):  # a batch of nothing
+        return 1
+    needed = members_need(plan, *values)
+    if needed is None:
+        return None
+    longest = np.abs(np.diff(ts)).max(1) / np.abs(ts[:, -1] - ts[:, 0])
+    return rounded_up(float(longest.max()) * needed)
+
+
+def members_need(plan: Plan, q: Any, v: Any, ts: Any, params: Params) -> int | None:
+    """How many equal steps from the first to the last time the most demanding member needs.
+
+    Args:
+        plan: what is integrated.
+        q: initial coordinates of up to `MEMBERS` members, shape (M, n).
+        v: initial velocities, shape (M, n).
+        ts: times, shape (M, T), of which the first and the last count.
+        params: parameters, with the axis of the members in front.
+
+    Returns:
+        The number, None if the system holds traced values.
+    """
+    q, v, ts, params = jax.tree.map(_filled, (q, v, ts, params))
+    needed = steps_needed(plan, q, v, np.stack([ts[:, 0], ts[:, -1]], axis=1), params)
+    if needed is not None and needed > MOST_STEPS:
+        warnings.warn(_TOO_MANY.format(needed), StepWarning, stacklevel=_outside())
+    return needed and min(needed, MOST_STEPS)
+
+
+def _filled(rows: Any) -> np.ndarray:
+    """One row or `MEMBERS` of them, so that few shapes are compiled."""
+    rows = np.asarray(rows)
+    return rows if len(rows) == 1 else rows[np.minimum(np.arange(MEMBERS), len(rows) - 1)]
+
+
+def _outside() -> int:
+    """How far up the first caller is that does not belong to the package."""
+    level, frame = 0, inspect.currentframe()
+    while frame and frame.f_globals.get("__name__", "").startswith(("jaxmech", "jax.")):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+_UNKNOWN = (
+    "no step could be chosen, because under `jax.jit` the values of the start and the parameters "
+    "are not known; one step is made from save to save. Give `method=RK4(substeps=...)`; "
+    "`choose_substeps` tells the number outside of `jax.jit`."
+)
+_TOO_MANY = (
+    "a relative error of 1e-6 would need {:,} steps, which are more than are chosen (1,000,000): "
+    "the system is stiff, or not smooth. Look at `integration_error`, and give the number by "
+    "`method=RK4(substeps=...)` (`method.substeps`)."
+)

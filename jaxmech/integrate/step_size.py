@@ -1,0 +1,215 @@
+"""The number of steps that a motion needs, from a trial with steps that are checked by halves.
+
+From the start, each step of a trial is also done as two of half the size; the difference, by
+Richardson's extrapolation, is the error of the step (Hairer, Norsett and Wanner, Solving Ordinary
+Differential Equations I, II.4). The errors of the trial add up, in relation to the motion, as in
+`Solution.integration_error`; the order of the method says how many steps bring them to the target.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.compiler import batched, hoisted, why_not
+from jaxmech.formulations import AbstractFormulation
+from jaxmech.integrate.error_estimate import relative
+from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.step import Scheme, step
+from jaxmech.properties import traits
+from jaxmech.stabilization import AbstractStabilization
+from jaxmech.system import System
+from jaxmech.utils.jit_cache import jit_of
+
+MEMBERS = 16  # of a batch that are tried
+TARGET = 1e-6  # relative error of a whole run; for methods below order 4, that of `_ROUGH`
+MOST_STEPS = 1_000_000  # of a run that are chosen
+_ROUGH = 1e-4
+_TRIED = 1000  # steps of a trial
+_FIRST = 16  # steps from the first to the last time in the first trial, at least
+_TRIALS = 10
+_RESOLVED = 1e-3  # an error below which the order of the method can be relied on
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is integrated and how, but for the number of steps.
+
+    Attributes:
+        system: whose motion it is.
+        method: Runge-Kutta method; its substeps do not matter.
+        formulation: law of motion.
+        stabilization: what is done against drift.
+    """
+
+    system: System
+    method: AbstractMethod
+    formulation: AbstractFormulation
+    stabilization: AbstractStabilization
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", replace(self.method, substeps=1))
+
+
+def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int | None:
+    """How many equal steps bring the error of the worst member from ts[0] to ts[-1] to the target.
+
+    Args:
+        plan: what is integrated.
+        q: starts of the members, shape (M, n).
+        v: velocities there, shape (M, n).
+        ts: first and last time of each member, shape (M, 2).
+        params: parameters, with an axis of the members in front.
+
+    Returns:
+        The number, or None where the system holds traced values.
+    """
+    order = plan.method.tableau.order
+    eps = float(jnp.finfo(q.dtype).eps)
+    target = max(TARGET if order >= 4 else _ROUGH, 1000 * eps)
+    many, before = _FIRST, None
+    for _ in range(_TRIALS):
+        trial = _tried(plan, q, v, ts, params, many)
+        if trial is None:
+            return None
+        ratio = (np.maximum(trial.error, 1e-30) / target) ** (1 / order)
+        is_settled = trial.settled(before, ratio)
+        wanted = np.where(trial.known, many * ratio, 1.0)
+        if is_settled.all() or many >= MOST_STEPS:
+            break
+        growth = np.clip(np.where(trial.known, ratio, np.inf), 2.0, 8.0)[~is_settled].max()
+        many, before = int(np.ceil(many * growth)), trial
+    return int(np.ceil(min(wanted.max(), 1e15)))
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What a trial with some number of steps has shown, of each member (M,).
+
+    Attributes:
+        many: steps from the first to the last time.
+        error: relative error of the whole run, infinite where it cannot be told.
+        done: steps that were made.
+        good: whether none failed.
+    """
+
+    many: int
+    error: np.ndarray
+    done: np.ndarray
+    good: np.ndarray
+
+    @property
+    def known(self) -> np.ndarray:
+        """Whether the error can be told."""
+        return np.isfinite(self.error)
+
+    def settled(self, before: "_Trial | None", ratio: np.ndarray) -> np.ndarray:
+        """Whether the number of steps can be told from here."""
+        near = self.good & (ratio <= 2.0)
+        if before is None:
+            return near
+        growth = self.many / before.many
+        resolved = self.known & (np.maximum(self.error, before.error) < _RESOLVED)
+        rough = resolved & (self.error > before.error / growth**1.5)
+        place = abs(self.done / self.many - before.done / before.many) * before.many
+        ended = ~self.good & ~before.good & (place <= 2.0) & ((self.done >= 8) | (self.many > 1e4))
+        return near | (self.good & rough) | (ended & ((self.error < _RESOLVED) | (self.done == 0)))
+
+
+def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -> _Trial | None:
+    q, v, ts, params = jax.tree.map(jnp.asarray, (q, v, ts, params))
+    # A thousand steps are compiled even where users look into their functions one by one.
+    with jax.ensure_compile_time_eval(), jax.disable_jit(False):
+        found = _trial(plan, q, v, ts, params, jnp.asarray(many), jnp.asarray(min(many, _TRIED)))
+    if any(isinstance(x, jax.core.Tracer) for x in found):
+        return None
+    error, done, good = (np.asarray(x) for x in found)
+    error = np.where(np.isnan(error), np.inf, error)
+    error = np.where((done == 0) & ~good, np.inf, error * many / np.maximum(done, 1))
+    return _Trial(many, error, done, good)
+
+
+_Found = tuple[Array, Array, Array]
+
+
+@jit_of("plan")
+def _trial(
+    plan: Plan, q: Array, v: Array, ts: Array, params: Any, many: Array, tried: Array
+) -> _Found:
+    """The error of the first steps, how many went well, and whether all did; each of shape (M,)."""
+    first = jax.tree.map(lambda x: x[0], (q, v, ts[:, 0], params))
+    singular = plan.formulation.takes_as_singular(traits(plan.system, *first).singular_mass)
+    scheme = Scheme(plan.system, plan.method, plan.formulation, plan.stabilization, singular)
+
+    def one(q: Array, v: Array, ts: Array, params: Any, tried: Array) -> _Found:
+        h = (ts[1] - ts[0]) / many
+        zero = jnp.zeros_like(q)
+
+        def more(k: Array, carry: Any) -> Any:
+            q, v, errors, (low, high, fastest), done, _ = carry
+            new_q, new_v, found, went_well = _doubled(scheme, q, v, ts[0] + k * h, h, params)
+            seen = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
+            moved = (
+                new_q, new_v, [x + y for x, y in zip(errors, found, strict=True)],
+                (*seen, jnp.maximum(fastest, jnp.abs(new_v))), done + 1, went_well,
+            )  # fmt: skip
+            return jax.lax.cond(went_well, lambda: moved, lambda: (*carry[:-1], went_well))
+
+        def step_or_rest(k: Array, carry: Any) -> Any:
+            return jax.lax.cond(carry[-1] & (k < tried), lambda: more(k, carry), lambda: carry)
+
+        start = q, v, [zero, zero], (q, q, jnp.abs(v)), jnp.zeros((), int), jnp.asarray(True)
+        # Lanes take loops of a known length, and leave out what all rest in; elsewhere nothing is.
+        count = _TRIED if why_not() is None else tried
+        _, _, errors, sizes, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
+        low, high, fastest = sizes
+        return relative(errors[0], errors[1], low, high, fastest, h * done), done, good
+
+    given, traced = hoisted(one, *jax.tree.map(lambda x: x[0], (q, v, ts, params)), tried)
+    alone = batched(given)
+    return jax.vmap(lambda *member: alone(traced, *member, tried))(q, v, ts, params)
+
+
+def _doubled(
+    scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Any
+) -> tuple[Array, Array, list[Array], Array]:
+    """q and v after two half steps, the errors of one whole step, and whether all went well."""
+
+    def part(k: Array, carry: Any) -> Any:  # a loop, so that the step is compiled once
+        whole, state, good = carry
+        size, shift = jnp.where(k == 0, h, h / 2), jnp.where(k == 2, h / 2, 0 * h)
+        q, v, health = step(scheme, *state, t + shift, size, params)
+        keep = partial(jax.tree.map, partial(jnp.where, k == 0))
+        return keep((q, v), whole), keep(state, (q, v)), good & health.good
+
+    start = (q, v), (q, v), jnp.asarray(True)
+    whole, (new_q, new_v), good = jax.lax.fori_loop(0, 3, part, start)
+    factor = 1 / (1 - 0.5**scheme.method.tableau.order)
+
+    def error(whole: Array, halves: Array) -> Array:
+        size = jnp.abs(whole - halves) * factor
+        rounding = 16 * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(halves))
+        return jnp.where(size > rounding, size, 0.0)
+
+    finite = jnp.isfinite(new_q.sum() + new_v.sum())
+    errors = [error(whole[0], new_q), error(whole[1], new_v)]
+    return new_q, new_v, errors, good & finite
+
+
+def rounded_up(number: float) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: few different ones, and easy to divide.
+
+    Example:
+        >>> [rounded_up(x) for x in (0.2, 3.0, 5.0, 9.0, 100.0)]
+        [1, 3, 6, 12, 128]
+    """
+    power = 1
+    while power < number:
+        if power >= 2 and number <= power * 3 // 2:
+            return power * 3 // 2
+        power *= 2
+    return power

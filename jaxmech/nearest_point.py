@@ -1,0 +1,231 @@
+"""The point of a surface level(y) = 0 that is nearest to a guess, and its derivative.
+
+In coordinates w in which M is the identity, y = guess + T w, this is the point of the surface that
+is nearest to the origin. Gauss-Newton steps reach the surface; from there a damped Newton method
+goes along it (Absil, Mahony and Sepulchre 2008, chapters 6 and 7). With C = A T, the projector P on
+the directions along the surface and the multipliers of C^T lambda = (1 - P) w, a step d solves
+
+    (B + mu) d = -P w,    B = P H P + 1 - P,    H = 1 - T^T (d2/dy2 lambda . level) T
+
+and Gauss-Newton steps return to the surface. Where that does not lead nearer to the guess the step
+is not taken and mu grows. So the distance never grows, and at the end B tells whether it is
+smallest.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.linalg import QR, AbstractRowSpace, cholesky, product, times
+from jaxmech.stabilization import near
+
+Level = Callable[..., Array]  # level(y, *context), zero on the surface
+
+RETURNS = 30  # Gauss-Newton steps to the surface, at most
+STEPS = 60  # Newton steps along it, at most
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def nearest(
+    level: Level, guess: Float[Array, " n"], M: Float[Array, " n n"], context: tuple[Any, ...]
+) -> Float[Array, " n"]:
+    """A local minimum of (y - guess)^T M (y - guess) subject to level(y, *context) = 0.
+
+    Args:
+        level: the surface, from (n,) to (m,); it must not close over anything that is traced.
+        guess: shape (n,).
+        M: positive definite, shape (n, n).
+        context: what else `level` depends on.
+
+    Returns:
+        A point no farther away than the one to which Gauss-Newton steps lead; a point off the
+        surface where they do not reach it, and NaN where no minimum was found on it. The
+        derivative, of any order, is that of the minimizer (implicit function theorem): NaN where
+        the minimum is degenerate, zero where none was found.
+
+    Example:
+        >>> def circle(y, radius):
+        ...     return (y @ y - radius**2)[None]
+        >>> y = jnp.array([1.5, 2.0])
+        >>> print(nearest(circle, y, jnp.eye(2), (1.0,)))
+        [0.6 0.8]
+        >>> print(jax.jacfwd(lambda radius: nearest(circle, y, jnp.eye(2), (radius,)))(1.0))
+        [0.6 0.8]
+    """
+    problem = _Problem(level, guess, M, context)
+    zero, false = jnp.zeros((), guess.dtype), jnp.asarray(False)
+    nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(problem.place, guess))
+    still = jnp.zeros_like(guess)
+    start = _Search(guess, nowhere, still, zero, zero, jnp.zeros((), int), false, false)
+    found = jax.lax.while_loop(lambda s: ~s.done & (s.count < STEPS), problem.advance, start)
+    return jnp.where(found.minimal | ~found.place.reached, found.y, jnp.nan)
+
+
+@nearest.defjvp
+def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """The optimality conditions go on to hold: C d = -level' across, B d = -(...)' along."""
+    y = nearest(level, *primals)
+    found = jnp.isfinite(y).all()
+    inside = jnp.where(found, y, jax.lax.stop_gradient(primals[0]))
+    problem = _Problem(level, *primals)
+    place = problem.place(inside)
+
+    def conditions(guess: Array, M: Array, context: tuple[Any, ...]) -> tuple[Array, Array]:
+        value, pull = jax.vjp(lambda y: level(y, *context), inside)
+        return value, times(M, inside - guess) - pull(place.multipliers)[0]
+
+    _, (value, pull) = jax.jvp(conditions, primals, tangents)
+    across = -place.rows.smallest(value)[0]
+    along = times(problem.T.T, pull) + times(place.H, across)
+    factor = cholesky(place.B)
+    d = across - factor.upper(factor.lower(times(place.P, along)))
+    regular = cholesky(place.B - problem.eps ** (2 / 3) * problem.one).definite
+    known = jnp.where(regular, 1.0, jnp.nan)  # a degenerate minimum has no derivative
+    return y, times(problem.T, d) * jnp.where(found & place.reached, known, 0.0)
+
+
+class _Place(eqx.Module):
+    """The surface at a point, seen in coordinates w."""
+
+    reached: Bool[Array, ""]  # whether the point is on it
+    rows: AbstractRowSpace  # the factorized C
+    w: Float[Array, " n"]
+    multipliers: Float[Array, " m"]
+    P: Float[Array, " n n"]
+    H: Float[Array, " n n"]
+    B: Float[Array, " n n"]
+
+
+class _Search(eqx.Module):
+    """The nearest point so far, and the step that is to be tried from there, in coordinates w."""
+
+    y: Float[Array, " n"]
+    place: _Place
+    step: Float[Array, " n"]
+    promised: Float[Array, ""]  # by how much half the squared distance is to decrease
+    damping: Float[Array, ""]  # mu
+    count: Int[Array, ""]  # of steps; before the first one y is the guess
+    minimal: Bool[Array, ""]
+    done: Bool[Array, ""]
+
+
+class _Problem:
+    """What is minimized, with the functions of a point y that a search needs."""
+
+    def __init__(self, level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> None:
+        self.level = jax.jit(lambda y: level(y, *context))  # read once, not once per derivative
+        self.guess = guess
+        one = jnp.eye(guess.size, dtype=guess.dtype)
+        self.one = one
+        factor = cholesky(M)
+        self.T = factor.lower(one).T
+        self.root = jnp.stack([  # the inverse of T: w = root (y - guess)
+            jnp.concatenate([jnp.zeros(j, M.dtype), (1 / inverse)[None], column])
+            for j, (inverse, column) in enumerate(
+                zip(factor.inverse_pivots, factor.columns, strict=True)
+            )
+        ])  # fmt: skip
+        self.eps = float(jnp.finfo(guess.dtype).eps)
+
+    def size(self, y: Array) -> Float[Array, ""]:
+        """What round-off and tolerances are relative to."""
+        return _length(times(self.root, y - self.guess)) + _length(times(self.root, y))
+
+    def place(self, y: Array) -> _Place:
+        """Derivatives at y."""
+        A, w = jax.jacfwd(self.level)(y), times(self.root, y - self.guess)
+        C = product(A, self.T)
+        rows = QR().factor(C)
+        P = self.one - product(rows.U.T, rows.U)
+        multipliers = rows.smallest(times(C, w))[1]
+        value, _ = jax.vjp(self.level, y)
+
+        def pulled(y: Array) -> Array:
+            return jax.vjp(self.level, y)[1](multipliers)[0]
+
+        H = self.one - product(self.T.T, product(jax.jacfwd(pulled)(y), self.T))
+        B = product(P, product(H, P)) + self.one - P
+        return _Place(near(value, A, y), rows, w, multipliers, P, H, B)
+
+    def advance(self, search: _Search) -> _Search:
+        """Takes the step if it leads nearer to the guess, and plans the next one."""
+        y = self.back(search.y + times(self.T, search.step))
+        place, old = self.place(y), search.place
+        nearer = (old.w - place.w) @ (old.w + place.w) / 2
+        round_off = 10 * self.eps * _length(old.w) * self.size(search.y)
+        better = place.reached & (nearer + round_off >= 1e-4 * search.promised)
+        taken = better | (search.count == 0)
+        chosen = (y, place), (search.y, old)
+        y, place = jax.tree.map(partial(jnp.where, taken), *chosen)
+        return self.planned(search, y, place, taken)
+
+    def planned(self, search: _Search, y: Array, place: _Place, taken: Bool[Array, ""]) -> _Search:
+        """The next step, and whether it has become so small that y is the minimum."""
+        slope, size = times(place.P, place.w), self.size(y)
+        # Discs of Gershgorin: no eigenvalue of B is below `lowest` or above `highest`.
+        diagonal = jnp.diagonal(place.B)
+        radii = jnp.abs(place.B).sum(1) - jnp.abs(diagonal)
+        lowest, highest = jnp.min(diagonal - radii), jnp.max(jnp.abs(diagonal) + radii)
+        damping = jnp.where(taken, search.damping / 8, 4 * search.damping + highest / 16)
+        damping = jnp.where(damping < highest / 100, 0.0, damping)
+        # A saddle on a line of symmetry has no slope; there a push in any direction helps.
+        push = 1e-2 * _length(place.w) * times(place.P, _some_direction(y))
+        raised = damping + self.eps**0.5 - lowest
+
+        def solved(shift: Array, pushed: Array) -> tuple[Array, Array]:
+            factor = cholesky(place.B + shift * self.one)
+            return factor.definite, -factor.upper(factor.lower(slope + pushed * push))
+
+        shifts = jnp.stack([0 * damping, 0 * damping + self.eps**0.25, damping, raised])
+        definite, steps = jax.vmap(solved)(shifts, jnp.arange(4, dtype=y.dtype) // 3)
+        step = jnp.where(definite[0], steps[2], steps[3])
+        promised = -(slope @ step) - step @ times(place.B, step) / 2
+        small = definite[0] & (damping == 0) & (_length(step) <= self.eps**0.5 * size)
+        slower = (_length(step) >= 0.5 * _length(search.step)) | ~taken
+        least = small & ((_length(step) <= 16 * self.eps * size) | slower)
+        flat = ~definite[0] & definite[1] & (_length(slope) <= self.eps**0.5 * size)
+        return _Search(
+            y=y,
+            place=place,
+            step=step,
+            promised=jnp.maximum(promised, 0.0),
+            damping=damping,
+            count=search.count + 1,
+            minimal=small | flat,
+            done=least | ~place.reached,
+        )
+
+    def back(self, y: Array) -> Array:
+        """Gauss-Newton steps to the surface, each shortened to what helps most, until none does."""
+        lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
+
+        def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            y, count, _ = state
+            value, A = self.level(y), jax.jacfwd(self.level)(y)
+            d = QR().factor(product(A, self.T)).smallest(value)[0]
+            across, large = times(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
+            trials = y[None] - lengths[:, None] * across[None]
+            off = jnp.nan_to_num(jnp.abs(jax.vmap(self.level)(trials)).sum(1), nan=jnp.inf)
+            helps = large | (jnp.min(off) < jnp.abs(value).sum())
+            return jnp.where(helps, trials[jnp.argmin(off)], y), count + 1, helps
+
+        def goes_on(state: tuple[Array, Array, Array]) -> Array:
+            return state[2] & (state[1] < RETURNS)
+
+        start = y, jnp.zeros((), int), jnp.asarray(True)
+        return jax.lax.while_loop(goes_on, step, start)[0]
+
+
+def _some_direction(y: Array) -> Array:
+    return jnp.asarray(np.random.default_rng(0).uniform(-1, 1, y.shape), y.dtype)
+
+
+def _length(x: Array) -> Float[Array, ""]:
+    squared = x @ x
+    return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)

@@ -1,0 +1,160 @@
+"""What forces are: potentials, which go into the Lagrangian, and loads, which do not."""
+
+import abc
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, shifted
+from jaxmech.parts.position_equations import pointing, turn_about, way
+from jaxmech.parts.values import Reader, Value, Vector
+
+
+@dataclass(frozen=True)
+class AbstractForce(abc.ABC):
+    """A force with a name, between bodies or on one.
+
+    Attributes:
+        part: what messages call it.
+        bodies: on which it acts, a before b.
+    """
+
+    part: str
+    bodies: tuple[AbstractBody, ...]
+
+
+@dataclass(frozen=True)
+class AbstractPotential(AbstractForce):
+    """A force that has a potential energy."""
+
+    @abc.abstractmethod
+    def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """The potential energy [J]."""
+
+
+@dataclass(frozen=True)
+class AbstractLoad(AbstractForce):
+    """A force that has none."""
+
+    @abc.abstractmethod
+    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """Force and torque at the reference point of each body."""
+
+
+@dataclass(frozen=True)
+class Gravity:
+    """The weight of all bodies of a mechanism.
+
+    Attributes:
+        acceleration: [m/s^2].
+        down: the direction in which things fall, or None: -y in the plane, -z in space.
+    """
+
+    acceleration: Value
+    down: Vector | None
+
+    def energy(self, moment: Array, read: Reader) -> Array:
+        """Potential energy [J] from mass times the position of the centre of mass."""
+        g = read.number(self.acceleration)
+        if self.down is None:
+            return g * moment[-1]
+        return -g * (read.vector(self.down, moment.shape[0]) @ moment)
+
+
+@dataclass(frozen=True)
+class Spring(AbstractPotential):
+    """k (|d| - length)^2 / 2, d from the point on a to the point on b."""
+
+    at_a: Vector
+    at_b: Vector
+    stiffness: Value
+    length: Value
+
+    def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """Without a root where the length is a plain zero: the ends may then meet."""
+        d = way(frames, self.at_a, self.at_b, read)
+        k = read.number(self.stiffness)
+        if self.length == 0.0:
+            return 0.5 * k * (d @ d)
+        return 0.5 * k * (jnp.sqrt(d @ d) - read.number(self.length)) ** 2
+
+
+@dataclass(frozen=True)
+class TorsionSpring(AbstractPotential):
+    """k (angle of b relative to a - rest)^2 / 2; in space between -pi and pi about an axis."""
+
+    stiffness: Value
+    rest: Value
+    axes: tuple[Vector, Vector] | None
+
+    def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """In the plane the angle is that of the coordinates, which counts turns."""
+        a, b = frames
+        if self.axes is None:
+            angle = b.attitude - a.attitude
+        else:
+            cosine, sine = turn_about(frames, *self.axes, read)
+            angle = jnp.arctan2(sine, cosine)
+        return 0.5 * read.number(self.stiffness) * (angle - read.number(self.rest)) ** 2
+
+
+@dataclass(frozen=True)
+class Damper(AbstractLoad):
+    """-c times the speed at which two points part, along the way between them."""
+
+    at_a: Vector
+    at_b: Vector
+    damping: Value
+
+    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """-c d (d . d') / (d . d) on b at its point, the opposite on a."""
+        a, b = moving
+        size = a.velocity.shape[0]
+        p = a.frame.point(read.vector(self.at_a, size))
+        r = b.frame.point(read.vector(self.at_b, size))
+        d, rate = r - p, b.velocity_at(r) - a.velocity_at(p)
+        force = -read.number(self.damping) * (d @ rate) / (d @ d) * d
+        none = jnp.zeros_like(a.spin)
+        return shifted((-force, none), p, a.frame), shifted((force, none), r, b.frame)
+
+
+@dataclass(frozen=True)
+class Torque(AbstractLoad):
+    """A given torque on b and its opposite on a, plus -c times the spin of b relative to a."""
+
+    torque: Value
+    damping: Value
+    axis: Vector | None
+
+    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """About the normal of the plane, or an axis on a."""
+        a, b = moving
+        spin = b.spin - a.spin
+        given, damping = read.number(self.torque), read.number(self.damping)
+        if self.axis is None:
+            torque = given - damping * spin
+        else:
+            u = pointing(a.frame, self.axis, read)
+            torque = (given - damping * (u @ spin)) * u
+        none = jnp.zeros_like(a.velocity)
+        return (none, -torque), (none, torque)
+
+
+@dataclass(frozen=True)
+class Applied(AbstractLoad):
+    """A given force at a point of b, along the axes of a."""
+
+    at_b: Vector
+    force: Vector
+
+    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """No opposite force: it comes from outside of the mechanism."""
+        a, b = moving[0], moving[-1]
+        size = b.velocity.shape[0]
+        force = a.frame.direction(read.vector(self.force, size))
+        at = b.frame.point(read.vector(self.at_b, size))
+        own = shifted((force, jnp.zeros_like(b.spin)), at, b.frame)
+        if len(moving) == 1:
+            return (own,)
+        return (jnp.zeros_like(force), jnp.zeros_like(b.spin)), own

@@ -1,0 +1,118 @@
+"""Whether bodies, joints and forces belong together; one clear message if they do not."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jaxmech.constraints import AbstractConstraint
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.force_elements import AbstractForce, Gravity
+from jaxmech.parts.ground import Ground
+from jaxmech.parts.joint_base import Joint, called
+from jaxmech.parts.values import capital
+
+AnyJoint = Joint | AbstractConstraint
+AnyForce = AbstractForce | Gravity | Callable[..., Any]
+
+
+def require_consistent(
+    bodies: Sequence[AbstractBody], joints: Sequence[AnyJoint], forces: Sequence[AnyForce]
+) -> None:
+    """Raise unless these are parts of one mechanism.
+
+    Args:
+        bodies: of the mechanism.
+        joints: of the mechanism.
+        forces: of the mechanism.
+
+    Raises:
+        TypeError: something is no body, joint or force.
+        ValueError: a name is given twice, planar and spatial bodies are mixed, or a joint or a
+            force has a body that is none of `bodies`.
+
+    Example:
+        >>> from jaxmech.parts.ground import point_mass
+        >>> require_consistent([point_mass("a", mass=1.0), point_mass("a", mass=2.0)], [], [])
+        Traceback (most recent call last):
+        ValueError: Argument `bodies` must have distinct names, but 'a' is given twice; rename one.
+    """
+    _require_kinds(bodies, joints, forces)
+    _require_distinct("bodies", (body.name for body in bodies))
+    _require_distinct("joints", (joint.name for joint in joints))
+    named = [force for force in forces if isinstance(force, AbstractForce)]
+    _require_distinct("forces", (force.part for force in named))
+    _require_one_dimension(bodies, [f for f in forces if isinstance(f, Gravity)])
+    for joint in joints:
+        if isinstance(joint, Joint):
+            _require_known(called(joint.kind, joint.name), joint.bodies, bodies)
+    for force in named:
+        _require_known(force.part, force.bodies, bodies)
+
+
+def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequence[Any]) -> None:
+    if any(isinstance(body, Ground) for body in bodies):
+        raise TypeError(
+            "Argument `bodies` must not hold `ground`, which is always there; leave it out."
+        )
+    wrong = {
+        "bodies": [x for x in bodies if not isinstance(x, AbstractBody)],
+        "joints": [x for x in joints if not isinstance(x, AnyJoint)],
+        "forces": [
+            x for x in forces if not (isinstance(x, AbstractForce | Gravity) or callable(x))
+        ],
+    }
+    examples = {
+        "bodies": "planar_body(...)",
+        "joints": "revolute(...) or Holonomic(...)",
+        "forces": "gravity(...) or a function",
+    }
+    for argument, parts in wrong.items():
+        for part in parts:
+            raise TypeError(
+                f"Argument `{argument}` must hold objects such as {examples[argument]}, "
+                f"but holds {part!r}; move it to where it belongs."
+            )
+
+
+def _require_distinct(argument: str, names: Iterable[str]) -> None:
+    for name, times in Counter(names).items():
+        if not isinstance(name, str) or (not name and argument != "joints"):
+            raise ValueError(f"Argument `{argument}` must have non-empty names, but has {name!r}.")
+        if name and times > 1:
+            raise ValueError(
+                f"Argument `{argument}` must have distinct names, but {name!r} is given twice; "
+                "rename one."
+            )
+        if argument == "bodies" and name == "ground":
+            raise ValueError(
+                "Argument `bodies` must not name a body 'ground', as the ground is called; "
+                "rename it."
+            )
+
+
+def _require_one_dimension(bodies: Sequence[AbstractBody], weights: Sequence[Gravity]) -> None:
+    sizes = {body.dimension for body in bodies}
+    if len(sizes) > 1:
+        kinds = {2: "planar", 3: "spatial"}
+        said = ", ".join(f"{body.name!r} is {kinds[body.dimension]}" for body in bodies)
+        raise ValueError(
+            f"Argument `bodies` must be all planar or all spatial, but {said}; make them alike."
+        )
+    for weight in weights:
+        if isinstance(weight.down, tuple) and {len(weight.down)} != sizes:
+            raise ValueError(
+                f"Gravity must have a direction `down` of {sizes.pop()} components, as the bodies "
+                f"have, but has {len(weight.down)}; write one for each direction."
+            )
+
+
+def _require_known(part: str, used: Sequence[AbstractBody], bodies: Sequence[AbstractBody]) -> None:
+    known = {body.name: body for body in bodies}
+    for body in used:
+        if not isinstance(body, Ground) and known.get(body.name) != body:
+            namesake = body.name in known
+            raise ValueError(
+                f"{capital(part)} must be between bodies of the mechanism, but its body "
+                f"{body.name!r} is not {'the one of that name in' if namesake else 'in'} `bodies` "
+                f"({', '.join(known)}); {'use the same object' if namesake else 'add it there'}."
+            )

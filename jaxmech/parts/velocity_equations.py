@@ -1,0 +1,132 @@
+"""Equations on how bodies move: no slip in a contact, none across a knife edge, gears in space.
+
+A residual is the velocity [m/s] of b relative to a at a point, in one direction or two; its
+multiplier is the force [N] of a on b there.
+
+    Edge           across a direction fixed to b              lateral force
+    RoundSlip      disk on a line, sphere on a plane          friction along the tangents of a
+    WheelSlip      thin wheel on a plane                      friction along its track, and across
+    GearSpeed      ra spin_a + rb spin_b about their axes     force of one tooth on the other
+
+The contact point is that of a with the disk, sphere or wheel: a point of no body, at which the
+velocities of the two bodies are compared.
+"""
+
+import abc
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.parts.body import Frame, Moving
+from jaxmech.parts.position_equations import AbstractPosition, Frames, across, pointing, way
+from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.vectors import Numbers, apply, cross
+
+
+@dataclass(frozen=True)
+class AbstractVelocity(abc.ABC):
+    """Equations on how bodies move."""
+
+    @abc.abstractmethod
+    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+        """What must vanish, (k,)."""
+
+
+def slip(moving: tuple[Moving, ...], point: Numbers) -> Numbers:
+    """Velocity of b relative to a at a point, (d,)."""
+    a, b = moving
+    return b.velocity_at(point) - a.velocity_at(point)
+
+
+@dataclass(frozen=True)
+class Edge(AbstractVelocity):
+    """A point of b moves along a direction fixed to b alone; in the plane."""
+
+    at_b: Vector
+    along: Vector
+
+    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+        """The lateral velocity."""
+        b = moving[1].frame
+        velocity = slip(moving, b.point(read.vector(self.at_b, 2)))
+        return apply(across(b, self.along, read), b.components(velocity))
+
+
+@dataclass(frozen=True)
+class RoundSlip(AbstractVelocity):
+    """A disk of b does not slip on a line of a, a sphere of b not on a plane."""
+
+    normal: Vector
+    at_b: Vector
+    radius: Value
+
+    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+        """Velocity in the contact, along the line or along n1, n2 of the plane."""
+        a, b = moving[0].frame, moving[1].frame
+        n = pointing(a, self.normal, read)
+        center = b.point(read.vector(self.at_b, n.shape[0]))
+        velocity = slip(moving, center - read.number(self.radius) * n)
+        return apply(across(a, self.normal, read), a.components(velocity))
+
+
+def track(
+    a: Frame, b: Frame, normal: Vector, axle: Vector, read: Reader
+) -> tuple[Numbers, Numbers]:
+    """The unit normal of the plane, and axle x normal, which is as long as the sine between."""
+    n = pointing(a, normal, read)
+    return n, cross(pointing(b, axle, read), n)
+
+
+@dataclass(frozen=True)
+class WheelContact(AbstractPosition):
+    """The lowest point of a wheel's rim is on a plane: n . d = radius times the sine."""
+
+    at_a: Vector
+    normal: Vector
+    at_b: Vector
+    axle: Vector
+    radius: Value
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The height of the lowest point [m]; its multiplier is the load on the wheel [N]."""
+        n, along = track(frames[0], frames[1], self.normal, self.axle, read)
+        d = way(frames, self.at_a, self.at_b, read)
+        return (n @ d - read.number(self.radius) * jnp.sqrt(along @ along))[None]
+
+
+@dataclass(frozen=True)
+class WheelSlip(AbstractVelocity):
+    """The lowest point of a wheel's rim does not slip."""
+
+    normal: Vector
+    at_b: Vector
+    axle: Vector
+    radius: Value
+
+    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+        """Velocity in the contact along axle x normal, and along normal x (axle x normal)."""
+        a, b = moving[0].frame, moving[1].frame
+        n, along = track(a, b, self.normal, self.axle, read)
+        along = along / jnp.sqrt(along @ along)
+        upward = cross(along, pointing(b, self.axle, read))  # in the wheel, to its highest point
+        center = b.point(read.vector(self.at_b, 3))
+        velocity = slip(moving, center - read.number(self.radius) * upward)
+        return jnp.stack([along @ velocity, cross(n, along) @ velocity])
+
+
+@dataclass(frozen=True)
+class GearSpeed(AbstractVelocity):
+    """Two wheels in space roll on each other, seen from a carrier, the third body."""
+
+    axis_a: Vector
+    radius_a: Value
+    axis_b: Vector
+    radius_b: Value
+
+    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+        """ra (w_a - w) . axis_a + rb (w_b - w) . axis_b."""
+        a, b, carrier = moving
+        spin_a = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
+        spin_b = (b.spin - carrier.spin) @ pointing(b.frame, self.axis_b, read)
+        return (read.number(self.radius_a) * spin_a + read.number(self.radius_b) * spin_b)[None]

@@ -1,0 +1,8 @@
+"""Pictures. Functions take data and `ax=None`, return the Axes, and never show a window."""
+
+from jaxmech.plot.trajectories import axes_or_new as axes_or_new
+from jaxmech.plot.trajectories import drift as drift
+from jaxmech.plot.trajectories import energy_drift as energy_drift
+from jaxmech.plot.trajectories import labelled as labelled
+from jaxmech.plot.trajectories import phase_portrait as phase_portrait
+from jaxmech.plot.trajectories import quantile_bands as quantile_bands

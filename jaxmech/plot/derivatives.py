@@ -1,0 +1,83 @@
+"""Pictures of derivatives: differences over their step sizes, and the growth of small changes.
+
+As in `jaxmech.plot.trajectories`: data in, `Axes` out, drawn into `ax` if there is one; nothing
+calls `show()`.
+"""
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from jaxmech.plot.trajectories import BLUE, GREEN, GREY, ORANGE, axes_or_new, labelled
+from jaxmech.sensitivity.check_report import GradientCheck
+from jaxmech.sensitivity.growth_report import Growth
+
+COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
+STYLES = ("-", "--", ":")
+_SMALLEST = 1e-16  # stands in for an exact zero on a logarithmic axis
+
+
+def gradient_sweep(check: GradientCheck, *, ax: Axes | None = None) -> Axes:
+    """How far differences are from the reverse gradient, over their step sizes.
+
+    A right gradient shows a V with round-off on the left and curvature on the right; a wrong one
+    levels off at its own error. The extrapolated values are drawn, the one that is believed is
+    marked.
+
+    Args:
+        check: what `check_gradients` found.
+        ax: axes to draw into.
+
+    Returns:
+        The axes, both logarithmic; errors relative to the largest derivative of each number.
+
+    Example:
+        >>> from jaxmech.sensitivity.differences import sweep
+        >>> one, sizes = np.ones(1), 10.0 ** -np.arange(1, 9)
+        >>> found = sweep(sizes, one, np.sinh(sizes)[None] / sizes, 2e-16)
+        >>> check = GradientCheck(("x",), one, one, found, 1.0, 100, 1e-6, 1e-12 * one, {})
+        >>> gradient_sweep(check).get_xlabel()
+        'relative step size'
+    """
+    ax = axes_or_new(ax)
+    found = check.sweep
+    for k, name in enumerate(check.names):
+        size = max(abs(check.reverse[k]), np.nanmax(abs(found.extrapolated[k]), initial=0.0))
+        error = np.abs(found.extrapolated[k] - check.reverse[k]) / (size or 1.0)
+        shown = np.maximum(error, _SMALLEST)
+        color, style = COLORS[k % len(COLORS)], STYLES[k // len(COLORS) % len(STYLES)]
+        ax.plot(found.sizes[1:], shown, color=color, linestyle=style, linewidth=1.2, label=name)
+        if found.chosen[k] >= 0:
+            ax.plot(found.sizes[1:][found.chosen[k]], shown[found.chosen[k]], "o", color=GREY, ms=4)
+    ax.axhline(check.tolerance, color=GREY, linewidth=0.8, linestyle=":")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.legend(frameon=False, fontsize="small")
+    return labelled(ax, "relative step size", "|difference - gradient|, relative")
+
+
+def growth(found: Growth, *, ax: Axes | None = None) -> Axes:
+    """The growth of small changes of the start over time, logarithmic.
+
+    Args:
+        found: what `sensitivity_growth` found.
+        ax: axes to draw into.
+
+    Returns:
+        The axes, with the decimal logarithm of the growth, and a line where round-off has grown to
+        the size of the motion.
+
+    Example:
+        >>> ts = np.linspace(0.0, 4.0, 5)
+        >>> growth(Growth(ts, 2 * ts, rate=1.0, eps=2.2e-16)).get_ylabel()
+        'log10 of the growth'
+    """
+    ax = axes_or_new(ax)
+    decades = found.logarithm / np.log(10)
+    ax.plot(found.ts, decades, color=BLUE, linewidth=1.2, label="largest growth")
+    trend = found.exponent / np.log(10) * np.abs(found.ts - found.ts[0])
+    ax.plot(found.ts, trend, color=GREY, linewidth=0.8, linestyle="--", label="on the average")
+    limit = -np.log10(found.eps)
+    if decades.max() > 0.5 * limit:
+        ax.axhline(limit, color=ORANGE, linewidth=0.8, label="round-off grown to size one")
+    ax.legend(frameon=False, fontsize="small")
+    return labelled(ax, "t [s]", "log10 of the growth")

@@ -1,0 +1,187 @@
+"""Pictures of a fit: over the recordings, what it leaves over, its loss, its correlations.
+
+As in `jaxmech.plot.trajectories`: data in, `Axes` out, drawn into `ax` if there is one; nothing
+calls `show()`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.result import Fit, Predicted
+from jaxmech.plot.trajectories import BLUE, GREEN, GREY, ORANGE, axes_or_new, labelled
+
+COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
+MOST_MARKS = 200  # measurements drawn along one recording; more would be a line
+MOST_WRITTEN = 12  # parameters up to which correlations are written into their cells
+_DARK = 0.6  # correlation from which the text on a cell is white
+
+
+def fit_over_data(
+    fit: Fit,
+    recording: int = 0,
+    *,
+    validation: bool = False,
+    sensors: Sequence[str] = (),
+    ax: Axes | None = None,
+) -> Axes:
+    """What was measured as dots, and what the fitted parameters make of it as lines.
+
+    Args:
+        fit: the fit.
+        recording: number of the recording.
+        validation: whether it counts the validation recordings, which are simulated from their
+            recorded start; the others are from their fitted one.
+        sensors: names for the legend.
+        ax: axes to draw into.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: there is no such recording.
+
+    Example:
+        >>> from jaxmech.identify.storage import made_up
+        >>> fit_over_data(made_up()).get_title()
+        'swing: RMS 0.00408'
+    """
+    ax = axes_or_new(ax)
+    part = fit.validation if validation else fit.train
+    one, values, error = _chosen(part, recording)
+    stride = -(-len(one.ts) // MOST_MARKS)
+    for k, name, color in _sensors(one, sensors):
+        seen, ts = one.observed[::stride, k], one.ts[::stride]
+        label = f"{name} measured" if name else "measured"
+        ax.plot(ts, seen, ".", color=color, markersize=3, alpha=0.45, label=label)
+        ax.plot(one.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
+    ax.set_title(f"{one.name}: RMS {error:.3g}", fontsize="small")
+    return labelled(ax, "t [s]", "measured and fitted")
+
+
+def residuals(
+    fit: Fit,
+    recording: int = 0,
+    *,
+    validation: bool = False,
+    sensors: Sequence[str] = (),
+    ax: Axes | None = None,
+) -> Axes:
+    """Predicted less measured over time; noise if the model is right.
+
+    Args:
+        fit: the fit.
+        recording: number of the recording.
+        validation: as for `fit_over_data`.
+        sensors: names for the legend.
+        ax: axes to draw into.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: there is no such recording.
+
+    Example:
+        >>> from jaxmech.identify.storage import made_up
+        >>> residuals(made_up()).get_ylabel()
+        'predicted - measured'
+    """
+    ax = axes_or_new(ax)
+    one, values, error = _chosen(fit.validation if validation else fit.train, recording)
+    ax.axhline(0, color=GREY, linewidth=0.6)
+    for k, name, color in _sensors(one, sensors):
+        left = values[:, k] - one.observed[:, k]
+        ax.plot(one.ts, left, color=color, linewidth=0.9, label=name or None)
+    ax.set_title(f"{one.name}: RMS {error:.3g}", fontsize="small")
+    return labelled(ax, "t [s]", "predicted - measured")
+
+
+def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
+    """Half the sum of squared residuals after each step, logarithmic.
+
+    Args:
+        fit: the fit.
+        ax: axes to draw into.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> from jaxmech.identify.storage import made_up
+        >>> loss(made_up()).get_yscale()
+        'log'
+    """
+    ax = axes_or_new(ax)
+    mark = "o" if len(fit.history) <= MOST_MARKS else ""
+    steps = np.arange(len(fit.history))
+    ax.plot(steps, fit.history, color=BLUE, linewidth=1.2, marker=mark, markersize=3)
+    ax.set_yscale("log")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    labelled(ax, "step", "loss")
+    ax.margins(x=0.02)
+    return ax
+
+
+def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None) -> Axes:
+    """Correlations of the fitted parameters; grey where one is not determined.
+
+    Near 1 or -1 the recordings tell two parameters hardly apart.
+
+    Args:
+        fit: the fit.
+        by_recording: as if only the recordings were independent, not all residuals.
+        ax: axes to draw into.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: there are too few recordings for `by_recording`.
+
+    Example:
+        >>> from jaxmech.identify.storage import made_up
+        >>> [label.get_text() for label in correlation(made_up()).get_xticklabels()]
+        ['k']
+    """
+    found = fit.uncertainty
+    values = found.correlation_by_recording if by_recording else found.correlation
+    if values is None:
+        raise ValueError(
+            f"Argument `by_recording` must be False: {found.recordings} recordings are too few for "
+            f"{len(found.names)} parameters."
+        )
+    ax = axes_or_new(ax)
+    ax.set_facecolor("#DDDDDD")
+    ax.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r")
+    count = len(found.names)
+    for i, j in np.argwhere(np.isfinite(values)) if count <= MOST_WRITTEN else ():
+        color = "white" if abs(values[i, j]) > _DARK else "black"
+        text = f"{values[i, j]:.2f}"
+        ax.text(j, i, text, ha="center", va="center", fontsize="x-small", color=color)
+    ax.set_xticks(range(count), found.names, rotation=90)
+    ax.set_yticks(range(count), found.names)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _chosen(part: Predicted, recording: int) -> tuple[Recording, np.ndarray, float]:
+    count = len(part.recordings)
+    if not 0 <= recording < count:
+        raise ValueError(
+            f"Argument `recording` must be a number from 0 to {count - 1}, but is {recording}."
+            if count
+            else "Argument `validation` must be False: the fit has no validation recordings."
+        )
+    return part.recordings[recording], part.values[recording], float(part.errors[recording])
+
+
+def _sensors(one: Recording, names: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    count = one.observed.shape[1]
+    shown = names or ([""] if count == 1 else [f"sensor {k}" for k in range(count)])
+    for k in range(count):
+        yield k, shown[k], COLORS[k % len(COLORS)]

@@ -1,0 +1,138 @@
+"""What is true of a system at almost every state, found without knowing any actual value."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from numpy.typing import NDArray
+
+from jaxmech.constraints import Acceleration, Holonomic
+from jaxmech.linalg import times
+from jaxmech.system import Params, System
+from jaxmech.utils.probing import concrete, generic, wide
+
+# Whether M lacks full rank; if it does, also the rows of A that make up for it, where known.
+SingularMass: TypeAlias = bool | tuple[int, ...]
+SAMPLES = 16  # wide states at which rows are held against all rows
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Structural facts about a system.
+
+    Attributes:
+        singular_mass: M lacks full rank at generic states (a unit quaternion, say): the rows of A
+            that make it definite, or True where that takes all of them.
+        conserves_energy: nothing depends on time, no force acts, and no constraint does work,
+            as every non-ideal one is taken to do.
+    """
+
+    singular_mass: SingularMass
+    conserves_energy: bool
+
+
+def traits(system: System, q: Array, v: Array, t: Array, params: Params) -> Traits:
+    """Structural facts about a system, asked for at fixed generic arguments of the same shapes.
+
+    A wrong answer never changes a result: an undetected singular M ends in the status
+    `SINGULAR_MASS`, and an undetected conservation law leaves the energy drift unreported.
+
+    Args:
+        system: the system.
+        q: coordinates (n,); like `v`, `t` and `params` only its shape and type matter.
+        v: velocities (n,).
+        t: time, scalar.
+        params: parameters.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> free = System(lambda q, v, t, p: v[0] ** 2 - jnp.sin(t), coordinates=("x", "y"))
+        >>> traits(free, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
+        Traits(singular_mass=True, conserves_energy=False)
+    """
+    points = [generic((q, v, t, params), seed) for seed in (11, 12)]
+    masses = [concrete(system.mass, *point) for point in points]
+    singular = all(M is not None and _is_singular(M) for M in masses)
+    return Traits(
+        singular_mass=singular and _needed_rows(system, q, v, t, params),
+        conserves_energy=_conserves_energy(system, points),
+    )
+
+
+def _conserves_energy(system: System, points: list[tuple[Array, Array, Array, Params]]) -> bool:
+    if system.force is not None or system.nonideal is not None:
+        return False
+    if any(isinstance(c, Acceleration) for c in system.constraints):
+        return False
+    works = [concrete(lambda *state: _work_sources(system, *state), *point) for point in points]
+    return all(work is not None and np.allclose(work, 0, atol=1e-5) for work in works)
+
+
+def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:
+    """Few and sparse rows of A without which M + A^T W A would be much worse somewhere.
+
+    With N the null space of M and rows of unit length, the singular values of A N say how well A
+    makes up for M. From the densest on, rows are left out as long as the least of them stays above
+    half of what all rows give, or of one, at every sampled state.
+    """
+    sampled = []
+    for seed in range(SAMPLES):
+        with jax.ensure_compile_time_eval():
+            found = _mass_and_rows(system, *wide((q, v, t), seed), generic(params, seed))
+        if any(isinstance(x, jax.core.Tracer) or not np.isfinite(x).all() for x in found):
+            return True
+        M, A = (np.asarray(x, float) for x in found)
+        lengths = np.linalg.norm(A, axis=1, keepdims=True)
+        sizes, directions = np.linalg.eigh(M)
+        null = directions[:, np.abs(sizes) <= 1e-5 * np.abs(sizes).max()]
+        sampled.append((A != 0, A / np.where(lengths > 0, lengths, 1.0) @ null))
+    filled = np.any([nonzero for nonzero, _ in sampled], axis=0).sum(1)
+    carried = [across for _, across in sampled]
+    enough = [min(_least(across), 1.0) / 2 for across in carried]
+    rows = list(range(len(filled)))
+    for row in sorted(rows, key=lambda row: (-filled[row], -row)):
+        rest = [k for k in rows if k != row]
+        if all(_least(x[rest]) >= e for x, e in zip(carried, enough, strict=True)):
+            rows = rest
+    return tuple(rows) if min(enough) > 0 else True
+
+
+@partial(jax.jit, static_argnums=0)
+def _mass_and_rows(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array]:
+    eom = system.equations(q, v, t, params)
+    return eom.M, eom.A
+
+
+def _least(across: NDArray[np.floating]) -> float:
+    """The smallest singular value; zero if there are fewer rows than columns."""
+    m, k = across.shape
+    return float(np.linalg.svd(across, compute_uv=False)[-1]) if m >= k else 0.0
+
+
+def _is_singular(M: np.ndarray) -> bool:
+    if not np.isfinite(M).all():
+        return False
+    return bool(np.linalg.matrix_rank(M, tol=1e-5 * np.abs(M).max()) < M.shape[0])
+
+
+def _work_sources(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    """dL/dt, and the power that each constraint could put in: A v off its own surface.
+
+    The power of a constraint force is (A v) . lambda. For dphi/dt = A v + phi_t = 0 it vanishes if
+    phi_t does; for psi = 0 if A v is psi itself, that is, if psi is linear and homogeneous in v.
+    """
+    sources = [jax.grad(lambda t: system.lagrangian(q, v, t, params))(t)[None]]
+    for constraint in system.constraints:
+        if isinstance(constraint, Holonomic):
+            still = jnp.zeros_like(v)
+            sources.append(constraint.speed(q, still, t, params))
+        else:
+            A, _ = constraint.rows(q, v, t, params)
+            sources.append(times(A, v) - constraint.value(q, v, t, params))
+    return jnp.concatenate(sources)

@@ -1,0 +1,139 @@
+"""`GradientCheck`: what `check_gradients` finds, and how it prints itself."""
+
+import textwrap
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jaxmech.sensitivity.differences import Sweep
+from jaxmech.sensitivity.nan_origins import REMEDY, Origin
+
+Numbers = NDArray[np.floating]
+START = "start"
+_SAFETY = 3.0  # on the uncertainty of a difference, which is an estimate itself
+_PLATEAU = 0.01  # a difference that is less certain than this share of itself says nothing
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GradientCheck:
+    """Derivatives of a loss through a whole motion in three ways; prints itself as a table.
+
+    Attributes:
+        names: of the parameter numbers, and "start" for a change of the initial state along the
+            constraints; P in all.
+        reverse: `jax.grad` through `simulate`, shape (P,).
+        forward: forward mode, shape (P,); None where a function has a rule for reverse mode only.
+        sweep: central differences over all step sizes, and what they come to.
+        loss: the value of the loss.
+        steps: how many steps the motion has.
+        tolerance: relative error that is allowed beside the uncertainty of a difference.
+        round_off: what a derivative may be off by where it should be zero, shape (P,).
+        origins: where the NaN of a derivative starts, by its name.
+    """
+
+    names: tuple[str, ...]
+    reverse: Numbers
+    forward: Numbers | None
+    sweep: Sweep
+    loss: float
+    steps: int
+    tolerance: float
+    round_off: Numbers
+    origins: dict[str, tuple[Origin, ...]]
+
+    @property
+    def difference(self) -> Numbers:
+        """The central differences to believe, shape (P,); NaN where there is no plateau."""
+        return self.sweep.values
+
+    @property
+    def uncertainty(self) -> Numbers:
+        """By how much they may be wrong, shape (P,)."""
+        return self.sweep.uncertainties
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """For each derivative "agrees", "differs", "NaN", "forward NaN" or "no plateau"."""
+        return tuple(self._verdict(k) for k in range(len(self.names)))
+
+    @property
+    def ok(self) -> bool:
+        """Whether all derivatives agree in all ways."""
+        return all(verdict == "agrees" for verdict in self.verdicts)
+
+    def _verdict(self, k: int) -> str:
+        if not np.isfinite(self.reverse[k]):
+            return "NaN"
+        value, doubt = self.difference[k], self.uncertainty[k]
+        others = np.abs(self.difference * self.sweep.scales)
+        matters = np.max(others[np.isfinite(others)], initial=0.0) / self.sweep.scales[k]
+        if not doubt <= max(_PLATEAU * abs(value), self.tolerance * matters, self.round_off[k]):
+            return "no plateau"
+        allowed = self.tolerance * abs(value) + _SAFETY * doubt + self.round_off[k]
+        if abs(self.reverse[k] - value) > allowed:
+            return "differs"
+        if self.forward is None or abs(self.forward[k] - value) <= allowed:
+            return "agrees"
+        return "differs" if np.isfinite(self.forward[k]) else "forward NaN"
+
+    def __repr__(self) -> str:
+        agreeing = sum(verdict == "agrees" for verdict in self.verdicts)
+        title = (
+            f"GradientCheck: {agreeing} of {len(self.names)} derivatives agree "
+            f"({self.steps:,} steps, loss {self.loss:.6g})"
+        )
+        width = max(map(len, ("name", *self.names)))
+        head = f"  {'name':<{width}}"
+        head += "".join(
+            f"{title:>18}" for title in ("reverse", "forward", "difference", "uncertainty")
+        )
+        rows = [self._row(k, width) for k in range(len(self.names))]
+        return "\n".join([title, f"{head}  verdict", *rows, *self._notes()])
+
+    def _row(self, k: int, width: int) -> str:
+        forward = np.nan if self.forward is None else self.forward[k]
+        numbers = f"{self.reverse[k]:>18.10g}"
+        numbers += f"{'none' if self.forward is None else format(forward, '.10g'):>18}"
+        numbers += f"{self.difference[k]:>18.10g}{self.uncertainty[k]:>18.1g}"
+        return f"  {self.names[k]:<{width}}{numbers}  {self.verdicts[k]}"
+
+    def _notes(self) -> list[str]:
+        notes: dict[str, list[str]] = {}
+        for k, name in enumerate(self.names):
+            if self.verdicts[k] != "agrees":
+                notes.setdefault(self._note(k), []).append(name)
+        lines = [f"{', '.join(names)}: {note}" for note, names in notes.items()]
+        lines += [f"remedy: {REMEDY}"] if any(self.origins.values()) else []
+        if self.forward is None:
+            lines.append("forward: none, for a function has a rule for reverse mode only")
+        return [
+            part
+            for line in lines
+            for part in textwrap.wrap(line, 100, initial_indent="  ", subsequent_indent="    ")
+        ]
+
+    def _note(self, k: int) -> str:
+        """What to think of a derivative that does not agree."""
+        verdict = self.verdicts[k]
+        if verdict == "no plateau":
+            return (
+                "the differences do not settle. The loss is not smooth there, or the motion is "
+                "chaotic over this time: see `sensitivity_growth`"
+            )
+        if verdict == "differs":
+            return self._suspect(k)
+        where = "; ".join(map(str, self.origins.get(self.names[k], ())))
+        return f"{verdict}; {where or 'where it starts was not found'}"
+
+    def _suspect(self, k: int) -> str:
+        if self.forward is not None:
+            value = self.difference[k]
+            reverse, forward = abs(self.reverse[k] - value), abs(self.forward[k] - value)
+            if min(reverse, forward) < 1e-2 * max(reverse, forward):
+                mode = "reverse" if reverse > forward else "forward"
+                return f"only {mode} mode is wrong: look for a derivative rule of that mode alone"
+        return (
+            "differs; a function has a wrong derivative rule (`custom_jvp`, `custom_vjp`), hides "
+            "its argument (`stop_gradient`), or jumps (`sign`, `where`, `floor`)"
+        )

@@ -1,0 +1,190 @@
+"""A loss at the end of a motion as a function of numbers: once, differentiated, and for many."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from numpy.typing import NDArray
+
+from jaxmech.assemble import Start, onto
+from jaxmech.formulations import AbstractFormulation
+from jaxmech.integrate import (
+    AbstractDerivative,
+    AbstractMethod,
+    ForwardMode,
+    ReverseMode,
+    Scheme,
+)
+from jaxmech.integrate.default_steps import resolved_method
+from jaxmech.properties import traits
+from jaxmech.sensitivity.tangents import along, geometry, tangents
+from jaxmech.simulate import simulate
+from jaxmech.solution import Solution
+from jaxmech.stabilization import AbstractStabilization
+from jaxmech.status import Status
+from jaxmech.system import Params, System, as_dtype
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.trees import numbers_of
+
+Numbers = NDArray[np.floating]
+Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n), ts, params)
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that is fixed while the numbers change."""
+
+    system: System
+    loss: Loss
+    start: Start | None
+    method: AbstractMethod
+    stabilization: AbstractStabilization
+    formulation: AbstractFormulation
+
+    def policies(self) -> dict[str, Any]:
+        """What `simulate` is told; a failure is left to the status."""
+        return {
+            "method": self.method,
+            "projection": self.stabilization,
+            "formulation": self.formulation,
+            "throw": False,
+        }
+
+
+class Base(NamedTuple):
+    """Where the derivatives are taken.
+
+    Attributes:
+        q0: start variables.
+        v0: their rates.
+        ts: save times.
+        params: parameters, all arrays.
+        change: a consistent change (dq, dv) of the start; None if there is none.
+    """
+
+    q0: Array
+    v0: Array
+    ts: Array
+    params: Params
+    change: tuple[Array, Array] | None
+
+
+def end(q: Array, v: Array, ts: Array, params: Params) -> Array:
+    """A combination of q and v at the end."""
+    weights = np.random.default_rng(5).normal(size=2 * q.shape[1])
+    return jnp.asarray(weights, q.dtype) @ jnp.concatenate([q[-1], v[-1]])
+
+
+def prepared(run: Run, q0: Any, v0: Any, ts: Any, params: Params) -> tuple[Run, Base, Solution]:
+    """The run with its steps, where the derivatives are taken, and the motion there, in order."""
+    q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
+    dtype = jnp.result_type(q0, v0, float)
+    q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
+    q, v = (q0, v0) if run.start is None else run.start(q0, v0, params)
+    method = resolved_method(
+        run.system, q, v, ts, params,
+        method=run.method, projection=run.stabilization, formulation=run.formulation,
+    )  # fmt: skip
+    run = replace(run, method=method)
+    solution = simulate(run.system, q, v, ts, params, **(run.policies() | {"throw": True}))
+    value = run.loss(solution.q, solution.v, solution.ts, params)
+    if np.shape(value) != () or not np.isfinite(value):
+        raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
+    change = _change(run.system, solution, params)
+    return run, Base(q0, v0, solution.ts, params, change), solution
+
+
+def _change(system: System, solution: Solution, params: Params) -> tuple[Array, Array] | None:
+    """A consistent change of the start, for which no x changes by more than 1 + |x|."""
+    q, v, t = solution.q[0], solution.v[0], solution.ts[0]
+    found = geometry(system, q[None], v[None], t[None], params)
+    basis = tangents(found, 0, float(jnp.finfo(q.dtype).eps) ** 0.5)
+    if not basis.q.size:
+        return None
+    dq, dv = (jnp.asarray(d, q.dtype) for d in along(basis))
+    size = jnp.maximum(jnp.max(abs(dq) / (1 + abs(q))), jnp.max(abs(dv) / (1 + abs(v))))
+    return dq / size, dv / size
+
+
+def numbers(base: Base) -> tuple[Array, Numbers]:
+    """What is differentiated by, (P,), and the size of each, (P,)."""
+    x, _ = numbers_of(base.params)
+    if base.change is not None:
+        x = jnp.append(x, jnp.zeros((), base.ts.dtype))
+    x = x.astype(base.ts.dtype)
+    return x, np.where(x == 0, 1.0, np.abs(np.asarray(x, float)))
+
+
+def _solved(
+    run: Run, base: Base, x: Array, derivative: AbstractDerivative
+) -> tuple[Array, Solution]:
+    """The loss and the motion for changed numbers."""
+    numbers, with_numbers = numbers_of(base.params)
+    params = with_numbers(x[: numbers.size])
+    t = base.ts[0]
+    q, v = base.q0, base.v0
+    if run.start is not None:
+        q, v = (jnp.asarray(x, t.dtype) for x in run.start(q, v, params))
+    if base.change is not None:
+        dq, dv = base.change
+        q, v = q + x[-1] * dq, v + x[-1] * dv
+    q, v = onto(run.system, q, v, t, params)
+    sol = simulate(run.system, q, v, base.ts, params, derivative=derivative, **run.policies())
+    return run.loss(sol.q, sol.v, sol.ts, params), sol
+
+
+@jit_of("run")
+def by_reverse_mode(run: Run, base: Base, x: Array) -> tuple[Array, Array]:
+    """The loss, and its derivatives (P,)."""
+    return jax.value_and_grad(lambda x: _solved(run, base, x, ReverseMode())[0])(x)
+
+
+@jit_of("run")
+def _forward(run: Run, base: Base, x: Array) -> Array:
+    return jax.jacfwd(lambda x: _solved(run, base, x, ForwardMode())[0])(x)
+
+
+def by_forward_mode(run: Run, base: Base, x: Array) -> Numbers | None:
+    """Its derivatives (P,); None where a function has a rule for reverse mode only."""
+    try:
+        return np.asarray(_forward(run, base, x), float)
+    except TypeError as error:
+        if "forward-mode" not in str(error):
+            raise
+        return None
+
+
+@jit_of("run")
+def losses(run: Run, base: Base, points: Array) -> Array:
+    """The loss at many points (K, P), one batch; NaN where a motion failed."""
+
+    def one(x: Array) -> Array:
+        loss, solution = _solved(run, base, x, ReverseMode())
+        return jnp.where(solution.status == Status.OK, loss, jnp.nan)
+
+    return jax.vmap(one)(points)
+
+
+def refined(run: Run, base: Base, solution: Solution) -> tuple[Scheme, Solution]:
+    """The same motion saved at the end of every step, and how a step is done.
+
+    Args:
+        run: what is fixed.
+        base: where.
+        solution: the motion.
+    """
+    substeps = run.method.count
+    places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
+    fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
+    policies = run.policies() | {"method": replace(run.method, substeps=1)}
+    states = simulate(run.system, solution.q[0], solution.v[0], fine, base.params, **policies)
+    singular = traits(run.system, states.q[0], states.v[0], states.ts[0], base.params).singular_mass
+    scheme = Scheme(
+        run.system, run.method, run.formulation, run.stabilization,
+        run.formulation.takes_as_singular(singular),
+    )  # fmt: skip
+    return scheme, states

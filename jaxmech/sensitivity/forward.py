@@ -1,0 +1,157 @@
+"""`sensitivities`: a trajectory with its derivatives to a few numbers, in forward mode."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from jaxmech.compiler import batched, hoisted
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.integrate import RK4, AbstractMethod, ForwardMode
+from jaxmech.integrate.default_steps import resolved_method
+from jaxmech.simulate import simulate
+from jaxmech.solution import Solution
+from jaxmech.stabilization import AbstractStabilization, Projection
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import with_standard_promotion
+
+TOGETHER = 5  # most derivatives beside one trajectory; more of them take longer to compile
+
+
+class Sensitivities(NamedTuple):
+    """A trajectory and its derivatives, each in the form of theta.
+
+    Attributes:
+        solution: the trajectory.
+        q: dq/dtheta at the save times, leaves (T, n, *shape of the leaf); NaN after a failure.
+        v: dv/dtheta likewise.
+    """
+
+    solution: Solution
+    q: Any
+    v: Any
+
+
+@with_standard_promotion
+def sensitivities(
+    system: System,
+    start: Callable[[Any], tuple[Any, Any, Params]],
+    theta: Any,
+    ts: Any,
+    *,
+    method: AbstractMethod = RK4(),
+    projection: AbstractStabilization | None = Projection(),
+    formulation: AbstractFormulation = UdwadiaKalaba(),
+) -> Sensitivities:
+    """The motion and how it changes with a few numbers: start values, parameters, or both.
+
+    Forward mode carries derivatives along with the motion: for few numbers and many outputs
+    (Gauss-Newton, error propagation) it beats `jax.grad`, whose cost does not depend on p but is
+    paid for each output. Pure: `jax.vmap` runs a batch.
+
+    Args:
+        system: the system, with n coordinates.
+        start: start(theta) gives q0 (n,), v0 (n,) and the parameters.
+        theta: where, a pytree of floating-point numbers and arrays, p numbers in all.
+        ts: save times [s], shape (T,).
+        method: as for `simulate`.
+        projection: as for `simulate`.
+        formulation: as for `simulate`.
+
+    Returns:
+        The `Sensitivities`; a failed trajectory has its status in the solution.
+
+    Raises:
+        ValueError: theta holds no number, or something that `simulate` refuses.
+        TypeError: theta holds something else than floating-point numbers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxmech import models
+        >>> model = models.pendulum()
+        >>> def start(theta):
+        ...     params = {**model.params, "l": theta["l"]}
+        ...     return *model.initial({"theta": theta["angle"]}, params), params
+        >>> found = sensitivities(
+        ...     model.system, start, {"l": 1.0, "angle": 0.3}, jnp.linspace(0.0, 1.0, 101)
+        ... )
+        >>> found.q["angle"].shape
+        (101, 2)
+        >>> print(found.q["angle"][0])  # l (cos angle, sin angle)
+        [0.9553365  0.29552021]
+    """
+    flat, unravel = _flattened(theta)
+    if isinstance(method, AbstractMethod) and method.substeps is None:
+        q0, v0, params = start(theta)
+        method = resolved_method(
+            system, q0, v0, ts, params,
+            method=method, projection=projection, formulation=formulation,
+        )  # fmt: skip
+
+    def run(flat: Array) -> Solution:
+        q0, v0, params = start(unravel(flat))
+        policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
+        return simulate(
+            system, q0, v0, ts, params,
+            method=method, derivative=ForwardMode(), throw=False, **policies,
+        )  # fmt: skip
+
+    def along(flat: Array, directions: Array) -> tuple[tuple[Array, Array], Solution]:
+        def states(flat: Array) -> tuple[tuple[Array, Array], Solution]:
+            solution = run(flat)
+            return (solution.q, solution.v), solution
+
+        def one(direction: Array) -> tuple[tuple[Array, Array], Solution]:
+            _, slopes, solution = jax.jvp(states, (flat,), (direction,), has_aux=True)
+            return slopes, solution
+
+        return jax.vmap(one, out_axes=(-1, None))(directions)
+
+    directions = direction_groups(flat.size, flat.dtype)
+    with_traced, traced = hoisted(along, flat, directions[0])
+    slopes, solutions = jax.vmap(partial(batched(with_traced), traced, flat))(directions)
+    slopes = [jnp.concatenate(list(slope), axis=-1)[..., : flat.size] for slope in slopes]
+    solution = jax.tree.map(lambda x: x[0], solutions)
+    failed = jnp.isnan(solution.q[:, :1, None])
+
+    def shaped(slope: Array) -> Any:
+        rows = jax.vmap(jax.vmap(unravel))
+        return rows(jnp.where(failed, jnp.nan, slope))
+
+    return Sensitivities(solution, *(shaped(slope) for slope in slopes))
+
+
+def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions count"]:
+    """The directions of each of `count` numbers, in groups that go beside one trajectory.
+
+    The groups are equally large, and as small as their number allows; the last may end with zeros.
+
+    Args:
+        count: of numbers, at least one.
+        dtype: of the directions.
+
+    Example:
+        >>> print(direction_groups(6, float).shape, direction_groups(7, float).shape)
+        (2, 3, 6) (2, 4, 7)
+    """
+    groups = -(-count // TOGETHER)
+    each = -(-count // groups)
+    return jnp.eye(groups * each, count, dtype=dtype).reshape(groups, each, count)
+
+
+def _flattened(theta: Any) -> tuple[Array, Callable[[Array], Any]]:
+    """The numbers of theta in a row, and the way back."""
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(theta)]
+    if not leaves or not sum(leaf.size for leaf in leaves):
+        raise ValueError("Argument `theta` must hold at least one number to differentiate by.")
+    for leaf in leaves:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise TypeError(
+                f"Argument `theta` must hold floating-point numbers, but has one of type "
+                f"{leaf.dtype}; write 2.0 instead of 2."
+            )
+    return ravel_pytree(theta)

@@ -1,0 +1,215 @@
+"""How fast small changes of the start grow along a motion, and up to when a gradient means much.
+
+With Phi the derivative of the state at a save time by that at the start, restricted to changes that
+stay on the constraints, the growth is the largest singular value of Phi: the factor by which the
+worst small change has grown. Phi is a product of one matrix per save interval; the product is kept
+as a matrix of size one and a logarithm, so that no horizon is too long for it (Benettin, Galgani,
+Giorgilli and Strelcyn 1980; Dieci and Van Vleck 1995 for the QR form).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from numpy.typing import NDArray
+
+from jaxmech.compiler import batched
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.integrate import RK4, AbstractMethod, Scheme
+from jaxmech.integrate.default_steps import resolved_method
+from jaxmech.integrate.step import step
+from jaxmech.properties import SingularMass, traits
+from jaxmech.sensitivity.growth_report import Growth
+from jaxmech.sensitivity.tangents import Tangents, geometry, tangents
+from jaxmech.simulate import simulate
+from jaxmech.solution import Solution
+from jaxmech.stabilization import AbstractStabilization, Free, Projection
+from jaxmech.system import Params, System
+from jaxmech.utils.jit_cache import jit_of
+
+Numbers = NDArray[np.floating]
+
+
+def sensitivity_growth(
+    system: System,
+    q0: Any,
+    v0: Any,
+    ts: Any,
+    params: Params = None,
+    *,
+    scale: Any = None,
+    method: AbstractMethod = RK4(),
+    projection: AbstractStabilization | None = Projection(),
+    formulation: AbstractFormulation = UdwadiaKalaba(),
+) -> Growth:
+    """The largest factor by which a small consistent change of the start has grown at each time.
+
+    What is measured are the parts of dq and dv that are free under the constraints (what dq does
+    to dv on a curved constraint is not counted), by default in the mass metric, so that
+    metres and radians count by the energy that they carry: |(dq, dv)|^2 = w^2 dq^T M dq +
+    dv^T M dv. The rate w makes both comparable: it is the one for which dq moves dv, over all save
+    intervals together, as much as dv moves dq, which for an oscillator is its frequency; at least
+    one over the whole time.
+
+    Args:
+        system: the system, with n coordinates.
+        q0: coordinates at ts[0], shape (n,).
+        v0: velocities at ts[0], shape (n,).
+        ts: save times [s], shape (T,); many of them show the growth in detail, at no extra cost.
+        params: the parameters that the functions of the system expect.
+        scale: (size of dq, size of dv) that count as one, numbers or (n,), in place of the mass.
+        method: as for `simulate`.
+        projection: as for `simulate`.
+        formulation: as for `simulate`.
+
+    Returns:
+        The `Growth`.
+
+    Raises:
+        ValueError: `scale` is not positive, the system has no freedom left, a function has no
+            derivative along the motion, or something that `simulate` refuses.
+        SimulationError: the motion failed.
+
+    Example:
+        >>> upright = System(  # grows by exp(3 t)
+        ...     lambda q, v, t, p: 0.5 * v @ v + 4.5 * q @ q, coordinates=("angle",)
+        ... )
+        >>> found = sensitivity_growth(upright, [0.1], [0.0], np.linspace(0.0, 2.0, 101))
+        >>> print(f"{found.factor[-1]:.2f}, twice as much every {found.doubling_time:.4f} s")
+        403.43, twice as much every 0.2310 s
+    """
+    sizes = None if scale is None else _sizes(scale, system.n)
+    policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
+    method = resolved_method(system, q0, v0, ts, params, method=method, **policies)
+    solution = simulate(system, q0, v0, ts, params, method=method, **policies)
+    _, _, _, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
+    eps = float(jnp.finfo(solution.q.dtype).eps)
+    found = geometry(system, solution.q, solution.v, solution.ts, params)
+    bases = [tangents(found, k, eps**0.5, sizes) for k in range(len(solution.ts))]
+    if not bases[0].q.size:
+        raise ValueError("Argument `system` has no freedom: its constraints prescribe the motion.")
+    stabilization = Free() if projection is None else projection
+    singular = _singular(system, solution, params, formulation)
+    scheme = Scheme(system, method, formulation, stabilization, singular)
+    matrices = _transitions(scheme, solution, bases, params)
+    times = np.asarray(solution.ts, dtype=float)
+    rate = None
+    if scale is None:
+        rate = _rate(matrices, bases, abs(times[-1] - times[0]))
+        matrices = _scaled(matrices, bases, rate)
+    return Growth(times, _logarithms(matrices), rate, eps)
+
+
+def _sizes(scale: Any, n: int) -> list[Numbers]:
+    try:
+        of_q, of_v = (np.broadcast_to(np.asarray(x, float), n) for x in scale)
+        good = all((x > 0).all() and np.isfinite(x).all() for x in (of_q, of_v))
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(
+            f"Argument `scale` must be a pair of positive numbers or arrays of shape ({n},), the "
+            f"sizes of changes of q and of v, but is {scale!r}."
+        )
+    return [of_q, of_v]
+
+
+def _singular(
+    system: System, solution: Solution, params: Params, formulation: AbstractFormulation
+) -> SingularMass:
+    facts = traits(system, solution.q[0], solution.v[0], solution.ts[0], params)
+    return formulation.takes_as_singular(facts.singular_mass)
+
+
+def _transitions(
+    scheme: Scheme, solution: Solution, bases: list[Tangents], params: Params
+) -> list[Numbers]:
+    """What every save interval makes of every basis direction, in the basis at its end."""
+    counts = [basis.q.shape[1] for basis in bases[:-1]]
+    interval = np.repeat(np.arange(len(counts)), counts)
+    dq, dv = (np.concatenate([getattr(b, x).T for b in bases[:-1]]) for x in ("q", "v"))
+    ends = _ends(
+        scheme,
+        (solution.q[interval], solution.v[interval]),
+        solution.ts[interval],
+        solution.ts[interval + 1],
+        (jnp.asarray(dq, solution.q.dtype), jnp.asarray(dv, solution.q.dtype)),
+        params,
+    )
+    moved_q, moved_v = (np.asarray(x, dtype=float) for x in ends)
+    bad = ~np.isfinite(moved_q.sum(1) + moved_v.sum(1))
+    if bad.any():
+        t = float(solution.ts[interval[np.argmax(bad)]])
+        raise ValueError(
+            f"The motion has no derivative in the save interval from t = {t:g} s; "
+            "`check_gradients` tells in which function of the system."
+        )
+    cuts = np.cumsum(counts)[:-1]
+    split = zip(np.split(moved_q, cuts), np.split(moved_v, cuts), bases[1:], strict=True)
+    return [basis.coordinates(q.T, v.T) for q, v, basis in split]
+
+
+@jit_of("scheme")
+def _ends(
+    scheme: Scheme, states: Any, starts: Array, ends: Array, changes: Any, params: Params
+) -> tuple[Array, Array]:
+    """The changes (N, n) of N states, each at the end of its own interval."""
+
+    def one(state: Any, start: Array, end: Array, change: Any, params: Params) -> Any:
+        substeps = scheme.method.count
+        h = (end - start) / substeps
+
+        def advance(k: Array, state: Any) -> Any:
+            return step(scheme, *state, start + k * h, h, params)[:2]
+
+        def run(*state: Array) -> Any:
+            return jax.lax.fori_loop(0, substeps, advance, state)
+
+        return jax.jvp(run, state, change)[1]
+
+    axes = (0, 0, 0, 0, None)
+    return jax.vmap(batched(one), axes)(states, starts, ends, changes, params)
+
+
+def _parts(matrix: Numbers, before: Tangents, after: Tangents) -> tuple[Numbers, Numbers]:
+    """What dq does to dv, and what dv does to dq."""
+    to, of = after.by_q.shape[0], before.by_q.shape[0]
+    return matrix[to:, :of], matrix[:to, of:]
+
+
+def _rate(matrices: list[Numbers], bases: list[Tangents], span: float) -> float:
+    """w with dv(dq) / w and dq(dv) w of equal size over all intervals; at least 1 / span."""
+    parts = [
+        _parts(matrix / np.abs(matrix).max(), before, after)
+        for matrix, before, after in zip(matrices, bases[:-1], bases[1:], strict=True)
+    ]
+    stiffness, inertia = (sum(float((part[k] ** 2).sum()) for part in parts) for k in (0, 1))
+    return max((stiffness / inertia) ** 0.25 if inertia else 0.0, 1 / span)
+
+
+def _scaled(matrices: list[Numbers], bases: list[Tangents], rate: float) -> list[Numbers]:
+    """The same with the coordinates of dq counted w times."""
+    scales = [np.repeat([rate, 1.0], [len(b.by_q), len(b.by_v)]) for b in bases]
+    return [
+        after[:, None] * matrix / before
+        for matrix, before, after in zip(matrices, scales[:-1], scales[1:], strict=True)
+    ]
+
+
+def _logarithms(matrices: list[Numbers]) -> Numbers:
+    """ln of the largest singular value of the products of the first 0, 1, 2, ... matrices.
+
+    After Q R = matrix times the Q before it, the product is that Q times a product of triangular
+    R; only the latter is kept, divided by its own size.
+    """
+    orthogonal = np.eye(matrices[0].shape[1])
+    product, logarithm, found = orthogonal, 0.0, [0.0]
+    for matrix in matrices:
+        orthogonal, triangular = np.linalg.qr(matrix @ orthogonal)
+        product = triangular @ product
+        size = np.linalg.norm(product, 2)
+        product, logarithm = product / size, logarithm + float(np.log(size))
+        found.append(logarithm)
+    return np.array(found)

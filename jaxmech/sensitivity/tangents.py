@@ -1,0 +1,135 @@
+"""Changes of a state that stay on the constraints to first order, measured in a metric.
+
+A change (dq, dv) of a consistent state is consistent if A_q dq = 0 at the level of positions and
+A_v dv = -(dpsi/dq) dq at that of velocities. So it is a free dq in the null space of A_q and a free
+dv in that of A_v, plus the part of dv that follows from dq when the constraints are curved. Only
+the free parts are measured: then a pendulum has the same lengths in x and y as in its angle.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+from numpy.typing import NDArray
+
+from jaxmech.linalg import unit
+from jaxmech.properties import traits
+from jaxmech.stabilization import constraint_jacobians, metric_mass
+from jaxmech.system import Params, System
+from jaxmech.utils.jit_cache import jit_of
+
+Numbers = NDArray[np.floating]
+
+
+class Geometry(NamedTuple):
+    """Mass and constraints at states along a motion; leading axis T.
+
+    Attributes:
+        mass: M, made definite with the constraints where it is singular, (T, n, n).
+        position: A_q, (T, k, n).
+        velocity: A_v, (T, l, n).
+        turn: derivative of the velocity level by q, (T, l, n).
+    """
+
+    mass: Any
+    position: Any
+    velocity: Any
+    turn: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Tangents:
+    """A basis of the consistent changes at one state, orthonormal in the metric.
+
+    Attributes:
+        q: dq of every direction, shape (n, r): those that move q first, then those that do not.
+        v: dv of every direction, shape (n, r).
+        by_q: what takes dq to the first coordinates of a change, shape (r_q, n).
+        by_v: what takes dv to the other coordinates, shape (r_v, n).
+    """
+
+    q: Numbers
+    v: Numbers
+    by_q: Numbers
+    by_v: Numbers
+
+    def coordinates(self, dq: Numbers, dv: Numbers) -> Numbers:
+        """Consistent changes (n, k) as coordinates (r, k) in the basis."""
+        return np.vstack([self.by_q @ dq, self.by_v @ dv])
+
+
+def geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
+    """Mass and constraints at states along a motion, as numpy arrays in double precision.
+
+    Args:
+        system: the system.
+        q: coordinates (T, n).
+        v: velocities (T, n).
+        ts: times (T,).
+        params: parameters.
+    """
+    found = _geometry(system, q, v, ts, params)
+    return Geometry(*(np.asarray(x, dtype=float) for x in found))
+
+
+@jit_of("system")
+def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
+    singular = traits(system, q[0], v[0], ts[0], params).singular_mass
+
+    def one(q: Array, v: Array, t: Array) -> Geometry:
+        M = metric_mass(system, q, v, t, params, singular_mass=singular)
+        turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
+        return Geometry(M, *constraint_jacobians(system, q, v, t, params), turn)
+
+    return jax.vmap(one)(q, v, ts)
+
+
+def tangents(
+    found: Geometry, k: int, tolerance: float, sizes: Sequence[Numbers] | None = None
+) -> Tangents:
+    """The consistent changes at the k-th state.
+
+    Args:
+        found: mass and constraints along the motion.
+        k: which state.
+        tolerance: what an equation must keep of its length to count as independent.
+        sizes: what counts as a change of size one in q and in v, (n,) each, in place of the mass.
+    """
+    if sizes is None:
+        metric_q = metric_v = found.mass[k]
+    else:
+        metric_q, metric_v = (np.diag(1 / np.square(size)) for size in sizes)
+    free_q, _ = _split(found.position[k], metric_q, tolerance)
+    free_v, inverse = _split(found.velocity[k], metric_v, tolerance)
+    follows = -inverse @ found.turn[k] @ free_q
+    return Tangents(
+        q=np.hstack([free_q, np.zeros_like(free_v)]),
+        v=np.hstack([follows, free_v]),
+        by_q=free_q.T @ metric_q,
+        by_v=free_v.T @ metric_v,
+    )
+
+
+def _split(A: Numbers, metric: Numbers, tolerance: float) -> tuple[Numbers, Numbers]:
+    """An orthonormal basis of the null space of A (n, r), and the smallest solution of A x = y."""
+    root = np.linalg.cholesky(metric)
+    rows, lengths = unit(np.linalg.solve(root, A.T).T)
+    U, values, Vt = np.linalg.svd(rows)
+    rank = int((values > tolerance).sum())
+    inverse = (Vt[:rank].T / values[:rank]) @ U[:, :rank].T / np.where(lengths > 0, lengths, 1.0)
+    return np.linalg.solve(root.T, Vt[rank:].T), np.linalg.solve(root.T, inverse)
+
+
+def along(basis: Tangents, seed: int = 5) -> tuple[Numbers, Numbers]:
+    """A pseudo-random consistent change (dq, dv) of size one, (n,) each.
+
+    Args:
+        basis: the consistent changes; at least one.
+        seed: of the pseudo-random numbers.
+    """
+    draw = np.asarray(np.random.default_rng(seed).normal(size=basis.q.shape[1]))
+    mix = draw / np.linalg.norm(draw)
+    return basis.q @ mix, basis.v @ mix

@@ -1,0 +1,281 @@
+"""Staying on the constraints: what to do about drift, and how far off a state is.
+
+Differentiated constraints A qdd = b only keep the second derivative of phi at zero; round-off and
+step errors make phi itself grow. `Projection` puts every step back onto phi = 0 and psi = 0 in the
+mass metric; `Baumgarte` feeds the violation back into b; with neither, the drift is left to grow.
+"""
+
+import abc
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
+from jaxmech.formulations.regular import regular
+from jaxmech.linalg import LDL, AbstractSolver, metric, times
+from jaxmech.properties import SingularMass
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_kind, require_positive_integer
+
+
+class RowsBefore(NamedTuple):
+    """What the stages of a step found of the constraint rows.
+
+    Attributes:
+        dependent: whether some rows depended on others.
+        rank: number of independent rows at the start of the step.
+    """
+
+    dependent: Bool[Array, ""]
+    rank: Int[Array, ""]
+
+
+@dataclass(frozen=True)
+class AbstractStabilization(abc.ABC):
+    """What is done against drift: in the accelerations, and after each step."""
+
+    @abc.abstractmethod
+    def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """What is added to b, shape (m,) or a scalar zero."""
+
+    @abc.abstractmethod
+    def after_step(
+        self,
+        system: System,
+        q: Array,
+        v: Array,
+        t: Array,
+        params: Params,
+        *,
+        singular_mass: SingularMass,
+        before: RowsBefore | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """The state to go on from, and whether it could be reached."""
+
+
+@dataclass(frozen=True)
+class Free(AbstractStabilization):
+    """Nothing is done; `projection=None` means this."""
+
+    def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """Zero."""
+        return jnp.zeros((), q.dtype)
+
+    def after_step(
+        self,
+        system: System,
+        q: Array,
+        v: Array,
+        t: Array,
+        params: Params,
+        *,
+        singular_mass: SingularMass,
+        before: RowsBefore | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """The state as it is."""
+        return q, v, jnp.asarray(True)
+
+
+@dataclass(frozen=True)
+class Projection(AbstractStabilization):
+    """After each step, q and then v go to the nearest point of the constraints; the default.
+
+    Nearest is meant in the metric of M: dq = -M^-1 A^T (A M^-1 A^T)^+ phi, repeated with the same
+    factorization (Gauss-Newton). The correction is part of the step and is differentiated with it.
+
+    Args:
+        iterations: corrections per step; each makes the error smaller by a factor of the size of
+            the first correction, so that two reach round-off where the step is not too coarse.
+        solver: how dependent rows are dealt with.
+
+    Raises:
+        ValueError: `iterations` is not a positive integer.
+        TypeError: `solver` is not a solver.
+
+    Example:
+        >>> Projection(iterations=3)
+        Projection(iterations=3, solver=LDL(tolerance=None))
+    """
+
+    iterations: int = 2
+    solver: AbstractSolver = LDL()
+
+    def __post_init__(self) -> None:
+        remedy = "pass `projection=None` for no projection"
+        require_positive_integer("iterations", self.iterations, remedy)
+        require_kind("solver", self.solver, AbstractSolver, "LDL()")
+
+    def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """Zero: projection leaves the accelerations alone."""
+        return jnp.zeros((), q.dtype)
+
+    def after_step(
+        self,
+        system: System,
+        q: Array,
+        v: Array,
+        t: Array,
+        params: Params,
+        *,
+        singular_mass: SingularMass,
+        before: RowsBefore | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """q and v on the constraints, and whether the last correction left them there."""
+        A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+        if A_velocity.shape[0] == 0:
+            return q, v, jnp.asarray(True)
+        M = metric_mass(system, q, v, t, params, singular_mass=singular_mass)
+        positions = metric(M, A_position, self.solver)
+        same = A_position is A_velocity
+        velocities = positions if same else metric(M, A_velocity, self.solver)
+        for _ in range(self.iterations):
+            dq = positions.smallest(system.position_level(q, t, params))[0]
+            q = q - dq
+        for _ in range(self.iterations):
+            dv = velocities.smallest(system.velocity_level(q, v, t, params))[0]
+            v = v - dv
+
+        def is_right() -> Array:
+            position = near(system.position_level(q, t, params), A_position, q)
+            velocity = near(system.velocity_level(q, v, t, params), A_velocity, v)
+            return position & velocity & ~is_misled()
+
+        def is_misled() -> Array:
+            """Whether a row was kept that depends on others at the start and at the end."""
+            if before is None:
+                return jnp.asarray(False)
+            A = constraint_jacobians(system, q, v, t, params)[1]
+            after = metric(M, A, self.solver).rank
+            return jnp.maximum(before.rank, after) < velocities.rank
+
+        # What a small last correction leaves is smaller still, unless a row was dropped.
+        size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
+        plain = size <= _tolerance(q.dtype) ** 2
+        plain &= (positions.rank == len(A_position)) & (velocities.rank == len(A_velocity))
+        if before is not None:
+            plain &= ~before.dependent
+        reached = jax.lax.cond(~plain, is_right, lambda: jnp.asarray(True))
+        return q, v, reached & positions.definite
+
+
+@dataclass(frozen=True)
+class Baumgarte(AbstractStabilization):
+    """The violation is fed back: phi'' + 2 alpha phi' + beta^2 phi = 0 and psi' + alpha psi = 0.
+
+    Baumgarte 1972. The drift stays bounded, not zero, and the constraints get time scales of their
+    own that the step has to resolve.
+
+    Args:
+        alpha: damping rate [1/s].
+        beta: stiffness rate [1/s]; alpha = beta is critical damping.
+
+    Raises:
+        ValueError: a rate is negative.
+
+    Example:
+        >>> Baumgarte(alpha=20.0, beta=20.0)
+        Baumgarte(alpha=20.0, beta=20.0)
+    """
+
+    alpha: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        if self.alpha < 0 or self.beta < 0:
+            raise ValueError(
+                f"Arguments `alpha` and `beta` must not be negative, but are {self.alpha} and "
+                f"{self.beta}; negative rates make the violation grow."
+            )
+
+    def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """-2 alpha phi' - beta^2 phi for holonomic, -alpha psi for nonholonomic rows."""
+        terms = []
+        for c in system.constraints:
+            if isinstance(c, Holonomic):
+                position, speed = c.value(q, t, params), c.speed(q, v, t, params)
+                terms.append(-2 * self.alpha * speed - self.beta**2 * position)
+            elif isinstance(c, Acceleration):
+                terms.append(jnp.zeros_like(c.value(q, v, jnp.zeros_like(v), t, params)))
+            else:
+                terms.append(-self.alpha * c.value(q, v, t, params))
+        return jnp.concatenate(terms) if terms else jnp.zeros((), q.dtype)
+
+    def after_step(
+        self,
+        system: System,
+        q: Array,
+        v: Array,
+        t: Array,
+        params: Params,
+        *,
+        singular_mass: SingularMass,
+        before: RowsBefore | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """The state as it is."""
+        return q, v, jnp.asarray(True)
+
+
+def metric_mass(
+    system: System, q: Array, v: Array, t: Array, params: Params, *, singular_mass: SingularMass
+) -> Array:
+    """M, made definite with the constraints as in `regular` if it is singular, (n, n)."""
+    if not singular_mass:
+        return system.mass(q, v, t, params)
+    return regular(system.equations(q, v, t, params), singular_mass=singular_mass)[0]
+
+
+def constraint_jacobians(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array]:
+    """d(position level)/dq and d(velocity level)/dv, (k, n) and (l, n)."""
+    A_velocity = jax.jacfwd(lambda v: system.velocity_level(q, v, t, params))(v)
+    if not any(isinstance(c, Nonholonomic) for c in system.constraints):
+        return A_velocity, A_velocity
+    return jax.jacfwd(lambda q: system.position_level(q, t, params))(q), A_velocity
+
+
+def near(level: Array, A: Array, x: Array) -> Array:
+    """Whether x lies on the constraints to first order: |level| <= |A| (1 + |x|) tolerance.
+
+    That is what a change of every component by tolerance (1 + |x_j|) can make of a row; components
+    that a row does not depend on have no say, however large. The tolerance is eps^(3/8): 1.3e-6 in
+    float64, 2.5e-3 in float32.
+    """
+    return jnp.all(jnp.abs(level) <= _tolerance(x.dtype) * reach(A, x))
+
+
+def reach(A: Array, x: Array) -> Array:
+    """|A| (1 + |x|): what a relative change of every component makes of each row, at most."""
+    return times(jnp.abs(A), 1 + jnp.abs(x))
+
+
+def _tolerance(dtype: Any) -> float:
+    return float(jnp.finfo(dtype).eps) ** 0.375
+
+
+class Violation(NamedTuple):
+    """A constraint that does not hold: its name, the level it fails at, and by how much."""
+
+    name: str
+    level: str
+    size: float
+
+
+def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
+    """The constraints that do not hold at an actual state, positions before velocities."""
+    found = []
+    for c in system.constraints:
+        alone = replace(system, constraints=(c,))
+        A_position, A_velocity = constraint_jacobians(alone, q, v, t, params)
+        position = alone.position_level(q, t, params)
+        velocity = alone.velocity_level(q, v, t, params)
+        for level, value, A, x in (
+            ("position", position, A_position, q),
+            ("velocity", velocity, A_velocity, v),
+        ):
+            if value.size and not near(value, A, x):
+                found.append(Violation(c.name, level, float(jnp.max(jnp.abs(value)))))
+    return sorted(found, key=lambda violation: violation.level)

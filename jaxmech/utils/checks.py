@@ -1,0 +1,203 @@
+"""Checks of actual values; what is still being traced passes, and shows up in a status later."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+
+
+def is_known(tree: Any) -> bool:
+    """Whether every leaf has an actual value, not one still being traced."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def require_function(argument: str, value: Any) -> None:
+    """Raise a TypeError unless the value is a function that can be told from others by its hash.
+
+    Example:
+        >>> require_function("force", 0.0)
+        Traceback (most recent call last):
+        TypeError: Argument `force` must be a function, but is 0.0.
+    """
+    if not callable(value):
+        raise TypeError(f"Argument `{argument}` must be a function, but is {value!r}.")
+    try:
+        hash(value)
+    except TypeError as error:
+        raise TypeError(
+            f"Argument `{argument}` must be hashable, but a {type(value).__name__} is not "
+            f"({error}); write a function and keep its arrays in `params`."
+        ) from error
+
+
+def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
+    """Raise a TypeError unless the value is an instance of the kind.
+
+    Example:
+        >>> require_kind("method", "rk4", int, "RK4()")
+        Traceback (most recent call last):
+        TypeError: Argument `method` must be an object such as RK4(), but is 'rk4'.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(
+            f"Argument `{argument}` must be an object such as {example}, but is {value!r}."
+        )
+
+
+def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
+    """Raise a ValueError unless the value is a whole number from 1 on.
+
+    Example:
+        >>> require_positive_integer("substeps", 0.5, "count the steps")
+        Traceback (most recent call last):
+        ValueError: Argument `substeps` must be a positive integer, but is 0.5; count the steps.
+    """
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 1:
+        raise ValueError(
+            f"Argument `{argument}` must be a positive integer, but is {value!r}; {remedy}."
+        )
+
+
+def require_seed(value: Any) -> None:
+    """Raise a ValueError unless the value is a whole number from 0 on.
+
+    Example:
+        >>> require_seed(-1)
+        Traceback (most recent call last):
+        ValueError: Argument `seed` must be zero or a positive integer, but is -1.
+    """
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 0:
+        raise ValueError(f"Argument `seed` must be zero or a positive integer, but is {value!r}.")
+
+
+def require_finite(**arguments: Any) -> None:
+    """Raise a ValueError that names the first argument, and its place, that is NaN or infinite.
+
+    Example:
+        >>> require_finite(q0=[1.0, 2.0])
+        >>> require_finite(q0=[1.0, float("nan")])
+        Traceback (most recent call last):
+        ValueError: Argument `q0[1]` must be finite, but is nan.
+    """
+    for argument, tree in arguments.items():
+        for path, leaf in jax.tree.leaves_with_path(tree):
+            if not is_known(leaf) or not jnp.issubdtype(jnp.result_type(leaf), jnp.inexact):
+                continue
+            for index in np.argwhere(~np.isfinite(np.asarray(leaf))):
+                place = argument + jax.tree_util.keystr(path) + "".join(f"[{i}]" for i in index)
+                value = np.asarray(leaf)[tuple(index)]
+                raise ValueError(f"Argument `{place}` must be finite, but is {value}.")
+
+
+def as_numbers(argument: str, value: Any, *, half: bool = False) -> jax.Array:
+    """An array of real numbers in the byte order of the machine, or a TypeError.
+
+    Args:
+        argument: what the message calls it.
+        value: numbers, an array, or a sequence of them.
+        half: whether float16 and bfloat16 are taken, since they will be converted.
+
+    Example:
+        >>> as_numbers("q0", None)
+        Traceback (most recent call last):
+        TypeError: Argument `q0` must hold real numbers, but is None.
+    """
+    if is_known(value) and not isinstance(value, jax.Array):
+        value = _host_numbers(argument, value)
+    x = jnp.asarray(value)
+    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4 and not half:
+        raise TypeError(
+            f"Argument `{argument}` must be in float32 or float64, but is in {x.dtype}, which is "
+            f"too coarse for mechanics; write `{argument}.astype(jnp.float32)`."
+        )
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        raise TypeError(f"Argument `{argument}` must hold real numbers, but is in {x.dtype}.")
+    return x
+
+
+def _host_numbers(argument: str, value: Any) -> Any:
+    need = f"Argument `{argument}` must hold real numbers"
+    if value is None:
+        raise TypeError(f"{need}, but is None.")
+    try:
+        x = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(f"{need}, but its rows have different lengths.") from error
+    if x.dtype == object:
+        raise TypeError(f"{need}, but holds Python objects; write `np.asarray(..., float)`.")
+    if not any(jnp.issubdtype(x.dtype, kind) for kind in (np.number, np.bool_)):
+        raise TypeError(f"{need}, but is {value!r}.")
+    plain = isinstance(value, bool | int | float)  # stays of the weak type that JAX gives it
+    return value if plain else x.astype(x.dtype.newbyteorder("="))
+
+
+class MissingParameterError(ValueError):
+    """A function of a system asks for a parameter that is not given.
+
+    Attributes:
+        name: of the parameter.
+        asked_by: which function of the system.
+    """
+
+    def __init__(self, name: Any, asked_by: str, given: str) -> None:
+        super().__init__(
+            f"Argument `params` must hold {name!r}, which {asked_by} asks for, but holds {given}."
+        )
+        self.name, self.asked_by = name, asked_by
+
+
+@contextmanager
+def asking(what: str, params: Any) -> Iterator[None]:
+    """Within, a missing parameter raises a `MissingParameterError` that says who asked for it.
+
+    Args:
+        what: which function of the system is called.
+        params: the parameters it is given.
+
+    Example:
+        >>> with asking("`lagrangian`", {"m": 1.0}):
+        ...     {"m": 1.0}["g"]
+        Traceback (most recent call last):
+        jaxmech.utils.checks.MissingParameterError: Argument `params` must hold 'g', which
+        `lagrangian` asks for, but holds m.
+    """
+    try:
+        yield
+    except KeyError as error:
+        name = error.args[0] if error.args else None
+        if not isinstance(params, Mapping) or name in params:
+            raise
+        given = ", ".join(map(str, params)) or "nothing"
+        raise MissingParameterError(name, what, given) from error
+    except TypeError as error:
+        if params is not None or "'NoneType' object is not subscriptable" not in str(error):
+            raise
+        raise ValueError(
+            f"Argument `params` must hold what {what} asks for, but is None."
+        ) from error
+
+
+def with_standard_promotion(fn: Fn) -> Fn:
+    """The function, free to mix integers and floating-point numbers whatever JAX is set to.
+
+    Example:
+        >>> import jax
+        >>> with jax.numpy_dtype_promotion("strict"):
+        ...     print(with_standard_promotion(lambda: jnp.arange(2) * jnp.ones(2))())
+        [0. 1.]
+    """
+
+    @wraps(fn)
+    def promoting(*args: Any, **kwargs: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return fn(*args, **kwargs)
+
+    return promoting  # type: ignore[return-value]

@@ -1,0 +1,78 @@
+"""The actual values behind the arguments of a function, also under `jax.vmap` and `jax.grad`."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_batching import custom_vmap
+
+from jaxmech.utils.checks import is_known
+
+
+def actual(tree: Any, most: int) -> Any:
+    """The arguments of some of the trajectories, with an axis of them in front.
+
+    Under `jax.vmap`, also nested, evenly spaced members of the batch; else the one there is. What
+    is differentiated has a value. Under `jit`, `scan` and `checkpoint` there is none.
+
+    Args:
+        tree: a pytree of arrays.
+        most: how many members there may be.
+
+    Returns:
+        A pytree of numpy arrays, or None where the values are not known.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> def second(x):
+        ...     print(actual(x, 3))
+        ...     return x
+        >>> _ = jax.vmap(jax.grad(second))(jnp.arange(5.0))
+        [0. 2. 4.]
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    values = _actual([_one(leaf) for leaf in leaves], most)
+    return None if values is None else jax.tree.unflatten(structure, values)
+
+
+def _one(leaf: Any) -> Any:
+    if isinstance(leaf, jax.core.Tracer):
+        return jax.lax.stop_gradient(leaf)[None]
+    return np.asarray(leaf)[None]
+
+
+def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
+    """The same of leaves that have the axis in front."""
+    if is_known(leaves):
+        rows = max((len(leaf) for leaf in leaves), default=1)
+        places = _spread(rows, most)
+        return [np.broadcast_to(x, (rows, *np.shape(x)[1:]))[places] for x in leaves]
+    found: list[list[np.ndarray] | None] = []
+
+    @custom_vmap
+    def look(*leaves: Any) -> Any:
+        return jnp.zeros(())
+
+    @look.def_vmap
+    def rule(size: int, in_batched: list[bool], *leaves: Any) -> tuple[Any, bool]:
+        places = _spread(size, most)
+
+        def rows(leaf: Any, is_batched: bool) -> Any:
+            picked = (
+                leaf[places] if is_batched else jnp.broadcast_to(leaf, (len(places), *leaf.shape))
+            )
+            return picked.reshape(len(places) * picked.shape[1], *picked.shape[2:])
+
+        pairs = zip(leaves, in_batched, strict=True)
+        found.append(_actual([rows(leaf, is_batched) for leaf, is_batched in pairs], most))
+        return jnp.zeros(()), False
+
+    rows = max(len(leaf) for leaf in leaves)
+    look(*(jnp.broadcast_to(leaf, (rows, *leaf.shape[1:])) for leaf in leaves))
+    return found[0] if found else None
+
+
+def _spread(count: int, most: int) -> np.ndarray:
+    """Evenly spaced places, both ends included; all if there are no more than `most`."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))

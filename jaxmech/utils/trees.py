@@ -1,0 +1,104 @@
+"""Names and numbers of the leaves of a pytree of parameters."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+
+
+def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    """The leaves of a pytree with readable names.
+
+    Args:
+        tree: any pytree.
+
+    Example:
+        >>> named_leaves({"arm": {"l": 2.0}, "springs": [3.0, 4.0]})
+        [('arm.l', 2.0), ('springs[0]', 3.0), ('springs[1]', 4.0)]
+        >>> named_leaves(1.0)
+        [('params', 1.0)]
+    """
+    return [(_name(path), leaf) for path, leaf in jax.tree.leaves_with_path(tree)]
+
+
+def leaf_names(tree: Any) -> list[str]:
+    """The names of the leaves of a pytree, in the order of `jax.tree.leaves`."""
+    return [name for name, _ in named_leaves(tree)]
+
+
+def _name(path: Any) -> str:
+    text = ""
+    for key in path:
+        inside = isinstance(key, jax.tree_util.SequenceKey)
+        part = jax.tree_util.keystr((key,), simple=True)
+        text += f"[{part}]" if inside else f".{part}"
+    return text.removeprefix(".") or "params"
+
+
+def is_within(name: str, branches: Iterable[str]) -> bool:
+    """Whether a leaf is one of the named branches, or lies in one of them.
+
+    Example:
+        >>> is_within("arm.l", ["arm"]), is_within("springs[1]", ["springs"])
+        (True, True)
+        >>> is_within("m", ["mu"])
+        False
+    """
+    return any(name == b or name.startswith((f"{b}.", f"{b}[")) for b in branches)
+
+
+def numbered(name: str, entries: Iterable[tuple[int, ...]]) -> list[str]:
+    """Names of single numbers of a leaf.
+
+    Example:
+        >>> numbered("m", [()]), numbered("inertia", [(0, 0), (0, 1)])
+        (['m'], ['inertia[0,0]', 'inertia[0,1]'])
+    """
+    return [f"{name}[{','.join(map(str, entry))}]" if entry else name for entry in entries]
+
+
+def number_names(tree: Any) -> tuple[str, ...]:
+    """Names of all floating-point numbers of a pytree of arrays, in the order of `numbers_of`.
+
+    Example:
+        >>> number_names({"count": jnp.array(3), "m": jnp.array([1.0, 2.0])})
+        ('m[0]', 'm[1]')
+    """
+    return tuple(
+        name
+        for leaf_name, leaf in named_leaves(tree)
+        if _is_floating(leaf)
+        for name in numbered(leaf_name, np.ndindex(leaf.shape))
+    )
+
+
+def numbers_of(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
+    """The floating-point numbers of a pytree as one vector, and the inverse function.
+
+    Args:
+        tree: any pytree of arrays.
+
+    Example:
+        >>> numbers, with_numbers = numbers_of({"count": jnp.array(3), "m": jnp.array([1.0, 2.0])})
+        >>> print(numbers, with_numbers(2 * numbers)["m"])
+        [1. 2.] [2. 4.]
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    floating = [k for k, x in enumerate(leaves) if _is_floating(x)]
+    numbers, unravel = ravel_pytree([leaves[k] for k in floating])
+
+    def with_numbers(numbers: Array) -> Any:
+        whole = list(leaves)
+        for k, leaf in zip(floating, unravel(numbers), strict=True):
+            whole[k] = leaf
+        return jax.tree.unflatten(structure, whole)
+
+    return numbers, with_numbers
+
+
+def _is_floating(leaf: Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)

@@ -1,0 +1,269 @@
+"""Configurations of fits and CSV files with one thing changed, and what is said about them.
+
+Every change is judged by what it must lead to: to be taken, or to be refused in words that name the
+key, or the file with its line. A traceback is neither.
+
+    python -m tests.cli.fit_mutations 300 [seed]      try so many of each and tell what went wrong
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tomli_w
+
+from jaxmech.cli.fit.build import settings, subjects
+from jaxmech.cli.fit.study import FitStudy
+from jaxmech.config.errors import StudyError
+from jaxmech.config.toml import ConfigError, read
+from jaxmech.identify.data.table import TableError, read_table
+from jaxmech.identify.problem.parameters import parameters
+
+MODEL = """
+import jax.numpy as jnp
+import jaxmech as jm
+
+def swing(arms=1):
+    system = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v + p["gravity"] * jnp.cos(q[0]), coordinates=("theta",)
+    )
+    return jm.Identifiable(system, {"gravity": 8.0, "arm": {"l": 1.0}, "J": jnp.eye(3)})
+"""
+SWINGS = "swing,t,theta,omega\n" + "".join(
+    f"{swing},{0.1 * k:.1f},{0.3 * np.cos(3 * 0.1 * k) * swing:.4f},{0.01 * k:.3f}\n"
+    for swing in (1, 2, 3)
+    for k in range(6)
+)
+PLAIN: dict[str, Any] = {
+    "model": "swing.py:swing",
+    "initial_states": "free",
+    "model_options": {"arms": 1},
+    "data": {
+        "file": "swings.csv", "observed": ["theta"], "q0": ["theta"], "v0": ["omega"], "time": "t",
+        "recording": "swing", "validation": ["3"], "stride": 1, "noise_sd": 0.002,
+        "start_sd": [0.002, 0.01],
+    },
+    "parameters": {
+        "free": ["gravity", "arm"], "start": {"gravity": 9.0}, "bounds": {"gravity": [0.0, 20.0]},
+        "prior": {"arm.l": [1.0, 0.1]},
+    },
+    "optimizer": {"name": "levenberg-marquardt", "iterations": 20, "tolerance": 1e-8},
+    "shooting": {"length": 0.3, "continuity": 0.01},
+    "method": {"name": "rk4", "substeps": 1, "step": 0.05},
+    "multistart": {"count": 8, "spread": 0.5, "refine": 2, "seed": 0},
+}  # fmt: skip
+ADAM = PLAIN | {
+    "optimizer": {"name": "adam", "rate": 0.01, "iterations": 9, "patience": 3, "seed": 0}
+}
+CHOSEN = PLAIN | {
+    "candidates": [{"name": "a", "start": {"arm": {"l": 2.0}}}, {"name": "b", "free": ["arm"]}],
+    "choice": {"folds": 2, "score": "recorded", "rule": "minimum"},
+}
+DEEP, DEEPER = "as deep as an array can be", "deeper than a reader can go"
+DEPTHS = {DEEP: 80, DEEPER: 3000}
+VALUES: tuple[Any, ...] = (
+    -1, 0, 3, 10**30, 0.5, -0.5, 1e308, float("inf"), float("nan"), True, "", "thta", "a\0b", "*",
+    "../x", [], [0.1], [0.1, 0.2], [-1.0, 1.0], [1.0, -1.0], [[0.1], [0.1, 0.2]], [["a"]], DEEP,
+    DEEPER, {}, {"a": 1}, {"gravity": [[1.0], [2.0, 3.0]]}, [{}], ["theta", "theta"], [0], [9],
+    ["t"], [True],
+    {"gravity": DEEP}, {"gravity": [10**400, 1]}, {"J": [1.0, 2.0]}, {"gravity": -1.0}, -(10**30),
+)  # fmt: skip
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e309
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_count(value: Any) -> bool:
+    return _is_positive(value) and isinstance(value, int)
+
+
+def _is_seed(value: Any) -> bool:
+    return _is_count(value) or (value == 0 and isinstance(value, int))
+
+
+def _is_interval(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and value[0] < 9 < value[1]
+
+
+MAY_BE: dict[str, Callable[[Any], bool]] = {  # what a key may be set to, of the values above
+    "arm.l": lambda x: x == [0.1, 0.2],
+    "arms": lambda x: True,
+    "bounds": lambda x: x == {},
+    "candidates": lambda x: x == [],
+    "choice": lambda x: x == {},
+    "continuity": _is_positive,
+    "count": lambda x: _is_count(x) and x > 1,
+    "folds": lambda x: _is_count(x) and x > 1,
+    "free": lambda x: x == [],
+    "gravity": lambda x: _is_number(x) and 0 < x < 20,
+    "iterations": _is_count,
+    "length": _is_positive,
+    "method": lambda x: x == {},
+    "model_options": lambda x: x == {},
+    "name": lambda x: isinstance(x, str) and x not in ("b", ""),
+    "noise_sd": lambda x: _is_positive(x) or x in ([9], [0.1]),
+    "patience": _is_count,
+    "prior": lambda x: x in ({}, {"J": [1.0, 2.0]}),
+    "q0": lambda x: x == [],
+    "rate": _is_positive,
+    "refine": lambda x: _is_count(x) and x <= 8,
+    "seed": _is_seed,
+    "spread": _is_positive,
+    "start": lambda x: x == {},
+    "start_sd": lambda x: x == [0.1, 0.2],
+    "step": _is_positive,
+    "stride": lambda x: _is_count(x) and x < 6,
+    "substeps": _is_count,
+    "tolerance": _is_positive,
+    "v0": lambda x: x == [],
+    "validation": lambda x: x == [],
+}
+
+
+class Case(NamedTuple):
+    """A configuration and a CSV file, and what was changed in one of them.
+
+    Attributes:
+        config: the text of the configuration.
+        table: the CSV file.
+        changed: the key of the configuration, or "" where the CSV file was changed.
+        value: what it is now.
+    """
+
+    config: str
+    table: bytes
+    changed: str
+    value: Any
+
+
+def configurations(count: int, seed: int) -> Iterator[Case]:
+    """Configurations with one key set to something else, left out, or misspelt."""
+    draw = np.random.default_rng(seed)
+    for _ in range(count):
+        config = _copied((PLAIN, ADAM, CHOSEN)[draw.integers(3)])
+        inner, key, path = _drawn(config, draw)
+        value = VALUES[draw.integers(len(VALUES))]
+        inner[key] = value
+        yield Case(written(config), SWINGS.encode(), path, value)
+
+
+def tables(count: int, seed: int) -> Iterator[Case]:
+    """CSV files with some bytes changed, left out, put in or doubled."""
+    draw = np.random.default_rng(seed)
+    pieces = (b'"', b",", b";", b"\t", b"\n", b"\r", b"\0", b"nan", b"inf", b"1e999", b"-", b"#",
+              b"\xff", b"\xc2\x85", b"\x0c", b'","', b"1,5", b"theta", b" ", b"0x1F", b"1_0",
+              b"9" * 400, b"\xef\xbb\xbf", b'"\n')  # fmt: skip
+    for _ in range(count):
+        text = bytearray(SWINGS.encode())
+        for _ in range(draw.integers(1, 4)):
+            place, length = int(draw.integers(len(text))), int(draw.integers(0, 12))
+            text[place : place + length * int(draw.integers(2))] = pieces[
+                draw.integers(len(pieces))
+            ]
+        yield Case(written(PLAIN), bytes(text), "", bytes(text[:20]))
+
+
+def verdict(case: Case, folder: Path) -> str:
+    """What is wrong with what is said about a case; nothing if it is right."""
+    (folder / "swing.py").write_text(MODEL)
+    (folder / "fit.toml").write_text(case.config)
+    (folder / "swings.csv").write_bytes(case.table)
+    try:
+        _checked(folder)
+    except (ConfigError, StudyError, TableError, ValueError) as error:
+        return _misnamed(case, error)
+    except Exception as error:  # noqa: BLE001 - that it is one is what is wrong
+        return f"{type(error).__name__}: {error}"
+    *_, name = case.changed.split(".")
+    name = "arm.l" if name == "l" else name
+    return "" if not case.changed or MAY_BE.get(name, _never)(case.value) else "is taken"
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+def _checked(folder: Path) -> None:
+    """All that `jaxmech fit` does before it computes."""
+    study = read(folder / "fit.toml", FitStudy)
+    found = subjects(study, folder)
+    read_table(study.data, folder)
+    settings(study)
+    for one in found.by_name.values():
+        parameters(one.params, free=one.free, bounds=one.bounds, prior=one.prior)
+
+
+def _misnamed(case: Case, error: Exception) -> str:
+    """A refusal names the key, or the file; what Python words by itself names nothing."""
+    text = str(error)
+    kind = type(error).__name__
+    if kind not in ("ConfigError", "StudyError", "TableError") and not text.startswith(
+        "Argument `"
+    ):
+        return f"{kind}: {text}"
+    if not case.changed:
+        return "" if "swings.csv" in text or kind == "StudyError" else f"names no file: {text}"
+    if "nested too deeply" in text and case.value == DEEPER:
+        return ""
+    *_, name = case.changed.split(".")
+    return "" if name.partition("[")[0] in text else f"does not name {case.changed}: {text}"
+
+
+def written(config: Any) -> str:
+    """The configuration as TOML, with arrays that no writer could nest."""
+    text = tomli_w.dumps(config)
+    for mark, depth in DEPTHS.items():
+        text = text.replace(f'"{mark}"', "[" * depth + "]" * depth)
+    return text
+
+
+def _copied(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _copied(value) for key, value in tree.items()}
+    return [_copied(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def _drawn(config: Any, draw: np.random.Generator) -> tuple[Any, Any, str]:
+    """A table, one of its keys, and the way there."""
+    path: list[str] = []
+    inner = config
+    while True:
+        key = sorted(inner)[draw.integers(len(inner))]
+        path.append(key)
+        value = inner[key]
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            place = int(draw.integers(len(value)))
+            path[-1] = f"{key}[{place}]"
+            inner = value[place]
+        elif isinstance(value, dict) and draw.random() < 0.9:
+            inner = value
+        else:
+            return inner, key, ".".join(path)
+
+
+def main(count: int, seed: int) -> int:
+    """Tries so many of both and tells what is wrong."""
+    wrong = 0
+    with tempfile.TemporaryDirectory() as place:
+        for kind, cases in (
+            ("configurations", configurations(count, seed)), ("tables", tables(count, seed)),
+        ):  # fmt: skip
+            said = [(case, verdict(case, Path(place))) for case in cases]
+            bad = [(case, text) for case, text in said if text]
+            wrong += len(bad)
+            for case, text in bad:
+                sys.stdout.write(f"{case.changed} = {case.value!r:.60}: {text:.300}\n")
+            sys.stdout.write(f"{kind}: {count} tried, {count - len(bad)} right, {len(bad)} wrong\n")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, [*sys.argv[1:], *("300", "0")[len(sys.argv) - 1 :]])))

@@ -1,0 +1,166 @@
+"""The commands `check` and `compare`, and how they find a system and its state."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxmech.cli.main import main
+from jaxmech.cli.resolve import SituationError, situation
+
+SPRING = """
+import jax.numpy as jnp
+import jaxmech as jm
+
+
+def lagrangian(q, v, t, p):
+    return 0.5 * p["m"] * v @ v - 0.5 * p["k"] * q @ q
+
+
+system = jm.System(lagrangian, coordinates=("x", "y"))
+tied = jm.System(
+    lagrangian, [jm.Holonomic(lambda q, t, p: q[0] - q[1], name="tie")], coordinates=("x", "y")
+)
+q0 = [0.3, 0.1]
+params = {"m": 2.0, "k": 8.0}
+"""
+
+NEVER = """
+def never(q, t, p):
+    return q[0] ** 2 + 1.0
+
+
+never = jm.System(lagrangian, [jm.Holonomic(never)], coordinates=("x", "y"))
+"""
+
+
+@pytest.fixture
+def spring(tmp_path):
+    path = tmp_path / "spring.py"
+    path.write_text(SPRING)
+    return path
+
+
+def test_a_model_is_checked_by_its_name(capsys) -> None:
+    assert main(["check", "pendulum", "--fast"]) == 0
+    shown = capsys.readouterr().out
+    assert "  holonomic     rod (1)" in shown
+    assert "  findings      0, of which 0 serious" in shown
+
+
+def test_a_bad_start_is_told_by_the_exit_code(capsys, spring) -> None:
+    assert main(["check", f"{spring}:tied", "--fast"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "serious: the state violates constraint 'tie' at the level of its position by 0.2" in shown
+    )
+    assert "which changes x by -0.1, y by +0.1" in shown
+    assert main(["check", f"{spring}:tied", "--fast", "--start", "x=0.1"]) == 0
+
+
+def test_everything_is_checked_without_fast(capsys, spring) -> None:
+    assert main(["check", f"{spring}:system"]) == 0
+    shown = capsys.readouterr().out
+    assert "  gradients     agree with differences: start, k, m" in shown
+    assert "as lanes" in shown
+
+
+def test_laws_are_compared_at_the_state_that_is_asked_for(capsys, monkeypatch) -> None:
+    """The table itself is tested in formulations/."""
+    monkeypatch.setattr(
+        "jaxmech.formulations.compare_formulations", lambda system, q, v, t, params: f"at {q}"
+    )
+    assert main(["compare", "pendulum", "--start", "theta=0", "--param", "l=2"]) == 0
+    assert capsys.readouterr().out == "at [ 0. -2.]\n"
+
+
+def test_the_state_of_a_file(spring) -> None:
+    found = situation("spring.py:system", folder=spring.parent, params=["k=3"])
+    np.testing.assert_array_equal(found.q, [0.3, 0.1])
+    np.testing.assert_array_equal(found.v, [0.0, 0.0])
+    assert found.t == 0
+    assert found.params == {"m": 2.0, "k": 3.0}
+
+
+def test_a_system_without_a_state_is_checked_at_one_that_is_found(capsys) -> None:
+    """The skate of configs/ comes without a state and without parameters."""
+    skate = f"{Path(__file__).resolve().parents[2] / 'configs' / 'skate.py'}:skate"
+    assert main(["check", skate, "--fast", "--param", "m=2.0"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    found = situation(skate, params=["m=2.0"])
+    numbers = ", ".join(
+        f"{c} = {x:.4g}" for c, x in zip(["x", "y", "heading"], found.q, strict=True)
+    )
+    assert f"without a state; `assemble` found {numbers}, at rest (parameters: " in shown
+    assert set(found.params) == {"m", "J", "g", "slope"}
+    assert found.params["m"] == 2.0
+    assert "state consistent" in shown
+
+
+def test_a_state_that_is_looked_for_is_on_the_constraints(spring) -> None:
+    bare = spring.parent / "bare.py"
+    bare.write_text(SPRING.replace("q0 =", "start ="))
+    found = situation("bare.py:tied", folder=spring.parent, start=["x=0.7"])
+    np.testing.assert_allclose(found.q, [0.7, 0.7], rtol=1e-14)
+    assert found.params == {"m": 2.0, "k": 8.0}
+    assert "`assemble` found x = 0.7, y = 0.7, at rest" in found.remark
+    assert situation("spring.py:tied", folder=spring.parent).remark == ""
+
+
+def test_the_state_of_a_model() -> None:
+    found = situation("chain", options=["links=2"], start=["theta=0.5,0.5"], params=["g=1.5"])
+    assert found.system.n == 4
+    assert found.params["g"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("pendulm", {}, "is not a model of the catalogue; did you mean `pendulum`"),
+        ("spring.py:sistem", {}, "is not an attribute in .*; did you mean `system`"),
+        ("pendulum", {"start": ["angle=1"]}, "pendulum: Argument `start` must name only theta"),
+        ("pendulum", {"start": ["theta"]}, "'theta' must be of the form key=number"),
+        ("pendulum", {"params": ["l=long"]}, "'l=long' must be of the form key=number"),
+        ("spring.py:system", {"params": ["c=1"]}, "--param c is not one of m, k"),
+        ("spring.py:system", {"start": ["z=1"]}, "--start z is not one of x, y"),
+        (
+            "bare.py:never",
+            {},
+            r"without a state, and `assemble` found none from 10 guesses",
+        ),
+        ("bare.py:system", {"start": ["z=1"]}, "--start z is not one of x, y"),
+        (
+            "poor.py:system",
+            {},
+            "state: ValueError: Argument `params` must hold .* is None; check q0, v0 and",
+        ),
+        ("poor.py:system", {"params": ["m=1"]}, "--param needs a dictionary `params` beside"),
+    ],
+)
+def test_what_leads_nowhere_is_refused(spring, name, more, message) -> None:
+    (spring.parent / "bare.py").write_text(SPRING.replace("q0 =", "start =") + NEVER)
+    (spring.parent / "poor.py").write_text(SPRING.replace("params =", "values ="))
+    with pytest.raises(SituationError, match=message):
+        situation(name, folder=spring.parent, **more)
+
+
+def test_bad_input_has_an_exit_code_of_its_own(capsys) -> None:
+    assert main(["check", "no/such.py:arm"]) == 2
+    assert capsys.readouterr().err.startswith("jaxmech: Argument `model` must name a Python file")
+    assert main(["compare", "pendulm"]) == 2
+
+
+@pytest.mark.parametrize("command", ["check", "compare"])
+def test_help_teaches(capsys, command) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert "path/file.py:attribute" in shown
+    assert max(map(len, shown.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("pair", ["l=nan", "l=inf", "l=1.0,-inf"])
+def test_values_that_are_no_numbers_are_refused(capsys, pair) -> None:
+    for option in ("--param", "--start"):
+        assert main(["check", "pendulum", option, pair]) == 2
+        assert capsys.readouterr().err == f"jaxmech: {pair!r} must hold finite numbers\n"

@@ -1,0 +1,447 @@
+"""`jaxmech fit` from the outside: what it writes, what it refuses, and where it goes on."""
+
+import json
+import shutil
+import tomllib
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from jaxmech.cli.fit import run as fit_run
+from jaxmech.cli.fit.build import settings, subjects
+from jaxmech.cli.fit.report import Outcome
+from jaxmech.cli.fit.study import FitStudy
+from jaxmech.cli.main import main
+from jaxmech.config.errors import Problem, StudyError
+from jaxmech.config.schema import structure
+from jaxmech.config.toml import described, key_lines, read
+from jaxmech.ensemble import plain
+from jaxmech.identify import Descent, MultiStart, Shooting, cross_validation
+from jaxmech.identify.optimize import checkpoint
+from jaxmech.identify.storage import load_fit, made_up, save_fit
+from jaxmech.integrate import Midpoint
+from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
+
+ROOT = Path(__file__).resolve().parents[2]
+TRUTH = {"gravity": 9.6, "viscous": 0.06, "dry": 0.12}
+EVERYTHING = """\
+model = "swing.py:swing"
+initial_states = "free"
+
+[data]
+file = "d.npz"
+observed = [0, "y"]
+noise_sd = [0.1, 0.2]
+validation = ["validation"]
+
+[parameters]
+free = ["arm"]
+start.arm.l = 2.0
+bounds.arm.l = [0, inf]
+bounds.J = "physical inertia"
+prior."arm.l" = [2.0, 0.1]
+
+[optimizer]
+name = "adam"
+rate = 0.1
+patience = 5
+
+[shooting]
+length = 0.5
+continuity = 0.01
+
+[method]
+name = "midpoint"
+substeps = 2
+step = 0.01
+
+[multistart]
+count = 8
+refine = 2
+"""
+
+
+class Done(NamedTuple):
+    """A run that has been done once for all tests that look at it."""
+
+    folder: Path
+    out: str
+    code: int
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> Done:
+    folder = copied(tmp_path_factory.mktemp("fit"))
+    with pytest.MonkeyPatch.context() as patch:
+        shown: list[str] = []
+        patch.setattr("builtins.print", lambda *texts, **_: shown.extend(map(str, texts)))
+        code = main(["fit", str(folder / "fit_pendulum.toml"), "--out", str(folder / "run")])
+    return Done(folder, "\n".join(shown), code)
+
+
+def copied(folder: Path, *changes: tuple[str, str]) -> Path:
+    """The example of `configs/`, with changes of its configuration."""
+    for suffix in ("py", "csv", "toml"):
+        shutil.copyfile(ROOT / "configs" / f"fit_pendulum.{suffix}", folder / f"fit.{suffix}")
+        (folder / f"fit.{suffix}").rename(folder / f"fit_pendulum.{suffix}")
+    config = folder / "fit_pendulum.toml"
+    text = config.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    config.write_text(text)
+    return folder
+
+
+def test_the_example_finds_the_truth(done) -> None:
+    assert done.code == 0, done.out
+    fit = load_fit(done.folder / "run" / "fit.npz")
+    ends = fit.uncertainty.interval(0.999)
+    for name, (low, high) in zip(fit.names, ends, strict=True):
+        assert low < TRUTH[name] < high
+    assert [one.name for one in fit.validation.recordings] == ["5", "6"]
+    assert 0.8 < fit.noise < 1.2
+    assert "* viscous and dry" in done.out
+    assert "report and pictures in" in done.out
+
+
+def test_what_is_in_the_run_folder(done) -> None:
+    run = done.folder / "run"
+    assert {p.name for p in run.iterdir() if p.name[0] != "."} == {
+        "config.toml", "environment.json", "fit.npz", "model.py", "pictures", "progress",
+        "report.md", "report.txt", "seal.json",
+    }  # fmt: skip
+    assert done.out.startswith((run / "report.txt").read_text())
+    report = (run / "report.md").read_text()
+    assert "| **viscous and dry** | 3 |" in report
+    assert "Rule: one-standard-error; viscous and dry has the smallest error" in report
+    fit = load_fit(run / "fit.npz")
+    for name, value in zip(fit.names, fit.values, strict=True):
+        assert f"| {name} | {value:.6g} | " in report
+    assert f"| 5 | {fit.validation_errors[0]:.4g} |" in report
+    for picture in (run / "pictures").iterdir():
+        assert f"(pictures/{picture.name})" in report
+    facts = json.loads((run / "environment.json").read_text())
+    assert len(facts["data_sha256"]) == len(facts["model_sha256"]) == 64
+
+
+def test_the_resolved_configuration_is_a_configuration(done) -> None:
+    text = (done.folder / "run" / "config.toml").read_text()
+    study = structure(tomllib.loads(text), FitStudy)
+    assert plain(study) == tomllib.loads(text)
+    assert study.model == "model.py:pendulum"
+    assert study.choice is not None
+    assert study.choice.rule == "one-standard-error"
+
+
+def test_a_finished_run_is_only_shown_again(done, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(cross_validation, "fit_identifiable", None)
+    monkeypatch.setattr(fit_run, "fit_identifiable", None)
+    config = str(done.folder / "fit_pendulum.toml")
+    assert main(["fit", config, "--out", str(done.folder / "run")]) == 0
+    assert capsys.readouterr().out.startswith((done.folder / "run" / "report.txt").read_text())
+
+
+def test_pictures_are_redrawn_from_what_is_stored(done, capsys) -> None:
+    pictures = done.folder / "run" / "pictures"
+    first = {p: p.read_bytes() for p in pictures.iterdir()}
+    assert {p.stem for p in first} == {
+        "correlation", "fit_over_data", "fit_over_data_validation", "loss", "residuals",
+        "residuals_validation",
+    }  # fmt: skip
+    shutil.rmtree(pictures)
+    assert main(["plot", str(done.folder / "run")]) == 0
+    assert sorted(capsys.readouterr().out.split()) == sorted(map(str, first))
+    again = {p: p.read_bytes() for p in first}
+    assert again.keys() == first.keys()
+
+
+def test_another_configuration_needs_another_folder(done, tmp_path, capsys) -> None:
+    folder = copied(tmp_path, ("folds = 4", "folds = 2"))
+    shutil.copytree(done.folder / "run", folder / "run")
+    data = ["--data", str(done.folder / "fit_pendulum.csv")]
+    arguments = ["fit", str(folder / "fit_pendulum.toml"), "--out", str(folder / "run"), *data]
+    assert main(arguments) == 2
+    assert "`choice.folds` is 4 there and 2 here" in capsys.readouterr().err
+    copied(tmp_path)
+    csv = done.folder / "fit_pendulum.csv"
+    text = csv.read_text()
+    try:
+        csv.write_text(text + "\n")
+        assert main(arguments) == 2
+    finally:
+        csv.write_text(text)
+    assert "the measurements are others" in capsys.readouterr().err
+
+
+def test_an_interrupted_fit_goes_on(done, monkeypatch, capsys) -> None:
+    parted = done.folder / "parted"
+    shutil.copytree(done.folder / "run", parted)
+    shutil.rmtree(parted / "progress" / "fit")
+    (parted / "fit.npz").unlink()
+    save = checkpoint.Checkpoint.save
+
+    def stopped(self, kept) -> None:
+        save(self, kept)
+        if len(kept.history) == 2:
+            raise KeyboardInterrupt
+
+    config = done.folder / "fit_pendulum.toml"
+    arguments = ["fit", str(config), "--out", str(parted)]
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoint, "save", stopped)
+        assert main(arguments) == 130
+    error = capsys.readouterr().err
+    assert error.endswith(f"continue by: jaxmech fit {config} --out {parted}\n")
+    assert not (parted / "fit.npz").exists()
+    assert main(arguments) == 0
+    whole, again = (load_fit(folder / "fit.npz") for folder in (done.folder / "run", parted))
+    np.testing.assert_allclose(again.values, whole.values, rtol=1e-12)
+    assert again.history[:2] == whole.history[:2]
+    assert len(again.history) == len(whole.history)
+
+
+def test_what_counts_as_success() -> None:
+    outcome = Outcome("a fit", made_up(), None, ())
+    assert outcome.succeeded
+    assert not replace(outcome, fit=replace(made_up(), converged=False)).succeeded
+    lost = replace(made_up().train, values=(np.full((3, 1), np.nan),))
+    assert not replace(outcome, fit=replace(made_up(), validation=lost)).succeeded
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[data]", "[dota]", "toml:9: dota is not a key of a configuration; did you mean `data`?"),
+        ('["theta [rad]"]', '["theta"]', "toml:12: data.observed names 'theta', which is not a"),
+        ('["5", "6"]', '["5", "7"]', "toml:15: data.validation names '7', which is not a record"),
+        ('time = "t [s]"\n', "", "fit_pendulum.csv:1: when were the samples taken? Name the col"),
+        ("noise_sd = 0.002", "noise_sd = 0", "toml:16: data.noise_sd must be positive"),
+        ('{ law = "viscous" }', "{ lew = 1 }", "toml:24: candidates[0].model_options.lew is not"),
+        ('name = "viscous"', 'free = ["viscos"]', "toml:22: candidates[0].name must be given"),
+        ('law = "both" }', 'law = "both" }\nfree = ["grav"]', "toml:29: candidates[1].free names"),
+        ("pendulum.py:pendulum", "pendulum.py:pend", "toml:6: model is not an attribute in"),
+        ("pendulum.py:pendulum", "pendulum.py:LAWS", "toml:6: model must name an Identifiable"),
+        ("folds = 4", "folds = 1", "toml:31: choice.folds must be at least 2, but is 1"),
+        ("folds = 4", "folds = 9", "toml: Argument `folds` must lie between 2 and the number of"),
+        ("[choice]", "[parameters.bounds]\ngravity = [9, inf]\n[choice]", "toml: Candidate visc"),
+        ("folds = 4", "[optimizer]\nname = 'adm'", "toml:32: optimizer.name is not a known name"),
+        ("[choice]", "[parameters]\nfree = ['dri']\n[choice]", "toml:31: parameters.free names"),
+        ("[choice]", "[parameters.start]\ndri = 1\n[choice]", "toml:31: parameters.start.dri is"),
+        ("[choice]", "[parameters.start]\ndry = [1, 2]\n[choice]", "dry must be a number, but is"),
+        ("[choice]", 'start = { dri = "a" }\n[choice]', "toml:30: candidates[1].start.dri is not"),
+        ("step = 0.05", "step = -1", "toml:20: method.step must be positive"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, capsys, old, new, message) -> None:
+    folder = copied(tmp_path, (old, new))
+    arguments = ["fit", str(folder / "fit_pendulum.toml"), "--out", str(folder / "run")]
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"jaxmech: {folder}/fit_pendulum.")
+    assert message in shown.err
+    assert "Traceback" not in shown.err
+    if "toml:" in message and "toml: " not in message:
+        assert not (folder / "run").exists()
+
+
+def test_all_problems_at_once(tmp_path, capsys) -> None:
+    more = "[shooting]\nlength = 0\n[parameters.start]\ndri = 1"
+    folder = copied(tmp_path, ("noise_sd = 0.002", "noise = 1"), ("folds = 4", more))
+    assert main(["fit", str(folder / "fit_pendulum.toml")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    said = "data.noise is not", "shooting.length must", "start.dri is not a parameter of the model"
+    assert [text in line for text, line in zip(said, lines, strict=True)] == [True] * 3
+
+
+def test_measurements_elsewhere_and_broken_ones(tmp_path, capsys) -> None:
+    folder = copied(tmp_path)
+    other = tmp_path / "other.csv"
+    text = (folder / "fit_pendulum.csv").read_text().replace("1,0.1000,", "1,later,", 1)
+    other.write_text(text)
+    config = str(folder / "fit_pendulum.toml")
+    for data, message in (
+        (other, "other.csv:3: column `t [s]` must hold numbers, but holds 'later'"),
+        (tmp_path / "none.csv", "none.csv: cannot be read: No such file"),
+    ):
+        assert main(["fit", config, "--out", str(tmp_path / "r"), "--data", str(data)]) == 2
+        assert f"jaxmech: {tmp_path}/{message}" in capsys.readouterr().err
+
+
+def test_a_configuration_with_everything() -> None:
+    study = structure(tomllib.loads(EVERYTHING), FitStudy)
+    assert study.parameters.bounds == {"arm.l": [0, float("inf")], "J": "physical inertia"}
+    assert study.parameters.prior == {"arm.l": [2.0, 0.1]}
+    made = settings(study)
+    assert isinstance(made.optimizer, Descent)
+    assert (made.optimizer.patience, made.optimizer.iterations) == (5, 1000)
+    assert made.horizon == Shooting(0.5, 0.01)
+    assert made.multistart == MultiStart(8, 0.5, 2, 0)
+    assert (made.method, made.step) == (Midpoint(substeps=2), 0.01)
+    assert structure(plain(study), FitStudy) == study
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("[0, inf]", "[1, 0]", ("parameters.bounds.arm.l", "must be [low, high]")),
+        ('"physical inertia"', '"physical"', ("parameters.bounds.J", "must be [low, high]")),
+        ("[2.0, 0.1]", "[2.0, 0]", ("parameters.prior.arm.l", "must be [mean, standard")),
+        ('validation = ["validation"]', "", ("optimizer.patience", "needs data.validation")),
+        ("noise_sd = [0.1, 0.2]", "", ("parameters.prior", "needs data.noise_sd")),
+        ("refine = 2", "refine = 9", ("multistart.refine", "must be at most `count`")),
+        ("rate = 0.1", "rate = 0", ("optimizer.rate", "must be positive")),
+        ("rate = 0.1", "speed = 0", ("optimizer.speed", "is not a key of `optimizer`")),
+        ("refine = 2", "[choice]\nfolds = 3", ("choice", "without [[candidates]]")),
+        ("refine = 2", "[[candidates]]\nname='a'", ("candidates", "must be several")),
+    ],
+)
+def test_configurations_that_cannot_be_meant(old, new, problem) -> None:
+    with pytest.raises(StudyError) as caught:
+        structure(tomllib.loads(EVERYTHING.replace(old, new)), FitStudy)
+    key, message = problem
+    assert any(".".join(p.key) == key and message in p.message for p in caught.value.problems)
+
+
+def test_every_key_is_explained() -> None:
+    text = described(FitStudy)
+
+    def explained(kind: type) -> None:
+        for entry in fields(kind):
+            assert entry.name in text, entry.name
+            for inside in (entry.type, *getattr(entry.type, "__args__", ())):
+                if isinstance(inside, type) and is_dataclass(inside):
+                    explained(inside)
+
+    explained(FitStudy)
+    assert "[[candidates]]" in text
+
+
+def test_lines_of_tables_in_a_list() -> None:
+    lines = key_lines("[[c]]\na = 1\n[[c]]\na = 2\n[c.d]\nb = 3")
+    assert lines["c[0]", "a"] == 2
+    assert lines["c[1]", "a"] == 4
+    assert lines["c[1]", "d", "b"] == 6
+
+
+def test_help_shows_the_schema(capsys) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["fit", "--help"])
+    assert exit_.value.code == 0
+    shown = capsys.readouterr().out
+    assert "continue" in shown or "go on" in shown
+    assert "[[candidates]]" in shown
+    assert "levenberg-marquardt" in shown
+
+
+def test_a_model_of_the_catalogue_needs_no_file(tmp_path) -> None:
+    text = 'model = "pendulum"\n[data]\nfile = "d.npz"\nobserved = [0, 1]\n[parameters]\nfree = '
+    study = structure(tomllib.loads(f'{text}["g"]\nstart = {{ g = 9.0 }}'), FitStudy)
+    (subject,) = subjects(study, tmp_path).by_name.values()
+    assert subject.free == ("g",)
+    assert float(subject.params["g"]) == 9.0
+    with pytest.raises(StudyError) as caught:
+        subjects(structure(tomllib.loads(f'{text}["G"]'), FitStudy), tmp_path)
+    (problem,) = caught.value.problems
+    assert problem == Problem(
+        ("parameters", "free"), "names 'G', which is not a parameter; Known: g, l, m"
+    )
+
+
+def test_what_is_said_of_another_candidate_is_no_fault(tmp_path) -> None:
+    said = "[parameters]\nfree = ['dry', 'gravity']\nbounds.dry = [0, 5]\nstart.dry = 2\n[choice]"
+    folder = copied(tmp_path, ("[choice]", said))
+    study = read(folder / "fit_pendulum.toml", FitStudy)
+    viscous, both = subjects(study, folder).by_name.values()
+    assert (viscous.free, viscous.bounds) == (("gravity",), {"gravity": (0, None)})
+    assert both.free == ("dry", "gravity")
+    assert both.bounds["dry"] == (0, 5)
+    assert both.params["dry"] == 2.0
+
+
+def test_pictures_show_what_they_should() -> None:
+    fit = made_up()
+    ax = Figure().subplots()
+    fit_over_data(fit, ax=ax)
+    dots, line = ax.lines
+    np.testing.assert_array_equal(dots.get_ydata(), fit.train.recordings[0].observed[:, 0])
+    np.testing.assert_array_equal(line.get_ydata(), fit.train.values[0][:, 0])
+    ax = Figure().subplots()
+    residuals(fit, ax=ax, sensors=["x"])
+    np.testing.assert_allclose(ax.lines[-1].get_ydata(), fit.residuals[0][:, 0])
+    assert ax.lines[-1].get_label() == "x"
+    ax = Figure().subplots()
+    loss(fit, ax=ax)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), fit.history)
+
+
+def test_correlations_as_numbers_and_what_is_not_determined() -> None:
+    information = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    fit = replace(
+        made_up(), names=("a", "b", "c"), values=np.ones(3), information=information,
+        scores=np.zeros((1, 3)), informations=information[None], prior=np.zeros((3, 3)), count=9,
+    )  # fmt: skip
+    ax = correlation(fit, ax=Figure().subplots())
+    shown = ax.images[0].get_array()
+    np.testing.assert_allclose(shown[0, 1], -0.5)
+    assert np.ma.getmaskarray(shown)[2].all()
+    assert "-0.50" in [text.get_text() for text in ax.texts]
+
+
+def test_pictures_that_cannot_be_drawn() -> None:
+    with pytest.raises(ValueError, match="`recording` must be a number from 0 to 0, but is 1"):
+        fit_over_data(made_up(), 1)
+    with pytest.raises(ValueError, match="`validation` must be False"):
+        residuals(made_up(), validation=True)
+    with pytest.raises(ValueError, match="`by_recording` must be False"):
+        correlation(made_up(), by_recording=True)
+
+
+def test_a_folder_without_a_fit_cannot_be_drawn(tmp_path, capsys) -> None:
+    save_fit(made_up(), tmp_path / "fit.npz")
+    assert main(["plot", str(tmp_path)]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_damage_to_a_fit_is_named_and_healed(done, tmp_path, capsys) -> None:
+    out = done.folder / "damaged"
+    shutil.copytree(done.folder / "run", out)
+    arguments = ["fit", str(done.folder / "fit_pendulum.toml"), "--out", str(out)]
+    whole = load_fit(out / "fit.npz")
+    data = bytearray((out / "fit.npz").read_bytes())
+    data[len(data) // 2] ^= 1
+    (out / "fit.npz").write_bytes(data)
+    assert main(["verify", str(out)]) == 1
+    assert capsys.readouterr().out == "fit.npz was changed\n"
+    assert main(["plot", str(out)]) == 2
+    assert "is damaged: fit.npz was changed" in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert f"jaxmech: {out} was damaged: fit.npz; to be computed again" in capsys.readouterr().err
+    np.testing.assert_allclose(load_fit(out / "fit.npz").values, whole.values, rtol=1e-12)
+    assert main(["verify", str(out)]) == 0
+    config = (out / "config.toml").read_text()
+    (out / "config.toml").write_text(config.replace("folds = 4", "folds = 3"))
+    assert main(arguments) == 2
+    assert "was damaged: config.toml was changed. Put that back" in capsys.readouterr().err
+
+
+def test_an_edited_model_of_a_fit_is_refused(done, capsys) -> None:
+    out, file = done.folder / "run", done.folder / "fit_pendulum.py"
+    arguments = ["fit", str(done.folder / "fit_pendulum.toml"), "--out", str(out)]
+    text = file.read_text()
+    try:
+        file.write_text(text + "\n# a remark\n")
+        assert main(arguments) == 0
+        file.write_text(edited := text.replace("jnp.cos(q[0])", "jnp.cos(1.01 * q[0])"))
+        assert edited != text
+        assert main(arguments) == 2
+    finally:
+        file.write_text(text)
+    assert "computes something else in lagrangian of viscous, lagrangian of viscous and dry" in (
+        capsys.readouterr().err
+    )

@@ -1,0 +1,170 @@
+"""The installed jax has none of the defects that are known, and what lanes need works in it."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import Specifier, SpecifierSet
+
+from jaxmech.cli.jax_versions import ALLOWED_JAX, KNOWN_BAD, check_jax
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("batch", [16_384, 16_385, 20_000])
+@pytest.mark.parametrize("n", [3, 6, 8])
+def test_large_batches_of_products_are_right(n: int, batch: int) -> None:
+    """jax 0.10.2 is wrong here for n = 3 and 6 and batches over 16384."""
+    rng = np.random.default_rng(7)
+    M, rows = rng.normal(size=(n, n)), rng.normal(size=(batch, n))
+    got = jax.jit(jax.vmap(lambda r: ((M @ r) ** 2).sum()))(rows)
+    assert got.dtype == np.float64
+    np.testing.assert_allclose(got, ((rows @ M.T) ** 2).sum(axis=1), rtol=1e-12)
+
+
+TWO_BATCHED_CALLS = """
+import jax, jax.numpy as jnp, numpy as np
+jax.config.update("jax_enable_x64", True)
+
+@jax.jit
+@jax.vmap
+def factors(m):
+    s = m @ m.T + jnp.eye(m.shape[0])
+    return jnp.linalg.svd(m), jnp.linalg.eigh(s), jnp.linalg.cholesky(s), jnp.linalg.solve(s, m[0])
+
+m = np.random.default_rng(7).normal(size=(2048, 10, 10))
+for _ in range(40):
+    cholesky = jax.block_until_ready(factors(m))[2]
+s = m @ m.transpose(0, 2, 1) + np.eye(10)
+np.testing.assert_allclose(cholesky @ cholesky.transpose(0, 2, 1), s, atol=1e-10)
+print("finished")
+"""
+
+
+def test_two_batched_lapack_calls_finish() -> None:
+    """jaxlib 0.10.0 to 0.11.0 hangs here at 0 % CPU, within the first ten calls on two cores."""
+    try:
+        result = subprocess.run(
+            [sys.executable, "-c", TWO_BATCHED_CALLS],
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+            capture_output=True,
+            text=True,
+            timeout=120,  # it takes 3 s
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"jaxlib {version('jaxlib')} hangs on two batched LAPACK calls in one program")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["finished"]
+
+
+def dependency(requirements: list[str], name: str) -> Requirement:
+    return next(r for r in map(Requirement, requirements) if r.name == name)
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_installed_jax_is_allowed() -> None:
+    assert check_jax(jax.__version__) is None
+    assert Requirement(ALLOWED_JAX).specifier.contains(jax.__version__, prereleases=True)
+
+
+def test_pyproject_excludes_what_the_code_refuses() -> None:
+    allowed = Requirement(ALLOWED_JAX)
+    opposite = {"<": ">=", "==": "!="}
+    refused = [Specifier(bad.versions) for bad in KNOWN_BAD]
+    assert allowed.specifier == SpecifierSet(
+        ",".join(opposite[bad.operator] + bad.version for bad in refused)
+    )
+    assert dependency(project()["dependencies"], "jax").specifier == allowed.specifier
+    cuda = dependency(project()["optional-dependencies"]["cuda"], "jax")
+    assert cuda.specifier == allowed.specifier
+    assert cuda.extras == {"cuda12"}
+
+
+@pytest.mark.parametrize(
+    ("release", "word"),
+    [
+        ("0.9.1", "older"),
+        ("0.10.0", "hang"),
+        ("0.10.2", "wrong numbers"),
+        ("0.10.3.dev20260101", "wrong numbers"),
+        ("0.11.0", "hang"),
+    ],
+)
+def test_a_bad_jax_is_refused_with_reason_and_remedy(release: str, word: str) -> None:
+    reason = check_jax(release)
+    assert reason is not None
+    assert reason.startswith(f"jax {release} ")
+    assert word in reason
+    assert reason.endswith(f"install a release in {ALLOWED_JAX}.")
+
+
+@pytest.mark.parametrize("release", ["0.9.2", "0.11.1", "0.12.0.1", "1.0"])
+def test_other_releases_are_allowed(release: str) -> None:
+    assert check_jax(release) is None
+
+
+def batched_pendulum(reached: list[str]):
+    """A rollout as `custom_vjp`, its two halves with a rule of their own under `vmap`."""
+
+    def step(state, _):
+        q, v = state
+        return (q + 0.01 * v, v - 0.01 * jnp.sin(q)), None
+
+    def rollout(q):
+        return jax.lax.scan(step, (q, jnp.zeros_like(q)), length=20)[0][0]
+
+    def backward_pass(q, g):
+        return jax.vjp(rollout, q)[1](g)[0]
+
+    forward = jax.custom_batching.custom_vmap(rollout)
+    backward = jax.custom_batching.custom_vmap(backward_pass)
+
+    @forward.def_vmap
+    def _(axis_size, in_batched, q):
+        reached.append("forward")
+        return rollout(q), True
+
+    @backward.def_vmap
+    def _(axis_size, in_batched, q, g):
+        reached.append("backward")
+        g = jnp.broadcast_to(g, q.shape) if not in_batched[1] else g
+        return backward_pass(q, g), True
+
+    simulate = jax.custom_vjp(forward)
+    simulate.defvjp(lambda q: (forward(q), q), lambda q, g: (backward(q, g),))
+    return simulate, rollout
+
+
+def test_vmap_of_grad_and_grad_of_vmap_reach_the_batch_rules_with_equal_bits() -> None:
+    reached: list[str] = []
+    simulate, rollout = batched_pendulum(reached)
+    q = jnp.linspace(-3.0, 3.0, 33)
+    one_by_one = jax.jit(jax.vmap(jax.grad(simulate)))(q)
+    assert set(reached) == {"forward", "backward"}
+    reached.clear()
+    all_at_once = jax.jit(jax.grad(lambda q: jax.vmap(simulate)(q).sum()))(q)
+    assert set(reached) == {"forward", "backward"}
+    np.testing.assert_array_equal(one_by_one, all_at_once)
+    np.testing.assert_allclose(one_by_one, jax.vmap(jax.grad(rollout))(q), rtol=1e-13)
+
+
+def test_nested_vmaps_reach_the_batch_rule() -> None:
+    reached: list[str] = []
+    simulate, rollout = batched_pendulum(reached)
+    q = jnp.linspace(-3.0, 3.0, 12).reshape(3, 4)
+    np.testing.assert_array_equal(
+        jax.jit(jax.vmap(jax.vmap(simulate)))(q), jax.jit(jax.vmap(jax.vmap(rollout)))(q)
+    )
+    assert "forward" in reached

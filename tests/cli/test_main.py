@@ -1,0 +1,241 @@
+"""The commands, from the outside: exit codes, messages, and runs that are killed."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxmech import models
+from jaxmech.cli.main import main
+from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
+from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_study
+
+ROOT = Path(__file__).resolve().parents[2]
+# 100 blocks of some 30 ms each: however busy the machine, a signal comes before the last of them.
+MANY = STUDY.replace("size = 20", "size = 399").replace("substeps = 8", "substeps = 3000")
+
+
+# A shell starts background jobs, and all that they start, deaf to SIGINT: here they hear it.
+LISTENING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from jaxmech.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def started(*arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", LISTENING, *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_a_run_that_is_interrupted_continues_to_the_same_bits(tmp_path, sent, code) -> None:
+    config = write_study(tmp_path, MANY)
+    process = started("ensemble", config, "--out", tmp_path / "run")
+    while not finished_blocks(tmp_path / "run") and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(sent)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == code, error
+    if code == 130:
+        assert f"continue by: jaxmech ensemble {config} --out {tmp_path / 'run'}" in error
+        assert "Traceback" not in error
+    done = finished_blocks(tmp_path / "run")
+    assert 0 < len(done) < 100
+    kept = {b: (tmp_path / "run" / "blocks" / f"{b:06d}").stat().st_mtime_ns for b in done}
+
+    for out, *more in ((tmp_path / "run", "--chunk", "33"), (tmp_path / "whole",)):
+        process = started("ensemble", config, "--out", out, *more)
+        error = process.communicate(timeout=300)[1]
+        assert process.returncode == 0, error
+    assert same_bits(tmp_path / "run", tmp_path / "whole")
+    assert np.all(arrays(tmp_path / "run")["status"] == 0)
+    assert kept == {b: (tmp_path / "run" / "blocks" / f"{b:06d}").stat().st_mtime_ns for b in kept}
+
+
+def test_a_study_from_the_outside(tmp_path) -> None:
+    config = write_study(tmp_path, PENDULUM)
+    process = started("ensemble", config, "--out", tmp_path / "run")
+    output, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+    assert error == ""  # no bar where there is no terminal, and no warning
+    assert output.startswith((tmp_path / "run" / "summary.txt").read_text())
+    assert {p.name for p in (tmp_path / "run").iterdir() if p.name[0] != "."} == {
+        "blocks",
+        "config.toml",
+        "environment.json",
+        "pictures",
+        "results.zarr",
+        "seal.json",
+        "summary.json",
+        "summary.txt",
+    }
+    pictures = sorted((tmp_path / "run" / "pictures").iterdir())
+    assert [p.stem for p in pictures] == ["drift", "energy", "phase_portrait", "quantile_bands"]
+
+
+def test_pictures_are_redrawn_from_what_is_stored(tmp_path, capsys) -> None:
+    config = write_study(tmp_path)
+    assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 0
+    for file in ("spring.py", "study.toml"):
+        (tmp_path / file).unlink()
+    first = {p: p.read_bytes() for p in (tmp_path / "run" / "pictures").iterdir()}
+    for picture in first:
+        picture.unlink()
+    capsys.readouterr()
+    assert main(["plot", str(tmp_path / "run")]) == 0
+    assert sorted(capsys.readouterr().out.split()) == sorted(map(str, first))
+    assert {p: p.read_bytes() for p in first} == first
+
+
+def test_too_many_failures_are_told_by_the_exit_code(tmp_path, capsys) -> None:
+    text = STUDY.replace("limit = 2.0", "limit = 0.5")
+    out = str(tmp_path / "run")
+    assert main(["ensemble", str(write_study(tmp_path, text)), "--out", out]) == 1
+    assert "NONFINITE" in capsys.readouterr().out
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    fraction = summary["status"]["NONFINITE"]["count"] / 20
+    for allowed, code in ((fraction, 0), (fraction - 0.05, 1)):
+        config = write_study(tmp_path, f"failed_allowed = {allowed}\n" + text)
+        assert main(["ensemble", str(config), "--out", f"{out}{code}"]) == code
+    capsys.readouterr()
+    assert main(["plot", out]) == 0
+    assert len(capsys.readouterr().out.split()) == 4
+
+
+def test_a_run_without_a_good_trajectory_has_no_pictures(tmp_path, capsys) -> None:
+    config = write_study(tmp_path, STUDY.replace("limit = 2.0", "limit = -1.0"))
+    assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 1
+    assert main(["plot", str(tmp_path / "run")]) == 0
+    assert "pictures" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("size = 20", "sise = 20", "study.toml:3: sise is not a key of a configuration; did you"),
+        (
+            "x = {",
+            "x = 0\ny = {",
+            "study.toml:16: coordinates.y is not a coordinate of spring.py:spring",
+        ),
+        ("low = -1.0", "low = 1.0", "study.toml:15: coordinates.x.low must be below `high`"),
+        (
+            "spring.py",
+            "sprong.py",
+            "study.toml:2: model must name a Python file, but there is none",
+        ),
+        ("m = 1.0", "", "study.toml:17: parameters must give the parameter 'm'"),
+        ("seed = 3", 'fixed = ["z"]', "study.toml:4: fixed must name coordinates, but z is not"),
+        ("seed = 3", "model_options.a = 1", "study.toml:4: model_options must be left out"),
+        ("[times]", "[times", "study.toml:7: is not TOML"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(tmp_path, capsys, old, new, message) -> None:
+    config = write_study(tmp_path, STUDY.replace(old, new, 1))
+    assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"jaxmech: {tmp_path}/{message}")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ensemble", "no/such.toml"], "no/such.toml: cannot be read: No such file"),
+        (["plot", "no/such/run"], "no/such/run holds no run; name a folder that"),
+        (["models", "pendulm"], "pendulm is not a model; did you mean `pendulum`?"),
+    ],
+)
+def test_what_is_not_there_is_refused(capsys, arguments, message) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"jaxmech: {message}")
+
+
+def test_folders_are_refused_with_a_message(tmp_path, capsys) -> None:
+    config = str(write_study(tmp_path))
+    assert main(["ensemble", config, "--out", f"{config}/run"]) == 2
+    assert "cannot be used: Not a directory" in capsys.readouterr().err
+    assert main(["ensemble", config, "--out", str(tmp_path)]) == 2
+    assert "holds files that are no run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["ensemble"], ["ensemble", "a", "--chunk", "0"]]
+)
+def test_bad_arguments_are_refused(capsys, arguments) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: jaxmech" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["ensemble", "info"])
+def test_a_known_bad_jax_is_refused(tmp_path, capsys, monkeypatch, command) -> None:
+    config = write_study(tmp_path)
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "0.10.2")
+    rest = [str(config), "--out", str(tmp_path / "run")] if command == "ensemble" else []
+    assert main([command, *rest]) == 2
+    assert "jax 0.10.2 gives wrong numbers" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_info_tells_versions_device_and_precision(capsys) -> None:
+    assert main(["info"]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert {"jax", "jaxlib", "python", "platform", "device", "precision"} <= shown.keys()
+    assert shown["precision"].startswith("float64")
+
+
+def test_models_are_listed_with_their_freedom(capsys) -> None:
+    assert main(["models"]) == 0
+    rows = [line.split(maxsplit=4) for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[0] for row in rows] == list(models.CATALOGUE)
+    counts = {row[0]: tuple(map(int, row[1:4])) for row in rows}
+    assert counts["double_pendulum"] == (4, 2, 2)
+    assert counts["four_bars"] == (15, 14, 1)
+
+
+@pytest.mark.parametrize("name", models.CATALOGUE)
+def test_a_model_is_told(capsys, name) -> None:
+    assert main(["models", name]) == 0
+    shown = capsys.readouterr().out
+    model = models.make(name)
+    for word in (*model.params, *model.start, *model.system.coordinates):
+        assert word in shown
+
+
+@pytest.mark.parametrize("command", [[], ["ensemble"], ["plot"], ["models"], ["info"]])
+def test_help_teaches(capsys, command) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*command, "--help"])
+    assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 110
+    if command == ["ensemble"]:
+        for word in (
+            "example",
+            "exit code",
+            "[parameters]",
+            'distribution = "log-normal"',
+            "chunk",
+        ):
+            assert word in shown
+
+
+def test_the_package_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "jaxmech", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "jaxmech ensemble configs/double_pendulum.toml" in done.stdout

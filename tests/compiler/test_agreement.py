@@ -1,0 +1,111 @@
+"""Batches as lanes give what they give under plain `vmap`: states, audits, failures, gradients."""
+
+import numpy as np
+import pytest
+
+from jaxmech import Status
+from jaxmech.models import CATALOGUE
+from tests.compiler.both_ways import GENTLE, POLICIES, SIZES, Arrays, computed
+
+LARGE = ("chain", "four_bars", "andrews")  # to compile, that is
+SHORT = [name for name in GENTLE if name not in LARGE]
+REDUNDANT = ("four_bars", "free_body")  # with SVD nothing runs as lanes but the loops around it
+OF_A_KIND = (*REDUNDANT, "chain", "rolling_wheel")  # what QR does depends on the rows alone
+SOME = ["double_pendulum QR", "double_pendulum SVD"]
+EXACT = ("rank", "status", "t_failed")
+ROUND_OFF = 5e-15  # of a residual
+FALLBACKS = {f"{name} SVD": "the primitive `svd`" for name in GENTLE}
+FALLBACKS["double_pendulum_angles SVD"] = ""  # no constraints, nothing to decompose
+FALLBACKS["four_bars QR"] = "an index that is computed"  # a loop over 14 rows, not unrolled
+
+
+def both(cases: list[str]) -> tuple[Arrays, Arrays]:
+    """As lanes and under vmap, once it is certain that they were that."""
+    lanes, vmap = (computed(cases, lanes) for lanes in (True, False))
+    for case in cases:
+        assert vmap.pop(f"{case}/as").size == 0
+        reasons = set(lanes.pop(f"{case}/as"))
+        assert reasons == {FALLBACKS.get(case, "")}, case
+    assert lanes.keys() == vmap.keys()
+    return lanes, vmap
+
+
+def differences(ours: Arrays, expected: Arrays, tolerance: float = 1e-12) -> list[str]:
+    """What is not the same: relative to each trajectory, for residuals to its velocities."""
+    found = []
+    for key, y in expected.items():
+        x, (case, what) = ours[key], key.split("/")
+        assert x.shape == y.shape, key
+        name, is_residual = what.split()[0], "residual" in what
+        scaling = expected[f"{case}/{what.replace(name, 'v')}"] if is_residual else y
+        relative = np.abs(x - y).T / np.maximum(largest(scaling), 1.0)
+        allowed = 0.0 if name in EXACT else ROUND_OFF if is_residual else tolerance
+        worst = np.nan_to_num(relative, nan=0.0).max(initial=0.0)
+        if worst > allowed or (np.isnan(x) != np.isnan(y)).any():
+            found.append(f"{key}: {worst:.1e}")
+    return found
+
+
+def largest(x: np.ndarray) -> np.ndarray:
+    size = np.abs(np.where(np.isnan(x), 0.0, x))
+    return size.max(axis=tuple(range(1, x.ndim)), initial=0.0)
+
+
+def test_every_model_has_a_gentle_start() -> None:
+    assert GENTLE.keys() == CATALOGUE.keys()
+
+
+@pytest.mark.slow
+def test_models() -> None:
+    """Over 1000 steps, with members that cannot start; other solvers, methods and stabilizations.
+
+    And a pendulum for each `Status` that a pendulum can end in.
+    """
+    solved = [*(f"{name} LDL" for name in SHORT), *SOME]
+    lanes, vmap = both([*solved, *POLICIES, "endings"])
+    assert differences(lanes, vmap) == []
+    for case in (*solved, *POLICIES):
+        expected = {Status.OK, Status.NONFINITE, Status.INCONSISTENT}
+        free = {Status.INCONSISTENT} if "angles" in case else set()
+        assert set(vmap[f"{case}/status"]) == expected - free, case
+    assert set(vmap["endings/status"]) == set(range(Status.NONIDEAL_FAILED))
+    assert (vmap["endings/t_failed"] > 1.0).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["LDL", "QR", "SVD"])
+def test_other_models_and_solvers(solver: str) -> None:
+    names = {"LDL": LARGE, "QR": OF_A_KIND, "SVD": REDUNDANT}[solver]
+    cases = [case for name in names if (case := f"{name} {solver}") not in SOME]
+    assert differences(*both(cases)) == []
+
+
+def test_batches() -> None:
+    """Of any size, of parameters and times too, and nested."""
+    lanes, vmap = both(["sizes", "layouts"])
+    assert differences(lanes, vmap) == []
+    for size in SIZES:
+        assert lanes[f"sizes/status {size}"].shape == (size,)
+    assert lanes["layouts/q table"].shape == lanes["layouts/q other table"].shape == (5, 5, 3, 2)
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        ["slopes pendulum 12", "slopes pendulum 1", "slopes rolling_wheel"],
+        pytest.param(
+            ["slopes pendulum 60", "slopes pendulum 4", "slopes free_body"],
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["few", "more"],
+)
+def test_gradients(cases: list[str]) -> None:
+    """By q0, v0, parameters and ts, with failures on the way; the same for every segment."""
+    lanes, vmap = both(cases)
+    assert differences(lanes, vmap, 1e-10) == []
+    one, other = (
+        {f"slopes/{key.split('/')[1]}": x for key, x in lanes.items() if key.startswith(f"{case}/")}
+        for case in cases[:2]
+    )
+    assert differences(one, other, 1e-12) == []

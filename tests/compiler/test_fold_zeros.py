@@ -1,0 +1,324 @@
+"""Zero times NaN is NaN as lanes too, or something else tells of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmech as jm
+from jaxmech import Status
+from jaxmech.compiler import explain, vectorize
+from jaxmech.compiler.frontend.build import function_kernel
+from jaxmech.compiler.ir.graph import Graph
+
+NAN, INF = np.nan, np.inf
+Function = Callable[[Any], Any]
+
+
+def much(x: Any) -> Any:
+    """Enough to do for a branch."""
+    for _ in range(3):
+        x = jnp.sin(x) + jnp.cos(2.0 * x) * x
+    return x
+
+
+def carried(x: Any, zero: float) -> Any:
+    """A loop that carries a root along and uses it times zero."""
+
+    def turn(_: Any, carry: Any) -> Any:
+        y, root = carry
+        return jnp.sin(y) + zero * root, jnp.sqrt(x[0])
+
+    return lax.fori_loop(0, 12, turn, (x[1], x[0]))[0]
+
+
+def saved(x: Any) -> Any:
+    """A loop that saves, and one that reads it and multiplies it by zero."""
+    _, roots = lax.scan(lambda y, _: (y - 0.1, jnp.sqrt(y)), x[0], None, length=12)
+    return lax.scan(lambda y, root: (jnp.sin(y) + 0.0 * root, None), x[1], roots)[0]
+
+
+def stopping(x: Any) -> Any:
+    """A loop that stops where it would not stay finite, and counts how far it got."""
+
+    def turn(_: Any, carry: Any) -> Any:
+        y, good, count = carry
+        root = jnp.sqrt(y)
+        following = y - 0.25 + 0.0 * root
+        good &= jnp.isfinite(following + root)
+        return jnp.where(good, following, y), good, count + good
+
+    return lax.fori_loop(0, 12, turn, (x[0], jnp.asarray(True), jnp.zeros((), jnp.int32)))
+
+
+MASK = np.array([1.0, 0.0])
+# In x = (2, 1) everything is finite; two of the others are meant to find what is not.
+FUNCTIONS: dict[str, Function] = {
+    "argument": lambda x: 0.0 * x[0] + x[1],
+    "root": lambda x: 0.0 * jnp.sqrt(x[0]) + x[1],
+    "logarithm": lambda x: 0.0 * jnp.log(x[0]) + x[1],
+    "quotient": lambda x: 0.0 * (1.0 / x[0]) + x[1],
+    "zero over": lambda x: 0.0 / x[0] + x[1],
+    "zero over a root": lambda x: 0.0 / jnp.sqrt(x[0]) + x[1],
+    "power": lambda x: 0.0 * x[0] ** 1.5 + x[1],
+    "square of a root": lambda x: (0.0 * jnp.sqrt(x[0])) ** 2 + x[1],
+    "of a whole number": lambda x: jnp.where(0.0 * jnp.sqrt(x[0]) > -1.0, 1, 2),
+    "compared": lambda x: jnp.where(0.0 * jnp.sqrt(x[0]) + x[1] > 0.0, 3.0, 4.0),
+    "mask": lambda x: MASK * jnp.sqrt(x),
+    "mask of a sum": lambda x: (MASK * jnp.sqrt(x)).sum(),
+    "known otherwise": lambda x: jnp.stack([0.0 * jnp.sqrt(x[0]), jnp.sqrt(x[0])]),
+    "a divisor that shows": lambda x: jnp.stack([0.0 / x[0], x[1] / x[0]]),
+    "a divisor that hides": lambda x: 0.0 * jnp.log(x[0]) + 1.0 / jnp.log(x[0]),
+    "bounded": lambda x: 0.0 * jnp.log(x[0]) + jnp.tanh(jnp.log(x[0])),
+    "chosen": lambda x: jnp.where(x[0] > 0, 0.0 * jnp.log(x[0]), x[1]),
+    "chosen inside": lambda x: 0.0 * jnp.where(x[0] > 0, jnp.log(x[0]), x[1]) + x[1],
+    "doubly chosen": lambda x: jnp.where(
+        x[0] > 0, 0.0 * jnp.log(jnp.where(x[0] > 0, x[0], 1.0)), x[1]
+    ),
+    "in the other case": lambda x: jnp.where(x[0] > 0, x[1], 0.0 * jnp.sqrt(x[0]) + x[1]),
+    "shown in one case": lambda x: jnp.where(x[1] > 0, jnp.sqrt(x[0]), x[1]) + 0.0 * jnp.sqrt(x[0]),
+    "shown in either case": lambda x: (
+        jnp.where(x[1] > 0, jnp.sqrt(x[0]), 2.0 * jnp.sqrt(x[0])) + 0.0 * jnp.sqrt(x[0])
+    ),
+    "branch": lambda x: lax.cond(x[1] > 0, lambda: much(x[1]) + 0.0 * jnp.sqrt(x[0]), lambda: x[1]),
+    "replaced": lambda x: jnp.where(jnp.isfinite(jnp.sqrt(x[0])), x[1], 1.0) + 0.0 * jnp.sqrt(x[0]),
+    "constant": lambda x: 0.0 * jnp.where(x[0] > 0, x[0], NAN) + x[1],
+    "carried": lambda x: carried(x, 0.0),
+    "computed before": lambda x: lax.fori_loop(
+        0, 12, lambda _, y: jnp.sin(y) + 0.0 * jnp.sqrt(x[0]), x[1]
+    ),
+    "saved": saved,
+    "stopping": stopping,
+    "forward": lambda x: jax.jvp(lambda y: jnp.sin(y) * jnp.sqrt(x[0]), (x[1],), (0.0 * x[1],)),
+    "backward": jax.grad(lambda x: (MASK * jnp.sqrt(x) + x).sum()),
+}
+POINTS = np.array([
+    [2.0, 1.0], [-2.0, 1.0], [-2.0, -1.0], [0.0, 1.0], [-0.0, -1.0], [NAN, 1.0], [2.0, NAN],
+    [1.0, 2.0], [INF, 1.0], [1.0, -INF],
+])  # fmt: skip
+
+
+def is_finite(outs: Any, size: int) -> np.ndarray:
+    """For each trajectory, whether everything is finite."""
+    whole = [np.isfinite(np.asarray(x)).reshape(size, -1) for x in jax.tree.leaves(outs)]
+    return np.concatenate(whole, axis=1).all(axis=1)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_not_finite_is_not_finite_as_lanes(name: str) -> None:
+    fn, x = FUNCTIONS[name], jnp.asarray(POINTS)
+    mine, plain = jax.jit(vectorize(fn))(x), jax.jit(jax.vmap(fn))(x)
+    finite = is_finite(plain, len(x))
+    np.testing.assert_array_equal(is_finite(mine, len(x)), finite)
+    for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(np.asarray(a)[finite], np.asarray(b)[finite], rtol=1e-14)
+    assert finite[0]
+    assert not explain(fn, x).parts[0].reason
+
+
+FOLDED: dict[str, Function] = {
+    "known otherwise": FUNCTIONS["known otherwise"],
+    "shown in either case": FUNCTIONS["shown in either case"],
+    "doubly chosen": lambda x: FUNCTIONS["doubly chosen"](x) + x[0],
+    "sines": lambda x: jnp.stack([0.0 * jnp.sin(x[0] * x[1]), x[0] + x[1]]),
+    "a positive divisor": lambda x: 0.0 / (1.0 + x[0] ** 2) + x[0] * x[1],
+    "a length": lambda x: 0.0 * jnp.sqrt(x @ x) + x[0] * x[1],
+    "a safe divisor": lambda x: (
+        0.0 * jnp.where(x[0] > 1e-9, 1.0 / jnp.where(x[0] > 1e-9, x[0], 1.0), 0.0) + x[0] * x[1]
+    ),
+    "stopping": stopping,
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_zeros_that_hide_nothing_are_folded(name: str) -> None:
+    def muls(g: Graph) -> list[tuple[int, ...]]:
+        return [node.inputs for node in g.nodes if node.op in ("mul", "div")]
+
+    kernel = function_kernel(jax.make_jaxpr(FOLDED[name])(jnp.ones(2)))
+    graphs = [kernel.reader.graph, *(loop.body for loop in kernel.reader.loops)]
+    assert sum(len(g.zeros) for g in graphs) > 0
+    for g in graphs:
+        assert not [i for inputs in muls(g) for i in inputs if g.values[i] == 0]
+
+
+# Random programs -----------------------------------------------------------------------------
+
+UNARY = {
+    "neg": (jnp.negative, np.negative), "sin": (jnp.sin, np.sin), "sqrt": (jnp.sqrt, np.sqrt),
+    "log": (jnp.log, np.log), "tanh": (jnp.tanh, np.tanh), "abs": (jnp.abs, np.abs),
+    "one over": (lambda x: 1.0 / x, lambda x: 1.0 / x),
+    "zero times": (lambda x: 0.0 * x, lambda x: 0.0 * x),
+    "zero over": (lambda x: 0.0 / x, lambda x: 0.0 / x),
+}  # fmt: skip
+BINARY = {
+    "add": (jnp.add, np.add), "sub": (jnp.subtract, np.subtract), "div": (jnp.divide, np.divide),
+    "mul": (jnp.multiply, np.multiply), "max": (jnp.maximum, np.maximum),
+    "min": (jnp.minimum, np.minimum),
+    "if positive": (lambda x, y: jnp.where(x > 0, y, x), lambda x, y: np.where(x > 0, y, x)),
+    "root if positive": (
+        lambda x, y: jnp.where(x > 0, jnp.sqrt(x), y), lambda x, y: np.where(x > 0, np.sqrt(x), y)
+    ),
+    "if less": (lambda x, y: jnp.where(x < y, 0.5, x), lambda x, y: np.where(x < y, 0.5, x)),
+}  # fmt: skip
+
+
+def program(seed: int, length: int) -> list[tuple[str, list[int]]]:
+    """Operations on numbers, of which the first three are arguments; often a product with zero."""
+    draw, lines = np.random.default_rng(seed), []
+    for k in range(3, 3 + length):
+        zero = draw.random() < 0.25
+        names = ["zero times", "zero times", "zero over"] if zero else [*UNARY, *BINARY]
+        name = str(draw.choice(names))
+        lines.append((name, [int(draw.integers(max(0, k - 5), k)) for _ in range(2)]))
+    return lines
+
+
+def run(lines: list[tuple[str, list[int]]], x: Any, which: int) -> Any:
+    """The last two numbers of a program, and one in between; by JAX (0) or by numpy (1)."""
+    numbers = [x[0], x[1], x[2]]
+    for name, inputs in lines:
+        if name in UNARY:
+            number = UNARY[name][which](numbers[inputs[0]])
+        else:
+            number = BINARY[name][which](*(numbers[i] for i in inputs))
+        numbers.append(unsigned_zero(number) if which else number)
+    return numbers[-1], numbers[-2], numbers[len(numbers) // 2]
+
+
+def unsigned_zero(y: Any) -> Any:
+    """Folded zeros have no sign to rely on, and one over them has none either."""
+    return np.where(y == 0, np.zeros_like(y), y)
+
+
+def evaluated(g: Graph, x: np.ndarray, ids: list[int]) -> list[Any]:
+    """The numbers of a graph without loops by numpy."""
+    names = {
+        "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative,
+        "gt": np.greater, "lt": np.less, "max": np.maximum, "min": np.minimum,
+        "select_n": lambda which, no, yes: np.where(which, yes, no),
+    }  # fmt: skip
+    numbers: list[Any] = []
+    for node, value in zip(g.nodes, g.values, strict=True):
+        if node.op == "input":
+            number = x[node.params]
+        elif value is not None:
+            number = value
+        else:
+            fn = names.get(node.op) or getattr(np, node.op)
+            number = unsigned_zero(fn(*(numbers[i] for i in node.inputs)))
+        numbers.append(number)
+    return [numbers[i] for i in ids]
+
+
+def points(seed: int, count: int) -> np.ndarray:
+    """Arguments of all sizes and signs, zeros and NaN among them, (3, count)."""
+    draw = np.random.default_rng(seed)
+    x = draw.normal(size=(3, count))
+    return np.where(draw.random(x.shape) < 0.15, draw.choice([0.0, NAN, 1.0], x.shape), x)
+
+
+def test_random_programs() -> None:
+    """Not finite exactly where it is by plain arithmetic, without loops and by numpy."""
+    x, folded, not_finite, watched = points(0, 64), 0, 0, 0
+    for seed in range(200):
+        lines = program(seed, 12)
+        call = jax.make_jaxpr(lambda x, lines=lines: run(lines, x, 0))(jnp.ones(3))
+        kernel = function_kernel(call)
+        with np.errstate(all="ignore"):
+            expected = run(lines, x, 1)
+            found = evaluated(kernel.reader.graph, x, [int(i) for i in kernel.outs])
+        finite, lanes = (
+            np.all([np.broadcast_to(np.isfinite(y), 64) for y in ys], axis=0)
+            for ys in (expected, found)
+        )
+        assert (finite == lanes).all(), (seed, lines)
+        for a, b in zip(found, expected, strict=True):
+            a, b = (np.broadcast_to(y, 64)[finite] for y in (a, b))
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+        folded += bool(kernel.reader.graph.zeros)
+        watched += bool(kernel.reader.graph.watched)
+        not_finite += int((~finite).sum())
+    assert folded > 40
+    assert watched > 60
+    assert 2000 < not_finite < 200 * 64 - 2000
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_loops(seed: int) -> None:
+    lines = program(seed, 10)
+
+    def fn(x: Any) -> Any:
+        def turn(_: Any, carry: Any) -> Any:
+            a, b, c = run(lines, (*carry[:2], x[2]), 0)
+            return jnp.tanh(a), 0.5 * carry[1] + jnp.tanh(b), jnp.tanh(c)
+
+        return lax.fori_loop(0, 9, turn, (x[0], x[1], x[2]))
+
+    x = jnp.asarray(points(seed, 256).T)
+    mine, plain = jax.jit(vectorize(fn))(x), jax.jit(jax.vmap(fn))(x)
+    np.testing.assert_array_equal(is_finite(mine, 256), is_finite(plain, 256))
+
+
+# Trajectories --------------------------------------------------------------------------------
+
+NEVER = np.zeros(2)
+FORCES: dict[str, tuple[Any, Status]] = {  # on a ball that falls below x = 0
+    "masked root": (lambda q, v, t, p: NEVER * jnp.sqrt(q[0]), Status.NONFINITE),
+    "zero over a root": (lambda q, v, t, p: NEVER / jnp.sqrt(q[0]), Status.NONFINITE),
+    "parameter": (lambda q, v, t, p: NEVER * p["k"] * v, Status.NONFINITE),
+    "guarded": (lambda q, v, t, p: jnp.where(q > 0, NEVER * jnp.sqrt(q), -0.1 * v), Status.OK),
+}
+
+
+def falling(force: Any, rods: Any = ()) -> jm.System:
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * v @ v - 9.81 * q[0]
+
+    return jm.System(lagrangian, rods, force=force, coordinates=("x", "y"))
+
+
+def end(system: jm.System, x: Any, k: Any) -> tuple[Any, Any, Any]:
+    ts, q0, v0 = jnp.linspace(0.0, 1.0, 3), jnp.stack([x, -jnp.sqrt(1 - x**2)]), jnp.zeros(2)
+    sol = jm.simulate(system, q0, v0, ts, {"k": k}, method=jm.RK4(20), projection=None)
+    return sol.status, sol.t_failed, sol.q
+
+
+def assert_one_as_in_a_batch(system: jm.System, x: Any, k: Any, expected: list[Status]) -> None:
+    status, t_failed, q = jax.jit(jax.vmap(lambda x, k: end(system, x, k)))(x, k)
+    np.testing.assert_array_equal(status, expected)
+    one, t_one, q_one = jax.jit(lambda x, k: end(system, x, k))(x[1], k[1])
+    assert one == expected[1]
+    np.testing.assert_allclose(t_failed[1], t_one, rtol=1e-12)
+    np.testing.assert_allclose(q[1], q_one, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", FORCES)
+def test_a_masked_force_ends_in_the_same_status(name: str) -> None:
+    force, expected = FORCES[name]
+    is_given = name == "parameter"
+    k = jnp.array([0.0, NAN if is_given else 1.0])
+    first = Status.OK if is_given else expected
+    assert_one_as_in_a_batch(falling(force), jnp.array([0.5, 0.6]), k, [first, expected])
+
+
+def test_a_mask_in_a_constraint() -> None:
+    """A pendulum whose root has no value on the left."""
+    rod = jm.Holonomic(
+        lambda q, t, p: (q @ q - 1.0) / 2 + (NEVER * jnp.sqrt(p["k"] + q[0])).sum(), name="rod"
+    )
+    system = falling(lambda q, v, t, p: jnp.array([9.81, -9.81]) + 0.0 * v, [rod])
+    k = jnp.array([9.0, 0.3])
+    assert_one_as_in_a_batch(system, jnp.array([0.5, 0.6]), k, [Status.OK, Status.NONFINITE])
+
+
+def test_a_gradient_with_a_masked_root() -> None:
+    """Where the root is zero its derivative is infinite, and zero times that is NaN."""
+    system = falling(lambda q, v, t, p: NEVER * jnp.sqrt(p["k"]))
+    slope = jax.grad(lambda k: end(system, jnp.asarray(0.6), k)[2][-1, 0])
+    k = jnp.array([0.0, 1.0])
+    np.testing.assert_array_equal(np.isfinite(jax.jit(jax.vmap(slope))(k)), [False, True])

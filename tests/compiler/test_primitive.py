@@ -1,0 +1,208 @@
+"""The call of native code as a primitive of JAX: what it computes, and what it takes with it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.interpreters.partial_eval import dce_jaxpr
+
+from jaxmech.compiler import batched, explain, off, vectorize
+from jaxmech.compiler import partition as interpreter
+from jaxmech.compiler.backends.cpu import codegen as source
+from jaxmech.compiler.explain import part
+from jaxmech.compiler.frontend import from_jaxpr as reading
+from jaxmech.compiler.frontend.jaxprs import call_content
+
+STEPS = 20
+
+
+def audited(x: Any) -> Any:
+    """A loop with an audit in its carry and in what it saves."""
+
+    def body(carry: Any, _: Any) -> Any:
+        y, worst = carry
+        y = jnp.sin(y) + x
+        miss = jnp.abs(jnp.cosh(y).sum() - jnp.tanh(y[0]))
+        return (y, jnp.maximum(worst, miss)), (y, miss)
+
+    return lax.scan(body, (x, jnp.zeros(())), None, length=STEPS)
+
+
+def batch(*sizes: int) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(0).normal(size=(*sizes, 3)))
+
+
+def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    for eqn in jaxpr.eqns:
+        content = call_content(eqn)
+        if content is None:
+            yield eqn
+        else:
+            yield from equations(content.jaxpr)
+
+
+def program(fn: Callable[..., Any], *args: Any) -> list[JaxprEqn]:
+    """What is compiled: the equations without those that no result needs."""
+    closed: ClosedJaxpr = jax.make_jaxpr(fn)(*args)
+    jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
+    return list(equations(jaxpr))
+
+
+def native(fn: Callable[..., Any], *args: Any) -> JaxprEqn:
+    """The one call of native code in it."""
+    (eqn,) = [eqn for eqn in program(fn, *args) if eqn.primitive.name == "lanes"]
+    return eqn
+
+
+def test_what_nobody_asks_for_is_not_computed() -> None:
+    def asked(x: Any) -> Any:
+        return vectorize(audited)(x)[0][0]
+
+    x = batch(20)
+    whole, less = (part("", native(fn, x).params["kernel"]) for fn in (vectorize(audited), asked))
+    assert less.kept < whole.kept / 2
+    np.testing.assert_allclose(jax.jit(asked)(x), jax.vmap(audited)(x)[0][0], rtol=1e-13)
+    assert "lanes" not in {e.primitive.name for e in program(lambda x: (asked(x), 1)[1], x)}
+
+
+def test_a_batch_of_batches_is_one_batch() -> None:
+    x = batch(3, 7)
+    nested = jax.vmap(vectorize(audited))
+    assert native(nested, x).params["size"] == 21
+    for mine, plain in zip(
+        jax.tree.leaves(nested(x)), jax.tree.leaves(jax.vmap(jax.vmap(audited))(x)), strict=True
+    ):
+        np.testing.assert_allclose(mine, plain, rtol=1e-12, atol=1e-13)
+
+
+def test_a_batch_with_something_that_all_of_its_members_share() -> None:
+    def one(x: Any, shared: Any) -> Any:
+        return lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) * shared, x)
+
+    x, shared = batch(4, 6), batch(4)
+    mine = jax.vmap(vectorize(one, (0, None)))(x, shared)
+    plain = jax.vmap(jax.vmap(one, (0, None)))(x, shared)
+    np.testing.assert_allclose(mine, plain, rtol=1e-12)
+
+
+def leading(x: Any) -> Any:
+    """A loop after a product with a constant matrix, whose result is wanted as well."""
+    start = jnp.eye(3) @ jnp.exp(x)
+    return lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) + x, start), start.sum()
+
+
+def test_what_leads_to_a_loop_goes_with_it() -> None:
+    x = batch(5)
+    names = {eqn.primitive.name for eqn in program(vectorize(leading), x)}
+    assert "lanes" in names
+    assert not names & {"exp", "dot_general", "scan"}
+    for mine, plain in zip(vectorize(leading)(x), jax.vmap(leading)(x), strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-13)
+
+
+def test_constants_that_lead_to_a_loop_are_folded() -> None:
+    with_constant = explain(leading, batch(5)).parts[0]
+    without = explain(
+        lambda x: lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) + x, jnp.exp(x)), batch(5)
+    ).parts[0]
+    assert with_constant.kept == without.kept < with_constant.requested
+
+
+def plain_loop(x: Any) -> Any:
+    return lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) + x, x)
+
+
+def test_effects_before_a_loop_happen() -> None:
+    seen: list[float] = []
+
+    def watched(x: Any) -> Any:
+        jax.debug.callback(lambda y: seen.append(float(y)), x[0])
+        return plain_loop(x)
+
+    x = batch(5)
+    np.testing.assert_allclose(jax.jit(vectorize(watched))(x), jax.vmap(plain_loop)(x), rtol=1e-13)
+    jax.effects_barrier()
+    assert sorted(seen) == sorted(map(float, x[:, 0]))
+
+
+def test_too_much_before_a_loop_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "MOST_PASSED", 2)
+    x = batch(5)
+    assert "exp" in {eqn.primitive.name for eqn in program(vectorize(leading), x)}
+    for mine, plain in zip(vectorize(leading)(x), jax.vmap(leading)(x), strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-13)
+
+
+def test_a_short_loop_that_is_large_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def staged(x: Any) -> Any:
+        def step(_: Any, y: Any) -> Any:
+            weights = jnp.array([0.5, 0.25, 0.125])
+            return lax.scan(lambda z, w: (jnp.sin(z) + w * x, None), y, weights)[0]
+
+        return lax.fori_loop(0, STEPS, step, x)
+
+    x = batch(5)
+    unrolled = explain(staged, x).parts[0].kept
+    monkeypatch.setattr(reading, "LARGEST_UNROLLED", 20)
+    assert explain(staged, x).parts[0].kept < unrolled
+    np.testing.assert_allclose(vectorize(staged)(x), jax.vmap(staged)(x), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "dtype", "lanes"),
+    [
+        (100, 45, np.float64, 32),  # few operations
+        (100, 45, np.float32, 32),
+        (5, 45, np.float64, 16),
+        (5, 5, np.float64, 8),  # much is carried
+        (5, 5, np.float32, 16),
+    ],
+)
+def test_how_many_lanes_a_program_has(
+    few: int, many: int, dtype: type, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "FEW", few)
+    monkeypatch.setattr(source, "MANY", many)
+
+    def fn(x: Any) -> Any:
+        def turn(_: Any, state: Any) -> Any:
+            y, z = state
+            return jnp.sin(y) * jnp.cos(z) + 0.2 * x, 0.4 * jnp.tanh(y[::-1] + z)
+
+        return lax.fori_loop(0, STEPS, turn, (x, x))[0]
+
+    kernel = native(vectorize(fn), batch(3).astype(dtype)).params["kernel"]
+    assert 5 < kernel.most_carried <= 45
+    assert 5 < kernel.operations <= 100
+    assert source.Source(kernel, frozenset({0}), 64).lanes == lanes
+    for size in (1, lanes - 1, lanes, lanes + 1, 3 * lanes + 2):
+        x = batch(size).astype(dtype)
+        np.testing.assert_allclose(
+            vectorize(fn)(x),
+            jax.vmap(fn)(x),
+            rtol=100 * np.finfo(dtype).eps,
+            atol=10 * np.finfo(dtype).eps,
+        )
+
+
+def test_what_was_compiled_one_way_is_not_taken_for_the_other() -> None:
+    inner = jax.jit(batched(plain_loop))
+
+    def is_native() -> bool:
+        return "custom_call" in jax.jit(jax.vmap(inner)).lower(batch(5)).as_text()
+
+    assert is_native()
+    with off():
+        assert not is_native()
+    assert is_native()
+
+
+def test_results_of_many_pages() -> None:
+    """Large results are asked for in large pages, from wherever their memory begins."""
+    x = jnp.arange(600_001.0)
+    np.testing.assert_array_equal(vectorize(lambda x: x + 1.0)(x), x + 1.0)

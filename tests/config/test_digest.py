@@ -1,0 +1,169 @@
+"""Digests of what is computed: the same in every process, another for every change that counts."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import Holonomic, models
+from jaxmech.config.digest import changed, digest, system_digests
+from tests.parts.mechanisms import parallel_four_bar
+from tests.small import CASES, MIXED
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = """
+import json, jax
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+from tests.config.test_digest import everything
+print(json.dumps(everything()))
+"""
+
+
+@jax.custom_jvp
+def smooth(x):
+    return jnp.where(x > 0, x, 0.0)
+
+
+smooth.defjvp(lambda given, along: (smooth(given[0]), along[0] * jax.nn.sigmoid(given[0])))
+TABLE = jnp.arange(5.0)
+
+
+@jax.jit
+def looked_up(x):
+    return jnp.interp(smooth(x), TABLE, TABLE**2)
+
+
+def winding(q, v, t, p):
+    """A Lagrangian with all that has a name or an address in a jaxpr."""
+    total = jax.lax.fori_loop(0, 9, lambda i, s: s + jax.nn.softplus(q[0] * i), 0.0)
+    return v @ v + looked_up(q[0]) + total + jax.lax.cond(t > 0, jnp.sin, jnp.cos, p["m"])
+
+
+def everything():
+    found = {name: system_digests(m.system, m.params) for name, m in made().items()}
+    mechanism = parallel_four_bar()[0]
+    found["parts"] = system_digests(mechanism.system, mechanism.params)
+    bent = replace(CASES["oscillator"].system, lagrangian=winding)
+    return found | {"winding": system_digests(bent, {"m": 1.0})}
+
+
+def made():
+    return {name: models.make(name) for name in models.CATALOGUE}
+
+
+def test_digests_are_the_same_in_another_process() -> None:
+    here = everything()
+    done = subprocess.run(
+        [sys.executable, "-c", ALL],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "17"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == here
+    codes = [code for one in here.values() for code in one.values()]
+    assert all(len(code) == 64 for code in codes)
+
+
+def test_every_function_of_a_system_counts() -> None:
+    system, params = MIXED.system, MIXED.params
+    then = system_digests(system, params)
+    assert list(then) == [
+        "coordinates", "lagrangian", "force",
+        "constraint servo", "constraint road", "constraint blade and speed",
+    ]  # fmt: skip
+
+    def doubled(fn):
+        return lambda *given: 2 * fn(*given)
+
+    def moved(fn):
+        return lambda *given: fn(*given) + 1.0
+
+    _, road, _ = system.constraints
+    for other, what in (
+        (replace(system, force=doubled(system.force)), ["force"]),
+        (replace(system, force=None), ["force"]),
+        (replace(system, lagrangian=doubled(system.lagrangian)), ["lagrangian"]),
+        (replace(system, coordinates=("x", "z", "y", "phi", "wheel")), ["coordinates"]),
+        (replace(system, nonideal=lambda q, v, forces, t, p: -v * forces[0]), ["nonideal"]),
+        (
+            replace(
+                system,
+                constraints=(
+                    system.constraints[0],
+                    Holonomic(moved(road.fn), "road"),  # a constant that its rows do not show
+                    system.constraints[2],
+                ),
+            ),
+            ["constraint road"],
+        ),
+        (replace(system, constraints=system.constraints[:2]), ["constraint blade and speed"]),
+        (replace(system, force=partial(system.force)), []),
+    ):
+        assert changed(then, system_digests(other, params)) == what
+
+
+def test_constants_and_derivatives_count_and_names_do_not() -> None:
+    x = jnp.ones(3)
+
+    def with_table(table):
+        return lambda x: x * table
+
+    same = digest(with_table(np.arange(3.0)), x)
+    assert digest(with_table(jnp.arange(3.0)), 5 * x) == same
+    assert digest(with_table(np.arange(3.0) + 1e-12), x) != same
+
+    def ruled(slope):
+        @jax.custom_jvp
+        def fn(x):
+            return x**2
+
+        fn.defjvp(lambda given, along: (fn(given[0]), slope * given[0] * along[0]))
+        return fn
+
+    assert digest(ruled(2.0), x) == digest(ruled(2.0), x)
+    assert digest(ruled(2.0), x) != digest(ruled(3.0), x)
+
+    def backed(slope):
+        @jax.custom_vjp
+        def fn(x):
+            return x**2
+
+        fn.defvjp(lambda x: (fn(x), x), lambda x, bar: (slope * x * bar,))
+        return fn
+
+    assert digest(backed(2.0), x) == digest(backed(2.0), x)
+    assert digest(backed(2.0), x) != digest(backed(3.0), x)
+
+
+def test_values_of_integers_do_not_count() -> None:
+    def power(x, n):
+        return x**n
+
+    assert digest(power, 2.0, jnp.int32(2)) == digest(power, 3.0, jnp.int32(5))
+    assert digest(power, 2.0, jnp.int32(2)) != digest(power, 2.0, jnp.int64(2))
+
+
+@pytest.mark.parametrize(("text", "same"), [("x * 2", True), ("x * 3", False)])
+def test_functions_that_stay_python_count_with_their_file(tmp_path, text: str, same: bool) -> None:
+    def loaded(name: str, text: str):
+        path = tmp_path / name
+        path.write_text(f"def fn(x):\n    return {text}\n")
+        spec = importlib.util.spec_from_file_location("called_back", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return lambda x: jax.pure_callback(module.fn, jax.ShapeDtypeStruct((), float), x)
+
+    first, second = loaded("a.py", "x * 2"), loaded("b.py", text)
+    assert (digest(first, 1.0) == digest(second, 1.0)) is same

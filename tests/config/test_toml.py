@@ -1,0 +1,228 @@
+"""Configuration files: strict, every message with its key and line."""
+
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from jaxmech.cli.fit.build import subjects
+from jaxmech.cli.fit.study import FitStudy
+from jaxmech.config.load import load
+from jaxmech.config.schema import structure
+from jaxmech.config.toml import ConfigError, described, key_lines, read
+from jaxmech.ensemble import (
+    DISTRIBUTIONS,
+    DRIFT_CONTROLS,
+    Fixed,
+    LetDrift,
+    Normal,
+    Project,
+    Stabilize,
+    Study,
+    Uniform,
+    draw,
+    plain,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = """\
+# a study
+model = "chain"
+size = 100
+save = ["q", "energy"]
+
+[model_options]
+links = 3
+
+[times]
+end = 10
+saves = 11
+
+[method]
+name = "midpoint"
+
+[projection]
+name = "baumgarte"
+alpha = 5
+beta = 5.0
+
+[start]
+"theta[0]" = { distribution = "uniform", low = -1, high = 1.0 }
+
+[parameters.m]
+distribution = "normal"
+sd = 0.02
+relative = true
+
+[parameters]
+g = 1.62
+l = [1.0, 2.0, 3.0]
+"""
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """`refused(text)` gives the message with which a configuration is refused."""
+
+    def message(text: str) -> str:
+        file = tmp_path / "study.toml"
+        file.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            read(file, Study)
+        return str(caught.value).replace(str(file), "FILE")
+
+    return message
+
+
+def test_a_configuration_is_a_study(tmp_path) -> None:
+    (tmp_path / "good.toml").write_text(GOOD)
+    study = read(tmp_path / "good.toml", Study)
+    assert study.times.end == 10.0
+    assert isinstance(study.times.end, float)
+    assert study.save == ("q", "energy")
+    assert study.method.name == "midpoint"
+    assert study.projection == Stabilize(alpha=5.0, beta=5.0)
+    assert study.start == {"theta[0]": Uniform(-1.0, 1.0)}
+    assert study.parameters["m"] == Normal(sd=0.02, relative=True)
+    assert study.parameters["g"] == Fixed(1.62)
+    assert study.parameters["l"] == Fixed([1.0, 2.0, 3.0])
+
+
+def test_a_study_survives_the_way_through_plain_data(tmp_path) -> None:
+    (tmp_path / "good.toml").write_text(GOOD)
+    study = read(tmp_path / "good.toml", Study).resolved()
+    assert structure(plain(study), Study) == study
+    free = structure({**plain(study), "projection": {"name": "none"}}, Study)
+    assert free.projection == LetDrift()
+    assert structure({"model": "a", "size": 1, "times": {"end": 1}}, Study).projection == Project()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "size = 100",
+            "sizes = 100",
+            "FILE:3: sizes is not a key of a configuration; did you mean",
+        ),
+        ("size = 100", "", "FILE: size must be given, but is missing"),
+        ("size = 100", "size = 0", "FILE:3: size must be at least 1, but is 0"),
+        ("size = 100", "size = 1e3", "FILE:3: size must be an integer, but is 1000.0"),
+        ("size = 100", "size = true", "FILE:3: size must be an integer, but is true"),
+        ("size = 100", 'size = "a"', 'FILE:3: size must be an integer, but is "a"'),
+        ("size = 100", "size = 1\nsize = 2", "FILE:4: is not TOML: Cannot overwrite a value"),
+        ("size = 100", "size =", "FILE:3: is not TOML: Invalid value"),
+        ("size = 100", "size = 1\nblock = 0", "FILE:4: block must be at least 1, but is 0"),
+        ("size = 100", "size = 1\nchunk = -1", "FILE:4: chunk must be at least 1, but is -1"),
+        ("size = 100", "size = 1\nseed = -1", "FILE:4: seed must be at least 0, but is -1"),
+        ("size = 100", "size = 1\nfailed_allowed = 2", "FILE:4: failed_allowed must be a fraction"),
+        (
+            "size = 100",
+            'size = 1\nprecision = "double"',
+            'FILE:4: precision must be "float64" or "float32", but is "double"',
+        ),
+        ("size = 100", "size = 1\nfixed = 3", "FILE:4: fixed must be a list of texts, but is 3"),
+        ('"chain"', "3", "FILE:2: model must be a text, but is 3"),
+        ('["q", "energy"]', '"q"', 'FILE:4: save must be a list of "q", "v"'),
+        ('["q", "energy"]', '["q", "heat"]', 'FILE:4: save[1] must be "q", "v"'),
+        ("links = 3", "links = 3\n[times.more]", "FILE:8: times.more is not a key of `times`"),
+        ("end = 10", "", "FILE:9: times.end must be given, but is missing"),
+        ("end = 10", 'end = "10"', 'FILE:10: times.end must be a number, but is "10"'),
+        ("end = 10", "end = inf", "FILE:10: times.end must be a number, but is inf"),
+        ("end = 10", "end = -1", "FILE:10: times.end must be after `start`, but -1.0 is not"),
+        ("saves = 11", "saves = 1", "FILE:11: times.saves must be at least 2, but is 1"),
+        ("saves = 11", "step = 1", "FILE:11: times.step is not a key of `times`"),
+        ('"midpoint"', '"euler"', 'FILE:14: method.name must be "rk4", "midpoint" or "dormand'),
+        ('"midpoint"', '"rk4"\nsubsteps = 0', "FILE:15: method.substeps must be at least 1"),
+        ('"baumgarte"', '"baumgart"', "FILE:17: projection.name is not a known name; did you mean"),
+        ('name = "baumgarte"', "", "FILE:16: projection must be a table with `name`, one of"),
+        (
+            "alpha = 5",
+            "alpha = -5",
+            "FILE:18: projection.alpha must be a finite number of at least 0",
+        ),
+        ("alpha = 5", "iterations = 5", "FILE:18: projection.iterations is not a key of `proj"),
+        ("alpha = 5", "", "FILE:16: projection.alpha must be given, but is missing"),
+        ('"uniform"', '"unifrom"', "distribution is not a known distribution; did you mean `unif"),
+        ("low = -1,", "low = 2,", "FILE:22: start.theta[0].low must be below `high`, but 2.0"),
+        ("low = -1,", "", "FILE:22: start.theta[0].low must be given, but is missing"),
+        ("low = -1,", "low = -1, mid = 0,", "FILE:22: start.theta[0].mid is not a key of"),
+        ("sd = 0.02", "sd = -0.02", "FILE:26: parameters.m.sd must be a number of at least 0"),
+        ("sd = 0.02", 'sd = "2 %"', 'FILE:26: parameters.m.sd must be a number, but is "2 %"'),
+        ("relative = true", "relative = 1", "parameters.m.relative must be true or false, but"),
+        ("g = 1.62", 'g = "x"', "FILE:30: parameters.g must be a table with `distribution`, one"),
+        ("g = 1.62", "g = nan", "FILE:30: parameters.g must be a finite number, a list of"),
+        ("g = 1.62", "g = [1.0, true]", "FILE:30: parameters.g must be a finite number, a list"),
+    ],
+)
+def test_what_is_wrong_is_refused(refused, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    assert message in refused(GOOD.replace(old, new, 1))
+
+
+def test_all_problems_are_told_at_once(refused) -> None:
+    lines = refused(GOOD.replace("size = 100", "seed = 1.5").replace("end = 10", "ende = 10"))
+    assert [line.split(": ")[1].split()[0] for line in lines.splitlines()] == [
+        "seed",
+        "times.end",
+        "times.ende",
+        "size",
+    ]
+
+
+@pytest.mark.parametrize("name", ["no/such.toml", "", "file/below"])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(tmp_path / name, Study)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path) -> None:
+    (tmp_path / "image").write_bytes(b"\xff\xfe\x00\x89")
+    with pytest.raises(ConfigError, match="it is not a text file"):
+        read(tmp_path / "image", Study)
+
+
+def test_lines_of_keys_are_found() -> None:
+    lines = key_lines('a.b = 1\n\n[ "x y" . z ]  # here\n  "m[3]" = 2\n\'q\' = {low = 1}\n')
+    assert lines == {
+        ("a",): 1,
+        ("a", "b"): 1,
+        ("x y",): 3,
+        ("x y", "z"): 3,
+        ("x y", "z", "m[3]"): 4,
+        ("x y", "z", "q"): 5,
+    }
+
+
+def every_key(kind: type) -> set[str]:
+    keys = {field.name for field in fields(kind)}
+    nested = [f.default for f in fields(kind) if is_dataclass(f.default)]
+    return keys.union(*(every_key(type(value)) for value in nested)) if nested else keys
+
+
+def test_the_help_names_every_key_and_every_choice() -> None:
+    text = described()
+    for kind in (Study, *DISTRIBUTIONS.values(), *DRIFT_CONTROLS.values()):
+        for key in every_key(kind):
+            assert f" {key} " in text or f"[{key}]" in text, key
+    for name in (*DISTRIBUTIONS, *DRIFT_CONTROLS):
+        assert f'"{name}"' in text
+
+
+FILES = sorted((ROOT / "configs").glob("*.toml"))
+FITS = [path for path in FILES if "\n[data]" in path.read_text()]
+STUDIES = [path for path in FILES if "\nmodel = " in path.read_text() and path not in FITS]
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_studies_of_the_project_are_good(path: Path) -> None:
+    study = read(path, Study)
+    subject = load(study.model, study.model_options, path.parent)
+    assert any(variable.varies for variable in draw(study, subject))
+
+
+@pytest.mark.parametrize("path", FITS, ids=lambda path: path.stem)
+def test_the_fits_of_the_project_are_good(path: Path) -> None:
+    study = read(path, FitStudy)
+    assert len(subjects(study, path.parent).by_name) == max(1, len(study.candidates))

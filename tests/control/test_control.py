@@ -1,0 +1,263 @@
+"""Program constraints, servos, and constraints that are not linear in the velocity."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import RK4, Holonomic, Nonholonomic, System, acceleration, observe, simulate
+from jaxmech.control.given_motion import given_motion
+from jaxmech.control.servo import Servo
+from jaxmech.stabilization import Baumgarte
+from tests.control.test_inverse_dynamics import CART, CART_PARAMS
+from tests.small import PENDULUM, along
+
+G = 9.81
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def moved(system: System, q: Any, v: Any, t: float, p: Any = None) -> Any:
+    return jax.jit(lambda q, v, t: acceleration(system, q, v, t, p))(q, v, t)
+
+
+def position(q: Any, p: Any) -> Any:
+    return q
+
+
+def figure(t: Any, p: Any) -> Any:
+    """A figure of Lissajous."""
+    return jnp.stack([jnp.sin(2 * t), 0.5 * jnp.sin(3 * t + 0.4)])
+
+
+def test_a_particle_on_a_figure_of_lissajous_and_its_force() -> None:
+    """The multiplier is the force that drives it: m times the acceleration, plus the weight."""
+    system = System(along, [given_motion(position, figure, name="figure")], coordinates=("x", "y"))
+    ts = np.linspace(0.0, 2.0, 11)
+    start = np.array([0.0, 0.5 * np.sin(0.4)]), np.array([2.0, 1.5 * np.cos(0.4)])
+    sol = simulate(system, *start, ts, PENDULUM.params, method=RK4(20))
+    np.testing.assert_allclose(sol.q, np.asarray(figure(ts, None)).T, atol=1e-12)
+    m = PENDULUM.params["m"]
+    force = m * np.stack([-4 * np.sin(2 * ts), -4.5 * np.sin(3 * ts + 0.4) + G], 1)
+    seen = observe(system, sol, PENDULUM.params)
+    np.testing.assert_allclose(seen.multipliers["figure"], force, atol=1e-10)
+    np.testing.assert_allclose(seen.reactions["figure"], force, atol=1e-10)
+
+
+def test_from_a_wrong_start_the_error_dies_out_at_the_given_rates() -> None:
+    """e'' + 2 alpha e' + alpha^2 e = 0 from e = e0 at rest: e = e0 (1 + alpha t) exp(-alpha t)."""
+    follow = given_motion(position, figure, approach=Baumgarte(4.0, 4.0))
+    system = System(along, [follow], coordinates=("x", "y"))
+    ts = np.linspace(0.0, 1.5, 7)
+    off = np.array([0.3, -0.2])
+    q0 = np.array([0.0, 0.5 * np.sin(0.4)]) + off
+    v0 = np.array([2.0, 1.5 * np.cos(0.4)])
+    sol = simulate(system, q0, v0, ts, PENDULUM.params, method=RK4(50))
+    error = np.asarray(sol.q) - np.asarray(figure(ts, None)).T
+    np.testing.assert_allclose(error, off * ((1 + 4 * ts) * np.exp(-4 * ts))[:, None], atol=1e-8)
+
+
+def test_thrust_of_a_satellite_on_a_circle_at_a_rate_of_its_own() -> None:
+    """On r = R at the rate w the thrust is m (mu / R^2 - w^2 R), along the radius."""
+    m, mu, R, w = 2.0, 3.0, 1.5, 0.4
+
+    def orbit(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * m * v @ v + m * mu / jnp.sqrt(q @ q)
+
+    def circle(t: Any, p: Any) -> Any:
+        return R * jnp.stack([jnp.cos(w * t), jnp.sin(w * t)])
+
+    system = System(orbit, [given_motion(position, circle)], coordinates=("x", "y"))
+    many = jax.jit(lambda q, v, t: acceleration(system, q, v, t))
+    for t in (0.0, 1.3):
+        along_radius = np.array([np.cos(w * t), np.sin(w * t)])
+        across = np.array([-np.sin(w * t), np.cos(w * t)])
+        motion = many(R * along_radius, R * w * across, t)
+        thrust = m * (mu / R**2 - w**2 * R) * along_radius
+        np.testing.assert_allclose(motion.constraint_force, thrust, atol=1e-13)
+
+
+def tip(q: Any, p: Any) -> Any:
+    return q[1]
+
+
+LEAN = 0.2
+
+
+def test_a_servo_pushes_along_its_actuators_and_an_ideal_constraint_along_its_gradient() -> None:
+    """A pole is held at an angle: by the cart that runs under it, or by a torque between the two.
+
+    The cart then accelerates at g tan(angle), or, since nothing pushes it from outside, not at all.
+    """
+
+    def held(t: Any, p: Any) -> Any:
+        return LEAN
+
+    servo = Servo(CART, given_motion(tip, held, approach=Baumgarte(9.0, 9.0)), ["x"])
+    ideal = System(
+        CART.lagrangian, [given_motion(tip, held, name="hinge")], coordinates=CART.coordinates
+    )
+    start = np.array([0.0, LEAN]), np.zeros(2)
+    run, pull = (CART_PARAMS["M"] + CART_PARAMS["m"]) * G * np.tan(LEAN), G * np.tan(LEAN)
+    np.testing.assert_allclose(servo.inputs(*start, 0.0, CART_PARAMS), [run], rtol=1e-12)
+    ts = np.linspace(0.0, 1.0, 5)
+    driven = simulate(servo.system, *start, ts, CART_PARAMS, method=RK4(20))
+    np.testing.assert_allclose(driven.q[:, 0], 0.5 * pull * ts**2, atol=1e-10)
+    np.testing.assert_allclose(driven.q[:, 1], LEAN, atol=1e-12)
+    np.testing.assert_allclose(driven.rank, 0)
+    still = simulate(ideal, *start, ts, CART_PARAMS, method=RK4(20))
+    np.testing.assert_allclose(still.q, np.tile(start[0], (5, 1)), atol=1e-12)
+
+
+def test_a_servo_whose_actuator_is_the_gradient_is_an_ideal_constraint() -> None:
+    def to_and_fro(t: Any, p: Any) -> Any:
+        return 0.3 * jnp.sin(5 * t)
+
+    def cart(q: Any, p: Any) -> Any:
+        return q[0]
+
+    q, v = np.array([0.1, 0.7]), np.array([1.2, -0.4])
+    program = given_motion(cart, to_and_fro, approach=Baumgarte(3.0, 4.0))
+    servo = Servo(CART, program, ["x"])
+    ideal = System(CART.lagrangian, [program], coordinates=CART.coordinates)
+    motion = moved(ideal, q, v, 0.2, CART_PARAMS)
+    driven = moved(servo.system, q, v, 0.2, CART_PARAMS)
+    np.testing.assert_allclose(driven.qdd, motion.qdd, rtol=1e-11)
+    np.testing.assert_allclose(servo.inputs(q, v, 0.2, CART_PARAMS), motion.multipliers, rtol=1e-11)
+
+
+def test_a_servo_beside_a_constraint_and_a_force() -> None:
+    """A bead on a wire x = y with drag is driven along x: both needs of the wire are carried."""
+    m, c = 1.5, 0.4
+    plant = System(
+        lambda q, v, t, p: 0.5 * m * v @ v - m * G * q[1],
+        [Holonomic(lambda q, t, p: q[0] - q[1], "wire")],
+        force=lambda q, v, t, p: -c * v,
+        coordinates=("x", "y"),
+    )
+    servo = Servo(plant, given_motion(lambda q, p: q[1], lambda t, p: t**2), ["x"])
+    v = np.array([0.6, 0.6])
+    # m x'' = u + lambda - c x', m y'' = -lambda - m g - c y', x'' = y'' = 2
+    u = 2 * (m * 2 + c * 0.6) + m * G
+    np.testing.assert_allclose(servo.inputs([0.09, 0.09], v, 0.3), [u], rtol=1e-12)
+    motion = moved(servo.system, np.array([0.09, 0.09]), v, 0.3)
+    np.testing.assert_allclose(motion.qdd, 2.0, rtol=1e-12)
+
+
+def test_a_servo_without_authority_says_so() -> None:
+    across = given_motion(lambda q, p: q[1], lambda t, p: 0.0, name="height")
+    servo = Servo(System(along, coordinates=("x", "y")), across, ["x"])
+    with pytest.raises(ValueError, match=r"cannot enforce constraint 'height' at t = 0: .* 9\.81;"):
+        servo.inputs([0.0, 0.0], [0.0, 0.0], 0.0, PENDULUM.params)
+
+
+def cone(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return v[2] ** 2 - p["k"] ** 2 * (v[0] ** 2 + v[1] ** 2)
+
+
+APPELL_HAMEL = System(
+    lambda q, v, t, p: 0.5 * p["m"] * v @ v - p["m"] * G * q[2],
+    [Nonholonomic(cone, "cone")],
+    coordinates=("x", "y", "z"),
+)
+
+
+@pytest.mark.parametrize("up", [1.0, -1.0])
+def test_the_machine_of_appell_and_hamel(up: float) -> None:
+    """z'^2 = k^2 (x'^2 + y'^2) under gravity, with the reaction along the gradient by v (Chetaev).
+
+    The reaction turns the horizontal velocity no way, so with its size s and z' = +-k s the motion
+    is that down an incline of the slope k: s' = -+ g k / (1 + k^2), z'' = -g k^2 / (1 + k^2), and
+    m s' = -2 k^2 lambda s. It does no work, for psi is homogeneous in v.
+    """
+    p = {"m": 1.7, "k": 0.75}
+    k, s0, direction = p["k"], 8.0, np.array([0.6, 0.8])
+    v0 = s0 * np.array([*direction, up * k])
+    ts = np.linspace(0.0, 1.0, 6)
+    sol = simulate(APPELL_HAMEL, np.zeros(3), v0, ts, p, method=RK4(10))
+    slowing = -up * G * k / (1 + k**2)
+    way = s0 * ts + 0.5 * slowing * ts**2
+    expected = np.stack([way * 0.6, way * 0.8, up * k * way], 1)
+    np.testing.assert_allclose(sol.q, expected, atol=1e-11)
+    np.testing.assert_allclose(sol.energy, sol.energy[0], rtol=1e-13)
+    seen = observe(APPELL_HAMEL, sol, p)
+    multiplier = -p["m"] * slowing / (2 * k**2 * (s0 + slowing * ts))
+    np.testing.assert_allclose(seen.multipliers["cone"][:, 0], multiplier, rtol=1e-10)
+    power = (np.asarray(seen.constraint_force) * np.asarray(sol.v)).sum(1)
+    np.testing.assert_allclose(power, 0.0, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            lambda: given_motion(tip, figure).fn(jnp.zeros(2), jnp.zeros(()), None),
+            r"`target` must return the shape \(\) of what `fn` returns, but returned shape \(2,\)",
+        ),
+        (lambda: Servo(CART, Holonomic(tip), ["z"]), "names of coordinates.*'z'"),
+        (
+            lambda: Servo(
+                System(along, nonideal=lambda q, v, a, t, p: -v, coordinates=("x", "y")),
+                Holonomic(tip),
+                ["x"],
+            ),
+            "`plant` must have ideal constraints, but has a `nonideal` force",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(code: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        code()
+
+
+WRONG_KINDS = {
+    "given_motion(3, sum)": "Argument `fn` must be a function, but is 3.",
+    "given_motion(sum, 0.0)": "Argument `target` must be a function, but is 0.0.",
+    "given_motion(sum, sum, approach=2.0)": (
+        "Argument `approach` must be an object such as Baumgarte(alpha, beta) or None, but is 2.0."
+    ),
+    "Servo(3, 4, ['x'])": "Argument `plant` must be an object such as System(...), but is 3.",
+    "Servo(free, 4, ['x'])": (
+        "Argument `constraint` must be an object such as given_motion(...), but is 4."
+    ),
+    "Servo(free, given_motion(sum, sum), 'x')": (
+        "Argument `actuators` must be a sequence of coordinates or a function B(q, t, params), but "
+        "is 'x'; write [name] for a single coordinate."
+    ),
+    "inverse_dynamics(free, 3, [0.0], actuators=['x'])": (
+        "Argument `path` must be a function, but is 3."
+    ),
+    "structure(free, [0.0], [0.0], run=3)": (
+        "Argument `run` must be an object such as ShortRun() or None, but is 3."
+    ),
+}
+SETUP = """
+from jaxmech import System
+from jaxmech.analysis import inverse_dynamics, structure
+from jaxmech.control import given_motion
+from jaxmech.servo import Servo
+free = System(lambda q, v, t, p: v @ v, coordinates=("x",))
+"""
+
+
+def test_wrong_kinds_are_refused() -> None:
+    """In a process of its own: here every call is checked for types first."""
+    tried = "".join(
+        f"try:\n    {code}\nexcept TypeError as error:\n    print(error)\n" for code in WRONG_KINDS
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", SETUP + tried], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == list(WRONG_KINDS.values())
+
+
+def test_equal_programs_are_equal() -> None:
+    """So that nothing is compiled twice."""
+    rates = Baumgarte(1.0, 1.0)
+    assert given_motion(tip, figure) == given_motion(tip, figure)
+    assert given_motion(tip, figure, approach=rates) == given_motion(tip, figure, approach=rates)
+    assert given_motion(tip, figure) != given_motion(position, figure)

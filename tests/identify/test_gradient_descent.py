@@ -1,0 +1,139 @@
+"""Descent by optax: all recordings, a few at a time, and stopped by others not fitted."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+
+from jaxmech import RK4
+from jaxmech.identify import Descent, Fit, Recording, fit
+from jaxmech.identify.optimize.checkpoint import CheckpointError
+from tests.identify.swings import BEGIN, FREE, SWING, TRUTH, noisy, swings
+
+WANTED = [TRUTH["c"], TRUTH["l"]]
+FOUR = (0.8, -1.2, 0.5, 1.5)
+ADAM = optax.adam(optax.exponential_decay(0.05, 50, 0.5))
+
+
+def descended(recordings: list[Recording], optimizer: Any, **options: Any) -> Fit:
+    """With starts that are exact, as they are here."""
+    return fit(
+        SWING, recordings, BEGIN, free=FREE, optimizer=optimizer, initial_states="fixed",
+        method=RK4(1), **options,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def motions() -> list[Recording]:
+    return swings(FOUR)
+
+
+@pytest.fixture(scope="module")
+def noisy_motions(motions: list[Recording]) -> list[Recording]:
+    rng = np.random.default_rng(7)
+    return [noisy(one, rng) for one in motions]
+
+
+def test_adam_finds_the_parameters(motions: list[Recording]) -> None:
+    found = descended(motions, Descent(ADAM, iterations=500))
+    np.testing.assert_allclose(found.values, WANTED, rtol=1e-3)
+    assert len(found.history) == 500
+    assert found.history[-1] < 1e-5 * found.history[0]
+
+
+def test_batches_are_drawn_from_all_recordings(motions: list[Recording]) -> None:
+    found = descended(motions, Descent(ADAM, iterations=500, batch=2))
+    np.testing.assert_allclose(found.values, WANTED, rtol=1e-3)
+    same = descended(motions, Descent(ADAM, iterations=500, batch=2))
+    np.testing.assert_array_equal(same.values, found.values)
+    other = descended(motions, Descent(ADAM, iterations=500, batch=2, seed=1))
+    assert np.all(other.values != found.values)
+
+
+def test_patience_gives_back_the_best(noisy_motions: list[Recording]) -> None:
+    """With steps that are too long the loss goes up and down; the best is not the last."""
+    train, held = noisy_motions[:2], noisy_motions[2:]
+    patient = Descent(optax.sgd(2e-5, momentum=0.9), iterations=300, patience=10)
+    found = descended(train, patient, validation=held)
+    assert len(found.history) < 300
+    losses = []
+    for steps in range(1, len(found.history) + 1, 4):
+        short = Descent(patient.optimizer, iterations=steps)
+        losses.append(descended(train, short, validation=held).validation_errors)
+    mean_squares = np.mean(np.array(losses) ** 2, axis=1)
+    assert np.mean(found.validation_errors**2) <= mean_squares.min() * (1 + 1e-9)
+    assert np.mean(found.validation_errors**2) < mean_squares[-1]
+
+
+def test_a_descent_goes_on_where_it_stopped(motions: list[Recording], tmp_path: Path) -> None:
+    whole = descended(motions, Descent(ADAM, iterations=30, batch=2))
+    descended(motions, Descent(ADAM, iterations=12, batch=2), folder=tmp_path)
+    resumed = descended(motions, Descent(ADAM, iterations=30, batch=2), folder=tmp_path)
+    np.testing.assert_array_equal(resumed.values, whole.values)
+    assert resumed.history == whole.history
+    with pytest.raises(CheckpointError, match="holds another fit, which differs in recordings"):
+        descended(swings((0.8, -1.2, 0.5, 1.4)), Descent(ADAM, batch=2), folder=tmp_path)
+
+
+def test_steps_that_are_used_up_are_no_convergence(noisy_motions: list[Recording]) -> None:
+    """Too few steps, or steps too short, end far from the minimum in standard errors."""
+    for policy in (Descent(optax.adam(1e-2), iterations=5), Descent(optax.sgd(1e-9), iterations=1)):
+        found = descended(noisy_motions, policy)
+        off = np.abs(found.values - WANTED) / found.uncertainty.standard_errors
+        assert off.max() > 10
+        assert found.history[-1] <= found.history[0]
+        assert not found.converged
+        assert any("Not converged" in text for text in found.notes)
+    watched = descended(
+        noisy_motions[:2], Descent(optax.sgd(1e-12), iterations=9, patience=2),
+        validation=noisy_motions[2:],
+    )  # fmt: skip
+    assert not watched.converged
+
+
+def test_a_descent_that_has_arrived_has_converged(noisy_motions: list[Recording]) -> None:
+    arrived = descended(noisy_motions, Descent(ADAM, iterations=1000))
+    exact = fit(SWING, noisy_motions, BEGIN, free=FREE, initial_states="fixed", method=RK4(1))
+    off = np.abs(arrived.values - exact.values) / exact.uncertainty.standard_errors
+    assert arrived.converged == bool(off.max() < 0.1)
+    assert arrived.converged
+
+
+def test_a_descent_that_went_up_says_so(motions: list[Recording]) -> None:
+    found = descended(motions, Descent(optax.sgd(1e-3), iterations=20))
+    assert found.history[-1] > found.history[0]
+    assert not found.converged
+    assert any("learning rate" in text for text in found.warnings)
+
+
+def test_steps_that_are_far_too_long(motions: list[Recording]) -> None:
+    with pytest.raises(FloatingPointError, match="take a smaller learning rate"):
+        descended(motions, Descent(optax.sgd(3e-5, momentum=0.95), iterations=200))
+
+
+def test_an_optax_transformation_will_do(motions: list[Recording]) -> None:
+    found = descended(motions, optax.adam(1e-2))
+    assert len(found.history) == Descent(optax.adam(1e-2)).iterations
+    np.testing.assert_allclose(found.values, WANTED, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "message"),
+    [
+        (Descent(ADAM, patience=3), {}, "`validation` must hold recordings where `patience`"),
+        ("adam", {}, "`optimizer` must be LevenbergMarquardt.*, but is 'adam'"),
+    ],
+)
+def test_what_cannot_be_meant(
+    motions: list[Recording], policy: Any, options: Any, message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        descended(motions, policy, **options)
+
+
+@pytest.mark.parametrize("field", ["iterations", "batch", "patience"])
+def test_counts_are_positive(field: str) -> None:
+    with pytest.raises(ValueError, match=f"Argument `{field}` must be a positive integer"):
+        Descent(ADAM, **{field: 0})

@@ -1,0 +1,140 @@
+"""The loss of a fit: its derivatives by both modes, and what its rows are compressed to.
+
+On the hardest case for a gradient: a rod that is there twice, one of three coordinates without
+mass, the projection on, a thousand steps.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.identify import Recording
+from jaxmech.identify.problem.compression import triangle
+from jaxmech.identify.problem.least_squares import half_square, rows
+from jaxmech.identify.problem.setup import Task, prepare
+
+PARAMS = {"c": 0.1, "g": 9.81, "l": 0.5, "m": 1.0, "offset": 0.01}
+
+
+def _lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """The third coordinate is a pointer without mass."""
+    return 0.5 * p["m"] * v[:2] @ v[:2] - p["m"] * p["g"] * q[1]
+
+
+def _friction(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return -p["c"] * v * jnp.array([1.0, 1.0, 0.0])
+
+
+def _rod(q: Any, t: Any, p: Any) -> Any:
+    return (q[:2] @ q[:2] - p["l"] ** 2) / 2
+
+
+def _rod_again(q: Any, t: Any, p: Any) -> Any:
+    return 3 * _rod(q, t, p)
+
+
+def _pointer(q: Any, t: Any, p: Any) -> Any:
+    return q[2] - q[0] - 2 * q[1]
+
+
+SYSTEM = jm.System(
+    _lagrangian,
+    [jm.Holonomic(fn) for fn in (_rod, _rod_again, _pointer)],
+    _friction,
+    coordinates=("x", "y", "pointer"),
+)
+
+
+def pointer(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return q[2:] + p["offset"]
+
+
+def start(q0: Any, v0: Any, p: Any) -> Any:
+    sine, cosine = jnp.sin(q0[0]), jnp.cos(q0[0])
+    q = p["l"] * jnp.stack([sine, -cosine, sine - 2 * cosine])
+    v = p["l"] * v0[0] * jnp.stack([cosine, sine, cosine + 2 * sine])
+    return q, v
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    rng, ts = np.random.default_rng(4), np.arange(1001) / 500
+    recordings = [
+        Recording(ts, rng.normal(0.0, 0.5, (len(ts), 1)), [theta], [0.3], weights=2.0)
+        for theta in (0.8, -0.4)
+    ]
+    return prepare(
+        SYSTEM, recordings, PARAMS, observe=pointer, start=start, free=["c", "l", "offset"],
+        bounds={"l": (0, None)}, prior={"c": (0.2, 0.1)}, initial_states="free", horizon=None,
+        step=None, method=jm.RK4(1), projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
+    )  # fmt: skip
+
+
+Y = jnp.array([0.1, -0.05, 0.3, 0.01, -0.02, 0.03, 0.02])  # 3 parameters, 2 for each start
+
+
+@pytest.fixture(scope="module")
+def gradient(task: Task) -> Any:
+    """Losses and reverse gradients of several unknowns at once."""
+
+    def loss(y: Any) -> Any:
+        return half_square(task.problem, y, task.data, task.conditions)
+
+    return jax.jit(jax.vmap(jax.value_and_grad(loss)))
+
+
+def test_both_modes_and_differences_agree(task: Task, gradient: Any) -> None:
+    """Reverse gradients, J^T r of the compressed rows, and central differences."""
+    assert task.data.segments.ts.shape == (2, 1001)
+    step = 1e-5
+    shifts = step * np.concatenate([np.zeros((1, 7)), np.eye(7), -np.eye(7)])
+    losses, slopes = (np.asarray(x) for x in gradient(Y[None] + shifts))
+    differences = (losses[1:8] - losses[8:]) / (2 * step)
+    size = np.abs(differences).max()
+    np.testing.assert_allclose(slopes[0], differences, rtol=1e-6, atol=1e-8 * size)
+
+    found, apply = jax.jit(_rows, static_argnums=0)(task.problem, task.data, task.conditions)
+    np.testing.assert_allclose(found @ found / 2, losses[0], rtol=1e-12)
+    np.testing.assert_allclose(apply @ found, slopes[0], rtol=1e-9, atol=1e-11 * size)
+
+
+def _rows(problem: Any, data: Any, conditions: Any) -> Any:
+    found, apply = rows(problem, Y, data, conditions)
+    return found, jax.vmap(apply)(jnp.eye(7))
+
+
+def test_a_batch_of_gradients_is_the_gradient_of_a_batch(gradient: Any) -> None:
+    """Of unknowns together as of each alone."""
+    ys = Y[None] + 0.05 * np.random.default_rng(0).normal(size=(15, 7))
+    together = gradient(ys)[1]
+    alone = gradient(jnp.broadcast_to(ys[3], (15, 7)))[1]
+    np.testing.assert_allclose(alone[0], together[3], rtol=1e-12)
+
+
+def test_a_triangle_keeps_all_sums() -> None:
+    rng = np.random.default_rng(6)
+    J, r = rng.normal(size=(40, 4)), rng.normal(size=40)
+    J[:, 2] = J[:, 0] - 2 * J[:, 1]  # depends on those before it
+    R = np.asarray(triangle(jnp.asarray(J), jnp.asarray(r)))
+    whole = np.concatenate([J, r[:, None]], axis=1)
+    np.testing.assert_allclose(R.T @ R, whole.T @ whole, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(np.tril(R, -1), 0.0)
+    assert R[2, 2] == 0.0
+
+
+def test_a_triangle_of_columns_that_are_almost_one() -> None:
+    """One round of Gram-Schmidt would leave 1e-16 / 1e-9 of the first column in the others."""
+    rng = np.random.default_rng(8)
+    J, r = rng.normal(size=(40, 3)), rng.normal(size=40)
+    J[:, 1] = J[:, 0] + 1e-9 * J[:, 1]
+    R = np.asarray(triangle(jnp.asarray(J), jnp.asarray(r)))
+    wanted = np.linalg.qr(np.concatenate([J, r[:, None]], axis=1))[1]
+    wanted *= np.sign(np.diag(wanted))[:, None]
+    np.testing.assert_allclose(R[[0, 2, 3]], wanted[[0, 2, 3]], rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(R[1], wanted[1], rtol=1e-6, atol=1e-6)
+    rows = np.sum(R[:, -1] ** 2)
+    np.testing.assert_allclose(rows, r @ r, rtol=1e-13)

@@ -1,0 +1,190 @@
+"""Recordings from files: what is read, and one message for each thing that is wrong."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxmech.config.errors import StudyError
+from jaxmech.identify.data.files import TableError
+from jaxmech.identify.data.table import Table, read_table
+
+SWINGS = """\
+# a comment
+swing,t,theta,omega
+a,0.0,0.30,0.0
+a,0.1,0.28,-0.3
+
+b,1.0,0.50,0.1
+b,1.2,,nan
+b,1.3,0.44,-0.2
+"""
+
+
+def written(folder: Path, text: str = SWINGS, name: str = "swings.csv") -> Table:
+    (folder / name).write_text(text)
+    return Table(
+        file=name, observed=("theta",), v0=("omega",), time="t", recording="swing", train=("a",),
+        validation=("b",),
+    )  # fmt: skip
+
+
+def test_csv_with_recordings_in_a_column(tmp_path) -> None:
+    table = written(tmp_path)
+    (a,), (b,) = read_table(table, tmp_path)
+    assert (a.name, b.name) == ("a", "b")
+    np.testing.assert_array_equal(b.ts, [1.0, 1.2, 1.3])
+    np.testing.assert_array_equal(b.observed, [[0.5], [np.nan], [0.44]])
+    np.testing.assert_array_equal(b.q0[0], [0.5])
+    np.testing.assert_array_equal(b.v0, [[0.1], [np.nan], [-0.2]])
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators_and_files_as_recordings(tmp_path, separator) -> None:
+    for name in ("late", "early"):
+        text = "t,x\n0,1\n0.5,2\n1,5\n".replace(",", separator)
+        (tmp_path / f"{name}.csv").write_text(text)
+    table = Table(file="*.csv", observed=("x",), time="t", validation=("late",), noise_sd=0.5)
+    (train,), (held,) = read_table(table, tmp_path)
+    assert (train.name, held.name) == ("early", "late")
+    assert train.weights == 2.0
+    np.testing.assert_allclose(
+        train.v0[:, 0], [0.0, 4.0, 8.0], atol=1e-12
+    )  # of x = 1 + 4 t^2, exactly
+
+
+def test_npz_with_filling_and_stride(tmp_path) -> None:
+    values = np.arange(24.0).reshape(2, 4, 3)
+    values[1, 2:] = np.nan
+    np.savez(tmp_path / "d.npz", train=values, more=values[:1], dt=0.5)
+    table = Table(
+        file="d.npz", observed=("x", 1), q0=(0,), v0=("w",), columns=("x", "y", "w"),
+        validation=("more",), start_sd=(0.1, 0.2),
+    )  # fmt: skip
+    (long, short), (held,) = read_table(table, tmp_path)
+    assert [r.name for r in (long, short, held)] == ["train 0", "train 1", "more"]
+    np.testing.assert_array_equal(short.observed, [[12.0, 13.0], [15.0, 16.0]])
+    np.testing.assert_array_equal(long.v0[:, 0], [2.0, 5.0, 8.0, 11.0])
+    np.testing.assert_array_equal(held.ts, [0.0, 0.5, 1.0, 1.5])
+    assert held.start_sd[1] == 0.2
+    every = Table(file="d.npz", observed=(0,), stride=2, train=("more",))
+    np.testing.assert_array_equal(read_table(every, tmp_path).train[0].ts, [0.0, 1.0])
+
+
+def test_npz_with_times_of_its_own(tmp_path) -> None:
+    ts = np.array([[0.0, 0.1, 0.3], [1.0, 2.0, 3.0]])
+    np.savez(tmp_path / "d.npz", train=np.ones((2, 3, 1)), clock=ts)
+    table = Table(file="d.npz", observed=(0,), time="clock")
+    np.testing.assert_array_equal([r.ts for r in read_table(table, tmp_path).train], ts)
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "message"),
+    [
+        ({"observed": ("thta",)}, "observed", "did you mean `theta`?"),
+        ({"v0": ("omeg",)}, "v0", "names 'omeg', which is not a column of"),
+        ({"time": "time"}, "time", "is not a column of"),
+        ({"recording": "swig"}, "recording", "did you mean `swing`?"),
+        ({"train": ("c",)}, "train", "names 'c', which is not a recording; Known: a, b"),
+        ({"train": (), "validation": ("a", "b")}, "validation", "must leave recordings to fit"),
+        ({"columns": ("x",)}, "columns", "must be left out"),
+        ({"file": "swings.txt"}, "file", "must be an .npz or a .csv file"),
+    ],
+)
+def test_what_the_file_does_not_have(tmp_path, change, key, message) -> None:
+    table = written(tmp_path)
+    with pytest.raises(StudyError) as caught:
+        read_table(Table(**{**vars(table), **change}), tmp_path)
+    (problem,) = caught.value.problems
+    assert problem.key == (key,)
+    assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"observed": ()}, "observed"),
+        ({"v0": ("x", "y")}, "v0"),
+        ({"train": ("a",), "validation": ("a",)}, "validation"),
+        ({"time": "t", "dt": 0.1}, "dt"),
+        ({"dt": 0.0}, "dt"),
+        ({"stride": 0}, "stride"),
+        ({"noise_sd": [1.0, 2.0]}, "noise_sd"),
+        ({"noise_sd": -1.0}, "noise_sd"),
+        ({"start_sd": (1.0,)}, "start_sd"),
+    ],
+)
+def test_a_table_that_cannot_be_meant(change, key) -> None:
+    with pytest.raises(StudyError) as caught:
+        Table(**{"file": "d.csv", "observed": ("theta",), **change})
+    assert [problem.key for problem in caught.value.problems] == [(key,)]
+
+
+def test_all_problems_of_a_table_are_told_at_once() -> None:
+    with pytest.raises(StudyError, match=r"(?s)`dt`.*`stride`"):
+        Table(file="d.csv", observed=("x",), dt=-1.0, stride=-1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("0.28,", "0,28,", "csv:4: has 5 cells, but there are 4 columns"),
+        ("0.28", "O.28", "csv:4: column `theta` must hold numbers, but holds 'O.28'"),
+        ("0.28", "inf", "csv:4: column `theta` is infinite"),
+        ("a,0.1", "a,0.0", "csv:4: the time `t` must increase, but 0 follows 0"),
+        ("b,1.2", "b,", "csv:7: the time `t` is missing"),
+        ("0.50", "", "csv:6: column `theta` is missing where b begins"),
+        ("b,1.2,,nan\nb,1.3,0.44,-0.2\n", "", "csv:6: b has 1 samples, but needs two"),
+        ("omega", "theta", "csv:2: column 'theta' is there twice"),
+        ("swing,t,theta,omega\n", "", "csv:2: must name the columns, but holds numbers"),
+    ],
+)
+def test_what_is_wrong_in_a_csv(tmp_path, old, new, message) -> None:
+    table = written(tmp_path, SWINGS.replace(old, new, 1))
+    with pytest.raises(TableError) as caught:
+        read_table(table, tmp_path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path) -> None:
+    for name, content in (("a.csv", b"\xff\xfe\x00"), ("a.npz", b"no zip"), ("e.csv", b"x\n")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(TableError, match=name):
+            read_table(Table(file=name, observed=("x",), dt=0.1), tmp_path)
+    for name in ("none.csv", "none.npz"):
+        with pytest.raises(TableError, match=f"{name}: cannot be read: No such file"):
+            read_table(Table(file=name, observed=("x",), dt=0.1), tmp_path)
+    with pytest.raises(TableError, match="there is no such file"):
+        read_table(Table(file="none*.csv", observed=("x",), dt=0.1), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "change", "message"),
+    [
+        ({"train": np.ones((2, 3, 1))}, {}, "when were the samples taken"),
+        ({"train": np.ones((2, 3, 1)), "dt": -1.0}, {}, "must be one positive number"),
+        ({"train": np.ones(3)}, {"dt": 0.1}, "must hold numbers of shape"),
+        ({"train": np.array([["a"]])}, {"dt": 0.1}, "must hold numbers of shape"),
+        ({"train": np.array([None])}, {"dt": 0.1}, "is not an .npz file with arrays of numbers"),
+        ({"train": np.ones((1, 3, 1))}, {"dt": 0.1, "columns": ("x", "y")}, "has 1 columns"),
+        ({"train": np.full((1, 3, 1), np.nan)}, {"dt": 0.1}, "segment 0 of the array 'train'"),
+        (
+            {"train": np.ones((1, 3, 1)), "ts": np.ones(4)},
+            {"time": "ts"},
+            "the times 'ts' must have shape (3,) or (1, 3)",
+        ),
+    ],
+)
+def test_what_is_wrong_in_an_npz(tmp_path, arrays, change, message) -> None:
+    np.savez(tmp_path / "d.npz", **arrays)
+    with pytest.raises(TableError) as caught:
+        read_table(Table(**{"file": "d.npz", "observed": (0,), **change}), tmp_path)
+    assert message in str(caught.value)
+
+
+def test_an_array_that_is_not_there(tmp_path) -> None:
+    np.savez(tmp_path / "d.npz", train=np.ones((1, 3, 1)), dt=0.1)
+    for change in ({"train": ("trian",)}, {"validation": ("trian",)}):
+        with pytest.raises(StudyError, match=r"is not an array of .*did you mean `train`"):
+            read_table(Table(file="d.npz", observed=(0,), **change), tmp_path)

@@ -1,0 +1,75 @@
+"""Compiled programs do not pile up, however many systems a process makes."""
+
+import gc
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+
+from jaxmech.utils.jit_cache import KEPT, jit_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Factor:
+    """A static argument: hashed by identity, as the functions of a system are."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+def test_programs_of_the_last_static_arguments_are_kept() -> None:
+    traced = []
+
+    @jit_of("factor")
+    def scaled(factor: Factor, x: jnp.ndarray) -> jnp.ndarray:
+        traced.append(factor.value)
+        return factor.value * x
+
+    first, last = Factor(-1.0), Factor(-2.0)
+    gone = weakref.ref(first)
+    for factor in (first, *map(Factor, range(KEPT - 1)), last):
+        assert scaled(factor, jnp.asarray(2.0)) == 2 * factor.value
+    assert len(traced) == KEPT + 1
+    assert scaled(last, jnp.asarray(3.0)) == -6.0
+    assert len(traced) == KEPT + 1
+    del first, factor
+    gc.collect()
+    assert gone() is None
+
+
+_GROWTH = """
+import gc, jax, jax.numpy as jnp, jaxmech as jm
+jax.config.update("jax_enable_x64", True)
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
+
+ts, qs = jnp.linspace(0.0, 0.1, 2), jnp.ones((9, 1))
+
+def run(k):
+    system = jm.System(lambda q, v, t, p: (1 + k) * v @ v / 2 - q @ q, coordinates=("x",))
+    one = lambda q: jm.simulate(system, q, q, ts, method=jm.RK4(substeps=1)).q
+    assert jax.vmap(one)(qs).shape == (9, 2, 1)
+
+run(0)
+gc.collect()
+before = resident()
+for k in range(1, SYSTEMS):
+    run(k)
+gc.collect()
+print(resident() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_two_hundred_systems_fit_in_400_megabytes() -> None:
+    code = _GROWTH.replace("SYSTEMS", "200")
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert float(found.stdout) < 400, found.stdout
