@@ -1,7 +1,7 @@
-"""Which file of the package may import which, read from the sources.
+"""The layout of the package, read from its sources: layers, names, sizes of folders.
 
-The floors are those of docs/design.md. A tree of sources is a dictionary, path in the package to
-text, so that wrong houses can be shown to the checker too.
+The layers (`FLOORS`) are those of docs/design.md. A tree of sources is a dictionary, path in the
+package to text, so that wrong houses can be shown to the checker too.
 """
 
 import ast
@@ -28,6 +28,7 @@ ONLY = {  # rooms that see less than the floors allow, beside themselves
     "utils": set(),
 }
 MAY_SET = {"jaxmech.cli.main"}  # where jax.config and os.environ may be written
+MOST_FILES = 19  # in one folder
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 
 
@@ -169,12 +170,36 @@ def settings(file: File) -> Iterator[str]:
             yield f"{file.path}:{node.lineno}: changes settings of the process"
 
 
+def shared_class_names(files: list[File]) -> Iterator[str]:
+    """Classes of the same name, which a reader would take for each other."""
+    places: dict[str, list[str]] = {}
+    for file in files:
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(file.path)
+    for name, paths in places.items():
+        if len(paths) > 1:
+            yield f"{' and '.join(paths)}: each has a class {name}"
+
+
+def full_folders(files: list[File]) -> Iterator[str]:
+    folders: dict[str, int] = {}
+    for file in files:
+        folder = str(Path(file.path).parent)
+        folders[folder] = folders.get(folder, 0) + 1
+    for folder, count in folders.items():
+        if count > MOST_FILES:
+            yield f"{folder}: holds {count} files, more than {MOST_FILES}; split it by subject"
+
+
 def faults(sources: dict[str, str]) -> list[str]:
     """Everything that is wrong with a tree of sources."""
     files = [File(path, ast.parse(text)) for path, text in sources.items()]
     modules = {file.module for file in files}
     return [
         *circles(files, modules),
+        *shared_class_names(files),
+        *full_folders(files),
         *(fault for file in files for fault in wrong_floors(file, modules)),
         *(
             fault

@@ -58,7 +58,7 @@ def test_shapes_are_checked_while_tests_run() -> None:
 
 SMALL_HOUSE = {
     "__init__.py": '"""A house."""\nfrom jaxmech.system import System as System\n__version__ = "1"',
-    "cli.py": "import jax\nfrom jaxmech import plot\njax.config.update('jax_enable_x64', True)",
+    "cli/main.py": "import jax\nimport jaxmech.plot\njax.config.update('jax_enable_x64', True)",
     "linalg/__init__.py": "from jaxmech.linalg.ldl import LDL as LDL",
     "linalg/ldl.py": "import os\n_EPS = 1e-12\nclass LDL: pass\nflags = os.environ.get('X')",
     "models/chain.py": "from jaxmech.models.model import Model\nfrom ..system import System",
@@ -72,6 +72,13 @@ def test_a_small_house_is_in_order() -> None:
     assert faults(SMALL_HOUSE) == []
 
 
+def test_a_full_folder_is_noticed() -> None:
+    full = {f"models/model{k}.py": "" for k in range(18)}
+    assert faults(SMALL_HOUSE | full) == [
+        "models: holds 20 files, more than 19; split it by subject"
+    ]
+
+
 @pytest.mark.parametrize(
     ("path", "line", "fault"),
     [
@@ -81,6 +88,7 @@ def test_a_small_house_is_in_order() -> None:
         ("system.py", "from jaxmech import System", "imports the package itself"),
         ("system.py", "import jaxmech as jm", "imports the package itself"),
         ("garden.py", "", "has no floor"),
+        ("models/model.py", "class LDL: pass", "each has a class LDL"),
         ("models/model.py", "from jaxmech.linalg import LDL", "models must not import"),
         ("models/model.py", "from jaxmech.formulations import Law", "models must not import"),
         ("models/model.py", "from jaxmech.models.chain import chain", "import each other"),
@@ -88,7 +96,7 @@ def test_a_small_house_is_in_order() -> None:
         ("linalg/ldl.py", "from jaxmech.linalg import LDL", "import each other"),
         ("linalg/ldl.py", "from jaxmech.status import Status", "linalg must not import"),
         ("linalg/ldl.py", "from jaxmech.system import System", "of floor 1"),
-        ("lanes/block.py", "from jaxmech.equations import mass_matrix", "of floor 1"),
+        ("compiler/block.py", "from jaxmech.equations import mass_matrix", "of floor 1"),
         ("system.py", "from jaxmech.linalg.ldl import _EPS", "private name"),
         ("system.py", "from jaxmech.linalg import ldl as l\nl._EPS", "private name"),
         ("system.py", "import jaxmech.linalg.ldl\njaxmech.linalg.ldl._EPS", "private name"),

@@ -14,7 +14,7 @@ BADLY_CONDITIONED = 1e8
 
 
 @dataclass(frozen=True)
-class Mass:
+class MassMatrix:
     """M by itself and together with A.
 
     Attributes:
@@ -33,7 +33,7 @@ class Mass:
     foreseen: bool
 
 
-def mass(system: System, pose: Pose, tolerance: float) -> Mass:
+def mass(system: System, pose: Pose, tolerance: float) -> MassMatrix:
     """M at a state, by itself and together with A.
 
     Args:
@@ -51,7 +51,7 @@ def mass(system: System, pose: Pose, tolerance: float) -> Mass:
     together = np.vstack([scaled / largest, unit(pose.A / scale)[0]])
     _, sizes, right = np.linalg.svd(together)
     null = right[(sizes <= tolerance * max(sizes[0], tolerance)).nonzero()[0]]
-    return Mass(
+    return MassMatrix(
         rank=rank,
         condition=float(largest / least) if least > 0 else float("inf"),
         negative=_taking_part(system, directions.T[values < -tolerance * largest]),
@@ -65,7 +65,7 @@ def _taking_part(system: System, directions: Numbers) -> tuple[str, ...]:
     return tuple(c for c, s in zip(system.coordinates, strength, strict=True) if s > 0.1)
 
 
-def mass_findings(system: System, found: Mass) -> list[Finding]:
+def mass_findings(system: System, found: MassMatrix) -> list[Finding]:
     """What M means for the motion.
 
     Args:
@@ -93,7 +93,7 @@ def mass_findings(system: System, found: Mass) -> list[Finding]:
     return findings
 
 
-def _singular(system: System, found: Mass) -> Finding:
+def _singular(system: System, found: MassMatrix) -> Finding:
     what = f"M is singular, rank {found.rank} of {system.n}; with the constraints it is not"
     if found.foreseen:
         return Finding(Severity.NOTE, what, "nothing: it is so by construction, and taken care of")

@@ -4,7 +4,7 @@ import textwrap
 from dataclasses import dataclass
 
 from jaxmech.analysis.findings import Finding, Severity
-from jaxmech.analysis.mass import Mass
+from jaxmech.analysis.mass import MassMatrix
 from jaxmech.analysis.redundancy import Ranks
 from jaxmech.analysis.row_dependence import Dependence
 from jaxmech.analysis.short_run import Slope
@@ -42,7 +42,7 @@ class Structure:
     coordinates: tuple[str, ...]
     constraints: tuple[Equations, ...]
     ranks: Ranks | None
-    mass: Mass | None
+    mass: MassMatrix | None
     violations: tuple[Violation, ...]
     unused: tuple[str, ...]
     idle: tuple[str, ...]
@@ -96,5 +96,5 @@ def _card(found: Structure) -> list[str]:
     return ["Structure", *shown]
 
 
-def _together(found: Mass) -> str:
+def _together(found: MassMatrix) -> str:
     return "[M; A] lacks full column rank" if found.undetermined else "[M; A] has full column rank"

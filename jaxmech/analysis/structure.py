@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.initial_state import contradictions, start_findings
-from jaxmech.analysis.mass import Mass, mass, mass_findings
+from jaxmech.analysis.mass import MassMatrix, mass, mass_findings
 from jaxmech.analysis.nan_functions import not_numbers
 from jaxmech.analysis.nearby_states import NEARBY, nearby, settled
 from jaxmech.analysis.redundancy import Ranks, rank_findings, ranks
@@ -109,7 +109,7 @@ class _Pieces:
     """What needs equations that are numbers."""
 
     ranks: Ranks | None = None
-    mass: Mass | None = None
+    mass: MassMatrix | None = None
     violations: tuple[Violation, ...] = ()
     idle: tuple[str, ...] = ()
     slopes: tuple[Slope, ...] | None = None

@@ -22,7 +22,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler.explain import Explanation
 from jaxmech.compiler.platforms import why_not
-from jaxmech.compiler.vectorize import run, run_alone, without_unused
+from jaxmech.compiler.vectorize import run_alone, run_batched, without_unused
 from jaxmech.utils.jit_cache import jit_of
 
 Flags = tuple[bool, ...]
@@ -183,7 +183,7 @@ def traced(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ClosedJaxpr, An
 
 
 @dataclass(frozen=True)
-class Level:
+class BatchAxis:
     """One axis of a batch.
 
     Attributes:
@@ -199,11 +199,11 @@ class Level:
     def vectorized(self, fn: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
         """fn over the axis."""
         if self.as_lanes:
-            return lambda *args: run(fn, self.has_axis, args, Explanation())
+            return lambda *args: run_batched(fn, self.has_axis, args, Explanation())
         return jax.vmap(fn, [0 if has else None for has in self.has_axis], axis_size=self.size)
 
 
-def bind(op: Operation, levels: tuple[Level, ...], *args: Array) -> list[Array]:
+def bind(op: Operation, levels: tuple[BatchAxis, ...], *args: Array) -> list[Array]:
     """All results of an operation over a batch, the innermost axis first among the levels."""
     axes = frozenset().union(*(_varying(x) for x in args))
     pairs = [(x, tuple(axes - _varying(x))) for x in args]
@@ -224,7 +224,11 @@ _batched.multiple_results = True
 
 @jit_of("call", "op", "used", "levels")
 def _compiled(
-    args: Sequence[Array], call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[Level, ...]
+    args: Sequence[Array],
+    call: ClosedJaxpr,
+    op: Operation,
+    used: Flags,
+    levels: tuple[BatchAxis, ...],
 ) -> list[Array]:
     return list(_batched.bind(*args, call=call, op=op, used=used, levels=levels))
 
@@ -239,7 +243,7 @@ _batched.def_impl(_now)
 
 
 def _shapes(
-    *avals: Any, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[Level, ...]
+    *avals: Any, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...]
 ) -> tuple[list[ShapedArray], Any]:
     sizes = tuple(level.size for level in reversed(levels))
     outs = [ShapedArray((*sizes, *x.shape), x.dtype) for x in call.out_avals]
@@ -258,7 +262,7 @@ _batched.def_effectful_abstract_eval(_shapes)
 
 
 def _evaluated(
-    *args: Array, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[Level, ...]
+    *args: Array, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...]
 ) -> list[Array]:
     """The results, in a program that is being compiled."""
     fn = jaxpr_as_fun(call)
@@ -295,7 +299,7 @@ def _over_batch(
             f"A batch that runs as lanes must have a size that is known, but has {size}; give "
             "`jax.export` a number, or export within `jaxmech.compiler.off()`."
         )
-    level = Level(size, has_axis, as_lanes)
+    level = BatchAxis(size, has_axis, as_lanes)
     outs = _batched.bind(*args, **{**params, "levels": (*levels, level)})
     return outs, [0] * len(outs)
 
@@ -323,7 +327,7 @@ partial_eval.dce_rules[_batched] = _without_unused
 
 def _jvp(
     primals: Sequence[Array], tangents: Sequence[Any], *, call: ClosedJaxpr, op: Operation,
-    used: Flags, levels: tuple[Level, ...],
+    used: Flags, levels: tuple[BatchAxis, ...],
 ) -> tuple[list[Array], list[Any]]:  # fmt: skip
     outs = bind(op, levels, *primals)
     wanted = tuple(not isinstance(x, ad.Zero) for x in tangents)
@@ -346,7 +350,7 @@ ad.primitive_jvps[_batched] = _jvp
 
 def _transposed(
     cotangents: Sequence[Any], *args: Any, call: ClosedJaxpr, op: Operation, used: Flags,
-    levels: tuple[Level, ...],
+    levels: tuple[BatchAxis, ...],
 ) -> list[Any]:  # fmt: skip
     split = len(args) - op.linear
     zeros = [ad.Zero(x) for x in op.call.out_avals]
@@ -363,7 +367,7 @@ def _transposed(
     ]
 
 
-def _over_shared(x: Array, k: int, levels: tuple[Level, ...]) -> Array:
+def _over_shared(x: Array, k: int, levels: tuple[BatchAxis, ...]) -> Array:
     """The cotangent of argument k: a sum over each axis that the argument does not have."""
     shared = [j for j, level in enumerate(reversed(levels)) if not level.has_axis[k]]
     return x.sum(shared) if shared else x

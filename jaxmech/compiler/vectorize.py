@@ -35,7 +35,7 @@ def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
 
     def vectorized(*args: Any) -> Any:
         flags = _flags(in_axes, args)
-        return run(fn, flags, args, Explanation())
+        return run_batched(fn, flags, args, Explanation())
 
     return vectorized
 
@@ -58,11 +58,11 @@ def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation
     if (reason := why_not()) is not None:
         return Explanation([Part("function", 0, 0, reason)])
     found = Explanation()
-    jax.eval_shape(lambda *args: run(fn, _flags(in_axes, args), args, found), *args)
+    jax.eval_shape(lambda *args: run_batched(fn, _flags(in_axes, args), args, found), *args)
     return found
 
 
-def run(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> Any:
+def run_batched(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> Any:
     """The function over a batch; `batched` tells for each leaf of args whether it has the axis."""
     leaves, structure = jax.tree.flatten(args)
     flags = jax.tree.leaves(batched)
@@ -102,7 +102,7 @@ def run_alone(fn: Callable[..., Any], args: Sequence[Array]) -> list[Array]:
             on it is left to XLA.
     """
     flags = [True] + [False] * (len(args) - 1)
-    return [x[0] for x in run(fn, flags, (args[0][None], *args[1:]), Explanation())]
+    return [x[0] for x in run_batched(fn, flags, (args[0][None], *args[1:]), Explanation())]
 
 
 def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:

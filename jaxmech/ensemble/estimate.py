@@ -18,7 +18,7 @@ _MOST_STEPS = 2**31 - 1  # what a loop of XLA counts
 
 
 @dataclass(frozen=True)
-class Estimate:
+class StudyEstimate:
     """What a study takes, without compression.
 
     Attributes:
@@ -39,7 +39,7 @@ class Estimate:
         return f"up to {in_bytes(self.disk)} of disk and {in_bytes(self.memory)} of memory"
 
 
-def estimate(study: Study, coordinates: int) -> Estimate:
+def estimate(study: Study, coordinates: int) -> StudyEstimate:
     """What a study takes.
 
     Args:
@@ -58,10 +58,10 @@ def estimate(study: Study, coordinates: int) -> Estimate:
     draws = 8 * study.size * sum(map(len, rules))
     block = study.block_size * trajectory
     held = study.chunk_size // study.block_size + _COPIES - 1
-    return Estimate(study.size * trajectory, draws + held * block, trajectory, block, draws)
+    return StudyEstimate(study.size * trajectory, draws + held * block, trajectory, block, draws)
 
 
-def require_possible(study: Study, coordinates: int, out: Path) -> Estimate:
+def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:
     """Refuses a study that the disk or the memory of this machine cannot hold.
 
     Args:
@@ -110,7 +110,7 @@ def in_time(seconds: float) -> str:
     return f"{seconds:.2g} s"
 
 
-def _problems(study: Study, found: Estimate, out: Path) -> Iterator[Problem]:
+def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem]:
     free, memory = _free_disk(out), _available_memory()
     steps = (study.times.saves - 1) * (study.method.substeps or 1)
     if found.trajectory * _COPIES > memory:

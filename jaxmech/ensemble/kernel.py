@@ -33,7 +33,7 @@ _OBSERVED = {"qdd", "multipliers", "constraint_force"}
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class BlockProgram:
     """One block of a study, ready to be computed.
 
     Blocks are to be computed one after the other: on a CPU with two cores, the LAPACK calls (of the
@@ -143,7 +143,7 @@ def with_substeps(study: Study, subject: Subject, variables: Iterable[Variable])
     return replace(study, method=replace(study.method, substeps=substeps))
 
 
-def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]) -> Kernel:
+def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]) -> BlockProgram:
     """The kernel of a study.
 
     Args:
@@ -152,7 +152,7 @@ def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]
         variables: its draws.
 
     Returns:
-        The `Kernel`; it is compiled at its first call.
+        The `BlockProgram`; it is compiled at its first call.
     """
     dtype, size = np.dtype(study.precision), study.block_size
     initial = _initial(study, subject, dtype)
@@ -165,7 +165,7 @@ def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]
 
         return jax.vmap(one, axis_size=size)(varying)
 
-    return Kernel(jax.jit(block), tuple(variables), size, dtype)
+    return BlockProgram(jax.jit(block), tuple(variables), size, dtype)
 
 
 def save_times(study: Study) -> np.ndarray:

@@ -10,10 +10,10 @@ from jaxmech.config.digest import digest, system_digests
 from jaxmech.config.environment import environment
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Variable, stored_name
-from jaxmech.ensemble.kernel import Kernel
+from jaxmech.ensemble.kernel import BlockProgram
 
 
-def origin(subject: Subject, kernel: Kernel, variables: Iterable[Variable]) -> dict[str, Any]:
+def origin(subject: Subject, kernel: BlockProgram, variables: Iterable[Variable]) -> dict[str, Any]:
     """The environment of this process with the digests of what it computes.
 
     Args:

@@ -17,8 +17,8 @@ from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.draws import Variable, draw
-from jaxmech.ensemble.estimate import LARGE, LONG, Estimate, in_time, require_possible
-from jaxmech.ensemble.kernel import Kernel, compile_kernel, save_times, with_substeps
+from jaxmech.ensemble.estimate import LARGE, LONG, StudyEstimate, in_time, require_possible
+from jaxmech.ensemble.kernel import BlockProgram, compile_kernel, save_times, with_substeps
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
@@ -90,7 +90,7 @@ def run(
 
 def planned(
     study: Study, out: Path, folder: Path = Path()
-) -> tuple[Subject, tuple[Variable, ...], Estimate]:
+) -> tuple[Subject, tuple[Variable, ...], StudyEstimate]:
     """What a study computes with: all of its checks that need no tracing.
 
     Args:
@@ -110,10 +110,10 @@ def planned(
     return subject, draw(study, subject), forecast
 
 
-def _computed(kernel: Kernel, blocks: list[int]) -> Iterator[dict[str, jax.Array]]:
+def _computed(kernel: BlockProgram, blocks: list[int]) -> Iterator[dict[str, jax.Array]]:
     """The results of one block after the other, the next one under way while one is stored.
 
-    Never two at once: their LAPACK calls could wait for each other (see `Kernel`).
+    Never two at once: their LAPACK calls could wait for each other (see `BlockProgram`).
     """
     ahead = kernel.run(*kernel.inputs(blocks[0])) if blocks else {}
     for place in range(len(blocks)):
@@ -156,7 +156,7 @@ def _grouped(blocks: list[int], count: int) -> list[list[int]]:
     return [blocks[i : i + count] for i in range(0, len(blocks), count)]
 
 
-def _require_use(subject: Subject, kernel: Kernel) -> None:
+def _require_use(subject: Subject, kernel: BlockProgram) -> None:
     varying, same = kernel.inputs(0)
     first = {name: values[0] for name, values in varying["parameters"].items()}
     params = first | same["parameters"]

@@ -16,7 +16,7 @@ from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
 from jaxmech.identify.identifiable import fit_identifiable as fit_identifiable
-from jaxmech.identify.inference.fixing import Fixed as Fixed
+from jaxmech.identify.inference.fixing import FixedParameter as FixedParameter
 from jaxmech.identify.inference.formulas.combinations import Combinations as Combinations
 from jaxmech.identify.inference.formulas.combinations import combinations as combinations
 from jaxmech.identify.inference.formulas.formula import Formula as Formula

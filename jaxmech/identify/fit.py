@@ -23,7 +23,7 @@ from jaxmech.identify.optimize.loop import Solved, beginnings, solve
 from jaxmech.identify.optimize.multistart import MultiStart
 from jaxmech.identify.problem.checks import alike, require_starts
 from jaxmech.identify.problem.least_squares import Conditions
-from jaxmech.identify.problem.residuals import Data, Observe, Run, runs
+from jaxmech.identify.problem.residuals import Data, Observe, SegmentRun, runs
 from jaxmech.identify.problem.setup import InitialStates, Task, prepare
 from jaxmech.identify.result import Fit, Point, Predicted
 from jaxmech.integrate import RK4, AbstractMethod
@@ -238,7 +238,7 @@ def _free_starts(task: Task) -> int:
     )
 
 
-def _starts(task: Task, u: Array, made: Run) -> tuple[Any, ...]:
+def _starts(task: Task, u: Array, made: SegmentRun) -> tuple[Any, ...]:
     """Start variables and rates of each recording, on the constraints."""
     first = np.flatnonzero(np.diff(task.origin.recording, prepend=-1) != 0)
     n = task.problem.system.n

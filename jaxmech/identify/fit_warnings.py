@@ -11,7 +11,7 @@ from jaxmech.identify.inference.goodness_of_fit import misfit, share
 from jaxmech.identify.inference.start_test import held_starts
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.bounds import Anywhere
-from jaxmech.identify.problem.residuals import Run
+from jaxmech.identify.problem.residuals import SegmentRun
 from jaxmech.identify.problem.setup import Task
 from jaxmech.sensitivity.growth import sensitivity_growth
 from jaxmech.sensitivity.growth_report import Growth, beyond
@@ -23,7 +23,7 @@ _SAVES = 100  # at which the growth is found
 
 
 def remarks(
-    task: Task, solved: Solved, made: Run, residuals: Sequence[np.ndarray], unknowns: int
+    task: Task, solved: Solved, made: SegmentRun, residuals: Sequence[np.ndarray], unknowns: int
 ) -> Iterator[str]:
     """The warnings of a fit, one after the other.
 
@@ -70,12 +70,12 @@ def _at_bounds(task: Task, y: Array) -> list[str]:
     return [name for name, k in zip(layout.names, far & np.array(bounded), strict=True) if k]
 
 
-def _change(task: Task, made: Run) -> float:
+def _change(task: Task, made: SegmentRun) -> float:
     """The change of a motion that matters, as a fraction of it: what the fit leaves over."""
     return float(np.clip(share(task, made), 1e-6, 0.1))
 
 
-def horizon_of(task: Task, made: Run, params: Params) -> tuple[Growth, str] | None:
+def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, str] | None:
     """The growth of changes along the longest piece, and what to say about it.
 
     Args:

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.parameters import parameters
-from jaxmech.identify.problem.residuals import Data, Problem, linearized, runs
+from jaxmech.identify.problem.residuals import Data, FitProblem, linearized, runs
 from jaxmech.identify.problem.setup import Task, prepare
 from jaxmech.identify.result import Predicted
 from jaxmech.system import Params
@@ -97,7 +97,7 @@ def _unknowns(size: int, u: np.ndarray) -> Array:
     return jnp.concatenate([jnp.zeros(size), jnp.asarray(u).ravel()])
 
 
-def _rows(problem: Problem, y: Array, data: Data, weights: np.ndarray) -> Any:
+def _rows(problem: FitProblem, y: Array, data: Data, weights: np.ndarray) -> Any:
     """Residuals (S, rows) and their slopes by the starts (S, rows, i), what holds them included."""
     value, slope = (np.asarray(x) for x in _measured(problem, y, data))
     along = np.concatenate(
@@ -114,7 +114,7 @@ def _rows(problem: Problem, y: Array, data: Data, weights: np.ndarray) -> Any:
 
 
 @jit_of("problem")
-def _measured(problem: Problem, y: Array, data: Data) -> tuple[Array, Array]:
+def _measured(problem: FitProblem, y: Array, data: Data) -> tuple[Array, Array]:
     values, slopes = linearized(problem, y, data)
     pieces, size = len(data.segments.last), problem.layout.size
     rows = values.residual.reshape(pieces, -1)

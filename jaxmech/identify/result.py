@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
 from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
-from jaxmech.identify.problem.parameters import Layout
+from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.sensitivity.growth_report import Growth
 from jaxmech.system import Params
 
@@ -47,7 +47,7 @@ class Point:
         nearby: gives values and information a few percent away.
     """
 
-    layout: Layout
+    layout: ParameterLayout
     z: Array
     leaves: tuple[Array, ...]
     nearby: Callable[[], tuple[Numbers, Numbers]]

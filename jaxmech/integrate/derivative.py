@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import AbstractRule, Flags, bind, hoisted, operation_of
-from jaxmech.integrate.rollout import Segments, Trajectory, bare_segment, rollout, segments
+from jaxmech.integrate.rollout import StepSegments, Trajectory, bare_segment, rollout, segments
 from jaxmech.integrate.step import Scheme, step
 from jaxmech.system import Params
 from jaxmech.utils.checks import require_positive_integer
@@ -171,7 +171,7 @@ def _program(
     _, traced = hoisted(partial(step, scheme), q0, v0, ts[0], ts[1] - ts[0], params)
     run, segment = partial(rollout, scheme, segment=steps), partial(bare_segment, scheme, steps)
     if traced:
-        own = Segments(ts[0], ts[0], jnp.zeros((), int))
+        own = StepSegments(ts[0], ts[0], jnp.zeros((), int))
         run_hoisted, traced = hoisted(run, q0, v0, ts, params)
         segment_hoisted, some = hoisted(segment, q0, v0, own, params, ts[0])
         places = [next(k for k, x in enumerate(traced) if x is y) for y in some]
@@ -182,7 +182,7 @@ def _program(
         args = x.q0, x.v0, x.ts, x.params
         return run_hoisted(x.traced, *args) if traced else run(*args)
 
-    def run_segment(q: Array, v: Array, own: Segments, shared: Any, t_failed: Array) -> Any:
+    def run_segment(q: Array, v: Array, own: StepSegments, shared: Any, t_failed: Array) -> Any:
         params, values = shared
         args = q, v, own, params, t_failed
         return segment_hoisted([values[k] for k in places], *args) if traced else segment(*args)
@@ -270,7 +270,7 @@ def _pushed(program: _Program, x: _Inputs, kept: _Kept, tangents: _Inputs) -> li
 
         def run(state: list[Array], moving: Any, shared: Any) -> list[Array]:
             t, h = timed if moving is None else moving
-            own = Segments(t, h, done)
+            own = StepSegments(t, h, done)
             return list(program.segment(*state, own, eqx.combine(shared, fixed), kept.t_failed))
 
         moving = None if d_timed is None else timed
@@ -329,7 +329,7 @@ def _backwards(
         wrt_state = [sum(more, start=x) for x, more in zip(wrt_state, added, strict=True)]
 
         def run(state: list[Array], timed: tuple[Array, Array], shared: Any) -> list[Array]:
-            own = Segments(*timed, done)
+            own = StepSegments(*timed, done)
             return list(program.segment(*state, own, eqx.combine(shared, fixed), kept.t_failed))
 
         _, pull = jax.vjp(run, state, timed, shared)

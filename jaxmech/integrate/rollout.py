@@ -40,7 +40,7 @@ class Trajectory(eqx.Module):
     error: Float[Array, ""]
 
 
-class Segments(eqx.Module):
+class StepSegments(eqx.Module):
     """The run from ts[0] to ts[-1], cut into segments of equally many steps, S in all; or one.
 
     Attributes:
@@ -54,7 +54,7 @@ class Segments(eqx.Module):
     done: Int[Array, " *S"]
 
 
-class _State(eqx.Module):
+class _RolloutState(eqx.Module):
     q: Array
     v: Array
     position_residual: Array
@@ -98,8 +98,8 @@ def rollout(
     looks, each = _looks(substeps, steps, len(ts) - 1)
 
     def one_segment(
-        carry: tuple[_State, Defect], x: tuple[Segments, Array]
-    ) -> tuple[tuple[_State, Defect], tuple[_Rows, _Pair]]:
+        carry: tuple[_RolloutState, Defect], x: tuple[StepSegments, Array]
+    ) -> tuple[tuple[_RolloutState, Defect], tuple[_Rows, _Pair]]:
         (state, defect), (own, is_looked_at) = carry, x
         first = own.done == 0
         state = eqx.tree_at(
@@ -108,7 +108,7 @@ def rollout(
             replace_fn=lambda worst: jnp.where(first, 0.0, worst),
         )
 
-        def one_step(k: Array, state: _State) -> _State:
+        def one_step(k: Array, state: _RolloutState) -> _RolloutState:
             return _advance(scheme, state, own.t + (own.done + k) * own.h, own.h, params)
 
         state = jax.lax.fori_loop(0, steps, one_step, state)
@@ -146,7 +146,7 @@ def _looks(substeps: int, steps: int, saves: int) -> tuple[Array, int]:
     return jnp.asarray(np.arange(count) % stride == stride - 1), steps * stride
 
 
-def _shown(state: _State) -> _Rows:
+def _shown(state: _RolloutState) -> _Rows:
     """The rows of a save, NaN after a failure."""
     alive = jnp.isnan(state.t_failed)
     rows = state.q, state.v, state.position_residual, state.velocity_residual
@@ -154,7 +154,7 @@ def _shown(state: _State) -> _Rows:
     return q, v, position, velocity
 
 
-def segments(ts: Array, substeps: int, steps: int) -> Segments:
+def segments(ts: Array, substeps: int, steps: int) -> StepSegments:
     """The segments of a run.
 
     Args:
@@ -164,7 +164,7 @@ def segments(ts: Array, substeps: int, steps: int) -> Segments:
     """
     count = substeps // steps
     done = np.tile(np.arange(count) * steps, len(ts) - 1)
-    return Segments(
+    return StepSegments(
         t=jnp.repeat(ts[:-1], count),
         h=jnp.repeat((ts[1:] - ts[:-1]) / substeps, count),
         done=jnp.asarray(done),
@@ -172,7 +172,13 @@ def segments(ts: Array, substeps: int, steps: int) -> Segments:
 
 
 def bare_segment(
-    scheme: Scheme, steps: int, q: Array, v: Array, own: Segments, params: Params, t_failed: Array
+    scheme: Scheme,
+    steps: int,
+    q: Array,
+    v: Array,
+    own: StepSegments,
+    params: Params,
+    t_failed: Array,
 ) -> tuple[Array, Array]:
     """q and v after one segment, without the audit; nothing moves from `t_failed` on.
 
@@ -198,7 +204,7 @@ def bare_segment(
     return jax.lax.fori_loop(0, steps, lambda k, state: one_step(state, k), (q, v))
 
 
-def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _State:
+def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _RolloutState:
     system = scheme.system
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     position = system.position_level(q, t, params)
@@ -209,14 +215,16 @@ def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _Sta
     status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
     status = jnp.where(finite, status, Status.NONFINITE).astype(jnp.int32)
     rows = sum(system.sizes(q, v, t, params))
-    return _State(
+    return _RolloutState(
         q, v, *_residuals(scheme, q, v, t, params), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
         Recent.none(q, v),
     )  # fmt: skip
 
 
-def _advance(scheme: Scheme, state: _State, t: Array, h: Array, params: Params) -> _State:
+def _advance(
+    scheme: Scheme, state: _RolloutState, t: Array, h: Array, params: Params
+) -> _RolloutState:
     """The next state, or the same one for good once something has gone wrong."""
     q, v, health = step(scheme, state.q, state.v, t, h, params)
     position, velocity = _residuals(scheme, q, v, t + h, params)
@@ -231,7 +239,7 @@ def _advance(scheme: Scheme, state: _State, t: Array, h: Array, params: Params) 
         recent=state.recent.after(state.q, state.v, h),
     )
 
-    def stays() -> _State:
+    def stays() -> _RolloutState:
         return replace(
             state,
             rank=jnp.where(running & health.computed, moved.rank, state.rank),

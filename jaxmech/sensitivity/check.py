@@ -13,8 +13,8 @@ from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.sensitivity.check_report import START, GradientCheck
 from jaxmech.sensitivity.check_runs import (
     Base,
+    CheckedMotion,
     Loss,
-    Run,
     by_forward_mode,
     by_reverse_mode,
     end,
@@ -25,7 +25,7 @@ from jaxmech.sensitivity.check_runs import (
 )
 from jaxmech.sensitivity.differences import Sweep, step_sizes, sweep
 from jaxmech.sensitivity.nan_origins import (
-    Origin,
+    NanOrigin,
     concerning,
     origins_in_loss,
     origins_in_start,
@@ -107,7 +107,7 @@ def check_gradients(
     for name, function in (("loss", loss or end), ("start", start or end)):
         require_function(name, function)
     stabilization = Free() if projection is None else projection
-    run = Run(system, loss or end, start, method, stabilization, formulation)
+    run = CheckedMotion(system, loss or end, start, method, stabilization, formulation)
     dtype = jnp.result_type(*(jnp.asarray(x) for x in (q0, v0)), float)
     eps = float(jnp.finfo(dtype).eps)
     chosen_sizes = step_sizes(sizes, eps)
@@ -139,7 +139,7 @@ def check_gradients(
 
 
 def _sweep(
-    run: Run, base: Base, x: Array, scales: Numbers, sizes: Numbers, round_off: float
+    run: CheckedMotion, base: Base, x: Array, scales: Numbers, sizes: Numbers, round_off: float
 ) -> Sweep:
     """Central differences of all sizes by all numbers."""
     steps = np.einsum("p,s,pk->psk", scales, sizes, np.eye(len(scales)))
@@ -152,8 +152,8 @@ def _sweep(
 
 
 def _origins(
-    run: Run, base: Base, solution: Solution, names: tuple[str, ...], bad: Any
-) -> dict[str, tuple[Origin, ...]]:
+    run: CheckedMotion, base: Base, solution: Solution, names: tuple[str, ...], bad: Any
+) -> dict[str, tuple[NanOrigin, ...]]:
     """Where the NaN start: in the start, the loss, or a function at the end of some step."""
     scheme, states = refined(run, base, solution)
     numbers = tuple(name for name in names if name != START)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jaxmech.sensitivity.differences import Sweep
-from jaxmech.sensitivity.nan_origins import REMEDY, Origin
+from jaxmech.sensitivity.nan_origins import REMEDY, NanOrigin
 
 Numbers = NDArray[np.floating]
 START = "start"
@@ -40,7 +40,7 @@ class GradientCheck:
     steps: int
     tolerance: float
     round_off: Numbers
-    origins: dict[str, tuple[Origin, ...]]
+    origins: dict[str, tuple[NanOrigin, ...]]
 
     @property
     def difference(self) -> Numbers:

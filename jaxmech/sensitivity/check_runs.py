@@ -35,7 +35,7 @@ Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n)
 
 
 @dataclass(frozen=True)
-class Run:
+class CheckedMotion:
     """All that is fixed while the numbers change."""
 
     system: System
@@ -79,7 +79,9 @@ def end(q: Array, v: Array, ts: Array, params: Params) -> Array:
     return jnp.asarray(weights, q.dtype) @ jnp.concatenate([q[-1], v[-1]])
 
 
-def prepared(run: Run, q0: Any, v0: Any, ts: Any, params: Params) -> tuple[Run, Base, Solution]:
+def prepared(
+    run: CheckedMotion, q0: Any, v0: Any, ts: Any, params: Params
+) -> tuple[CheckedMotion, Base, Solution]:
     """The run with its steps, where the derivatives are taken, and the motion there, in order."""
     q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
     dtype = jnp.result_type(q0, v0, float)
@@ -120,7 +122,7 @@ def numbers(base: Base) -> tuple[Array, Numbers]:
 
 
 def _solved(
-    run: Run, base: Base, x: Array, derivative: AbstractDerivative
+    run: CheckedMotion, base: Base, x: Array, derivative: AbstractDerivative
 ) -> tuple[Array, Solution]:
     """The loss and the motion for changed numbers."""
     numbers, with_numbers = numbers_of(base.params)
@@ -138,17 +140,17 @@ def _solved(
 
 
 @jit_of("run")
-def by_reverse_mode(run: Run, base: Base, x: Array) -> tuple[Array, Array]:
+def by_reverse_mode(run: CheckedMotion, base: Base, x: Array) -> tuple[Array, Array]:
     """The loss, and its derivatives (P,)."""
     return jax.value_and_grad(lambda x: _solved(run, base, x, ReverseMode())[0])(x)
 
 
 @jit_of("run")
-def _forward(run: Run, base: Base, x: Array) -> Array:
+def _forward(run: CheckedMotion, base: Base, x: Array) -> Array:
     return jax.jacfwd(lambda x: _solved(run, base, x, ForwardMode())[0])(x)
 
 
-def by_forward_mode(run: Run, base: Base, x: Array) -> Numbers | None:
+def by_forward_mode(run: CheckedMotion, base: Base, x: Array) -> Numbers | None:
     """Its derivatives (P,); None where a function has a rule for reverse mode only."""
     try:
         return np.asarray(_forward(run, base, x), float)
@@ -159,7 +161,7 @@ def by_forward_mode(run: Run, base: Base, x: Array) -> Numbers | None:
 
 
 @jit_of("run")
-def losses(run: Run, base: Base, points: Array) -> Array:
+def losses(run: CheckedMotion, base: Base, points: Array) -> Array:
     """The loss at many points (K, P), one batch; NaN where a motion failed."""
 
     def one(x: Array) -> Array:
@@ -169,7 +171,7 @@ def losses(run: Run, base: Base, points: Array) -> Array:
     return jax.vmap(one)(points)
 
 
-def refined(run: Run, base: Base, solution: Solution) -> tuple[Scheme, Solution]:
+def refined(run: CheckedMotion, base: Base, solution: Solution) -> tuple[Scheme, Solution]:
     """The same motion saved at the end of every step, and how a step is done.
 
     Args:

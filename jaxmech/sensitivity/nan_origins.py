@@ -29,7 +29,7 @@ REMEDY = (
 
 
 @dataclass(frozen=True)
-class Origin:
+class NanOrigin:
     """A function that is a number where its derivative is none.
 
     Attributes:
@@ -52,7 +52,7 @@ Pieces = dict[str, Callable[..., Any]]  # each of q, v, t, params
 
 def origins_in_system(
     scheme: Scheme, q: Array, v: Array, ts: Array, params: Params, names: tuple[str, ...]
-) -> list[Origin]:
+) -> list[NanOrigin]:
     """Functions of the system that have no derivative along a motion, the earliest first.
 
     If there is none, the projection and the law of motion are looked at as a whole: they have no
@@ -67,13 +67,13 @@ def origins_in_system(
         names: of the numbers of the parameters, in their order.
 
     Returns:
-        For each function and each thing by which it has no derivative at some time, an `Origin`.
+        For each function and each thing by which it has no derivative at some time, an `NanOrigin`.
     """
     inputs = [*scheme.system.coordinates, *(f"{c}'" for c in scheme.system.coordinates), *names]
     for whole in (False, True):
         bad = _bad(scheme, whole, q, v, ts, params)
         found = [
-            Origin(what, (inputs[k],), float(ts[int(np.argmax(rows[:, k]))]))
+            NanOrigin(what, (inputs[k],), float(ts[int(np.argmax(rows[:, k]))]))
             for what, rows in ((what, np.asarray(rows)) for what, rows in bad.items())
             for k in np.flatnonzero(rows.any(0))
         ]
@@ -141,7 +141,7 @@ def origins_in_start(
     t: Array,
     params: Params,
     names: tuple[str, ...],
-) -> list[Origin]:
+) -> list[NanOrigin]:
     """The numbers by which `start` has no derivative.
 
     Args:
@@ -158,12 +158,12 @@ def origins_in_start(
     state, pull = jax.vjp(lambda x: start(q0, v0, with_numbers(x)), numbers)
     (slopes,) = pull(jax.tree.map(jnp.ones_like, state))
     bad = ~np.isfinite(np.asarray(slopes))
-    return [Origin("`start`", (names[k],), float(t)) for k in np.flatnonzero(bad)]
+    return [NanOrigin("`start`", (names[k],), float(t)) for k in np.flatnonzero(bad)]
 
 
 def origins_in_loss(
     loss: Callable[..., Any], solution: Solution, params: Params, names: tuple[str, ...]
-) -> list[Origin]:
+) -> list[NanOrigin]:
     """The coordinates, velocities and numbers by which `loss` has no derivative.
 
     Args:
@@ -181,14 +181,16 @@ def origins_in_loss(
     inputs = [*coordinates, *(f"{c}'" for c in coordinates)]
     bad = ~np.isfinite(slopes)
     found = [
-        Origin("`loss`", (inputs[k],), float(solution.ts[int(np.argmax(bad[:, k]))]))
+        NanOrigin("`loss`", (inputs[k],), float(solution.ts[int(np.argmax(bad[:, k]))]))
         for k in np.flatnonzero(bad.any(0))
     ]
     wrong = np.flatnonzero(~np.isfinite(np.asarray(by_numbers)))
-    return found + [Origin("`loss`", (names[k],), None) for k in wrong]
+    return found + [NanOrigin("`loss`", (names[k],), None) for k in wrong]
 
 
-def concerning(name: str | None, found: list[Origin], names: tuple[str, ...]) -> tuple[Origin, ...]:
+def concerning(
+    name: str | None, found: list[NanOrigin], names: tuple[str, ...]
+) -> tuple[NanOrigin, ...]:
     """The earliest origins that spoil the gradient by one number, one for each function.
 
     A function without a derivative by a state spoils all gradients. One without a derivative by
@@ -207,8 +209,8 @@ def concerning(name: str | None, found: list[Origin], names: tuple[str, ...]) ->
     for origin in own:
         key = origin.what, origin.t
         merged[key] = (*merged.get(key, ()), *origin.by)
-    return tuple(Origin(what, by, t) for (what, t), by in merged.items())
+    return tuple(NanOrigin(what, by, t) for (what, t), by in merged.items())
 
 
-def _first(origins: list[Origin]) -> float | None:
+def _first(origins: list[NanOrigin]) -> float | None:
     return next((origin.t for origin in origins if origin.t is not None), None)

@@ -57,7 +57,7 @@ def _is_number(value: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class FreeParameters:
     """What is fitted, where it begins, and what is known of it."""
 
     free: tuple[str, ...] | None = field(
@@ -126,7 +126,7 @@ Steps = SquaresSteps | AdamSteps
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pieces:
+class Segmentation:
     """Cuts the recordings into pieces, for chaotic motion."""
 
     length: float = field(metadata=doc("of a piece [s]"))
@@ -232,11 +232,11 @@ class FitStudy:
     initial_states: Literal["free", "fixed"] = field(
         default="free", metadata=doc("whether the starts of the recordings are fitted too")
     )
-    parameters: Parameters = field(
-        default=Parameters(), metadata=doc("what is fitted, and what is known of it")
+    parameters: FreeParameters = field(
+        default=FreeParameters(), metadata=doc("what is fitted, and what is known of it")
     )
     optimizer: Steps = field(default=SquaresSteps(), metadata=doc("how the minimum is found"))
-    shooting: Pieces | None = field(
+    shooting: Segmentation | None = field(
         default=None, metadata=doc("pieces of the recordings, for chaotic motion")
     )
     method: Integration = field(default=Integration(), metadata=doc("method of integration"))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
-from jaxmech.compiler.frontend.from_jaxpr import Reader
+from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import loop_content
 from jaxmech.compiler.ir.liveness import Needs, most_carried, needed, operations
 from jaxmech.compiler.ir.loops import Given, Saved, UnsupportedError, Value
@@ -30,7 +30,7 @@ class Kernel:
         out_avals: their shapes and types.
     """
 
-    reader: Reader
+    reader: JaxprReader
     avals: Sequence[Any]
     sequences: range
     outs: list[Value]
@@ -85,7 +85,7 @@ def loop_kernel(
 
 
 def _read_loop(
-    reader: Reader,
+    reader: JaxprReader,
     eqn: JaxprEqn,
     leading: Sequence[JaxprEqn],
     wanted: Sequence[Var],
@@ -116,7 +116,7 @@ def function_kernel(closed: ClosedJaxpr) -> Kernel:
         UnsupportedError: something in it cannot be taken apart into scalars.
     """
 
-    def read(reader: Reader) -> Kernel:
+    def read(reader: JaxprReader) -> Kernel:
         outs = reader.read(closed, reader.inputs(closed.in_avals))
         if any(isinstance(out, Given) for out in outs):
             raise UnsupportedError("a sequence that passes through")
@@ -125,11 +125,11 @@ def function_kernel(closed: ClosedJaxpr) -> Kernel:
     return _settled(read)
 
 
-def _settled(read: Callable[[Reader], Kernel]) -> Kernel:
+def _settled(read: Callable[[JaxprReader], Kernel]) -> Kernel:
     """The kernel, read anew until no folded zero hides a number that is not finite."""
     watched = frozenset[int]()
     for _ in range(MOST_READINGS):
-        kernel = read(Reader(watched=watched))
+        kernel = read(JaxprReader(watched=watched))
         found = kernel.hidden
         if not found:
             return kernel

@@ -42,7 +42,7 @@ _BRANCHES = count()  # their numbers: one can move from the body of a loop to th
 _IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
 
 
-class Reader:
+class JaxprReader:
     """Reads jaxprs into one graph.
 
     Attributes:
@@ -202,7 +202,7 @@ class Reader:
             raise UnsupportedError("a whole sequence as a constant or a carry of a loop")
         fixed, start = arrays[: len(consts)], arrays[len(consts) :]
         carried = closed.in_avals[len(consts) : len(arrays)]
-        inside = Reader(self.graph)
+        inside = JaxprReader(self.graph)
         steps = [_steps(x, a) for x, a in zip(reads, closed.in_avals[len(arrays) :], strict=True)]
         captured = [
             np.array([inside.graph.capture(int(i)) for i in c.ravel()], np.int64).reshape(c.shape)

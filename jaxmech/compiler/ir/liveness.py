@@ -45,7 +45,7 @@ class Needs:
 def needed(graph: Graph, loops: list[Loop], nodes: Iterable[int], saved: Iterable[Saved]) -> Needs:
     """Everything that the given nodes and saved sequences depend on, and nothing else."""
     whole = _Scope(graph, loops)
-    search = _Search([(whole, i) for i in nodes])
+    search = _LivenessSearch([(whole, i) for i in nodes])
     for sequence in saved:
         search.save(whole, sequence)
     while search.work:
@@ -90,7 +90,7 @@ class _Scope:
             yield from scope.scopes()
 
 
-class _Search:
+class _LivenessSearch:
     """Follows what is needed through all graphs at once, so that no node is visited twice."""
 
     def __init__(self, work: list[tuple[_Scope, int]]) -> None:

@@ -36,10 +36,10 @@ _NAN_ONLY = frozenset(("sqrt", "asin", "acos"))  # of a finite number
 
 def hidden(graph: Graph, loops: list[Loop], needs: Needs, outs: list[Value]) -> set[int]:
     """Marks of the nodes in which a number that makes a folded product NaN begins, and hides."""
-    return _Search(graph, loops, needs, outs).found
+    return _ZeroSearch(graph, loops, needs, outs).found
 
 
-class _Search:
+class _ZeroSearch:
     """Goes from the folded products to the beginnings of their numbers, each graph once."""
 
     def __init__(self, graph: Graph, loops: list[Loop], needs: Needs, outs: list[Value]) -> None:

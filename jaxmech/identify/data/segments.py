@@ -38,7 +38,7 @@ class Segments(eqx.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Origin:
+class SegmentOrigin:
     """Where the rows of the pieces come from.
 
     Attributes:
@@ -76,7 +76,7 @@ def segments(
     horizon: Shooting | None = None,
     step: float | None = None,
     substeps: int = 1,
-) -> tuple[Segments, Origin]:
+) -> tuple[Segments, SegmentOrigin]:
     """Cuts, refines and fills up.
 
     Args:
@@ -112,7 +112,7 @@ def segments(
     )
     numbers = np.array([p.recording for p in pieces])
     kept = tuple((p.rows[p.counts], p.samples[p.counts]) for p in pieces)
-    return found, Origin(
+    return found, SegmentOrigin(
         tuple(recordings), numbers, tuple(r for r, _ in kept), tuple(s for _, s in kept)
     )
 

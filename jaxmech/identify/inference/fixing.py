@@ -10,7 +10,7 @@ from jaxmech.identify.inference.information import Directions, Numbers, place
 
 
 @dataclass(frozen=True, eq=False)
-class Fixed:
+class FixedParameter:
     """What fixing one parameter would do.
 
     Attributes:
@@ -42,7 +42,7 @@ def errors(found: Directions, noise: float | int) -> Numbers:
     return np.where(found.determined, noise * np.sqrt(variances), np.inf)
 
 
-def if_fixed(found: Directions, noise: float | int, name: str) -> Fixed:
+def if_fixed(found: Directions, noise: float | int, name: str) -> FixedParameter:
     """What would become determined, and how well, if one parameter were known.
 
     Args:
@@ -60,7 +60,7 @@ def if_fixed(found: Directions, noise: float | int, name: str) -> Fixed:
     rest = found.without(name)
     known = np.insert(rest.determined, k, True)
     gained = known & ~found.determined & (np.arange(len(known)) != k)
-    return Fixed(
+    return FixedParameter(
         name, chosen(found, gained), chosen(found, ~known), np.insert(errors(rest, noise), k, 0.0)
     )
 

@@ -10,7 +10,7 @@ from scipy.special import chdtr, chdtrc
 
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.problem.least_squares import outer_rows
-from jaxmech.identify.problem.residuals import Run
+from jaxmech.identify.problem.residuals import SegmentRun
 from jaxmech.identify.problem.setup import Task
 
 RARE = 1e-4  # a probability that is taken for none
@@ -22,7 +22,9 @@ EXACT = 1e-6  # part of the motion below which residuals are those of the comput
 Numbers = NDArray[np.float64]
 
 
-def misfit(task: Task, y: Array, made: Run, residuals: Sequence[Numbers], unknowns: int) -> str:
+def misfit(
+    task: Task, y: Array, made: SegmentRun, residuals: Sequence[Numbers], unknowns: int
+) -> str:
     """What to say about the residuals of a fit, nothing if they are what noise leaves.
 
     The sum of their squares, in units of the stated noise, has a chi-square distribution. Where no
@@ -50,7 +52,7 @@ def misfit(task: Task, y: Array, made: Run, residuals: Sequence[Numbers], unknow
     )
 
 
-def share(task: Task, made: Run) -> float:
+def share(task: Task, made: SegmentRun) -> float:
     """What the fit leaves over, as a part of the motion that was recorded (root mean squares)."""
     weights, observed = task.data.segments.weights, task.data.segments.observed
     seen = weights > 0
@@ -110,7 +112,7 @@ def _beside_the_stated(squares: float, degrees: int, alike: float) -> str:
     return ""
 
 
-def _squares(task: Task, y: Array, made: Run) -> tuple[float, int]:
+def _squares(task: Task, y: Array, made: SegmentRun) -> tuple[float, int]:
     """The squares of all that was measured or is held to what is known, and their number."""
     conditions, size = task.conditions, task.problem.layout.size
     outer = np.asarray(outer_rows(task.problem, task.data, conditions, *task.data.parts(y, size)))

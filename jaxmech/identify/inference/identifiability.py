@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxmech.identify.inference.fixing import Fixed, chosen, errors, if_fixed, to_fix
+from jaxmech.identify.inference.fixing import FixedParameter, chosen, errors, if_fixed, to_fix
 from jaxmech.identify.inference.formulas.combinations import Combinations, combinations
 from jaxmech.identify.inference.formulas.sharpen import sharpened
 from jaxmech.identify.inference.information import Directions, Numbers, directions, row
@@ -75,11 +75,11 @@ class Identifiability:
         return to_fix(self.directions)
 
     @cached_property
-    def fixing(self) -> tuple[Fixed, ...]:
+    def fixing(self) -> tuple[FixedParameter, ...]:
         """What fixing each parameter would do."""
         return tuple(self.if_fixed(name) for name in self.names)
 
-    def if_fixed(self, name: str) -> Fixed:
+    def if_fixed(self, name: str) -> FixedParameter:
         """What would become determined, and how well, if one parameter were known.
 
         Args:
@@ -225,7 +225,7 @@ def _percent(share: float) -> str:
     return f"{share:.2g} %" if share < 99.5 else f"{share:.0f} %"
 
 
-def _gain(fixed: Fixed) -> str:
+def _gain(fixed: FixedParameter) -> str:
     gained = f"{', '.join(fixed.determined)} too" if fixed.determined else "nothing else"
     stay = f", {len(fixed.undetermined)} stay open" if fixed.undetermined else ""
     return f"{fixed.name}: determines {gained}{stay}"

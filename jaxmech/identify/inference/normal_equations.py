@@ -10,7 +10,7 @@ from scipy.linalg import qr
 
 from jaxmech.identify.optimize.loop import replace_weights
 from jaxmech.identify.problem.least_squares import Conditions, dense
-from jaxmech.identify.problem.residuals import Problem
+from jaxmech.identify.problem.residuals import FitProblem
 from jaxmech.identify.problem.setup import Task
 from jaxmech.utils.jit_cache import jit_of
 
@@ -19,7 +19,7 @@ HARD = 1e3  # how much more a hard condition weighs here than at the end of its 
 
 
 @dataclass(frozen=True, eq=False)
-class Normal:
+class NormalEquations:
     """Second order of the squares in the parameters, all else adapting to them.
 
     Attributes:
@@ -37,7 +37,7 @@ class Normal:
     scores: np.ndarray
 
 
-def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
+def normal(task: Task, y: Array, conditions: Conditions) -> NormalEquations:
     """Eliminates the starts: the rows of J less what a change of the starts can undo.
 
     W = J_z - J_u J_u^+ J_z has W^T W equal to the Schur complement of the Gauss-Newton matrix.
@@ -60,7 +60,7 @@ def normal(task: Task, y: Array, conditions: Conditions) -> Normal:
     recording = _recording_of_rows(task)
     parts = [recording == k for k in range(len(task.origin.recordings))]
     prior = W[recording < 0]
-    return Normal(
+    return NormalEquations(
         values=np.asarray(_numbers(problem, y[:size], task.data.leaves)),
         information=W.T @ W,
         informations=np.stack([W[part].T @ W[part] for part in parts]),
@@ -81,13 +81,13 @@ def basis(columns: np.ndarray) -> np.ndarray:
 
 
 @jit_of("problem")
-def _slopes(problem: Problem, z: Array, leaves: Any) -> Array:
+def _slopes(problem: FitProblem, z: Array, leaves: Any) -> Array:
     """How the numbers that are fitted change with the free numbers, (p, p)."""
     return jax.jacfwd(lambda z: _numbers(problem, z, leaves))(z)
 
 
 @jit_of("problem")
-def _numbers(problem: Problem, z: Array, leaves: Any) -> Array:
+def _numbers(problem: FitProblem, z: Array, leaves: Any) -> Array:
     return problem.layout.numbers(problem.layout.params(z, leaves))
 
 

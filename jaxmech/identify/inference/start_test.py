@@ -8,13 +8,13 @@ from jaxmech.identify.inference.goodness_of_fit import EXACT, chance, share
 from jaxmech.identify.inference.normal_equations import HARD, basis
 from jaxmech.identify.optimize.loop import Solved, replace_weights
 from jaxmech.identify.problem.least_squares import dense
-from jaxmech.identify.problem.residuals import Data, Run
+from jaxmech.identify.problem.residuals import Data, SegmentRun
 from jaxmech.identify.problem.setup import Task, directions_of_starts
 
 FALSE_ALARM = 1e-3  # how often starts that are exact are suspected
 
 
-def held_starts(task: Task, solved: Solved, made: Run) -> str:
+def held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     """What to say about starts that were held, nothing if they agree with the recordings.
 
     The score test: how much the sum of squares falls, to second order, if the starts are freed too.

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from jaxmech.identify.optimize.levenberg_marquardt import Progress, at_rest
 from jaxmech.identify.problem.least_squares import Conditions, half_square
-from jaxmech.identify.problem.residuals import Data, Problem
+from jaxmech.identify.problem.residuals import Data, FitProblem
 from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
 
 
@@ -73,7 +73,7 @@ class Validation(NamedTuple):
 _GAINED = 0.99  # part of the first loss on the validation recordings: more is no gain
 
 
-class _State(NamedTuple):
+class _DescentState(NamedTuple):
     optimizer: Any
     best: Array
     best_loss: Array
@@ -84,7 +84,7 @@ class _State(NamedTuple):
 
 def descend(
     policy: Descent,
-    problem: Problem,
+    problem: FitProblem,
     y: Array,
     data: Data,
     conditions: Conditions,
@@ -114,7 +114,7 @@ def descend(
     if state is None:
         zero = jnp.zeros((), int)
         none = jnp.asarray(jnp.inf)
-        state = _State(policy.optimizer.init(y), y, none, zero, zero, none)
+        state = _DescentState(policy.optimizer.init(y), y, none, zero, zero, none)
     for count in range(int(state.step), policy.iterations):
         chosen = _drawn(policy, pieces, count)
         loss, slope = gradient(y, data, conditions, chosen)
@@ -130,7 +130,7 @@ def descend(
         since = jnp.where(better, 0, state.since + 1)
         least = jnp.minimum(judged, state.best_loss)
         first = jnp.where(count == 0, judged, state.first_loss)
-        state = _State(kept, best, least, since, jnp.asarray(count + 1), first)
+        state = _DescentState(kept, best, least, since, jnp.asarray(count + 1), first)
         y = new
         ended = bool(watched) and int(since) >= (policy.patience or 0)
         if not ended and count + 1 < policy.iterations:
@@ -151,7 +151,7 @@ def _drawn(policy: Descent, pieces: int, count: int) -> Array:
 
 
 @lru_cache(maxsize=32)
-def _program(problem: Problem, optimizer: optax.GradientTransformation) -> Sequence[Any]:
+def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Sequence[Any]:
     def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
         """Half the mean square of the measurements in the chosen pieces."""
         size = problem.layout.size

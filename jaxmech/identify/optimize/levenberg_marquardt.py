@@ -13,7 +13,7 @@ import optimistix as optx
 from jaxtyping import Array
 
 from jaxmech.identify.problem.least_squares import Conditions, dense, rows
-from jaxmech.identify.problem.residuals import Data, Problem
+from jaxmech.identify.problem.residuals import Data, FitProblem
 from jaxmech.utils.checks import require_positive_integer
 
 _NEAR = 0.1  # standard errors from the minimum: less is nothing
@@ -67,7 +67,7 @@ class Progress(NamedTuple):
 
 def steps(
     policy: LevenbergMarquardt,
-    problem: Problem,
+    problem: FitProblem,
     y: Array,
     data: Data,
     conditions: Conditions,
@@ -106,7 +106,7 @@ def steps(
 
 
 def at_rest(
-    problem: Problem, y: Array, data: Data, conditions: Conditions, first: float = 0.0
+    problem: FitProblem, y: Array, data: Data, conditions: Conditions, first: float = 0.0
 ) -> bool:
     """Whether the linear model sees nothing to gain: steps also get short beside a failing motion.
 
@@ -135,13 +135,13 @@ class _Shapes(NamedTuple):
     structure: Any
 
 
-class _Program(NamedTuple):
+class _FitProgram(NamedTuple):
     begin: Any
     step: Any
 
 
 @lru_cache(maxsize=32)
-def _program(problem: Problem, tolerance: float, shapes: _Shapes) -> _Program:
+def _program(problem: FitProblem, tolerance: float, shapes: _Shapes) -> _FitProgram:
     """The compiled step; `shapes` only tells programs apart."""
     solver: Any = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
     options: dict[str, Any] = {}
@@ -179,4 +179,4 @@ def _program(problem: Problem, tolerance: float, shapes: _Shapes) -> _Program:
         done = whole.terminate | (ahead < tolerance)
         return y, eqx.filter(whole, eqx.is_array), loss, accepted, done
 
-    return _Program(begin, step)
+    return _FitProgram(begin, step)

@@ -16,7 +16,7 @@ from jaxmech.identify.optimize.gradient_descent import Descent, Validation, desc
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, Progress, steps
 from jaxmech.identify.optimize.multistart import MultiStart
 from jaxmech.identify.problem.least_squares import Conditions, half_square, jumps
-from jaxmech.identify.problem.residuals import Problem, runs
+from jaxmech.identify.problem.residuals import FitProblem, runs
 from jaxmech.identify.problem.setup import Task
 
 ROUNDS = 30  # of a hard continuity
@@ -157,6 +157,6 @@ def beginnings(task: Task, policy: MultiStart) -> list[Task]:
 
 
 @lru_cache(maxsize=32)
-def _many(problem: Problem) -> Any:
+def _many(problem: FitProblem) -> Any:
     one = partial(half_square, problem)
     return jax.jit(jax.vmap(one, in_axes=(0, None, None)))

@@ -10,9 +10,9 @@ from jaxtyping import Array
 
 from jaxmech.assemble import begin
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.data.segments import Origin
+from jaxmech.identify.data.segments import SegmentOrigin
 from jaxmech.identify.problem.parameters import Parameters
-from jaxmech.identify.problem.residuals import Data, Problem, runs
+from jaxmech.identify.problem.residuals import Data, FitProblem, runs
 from jaxmech.stabilization import constraint_jacobians, near, violations
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -61,7 +61,7 @@ def _require_once(recordings: tuple[Recording, ...]) -> None:
 
 
 def require_starts(
-    problem: Problem, found: Parameters, given: Sequence[Recording], *, free: bool
+    problem: FitProblem, found: Parameters, given: Sequence[Recording], *, free: bool
 ) -> None:
     """Raise unless every recording begins on the constraints, as far as its noise allows.
 
@@ -113,7 +113,7 @@ def _require_near(one: Recording, given: Any, reached: Any, *, free: bool) -> No
 
 
 @jit_of("problem")
-def _begun(problem: Problem, q0: Array, v0: Array, t: Array, params: Params) -> Any:
+def _begun(problem: FitProblem, q0: Array, v0: Array, t: Array, params: Params) -> Any:
     """The state at the beginning, and whether it is consistent."""
     system = problem.system
     q, v = begin(system, problem.start, q0, v0, t, params)
@@ -128,7 +128,7 @@ def _begun(problem: Problem, q0: Array, v0: Array, t: Array, params: Params) -> 
 
 
 def _require_observed(
-    problem: Problem, one: Recording, q: Any, v: Any, t: Any, params: Any
+    problem: FitProblem, one: Recording, q: Any, v: Any, t: Any, params: Any
 ) -> None:
     sensors = one.observed.shape[1]
     shown = jax.eval_shape(problem.observe, q, v, t, params)
@@ -139,7 +139,7 @@ def _require_observed(
         )
 
 
-def require_runs(problem: Problem, y: Array, data: Data, origin: Origin) -> None:
+def require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigin) -> None:
     """Raise unless every piece can be simulated with the unknowns as they are."""
     found = runs(problem, y, data)
     status = np.asarray(found.status)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.identify.problem.compression import triangle
-from jaxmech.identify.problem.residuals import Data, Problem, Run, linearized, runs
+from jaxmech.identify.problem.residuals import Data, FitProblem, SegmentRun, linearized, runs
 from jaxmech.utils.jit_cache import jit_of
 
 
@@ -31,7 +31,7 @@ class Conditions(eqx.Module):
     jump_shift: Float[Array, "S n2"]
 
 
-def rows(problem: Problem, y: Array, data: Data, conditions: Conditions) -> tuple[Array, Any]:
+def rows(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> tuple[Array, Any]:
     """All residuals, compressed piece by piece, and the linear map of their derivatives.
 
     Returns:
@@ -60,13 +60,13 @@ def rows(problem: Problem, y: Array, data: Data, conditions: Conditions) -> tupl
 
 
 @jit_of("problem")
-def dense(problem: Problem, y: Array, data: Data, conditions: Conditions) -> tuple[Array, Array]:
+def dense(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> tuple[Array, Array]:
     """The values of `rows` (K,) and their derivatives as a matrix, (K, size of y)."""
     values, apply = rows(problem, y, data, conditions)
     return values, jax.vmap(apply)(jnp.eye(y.size)).T
 
 
-def half_square(problem: Problem, y: Array, data: Data, conditions: Conditions) -> Array:
+def half_square(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> Array:
     """Half the sum of all squared residuals, for gradients in reverse mode and for comparisons."""
     found = runs(problem, y, data)
     z, u = data.parts(y, problem.layout.size)
@@ -79,7 +79,7 @@ def half_square(problem: Problem, y: Array, data: Data, conditions: Conditions) 
     return 0.5 * ((found.residual**2).sum() + (jumps**2).sum() + (other**2).sum())
 
 
-def jumps(found: Run, data: Data) -> Array:
+def jumps(found: SegmentRun, data: Data) -> Array:
     """The state at the end of each piece less that at the beginning of the next, (S, 2 n)."""
     return _difference(found.end, found.begin, data)
 
@@ -97,7 +97,9 @@ def _goes_on(data: Data) -> Array:
     return (following != jnp.arange(len(following)))[:, None]
 
 
-def outer_rows(problem: Problem, data: Data, conditions: Conditions, z: Array, u: Array) -> Array:
+def outer_rows(
+    problem: FitProblem, data: Data, conditions: Conditions, z: Array, u: Array
+) -> Array:
     """What the measurements have no part in: priors of parameters, and of starts (p + S 2 k,)."""
     numbers = problem.layout.numbers(problem.layout.params(z, data.leaves))
     prior = conditions.prior_weight * (numbers - conditions.prior_mean)

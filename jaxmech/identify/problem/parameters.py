@@ -19,7 +19,7 @@ Entry = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParameterLayout:
     """Where the free numbers z lie in the parameters; hashable, the values are elsewhere.
 
     Attributes:
@@ -71,7 +71,7 @@ class Parameters:
         prior_sd: standard deviation likewise; infinite where nothing is known beforehand.
     """
 
-    layout: Layout
+    layout: ParameterLayout
     leaves: tuple[Array, ...]
     prior_mean: np.ndarray
     prior_sd: np.ndarray
@@ -130,7 +130,7 @@ def parameters(
     entries = tuple(w.entries(leaves[k].shape) for k, w in zip(chosen, ways, strict=True))
     pairs = zip(free_names, entries, strict=True)
     numbers = tuple(number for name, places in pairs for number in numbered(name, places))
-    layout = Layout(structure, tuple(chosen), ways, entries, numbers)
+    layout = ParameterLayout(structure, tuple(chosen), ways, entries, numbers)
     means, sds = _prior(prior or {}, free_names, entries, leaves, chosen)
     for name, k, way in zip(free_names, chosen, ways, strict=True):
         _require_inside(name, (prior or {}).get(name), leaves[k].shape, way)

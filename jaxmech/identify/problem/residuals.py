@@ -1,8 +1,8 @@
 """From free numbers to residuals, for one piece of a recording and for all of them.
 
-Everything static is in `Problem`, everything that is a number in `Data`, so that fits of the same
-shape share what was compiled. The unknowns y are the free numbers z (p,) of the parameters and,
-behind them, the free numbers u (k,) of each start.
+Everything static is in `FitProblem`, everything that is a number in `Data`, so that fits of the
+same shape share what was compiled. The unknowns y are the free numbers z (p,) of the parameters
+and, behind them, the free numbers u (k,) of each start.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from jaxmech.assemble import Start, begin
 from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.identify.data.segments import Segments
-from jaxmech.identify.problem.parameters import Layout
+from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
 from jaxmech.sensitivity.forward import direction_groups
 from jaxmech.simulate import simulate
@@ -30,7 +30,7 @@ Observe = Callable[[Array, Array, Array, Params], Array]
 
 
 @dataclass(frozen=True)
-class Problem:
+class FitProblem:
     """What is simulated and compared; hashable.
 
     Attributes:
@@ -46,7 +46,7 @@ class Problem:
     system: System
     observe: Observe
     start: Start | None
-    layout: Layout
+    layout: ParameterLayout
     method: AbstractMethod
     projection: AbstractStabilization | None
     formulation: AbstractFormulation
@@ -77,7 +77,7 @@ class Data(eqx.Module):
         return y[:size], y[size:].reshape(len(self.along_q), self.free_starts)
 
 
-class Run(eqx.Module):
+class SegmentRun(eqx.Module):
     """A piece as it is computed.
 
     Attributes:
@@ -95,7 +95,9 @@ class Run(eqx.Module):
     status: Any
 
 
-def run(problem: Problem, z: Array, u: Array, piece: Data, derivative: AbstractDerivative) -> Run:
+def run_segment(
+    problem: FitProblem, z: Array, u: Array, piece: Data, derivative: AbstractDerivative
+) -> SegmentRun:
     """One piece: `piece` is the data of a single one, without the axis S."""
     s = piece.segments
     params = problem.layout.params(z, piece.leaves)
@@ -111,7 +113,7 @@ def run(problem: Problem, z: Array, u: Array, piece: Data, derivative: AbstractD
     measured = s.weights > 0
     residual = jnp.where(measured, s.weights * (predicted - s.observed), 0.0)
     state = jnp.concatenate([sol.q, sol.v], axis=1)
-    return Run(predicted, residual, state[0], state[s.last], sol.status)
+    return SegmentRun(predicted, residual, state[0], state[s.last], sol.status)
 
 
 def over_pieces(fn: Callable[..., Any], data: Data, u: Array) -> Any:
@@ -124,10 +126,10 @@ def over_pieces(fn: Callable[..., Any], data: Data, u: Array) -> Any:
 
 
 @jit_of("problem")
-def runs(problem: Problem, y: Array, data: Data) -> Run:
+def runs(problem: FitProblem, y: Array, data: Data) -> SegmentRun:
     """All pieces, for gradients in reverse mode."""
     z, u = data.parts(y, problem.layout.size)
-    return over_pieces(lambda u, piece: run(problem, z, u, piece, ReverseMode()), data, u)
+    return over_pieces(lambda u, piece: run_segment(problem, z, u, piece, ReverseMode()), data, u)
 
 
 class Slopes(NamedTuple):
@@ -145,7 +147,7 @@ class Slopes(NamedTuple):
 
 
 @jit_of("problem")
-def linearized(problem: Problem, y: Array, data: Data) -> tuple[Run, Slopes]:
+def linearized(problem: FitProblem, y: Array, data: Data) -> tuple[SegmentRun, Slopes]:
     """All pieces with their derivatives: every few directions of a piece are a trajectory."""
     z, u = data.parts(y, problem.layout.size)
     count = z.size + data.free_starts
@@ -153,7 +155,7 @@ def linearized(problem: Problem, y: Array, data: Data) -> tuple[Run, Slopes]:
 
     def along(z: Array, u: Array, directions: Array, piece: Data) -> Slopes:
         def whole(z: Array, u: Array) -> Slopes:
-            made = run(problem, z, u, piece, ForwardMode())
+            made = run_segment(problem, z, u, piece, ForwardMode())
             return Slopes(made.residual, made.begin, made.end)
 
         def one(direction: Array) -> Slopes:

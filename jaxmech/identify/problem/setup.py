@@ -11,13 +11,13 @@ from jaxtyping import Array
 from jaxmech.assemble import Start, begin
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.identify.data.recording import Recording, named
-from jaxmech.identify.data.segments import Origin, Segments, segments
+from jaxmech.identify.data.segments import SegmentOrigin, Segments, segments
 from jaxmech.identify.data.shooting import Shooting
 from jaxmech.identify.problem.checks import alike, require_runs, require_starts
 from jaxmech.identify.problem.initial_states import bases
 from jaxmech.identify.problem.least_squares import Conditions
 from jaxmech.identify.problem.parameters import Parameters, parameters
-from jaxmech.identify.problem.residuals import Data, Observe, Problem
+from jaxmech.identify.problem.residuals import Data, FitProblem, Observe
 from jaxmech.identify.problem.step_size import with_chosen_steps
 from jaxmech.integrate import AbstractMethod
 from jaxmech.simulate import simulate
@@ -49,10 +49,10 @@ class Task:
         weighted: whether residuals are in standard deviations.
     """
 
-    problem: Problem
+    problem: FitProblem
     data: Data
     conditions: Conditions
-    origin: Origin
+    origin: SegmentOrigin
     parameters: Parameters
     y: Array
     step: float | None
@@ -85,7 +85,7 @@ def prepare(
     """
     _require_kinds(system, observe, start, initial_states, horizon, step)
     found = parameters(params0, free=free, bounds=bounds, prior=prior)
-    problem = Problem(
+    problem = FitProblem(
         system, observe or coordinates, start, found.layout, method, projection, formulation
     )
     given = alike(named(recordings, "recordings"))
@@ -160,7 +160,7 @@ def _require_enough(given: Sequence[Recording], unknowns: int) -> None:
 
 
 def _with_guesses(
-    problem: Problem, found: Parameters, given: Sequence[Recording]
+    problem: FitProblem, found: Parameters, given: Sequence[Recording]
 ) -> tuple[Recording, ...]:
     """Recordings that know a start at every sample; where they do not, from a simulation."""
     params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
@@ -187,10 +187,10 @@ def _with_guesses(
 
 
 def _data(
-    problem: Problem,
+    problem: FitProblem,
     found: Parameters,
     pieces: Segments,
-    origin: Origin,
+    origin: SegmentOrigin,
     initial_states: InitialStates,
     horizon: Shooting | None,
 ) -> Data:
@@ -207,7 +207,7 @@ def _data(
 
 
 def directions_of_starts(
-    problem: Problem, pieces: Segments, params: Params
+    problem: FitProblem, pieces: Segments, params: Params
 ) -> tuple[np.ndarray, np.ndarray]:
     """How start variables (S, k, i) and their rates (S, k, j) may move.
 
@@ -227,10 +227,10 @@ def directions_of_starts(
 
 
 def _conditions(
-    problem: Problem,
+    problem: FitProblem,
     found: Parameters,
     data: Data,
-    origin: Origin,
+    origin: SegmentOrigin,
     initial_states: InitialStates,
     horizon: Shooting | None,
 ) -> Conditions:
@@ -252,7 +252,7 @@ def _conditions(
 
 
 def _jump_weight(
-    problem: Problem, found: Parameters, data: Data, horizon: Shooting | None
+    problem: FitProblem, found: Parameters, data: Data, horizon: Shooting | None
 ) -> Array:
     """1 / continuity; for a hard condition, what makes a jump as bad as missing all of a piece."""
     if horizon is None:

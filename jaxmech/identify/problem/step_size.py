@@ -12,7 +12,7 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import segments
 from jaxmech.identify.data.shooting import Shooting
 from jaxmech.identify.problem.parameters import Parameters
-from jaxmech.identify.problem.residuals import Problem
+from jaxmech.identify.problem.residuals import FitProblem
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.stabilization import Free
@@ -22,12 +22,12 @@ _LONGER = 1.5  # an interval by this much longer than the usual one is divided
 
 
 def with_chosen_steps(
-    problem: Problem,
+    problem: FitProblem,
     found: Parameters,
     given: Sequence[Recording],
     horizon: Shooting | None,
     step: float | None,
-) -> tuple[Problem, float | None]:
+) -> tuple[FitProblem, float | None]:
     """The problem with a method that has its substeps, and the largest step [s], if there is one.
 
     Nothing is chosen where substeps or a step are given. Else the substeps are for nine of ten
@@ -45,7 +45,7 @@ def with_chosen_steps(
 
 
 def _largest_step(
-    problem: Problem, found: Parameters, given: Sequence[Recording], horizon: Shooting | None
+    problem: FitProblem, found: Parameters, given: Sequence[Recording], horizon: Shooting | None
 ) -> float:
     """The largest step that is fine enough for some of the pieces, at the start of the fit [s]."""
     pieces, _ = segments(given, horizon=horizon)

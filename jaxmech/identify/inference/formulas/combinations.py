@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jaxmech.identify.inference.formulas.formula import Formula
-from jaxmech.identify.inference.formulas.search import Point, passing
+from jaxmech.identify.inference.formulas.search import NullSpacePoint, passing
 from jaxmech.identify.inference.formulas.sparse_null_space import circuits
 from jaxmech.identify.inference.information import Numbers, require_finite_numbers, row
 
@@ -97,7 +97,7 @@ def combinations(
     return Combinations(open_ones, tuple(found), goal - len(found))
 
 
-def _point(names: Sequence[str], values: ArrayLike, null_space: ArrayLike) -> Point:
+def _point(names: Sequence[str], values: ArrayLike, null_space: ArrayLike) -> NullSpacePoint:
     values = row(values, len(names), "values")
     null = np.asarray(null_space, float)
     if null.ndim != 2 or len(null) != len(names):
@@ -107,11 +107,11 @@ def _point(names: Sequence[str], values: ArrayLike, null_space: ArrayLike) -> Po
         )
     require_finite_numbers("null_space", null)
     scales = np.where(values != 0, values, 1.0)[:, None]
-    return Point(values, circuits(null / scales) * scales)
+    return NullSpacePoint(values, circuits(null / scales) * scales)
 
 
 def _new_direction(
-    formula: Formula, here: Point, affected: NDArray[np.bool_], span: Numbers
+    formula: Formula, here: NullSpacePoint, affected: NDArray[np.bool_], span: Numbers
 ) -> Numbers | None:
     """What the relative gradient adds to the orthonormal rows; None if it adds nothing."""
     scales = np.where(here.values != 0, here.values, 1.0)

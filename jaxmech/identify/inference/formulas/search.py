@@ -37,7 +37,7 @@ Exponents = NDArray[np.int_]
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class NullSpacePoint:
     """Where the null space is known.
 
     Attributes:
@@ -67,7 +67,10 @@ class _Terms:
 
 
 def passing(
-    names: tuple[str, ...], points: Sequence[Point], affected: NDArray[np.bool_], tolerance: float
+    names: tuple[str, ...],
+    points: Sequence[NullSpacePoint],
+    affected: NDArray[np.bool_],
+    tolerance: float,
 ) -> Iterator[Formula]:
     """The formulas that pass: products, then sums of two and of three over more and more divisors.
 
@@ -78,7 +81,7 @@ def passing(
         tolerance: how well changes must cancel at least.
 
     Example:
-        >>> point = Point(np.array([2.0, 3.0]), np.array([[1.0], [-1.0]]))
+        >>> point = NullSpacePoint(np.array([2.0, 3.0]), np.array([[1.0], [-1.0]]))
         >>> print(next(passing(("a", "b"), [point], np.array([True, True]), 1e-6)))
         a + b
     """
@@ -149,7 +152,7 @@ def _cancels(sums: Numbers, parts: Numbers, tolerance: float, tried: int) -> NDA
     return (conditions > 0) & np.all(np.abs(sums) <= allowed[:, None] * parts, axis=1)
 
 
-def _terms(exponents: Exponents, points: Sequence[Point]) -> _Terms:
+def _terms(exponents: Exponents, points: Sequence[NullSpacePoint]) -> _Terms:
     columns = []
     for point in points:
         relative = _relative(point)
@@ -165,7 +168,7 @@ def _terms(exponents: Exponents, points: Sequence[Point]) -> _Terms:
     return _Terms(exponents, *(np.hstack(column) for column in zip(*columns, strict=True)))
 
 
-def _over(terms: _Terms, divisor: Exponents, points: Sequence[Point]) -> _Terms:
+def _over(terms: _Terms, divisor: Exponents, points: Sequence[NullSpacePoint]) -> _Terms:
     """The changes of the terms beyond what the divisor does; round-off set to zero."""
     relative = np.hstack([_relative(point) for point in points])
     changes = terms.changes - terms.sizes * (divisor @ relative)
@@ -174,7 +177,7 @@ def _over(terms: _Terms, divisor: Exponents, points: Sequence[Point]) -> _Terms:
     return _Terms(terms.exponents, terms.sizes, changes, parts)
 
 
-def _relative(point: Point) -> Numbers:
+def _relative(point: NullSpacePoint) -> Numbers:
     """Changes of the logarithms of the parameters; zero for those of value zero."""
     nonzero = (point.values != 0)[:, None]
     return np.where(nonzero, point.null_space / np.where(nonzero, point.values[:, None], 1.0), 0.0)
