@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from experiments.speed import charts, parts, report
+from experiments.speed import benchmarks, charts, report
 from experiments.speed.benchmarks import Results
 from experiments.speed.settings import Speed
 from jaxmech.config.run_folder import FolderError
@@ -41,7 +41,7 @@ def main(config: Path, out: Path | None = None) -> int:
         )
     code = 0
     try:
-        parts.run(results, _status(), lambda measured: _show(f"{report.line(measured)}\n"))
+        benchmarks.run(results, _status(), lambda measured: _show(f"{report.line(measured)}\n"))
     except KeyboardInterrupt:
         code = INTERRUPTED
     finally:

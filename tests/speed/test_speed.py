@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.speed import __main__ as benchmark
-from experiments.speed import cases, gradients, jax_routes, parts, workers
+from experiments.speed import benchmarks, cases, gradients, jax_routes, workers
 from experiments.speed.measure import Entrant, Outcome, contest, difference
 from experiments.speed.routes import Unavailable
 from experiments.speed.settings import Speed, Timing
@@ -214,7 +214,7 @@ def test_starts_are_consistent_seeded_and_all_different(name: str) -> None:
     q0, v0 = cases.states(case)
     assert q0.shape == v0.shape == (5, case.model.system.n)
     outcome = Outcome()
-    parts.residuals(case)(outcome, [q0, v0])
+    benchmarks.residuals(case)(outcome, [q0, v0])
     assert max(outcome.position_residual or 0, outcome.velocity_residual) < 1e-13
     assert len(np.unique(np.hstack([q0, v0]), axis=0)) == 5
     assert all(map(np.array_equal, cases.states(case), (q0, v0)))
@@ -270,7 +270,7 @@ def interrupted_contest(after: int) -> Callable[..., None]:
 
 
 def test_what_is_measured_before_an_interruption_is_written(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(parts, "contest", interrupted_contest(after=1))
+    monkeypatch.setattr(benchmarks, "contest", interrupted_contest(after=1))
     text = TINY.replace('"Cholesky"]', '"Cholesky", "pinv"]')
     text += "cases.chain_2 = { batch = 3, steps = 4, step = 0.01 }\n"
     assert benchmark.main(written(tmp_path, text), tmp_path / "run") == 130
