@@ -1,8 +1,12 @@
-"""Pictures. Functions take data and `ax=None`, return the Axes, and never show a window."""
+"""Pictures. Functions take data and `ax=None`, return the Axes, and never show a window.
 
-from jaxmech.plot.trajectories import axes_or_new as axes_or_new
+`panels` is what all share; `trajectories`, `fit` and `derivatives` draw into axes;
+`ensemble_figures` and `fit_figures` draw the pictures of a run folder.
+"""
+
+from jaxmech.plot.panels import axes_or_new as axes_or_new
+from jaxmech.plot.panels import labelled as labelled
 from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift
-from jaxmech.plot.trajectories import labelled as labelled
 from jaxmech.plot.trajectories import phase_portrait as phase_portrait
 from jaxmech.plot.trajectories import quantile_bands as quantile_bands

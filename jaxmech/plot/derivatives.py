@@ -1,27 +1,21 @@
-"""Pictures of derivatives: differences over their step sizes, and the growth of small changes.
-
-As in `jaxmech.plot.trajectories`: data in, `Axes` out, drawn into `ax` if there is one; nothing
-calls `show()`.
-"""
+"""Pictures of derivatives: differences over their step sizes, and the growth of small changes."""
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.plot.trajectories import BLUE, GREEN, GREY, ORANGE, axes_or_new, labelled
+from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, labelled
 from jaxmech.sensitivity.check_report import GradientCheck
 from jaxmech.sensitivity.growth_report import Growth
 
-COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 STYLES = ("-", "--", ":")
 _SMALLEST = 1e-16  # stands in for an exact zero on a logarithmic axis
 
 
 def gradient_sweep(check: GradientCheck, *, ax: Axes | None = None) -> Axes:
-    """How far differences are from the reverse gradient, over their step sizes.
+    """Draw the difference of extrapolated finite differences and the gradient over the step size.
 
-    A right gradient shows a V with round-off on the left and curvature on the right; a wrong one
-    levels off at its own error. The extrapolated values are drawn, the one that is believed is
-    marked.
+    A correct gradient gives a V, with round-off on the left and truncation error on the right; the
+    curve of a wrong one levels off at its error. A dot marks the step size that was chosen.
 
     Args:
         check: what `check_gradients` found.
@@ -51,12 +45,11 @@ def gradient_sweep(check: GradientCheck, *, ax: Axes | None = None) -> Axes:
     ax.axhline(check.tolerance, color=GREY, linewidth=0.8, linestyle=":")
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.legend(frameon=False, fontsize="small")
-    return labelled(ax, "relative step size", "|difference - gradient|, relative")
+    return labelled(ax, "relative step size", "|difference - gradient|, relative", legend=True)
 
 
 def growth(found: Growth, *, ax: Axes | None = None) -> Axes:
-    """The growth of small changes of the start over time, logarithmic.
+    """Draw the growth of small changes of the initial state over time, logarithmic.
 
     Args:
         found: what `sensitivity_growth` found.
@@ -75,9 +68,8 @@ def growth(found: Growth, *, ax: Axes | None = None) -> Axes:
     decades = found.logarithm / np.log(10)
     ax.plot(found.ts, decades, color=BLUE, linewidth=1.2, label="largest growth")
     trend = found.exponent / np.log(10) * np.abs(found.ts - found.ts[0])
-    ax.plot(found.ts, trend, color=GREY, linewidth=0.8, linestyle="--", label="on the average")
+    ax.plot(found.ts, trend, color=GREY, linewidth=0.8, linestyle="--", label="average")
     limit = -np.log10(found.eps)
     if decades.max() > 0.5 * limit:
         ax.axhline(limit, color=ORANGE, linewidth=0.8, label="round-off grown to size one")
-    ax.legend(frameon=False, fontsize="small")
-    return labelled(ax, "t [s]", "log10 of the growth")
+    return labelled(ax, "t [s]", "log10 of the growth", legend=True)

@@ -1,8 +1,4 @@
-"""Pictures of a fit: over the recordings, what it leaves over, its loss, its correlations.
-
-As in `jaxmech.plot.trajectories`: data in, `Axes` out, drawn into `ax` if there is one; nothing
-calls `show()`.
-"""
+"""Pictures of a fit: measured and fitted motion, residuals, loss, correlations."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,11 +8,10 @@ from matplotlib.ticker import MaxNLocator
 
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
-from jaxmech.plot.trajectories import BLUE, GREEN, GREY, ORANGE, axes_or_new, labelled
+from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, labelled
 
-COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 MOST_MARKS = 200  # measurements drawn along one recording; more would be a line
-MOST_WRITTEN = 12  # parameters up to which correlations are written into their cells
+MOST_WRITTEN = 12  # parameters up to which the numbers are written into the cells
 _DARK = 0.6  # correlation from which the text on a cell is white
 
 
@@ -28,13 +23,13 @@ def fit_over_data(
     sensors: Sequence[str] = (),
     ax: Axes | None = None,
 ) -> Axes:
-    """What was measured as dots, and what the fitted parameters make of it as lines.
+    """Draw the measurements of a recording as dots and the fitted motion as lines.
 
     Args:
         fit: the fit.
         recording: number of the recording.
-        validation: whether it counts the validation recordings, which are simulated from their
-            recorded start; the others are from their fitted one.
+        validation: whether `recording` counts the validation recordings, which are simulated from
+            their recorded initial states; the others from their fitted ones.
         sensors: names for the legend.
         ax: axes to draw into.
 
@@ -70,7 +65,7 @@ def residuals(
     sensors: Sequence[str] = (),
     ax: Axes | None = None,
 ) -> Axes:
-    """Predicted less measured over time; noise if the model is right.
+    """Draw the residuals of a recording over time, predicted - measured: noise, if the model fits.
 
     Args:
         fit: the fit.
@@ -101,7 +96,7 @@ def residuals(
 
 
 def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
-    """Half the sum of squared residuals after each step, logarithmic.
+    """Draw half the sum of squared residuals after each step, logarithmic.
 
     Args:
         fit: the fit.
@@ -127,13 +122,13 @@ def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
 
 
 def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None) -> Axes:
-    """Correlations of the fitted parameters; grey where one is not determined.
+    """Draw the correlations of the fitted parameters; grey where one is not determined.
 
-    Near 1 or -1 the recordings tell two parameters hardly apart.
+    Near 1 or -1 the recordings hardly distinguish two parameters.
 
     Args:
         fit: the fit.
-        by_recording: as if only the recordings were independent, not all residuals.
+        by_recording: whether residuals are taken as independent only between recordings.
         ax: axes to draw into.
 
     Returns:

@@ -1,16 +1,12 @@
-"""Pictures of trajectories: data in, `Axes` out. Nothing here calls `show()`.
+"""Pictures of trajectories: quantiles over time, phase portraits, constraint and energy drift."""
 
-Every function draws into `ax`, or into new axes if there are none. The colours are those of Okabe
-and Ito ("Color universal design", 2008), which colour-blind readers can tell apart.
-"""
-
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from numpy.typing import ArrayLike
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#5A5A5A"
+from jaxmech.plot.panels import BLUE, GREEN, ORANGE, axes_or_new, labelled
+
 BANDS = ((0.05, 0.95, 0.2), (0.25, 0.75, 0.35))  # low, high, opacity
 _SMALLEST = 1e-18  # stands in for an exact zero on a logarithmic axis
 
@@ -23,12 +19,12 @@ def quantile_bands(
     color: str = BLUE,
     ax: Axes | None = None,
 ) -> Axes:
-    """Where most trajectories are: median, the middle half, and the middle nine tenths.
+    """Draw the median of all trajectories over time, and the bands of 50 % and 90 % around it.
 
     Args:
         ts: times [s], shape (T,).
         values: one value per trajectory and time, shape (N, T), finite.
-        name: what it is, with its unit; the label of the vertical axis.
+        name: label of the vertical axis, with the unit.
         color: of the bands and the median.
         ax: axes to draw into.
 
@@ -52,7 +48,7 @@ def quantile_bands(
 def phase_portrait(
     q: ArrayLike, v: ArrayLike, *, name: str = "q", bins: int | None = None, ax: Axes | None = None
 ) -> Axes:
-    """How often each pair of coordinate and velocity occurs, over all trajectories and times.
+    """Draw the density of (coordinate, velocity) over all trajectories and times.
 
     Args:
         q: a coordinate, any shape, finite.
@@ -85,7 +81,7 @@ def drift(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """How well the constraints hold over time: median and largest residual, logarithmic.
+    """Draw the median and the largest constraint residual over time, logarithmic.
 
     Args:
         ts: times [s], shape (T,).
@@ -107,12 +103,11 @@ def drift(
     if velocity is not None:
         _magnitude(ax, ts, velocity, ORANGE, "velocity")
     ax.set_yscale("log")
-    ax.legend(frameon=False, fontsize="small")
-    return labelled(ax, "t [s]", "constraint residual")
+    return labelled(ax, "t [s]", "constraint residual", legend=True)
 
 
 def energy_drift(ts: ArrayLike, energy: ArrayLike, *, ax: Axes | None = None) -> Axes:
-    """How well the energy is kept over time: |E - E(start)|, logarithmic.
+    """Draw the change of the energy over time, |E - E(start)|, logarithmic.
 
     Args:
         ts: times [s], shape (T,).
@@ -131,29 +126,14 @@ def energy_drift(ts: ArrayLike, energy: ArrayLike, *, ax: Axes | None = None) ->
     E = np.asarray(energy)
     _magnitude(ax, np.asarray(ts)[1:], np.abs(E - E[:, :1])[:, 1:], GREEN, "")
     ax.set_yscale("log")
-    ax.legend(frameon=False, fontsize="small")
-    return labelled(ax, "t [s]", "|E - E(start)| [J]")
+    return labelled(ax, "t [s]", "|E - E(start)| [J]", legend=True)
 
 
 def _magnitude(ax: Axes, ts: ArrayLike, values: ArrayLike, color: str, name: str) -> None:
-    """Median, middle nine tenths and maximum of something that is small or zero."""
+    """Draw the median, the band of 90 % and the maximum of residuals that may be zero."""
     size = np.maximum(np.asarray(values), _SMALLEST)
     low, median, high = np.quantile(size, [0.05, 0.5, 0.95], axis=0)
     lead = f"{name}, " if name else ""
     ax.fill_between(ts, low, high, color=color, alpha=0.25, linewidth=0, label=f"{lead}5 to 95 %")
     ax.plot(ts, median, color=color, linewidth=1.2, label=f"{lead}median")
     ax.plot(ts, size.max(axis=0), color=color, linewidth=1, linestyle=":", label=f"{lead}largest")
-
-
-def axes_or_new(ax: Axes | None) -> Axes:
-    """The axes, or new ones if there are none."""
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
-
-
-def labelled(ax: Axes, x: str, y: str) -> Axes:
-    """The axes with labels, in the style of all pictures."""
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.margins(x=0)
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax

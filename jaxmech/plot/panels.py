@@ -1,0 +1,75 @@
+"""What all pictures share: colours, axes, grids of panels, and how they are written to files.
+
+The colours are those of Okabe and Ito ("Color universal design", 2008), which colour-blind readers
+can tell apart.
+"""
+
+from collections.abc import Iterable
+from math import ceil
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#5A5A5A"
+COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
+MOST_PANELS = 24
+_DPI = 130
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    """The axes, or new ones if there are none."""
+    return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
+    """The axes with labels, and with a legend if asked for, in the style of all pictures."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.margins(x=0)
+    ax.spines[["top", "right"]].set_visible(False)
+    if legend:
+        ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def single() -> tuple[Figure, Axes]:
+    """A figure of one picture."""
+    figure = Figure(figsize=(6.0, 3.8), layout="constrained")
+    return figure, figure.subplots()
+
+
+def grid(count: int) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of so many small panels, by row."""
+    columns = min(count, 2 if count <= 4 else 4)
+    rows = ceil(count / columns)
+    size = max(3.2 * columns, 6.0), 2.3 * rows + 0.6
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for ax in panels.flat[count:]:
+        ax.axis("off")
+    return figure, [list(row[: count - k * columns]) for k, row in enumerate(panels)]
+
+
+def legend_below(figure: Figure, ax: Axes, columns: int) -> None:
+    """Add the legend of one panel below all of them."""
+    handles, labels = ax.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def save(figures: Iterable[tuple[str, str, Figure]], folder: Path) -> list[Path]:
+    """Write figures, each with its name and title, into a folder, and leave no half a picture."""
+    folder.mkdir(exist_ok=True)
+    files: list[Path] = []
+    try:
+        for name, title, figure in figures:
+            figure.suptitle(title, fontsize="medium")
+            files.append(folder / f"{name}.png")
+            figure.savefig(files[-1], dpi=_DPI)
+    except OSError:
+        for file in files[-1:]:
+            file.unlink(missing_ok=True)
+        raise
+    return files
