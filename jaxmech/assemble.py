@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.nearest_point import Level, nearest
-from jaxmech.properties import traits
+from jaxmech.properties import examined
 from jaxmech.stabilization import Projection, metric_mass, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
@@ -91,8 +91,7 @@ def _assemble(
     t: Array,
     params: Params,
 ) -> tuple[Array, Array]:
-    singular = traits(system, q, v, t, params).singular_mass
-    M = metric_mass(system, q, v, t, params, singular_mass=singular)
+    M = metric_mass(examined(system, q, v, t, params), q, v, t, params)
     q = _with_free(system.position_level, q, free_q, M, (t, params))
     v = _with_free(
         lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params)
@@ -171,10 +170,9 @@ def begin(
 
 def onto(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
     """The state on the constraints near another; a loop, so that a correction compiles once."""
-    singular = traits(system, q, v, t, params).singular_mass
+    known = examined(system, q, v, t, params)
 
     def correct(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        once = Projection(iterations=1)
-        return once.after_step(system, *state, t, params, singular_mass=singular)[:2]
+        return Projection(iterations=1).after_step(known, *state, t, params)[:2]
 
     return jax.lax.fori_loop(0, CORRECTIONS, correct, (q, v))

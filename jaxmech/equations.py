@@ -11,11 +11,15 @@ A^T lambda is the force of the constraints on the system.
 """
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+# Whether M lacks full rank; if it does, also the rows of A that make up for it, where known.
+SingularMass: TypeAlias = bool | tuple[int, ...]
 
 
 class EquationsOfMotion(eqx.Module):
@@ -26,12 +30,14 @@ class EquationsOfMotion(eqx.Module):
         Q: generalized force, shape (n,).
         A: constraint matrix, shape (m, n), rows in the order of the system's constraints.
         b: right-hand side, shape (m,).
+        singular_mass: whether M lacks full rank, or the rows of A that make up for it.
     """
 
     M: Float[Array, " n n"]
     Q: Float[Array, " n"]
     A: Float[Array, " m n"]
     b: Float[Array, " m"]
+    singular_mass: SingularMass = eqx.field(static=True, default=False)
 
 
 def mass_matrix(

@@ -1,8 +1,7 @@
 """What is true of a system at almost every state, found without knowing any actual value."""
 
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,65 +10,53 @@ from jaxtyping import Array
 from numpy.typing import NDArray
 
 from jaxmech.constraints import Acceleration, Holonomic
+from jaxmech.equations import SingularMass
 from jaxmech.linalg import times
 from jaxmech.system import Params, System
 from jaxmech.utils.probing import concrete, generic, wide
 
-# Whether M lacks full rank; if it does, also the rows of A that make up for it, where known.
-SingularMass: TypeAlias = bool | tuple[int, ...]
 SAMPLES = 16  # wide states at which rows are held against all rows
 
 
-@dataclass(frozen=True)
-class Traits:
-    """Structural facts about a system.
-
-    Attributes:
-        singular_mass: M lacks full rank at generic states (a unit quaternion, say): the rows of A
-            that make it definite, or True where that takes all of them.
-        conserves_energy: nothing depends on time, no force acts, and no constraint does work,
-            as every non-ideal one is taken to do.
-    """
-
-    singular_mass: SingularMass
-    conserves_energy: bool
+def examined(system: System, q: Array, v: Array, t: Array, params: Params) -> System:
+    """The system with `singular_mass` set to what is found for arguments of these shapes."""
+    return system.with_singular_mass(singular_mass(system, q, v, t, params))
 
 
-def traits(system: System, q: Array, v: Array, t: Array, params: Params) -> Traits:
-    """Structural facts about a system, asked for at fixed generic arguments of the same shapes.
+def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:
+    """Whether M lacks full rank at generic states (a unit quaternion, say).
 
-    A wrong answer never changes a result: an undetected singular M ends in the status
-    `SINGULAR_MASS`, and an undetected conservation law leaves the energy drift unreported.
-
-    Args:
-        system: the system.
-        q: coordinates (n,); like `v`, `t` and `params` only its shape and type matter.
-        v: velocities (n,).
-        t: time, scalar.
-        params: parameters.
+    If it does, the rows of A that make it definite, or True where that takes all of them. A wrong
+    answer never changes a result: an undetected singular M ends in the status `SINGULAR_MASS`.
 
     Example:
         >>> import jax.numpy as jnp
         >>> free = System(lambda q, v, t, p: v[0] ** 2 - jnp.sin(t), coordinates=("x", "y"))
-        >>> traits(free, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
-        Traits(singular_mass=True, conserves_energy=False)
+        >>> singular_mass(free, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
+        True
     """
-    points = [generic((q, v, t, params), seed) for seed in (11, 12)]
-    masses = [concrete(system.mass, *point) for point in points]
+    masses = [concrete(system.mass, *point) for point in _generic_states(q, v, t, params)]
     singular = all(M is not None and _is_singular(M) for M in masses)
-    return Traits(
-        singular_mass=singular and _needed_rows(system, q, v, t, params),
-        conserves_energy=_conserves_energy(system, points),
-    )
+    return singular and _needed_rows(system, q, v, t, params)
 
 
-def _conserves_energy(system: System, points: list[tuple[Array, Array, Array, Params]]) -> bool:
+def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
+    """Whether nothing depends on time, no force acts, and no constraint does work.
+
+    A non-ideal constraint is taken to do work. A conservation law that is not detected leaves the
+    energy drift unreported.
+    """
     if system.force is not None or system.nonideal is not None:
         return False
     if any(isinstance(c, Acceleration) for c in system.constraints):
         return False
-    works = [concrete(lambda *state: _work_sources(system, *state), *point) for point in points]
+    states = _generic_states(q, v, t, params)
+    works = [concrete(lambda *state: _work_sources(system, *state), *point) for point in states]
     return all(work is not None and np.allclose(work, 0, atol=1e-5) for work in works)
+
+
+def _generic_states(*state: Any) -> list[tuple[Array, Array, Array, Params]]:
+    return [generic(state, seed) for seed in (11, 12)]
 
 
 def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:

@@ -12,7 +12,7 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ReverseMode, Scheme
 from jaxmech.integrate.default_steps import with_steps
 from jaxmech.integrate.step_size import Plan
-from jaxmech.properties import traits
+from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, violations
 from jaxmech.status import Status
@@ -133,14 +133,15 @@ class _Policies:
 def _simulate(
     system: System, policies: _Policies, q0: Array, v0: Array, ts: Array, params: Params
 ) -> Solution:
-    facts = traits(system, q0, v0, ts[0], params)
-    singular = policies.formulation.takes_as_singular(facts.singular_mass)
-    scheme = Scheme(system, policies.method, policies.formulation, policies.projection, singular)
+    start = q0, v0, ts[0], params
+    how = policies.method, policies.formulation, policies.projection
+    scheme = Scheme.of(system, *how, *start)
     trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params)
     energy = jax.vmap(lambda q, v, t: system.energy(q, v, t, params))(
         trajectory.q, trajectory.v, ts
     )
-    drift = energy_drift(energy) if facts.conserves_energy else jnp.full((), jnp.nan, q0.dtype)
+    is_conserved = conserves_energy(system, *start)
+    drift = energy_drift(energy) if is_conserved else jnp.full((), jnp.nan, q0.dtype)
     return Solution(
         ts=ts,
         q=trajectory.q,

@@ -16,7 +16,6 @@ from jaxtyping import Array, Bool, Int
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, metric, times
-from jaxmech.properties import SingularMass
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer
 
@@ -49,8 +48,6 @@ class AbstractStabilization(abc.ABC):
         v: Array,
         t: Array,
         params: Params,
-        *,
-        singular_mass: SingularMass,
         before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
         """The state to go on from, and whether it could be reached."""
@@ -71,8 +68,6 @@ class Free(AbstractStabilization):
         v: Array,
         t: Array,
         params: Params,
-        *,
-        singular_mass: SingularMass,
         before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
         """The state as it is."""
@@ -119,15 +114,13 @@ class Projection(AbstractStabilization):
         v: Array,
         t: Array,
         params: Params,
-        *,
-        singular_mass: SingularMass,
         before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
         """q and v on the constraints, and whether the last correction left them there."""
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
         if A_velocity.shape[0] == 0:
             return q, v, jnp.asarray(True)
-        M = metric_mass(system, q, v, t, params, singular_mass=singular_mass)
+        M = metric_mass(system, q, v, t, params)
         positions = metric(M, A_position, self.solver)
         same = A_position is A_velocity
         velocities = positions if same else metric(M, A_velocity, self.solver)
@@ -210,21 +203,17 @@ class Baumgarte(AbstractStabilization):
         v: Array,
         t: Array,
         params: Params,
-        *,
-        singular_mass: SingularMass,
         before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
         """The state as it is."""
         return q, v, jnp.asarray(True)
 
 
-def metric_mass(
-    system: System, q: Array, v: Array, t: Array, params: Params, *, singular_mass: SingularMass
-) -> Array:
+def metric_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     """M, made definite with the constraints as in `regular` if it is singular, (n, n)."""
-    if not singular_mass:
+    if not system.singular_mass:
         return system.mass(q, v, t, params)
-    return regular(system.equations(q, v, t, params), singular_mass=singular_mass)[0]
+    return regular(system.equations(q, v, t, params))[0]
 
 
 def constraint_jacobians(

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
-from jaxmech.equations import EquationsOfMotion, generalized_force, mass_matrix
+from jaxmech.equations import EquationsOfMotion, SingularMass, generalized_force, mass_matrix
 from jaxmech.utils.checks import as_numbers, asking, require_function, with_standard_promotion
 
 Params = Any  # any pytree of arrays and numbers
@@ -61,6 +61,8 @@ class System:
     force: Callable[..., Array] | None = None
     coordinates: Sequence[str] = field(kw_only=True)
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
+    # Set once per call by `properties.examined`; `equations` passes it on to the laws of motion.
+    singular_mass: SingularMass = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         require_function("lagrangian", self.lagrangian)
@@ -127,7 +129,15 @@ class System:
         rows = [c.rows(q, v, t, params) for c in self.constraints]
         A = jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *(A for A, _ in rows)])
         b = jnp.concatenate([jnp.zeros((0,), q.dtype), *(b for _, b in rows)])
-        return EquationsOfMotion(mass_matrix(L, q, v, t), Q, A, b)
+        return EquationsOfMotion(mass_matrix(L, q, v, t), Q, A, b, self.singular_mass)
+
+    def with_singular_mass(self, singular_mass: SingularMass) -> "System":
+        """A copy of the system that states whether its mass matrix lacks full rank."""
+        if singular_mass == self.singular_mass:
+            return self
+        known = replace(self)
+        object.__setattr__(known, "singular_mass", singular_mass)
+        return known
 
     def nonideal_force(
         self, q: Array, v: Array, multipliers: Array, t: Array, params: Params

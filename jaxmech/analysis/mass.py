@@ -7,7 +7,7 @@ import numpy as np
 from jaxmech.analysis.findings import Finding, Severity, listed
 from jaxmech.analysis.states import Numbers, Pose
 from jaxmech.linalg import unit
-from jaxmech.properties import traits
+from jaxmech.properties import singular_mass
 from jaxmech.system import System
 
 BADLY_CONDITIONED = 1e8
@@ -56,7 +56,7 @@ def mass(system: System, pose: Pose, tolerance: float) -> MassMatrix:
         condition=float(largest / least) if least > 0 else float("inf"),
         negative=_taking_part(system, directions.T[values < -tolerance * largest]),
         undetermined=_taking_part(system, null),
-        foreseen=bool(traits(system, *pose.state).singular_mass),
+        foreseen=bool(singular_mass(system, *pose.state)),
     )
 
 

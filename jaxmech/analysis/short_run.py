@@ -15,7 +15,6 @@ from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, Scheme
 from jaxmech.integrate.step import step
 from jaxmech.linalg import unit
-from jaxmech.properties import traits
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import Projection, constraint_jacobians
 from jaxmech.system import Params, System
@@ -147,8 +146,8 @@ def _stepped(
 
 
 def _scheme(system: System, steps: int, q: Array, v: Array, t: Array, params: Params) -> Scheme:
-    singular = traits(system, q, v, t, params).singular_mass
-    return Scheme(system, RK4(substeps=steps), UdwadiaKalaba(), Projection(), singular)
+    policies = RK4(substeps=steps), UdwadiaKalaba(), Projection()
+    return Scheme.of(system, *policies, q, v, t, params)
 
 
 def _along(system: System, pose: Pose, draw: np.random.Generator) -> tuple[Array, Array]:

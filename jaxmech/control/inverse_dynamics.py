@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.linalg import QR, cholesky, shortest, times
-from jaxmech.properties import traits
+from jaxmech.properties import examined
 from jaxmech.stabilization import constraint_jacobians, metric_mass, near, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_function, require_kind
@@ -149,8 +149,7 @@ def _at(
     q, v, t, params = system.arguments(place(t), v, t, params)
     eom = system.equations(q, v, t, params)
     B = directions(system, actuators, q, t, params)
-    singular = traits(system, q, v, t, params).singular_mass
-    root = cholesky(metric_mass(system, q, v, t, params, singular_mass=singular))
+    root = cholesky(metric_mass(examined(system, q, v, t, params), q, v, t, params))
     need = times(eom.M, qdd) - eom.Q
     carried, pushed = root.lower(eom.A.T), root.lower(B)
     u = shortest(_beside(carried, pushed), root.lower(need))

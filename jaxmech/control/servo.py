@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.linalg import shortest, times
-from jaxmech.properties import traits
+from jaxmech.properties import examined
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_kind
 from jaxmech.utils.jit_cache import jit_of
@@ -110,14 +110,13 @@ class Servo:
 
     def solved(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
         """u (k,), by how much S qdd misses s, and s - S qdd_0, what was to be reached."""
-        eom = self.plant.equations(q, v, t, params)
-        singular = traits(self.plant, q, v, t, params).singular_mass
+        eom = examined(self.plant, q, v, t, params).equations(q, v, t, params)
         B = directions(self.plant, self.actuators, q, t, params)
         S, s = self.constraint.rows(q, v, t, params)
 
         def accelerations(u: Array) -> Array:
             driven = replace(eom, Q=eom.Q + times(B, u))
-            return UdwadiaKalaba().solve(driven, singular_mass=singular).qdd
+            return UdwadiaKalaba().solve(driven).qdd
 
         none = jnp.zeros(B.shape[1], q.dtype)
         answer = jax.jacfwd(accelerations)(none)

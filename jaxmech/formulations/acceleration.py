@@ -11,7 +11,7 @@ from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.nonideal import solve_law
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import column_space_projector, times
-from jaxmech.properties import traits
+from jaxmech.properties import examined
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
 
@@ -79,9 +79,9 @@ def acceleration(
     """
     require_kind("system", system, System, "System(...)")
     q, v, t, params = system.arguments(q, v, t, params)
+    system = examined(system, q, v, t, params)
     eom = formulation.equations(system, q, v, t, params)
-    singular = traits(system, q, v, t, params).singular_mass
-    law = solve_law(formulation, system, eom, (q, v, t, params), singular_mass=singular)
+    law = solve_law(formulation, system, eom, (q, v, t, params))
     force = times(eom.A.T, law.multipliers)
     return Motion(
         qdd=law.qdd,

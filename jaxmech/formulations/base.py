@@ -7,8 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.equations import EquationsOfMotion
-from jaxmech.properties import SingularMass
+from jaxmech.equations import EquationsOfMotion, SingularMass
 from jaxmech.system import Params, System
 
 
@@ -70,9 +69,7 @@ class AbstractFormulation(abc.ABC):
         """The chart for the step from this state; None where all coordinates are integrated."""
         return None
 
-    def matrix(
-        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
-    ) -> Float[Array, " k l"] | None:
+    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"] | None:
         """The matrix that is inverted, by whose condition a law is judged; None without one."""
         return None
 
@@ -81,18 +78,11 @@ class AbstractFormulation(abc.ABC):
         return found
 
     @abc.abstractmethod
-    def solve(
-        self,
-        eom: EquationsOfMotion,
-        *,
-        singular_mass: SingularMass,
-        kept: Bool[Array, " m"] | None = None,
-    ) -> Law:
+    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
         """Accelerations and multipliers at one state.
 
         Args:
             eom: the equations at the state.
-            singular_mass: whether M lacks full rank.
             kept: what may be taken as independent, as `Law.kept` told nearby; by default all.
         """
 

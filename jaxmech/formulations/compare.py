@@ -20,7 +20,7 @@ from jaxmech.formulations.maggi import Maggi
 from jaxmech.formulations.operation_count import operations
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import LDL, QR, SVD
-from jaxmech.properties import SingularMass, traits
+from jaxmech.properties import examined
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind
 
@@ -123,9 +123,9 @@ def compare_formulations(
     for law in formulations:
         require_kind("formulations", law, AbstractFormulation, "Maggi()")
     state = system.arguments(q, v, t, params)
-    singular = traits(system, *state).singular_mass
-    reference = _found(REFERENCE, system, singular, state)
-    return Comparison(tuple(_row(law, reference, system, singular, state) for law in formulations))
+    system = examined(system, *state)
+    reference = _found(REFERENCE, system, state)
+    return Comparison(tuple(_row(law, reference, system, state) for law in formulations))
 
 
 class _Found(eqx.Module):
@@ -134,12 +134,10 @@ class _Found(eqx.Module):
     matrix: Array | None
 
 
-def _row(
-    law: AbstractFormulation, reference: _Found, system: System, singular: SingularMass, state: Any
-) -> Row:
+def _row(law: AbstractFormulation, reference: _Found, system: System, state: Any) -> Row:
     try:
-        asked = operations(partial(_solution, law, system, singular), *state)
-        found = _found(law, system, singular, state)
+        asked = operations(partial(_solution, law, system), *state)
+        found = _found(law, system, state)
     except ValueError as refusal:
         return Row(law, reason=str(refusal))
     if not found.law.definite:
@@ -159,9 +157,9 @@ def _row(
     )
 
 
-def _found(law: AbstractFormulation, system: System, singular: SingularMass, state: Any) -> _Found:
+def _found(law: AbstractFormulation, system: System, state: Any) -> _Found:
     eom = _equations(law, system, *state)
-    return _Found(eom, *_solved(law, singular, eom))
+    return _Found(eom, *_solved(law, eom))
 
 
 # Each of these runs once or a few times, so that the compiler is asked for little.
@@ -173,17 +171,13 @@ def _equations(law: AbstractFormulation, system: System, *state: Any) -> Equatio
     return law.equations(system, *state)
 
 
-@partial(jax.jit, static_argnames=("law", "singular"), compiler_options=_QUICKLY)
-def _solved(
-    law: AbstractFormulation, singular: SingularMass, eom: EquationsOfMotion
-) -> tuple[Law, Array | None]:
-    return law.solve(eom, singular_mass=singular), law.matrix(eom, singular_mass=singular)
+@partial(jax.jit, static_argnames="law", compiler_options=_QUICKLY)
+def _solved(law: AbstractFormulation, eom: EquationsOfMotion) -> tuple[Law, Array | None]:
+    return law.solve(eom), law.matrix(eom)
 
 
-def _solution(
-    law: AbstractFormulation, system: System, singular: SingularMass, *state: Any
-) -> tuple[Array, Array]:
-    found = law.solve(law.equations(system, *state), singular_mass=singular)
+def _solution(law: AbstractFormulation, system: System, *state: Any) -> tuple[Array, Array]:
+    found = law.solve(law.equations(system, *state))
     return found.qdd, found.multipliers
 
 

@@ -30,7 +30,6 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
 from jaxmech.linalg import QR, Cholesky, cholesky, row_weights, times, weighted_gram
-from jaxmech.properties import SingularMass
 from jaxmech.system import Params, System
 
 
@@ -53,7 +52,7 @@ class Contravariant(AbstractFormulation):
         ...     A=jnp.array([[0.6, 0.8]]),
         ...     b=jnp.array([-25.0]),
         ... )
-        >>> law = Contravariant(eliminate=True).solve(eom, singular_mass=False)
+        >>> law = Contravariant(eliminate=True).solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
     """
@@ -74,28 +73,20 @@ class Contravariant(AbstractFormulation):
             Q = Q + system.force(q, v, t, params).astype(q.dtype)
         return replace(eom, M=metric_tensor(system, q, t, params)[1:, 1:], Q=Q)
 
-    def matrix(
-        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
-    ) -> Float[Array, " k l"]:
+    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
         """A g^-1 A^T (m, m) of (4.1), or the completed E (n, n) of (4.3)."""
         if self.eliminate:
             return _completed(eom)[0]
-        return eom.A @ _raised(_regular(eom, singular_mass), eom.A)
+        return eom.A @ _raised(_regular(eom), eom.A)
 
-    def solve(
-        self,
-        eom: EquationsOfMotion,
-        *,
-        singular_mass: SingularMass,
-        kept: Bool[Array, " m"] | None = None,
-    ) -> Law:
+    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
         """Accelerations and multipliers at one state.
 
         Raises:
             ValueError: M lacks full rank.
         """
         eom = only(eom, kept)
-        mass = _regular(eom, singular_mass)
+        mass = _regular(eom)
         free = mass.upper(mass.lower(eom.Q))
         if self.eliminate:
             rows = QR().factor(eom.A)
@@ -149,8 +140,8 @@ def _raised(mass: Cholesky, A: Float[Array, " m n"]) -> Float[Array, " n m"]:
     return root.T @ (root @ A.T)
 
 
-def _regular(eom: EquationsOfMotion, singular_mass: SingularMass) -> Cholesky:
-    if singular_mass:
+def _regular(eom: EquationsOfMotion) -> Cholesky:
+    if eom.singular_mass:
         raise ValueError(
             "Argument `formulation` must not be Contravariant() for this system, because its mass "
             "matrix is singular and has no contravariant metric tensor; choose UdwadiaKalaba(), "

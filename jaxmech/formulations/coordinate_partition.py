@@ -38,7 +38,6 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractChart, AbstractFormulation, Law
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import LDL, Pivots, metric, pivots, times
-from jaxmech.properties import SingularMass
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
 
@@ -125,7 +124,7 @@ class CoordinatePartition(AbstractFormulation):
         ...     A=jnp.array([[0.6, 0.8]]),
         ...     b=jnp.array([-25.0]),
         ... )
-        >>> law = CoordinatePartition().solve(eom, singular_mass=False)
+        >>> law = CoordinatePartition().solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
     """
@@ -141,9 +140,7 @@ class CoordinatePartition(AbstractFormulation):
                 "leave it out for eps^(1/3)."
             )
 
-    def matrix(
-        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
-    ) -> Float[Array, " k l"]:
+    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
         """N^T M N, the mass of the independent coordinates, with ones for the others, (n, n)."""
         return _reduced(eom, self.tolerance).mass
 
@@ -174,13 +171,7 @@ class CoordinatePartition(AbstractFormulation):
             velocity_iterations=self.iterations if nonholonomic else 1,  # dphi/dt is linear in v
         )
 
-    def solve(
-        self,
-        eom: EquationsOfMotion,
-        *,
-        singular_mass: SingularMass,
-        kept: Bool[Array, " m"] | None = None,
-    ) -> Law:
+    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
         """Accelerations by (2) and multipliers by (4) at one state; a chart needs no `kept`."""
         chosen, B, N, mass = _reduced(eom, self.tolerance)
         M, Q, A = eom.M, eom.Q, eom.A
@@ -190,7 +181,7 @@ class CoordinatePartition(AbstractFormulation):
         qdd = times(N, independent) + driven
         return Law(
             qdd=qdd,
-            free=free_acceleration(eom, singular_mass=singular_mass),
+            free=free_acceleration(eom),
             multipliers=times(B.T, times(M, qdd) - Q),
             rank=chosen.rank,
             definite=factor.definite,

@@ -14,16 +14,15 @@ a least-squares problem without constraints:
 The multipliers are those of stationarity: half the slope of G, M (qdd - a), is A^T lambda.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.equations import EquationsOfMotion
+from jaxmech.equations import EquationsOfMotion, SingularMass
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import QR, cholesky, null_space, times
-from jaxmech.properties import SingularMass
 from jaxmech.utils.checks import is_known
 
 
@@ -41,28 +40,20 @@ class GaussPrinciple(AbstractFormulation):
         ...     A=jnp.array([[0.6, 0.8]]),
         ...     b=jnp.array([-25.0]),
         ... )
-        >>> law = GaussPrinciple().solve(eom, singular_mass=False)
+        >>> law = GaussPrinciple().solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def matrix(
-        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
-    ) -> Float[Array, " k l"]:
+    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
         """N L, whose transpose is the matrix of the least-squares problem, (n, n)."""
-        M, _ = regular(eom, singular_mass=singular_mass)
+        M, _ = regular(eom)
         return cholesky(M).lower(M @ null_space(eom.A).T).T
 
-    def solve(
-        self,
-        eom: EquationsOfMotion,
-        *,
-        singular_mass: SingularMass,
-        kept: Bool[Array, " m"] | None = None,
-    ) -> Law:
+    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
         """Accelerations and multipliers at one state."""
         eom = only(eom, kept)
-        M, Q = regular(eom, singular_mass=singular_mass)
+        M, Q = regular(eom)
         mass, rows, N = cholesky(M), QR().factor(eom.A), null_space(eom.A)
         x, _ = rows.smallest(eom.b)
         least_squares = mass.lower(M @ N.T).T
@@ -100,7 +91,7 @@ def gauss_function(
         >>> print(gauss_function(eom, jnp.zeros(2)).round(12))
         200.0
     """
-    M, Q = regular(eom, singular_mass=singular_mass)
+    M, Q = regular(replace(eom, singular_mass=singular_mass or eom.singular_mass))
     mass = cholesky(M)
     if is_known(mass.definite) and not mass.definite:
         raise ValueError(

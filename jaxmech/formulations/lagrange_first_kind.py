@@ -20,7 +20,6 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import QR, row_weights, unit_rows
-from jaxmech.properties import SingularMass
 
 
 @dataclass(frozen=True)
@@ -40,24 +39,16 @@ class LagrangeFirstKind(AbstractFormulation):
         ...     A=jnp.array([[0.6, 0.8]]),
         ...     b=jnp.array([-25.0]),
         ... )
-        >>> law = LagrangeFirstKind().solve(eom, singular_mass=False)
+        >>> law = LagrangeFirstKind().solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def matrix(
-        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
-    ) -> Float[Array, " k l"]:
+    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
         """[[M, -A^T], [A, 0]] after scaling, (n + m, n + m)."""
         return _scaled(eom)[0]
 
-    def solve(
-        self,
-        eom: EquationsOfMotion,
-        *,
-        singular_mass: SingularMass,
-        kept: Bool[Array, " m"] | None = None,
-    ) -> Law:
+    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
         """Accelerations and multipliers at one state."""
         eom = only(eom, kept)
         n = eom.Q.size
@@ -67,7 +58,7 @@ class LagrangeFirstKind(AbstractFormulation):
         determined = (rows.U[:, :n] ** 2).sum()  # dimensions of qdd that the equations pin down
         return Law(
             qdd=solution[:n],
-            free=free_acceleration(eom, singular_mass=singular_mass),
+            free=free_acceleration(eom),
             multipliers=solution[n:],
             rank=rows.rank - n,
             definite=~(determined < n - 0.5),  # true for NaN, which then shows in the result

@@ -27,7 +27,6 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, only
 from jaxmech.formulations.regular import free_acceleration
 from jaxmech.linalg import QR, cholesky, null_space, times
-from jaxmech.properties import SingularMass
 
 
 @dataclass(frozen=True)
@@ -42,25 +41,17 @@ class Maggi(AbstractFormulation):
         ...     A=jnp.array([[0.6, 0.8]]),
         ...     b=jnp.array([-25.0]),
         ... )
-        >>> law = Maggi().solve(eom, singular_mass=False)
+        >>> law = Maggi().solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def matrix(
-        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
-    ) -> Float[Array, " k l"]:
+    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
         """B^T M B, the mass of the free pseudo-accelerations, (n, n) with zeros behind."""
         N = null_space(eom.A)
         return N @ eom.M @ N.T
 
-    def solve(
-        self,
-        eom: EquationsOfMotion,
-        *,
-        singular_mass: SingularMass,
-        kept: Bool[Array, " m"] | None = None,
-    ) -> Law:
+    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
         """Accelerations and multipliers at one state."""
         eom = only(eom, kept)
         M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
@@ -73,7 +64,7 @@ class Maggi(AbstractFormulation):
         _, reactions = rows.smallest(times(A, times(M, qdd) - Q))
         return Law(
             qdd=qdd,
-            free=free_acceleration(eom, singular_mass=singular_mass),
+            free=free_acceleration(eom),
             multipliers=reactions,
             rank=rows.rank,
             definite=mass.definite,

@@ -39,7 +39,6 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.piecewise_affine import Pieces, pieces
 from jaxmech.linalg import QR, column_space_projector, times
-from jaxmech.properties import SingularMass
 from jaxmech.system import System
 from jaxmech.utils.probing import depends_on
 
@@ -57,7 +56,6 @@ def solve_law(
     eom: EquationsOfMotion,
     state: State,
     *,
-    singular_mass: SingularMass,
     kept: Bool[Array, " m"] | None = None,
 ) -> Law:
     """What a law of motion makes of the equations, with the non-ideal force of the system.
@@ -67,7 +65,6 @@ def solve_law(
         system: the system.
         eom: its equations at the state.
         state: q, v, t and params.
-        singular_mass: whether M lacks full rank.
         kept: what may be taken as independent, as `Law.kept` told nearby; by default all.
 
     Returns:
@@ -89,13 +86,13 @@ def solve_law(
         ... )
         >>> state = jnp.zeros(2), jnp.array([1.0, 0.0]), jnp.zeros(()), jnp.asarray(0.5)
         >>> eom = block.equations(*state)
-        >>> law = solve_law(UdwadiaKalaba(), block, eom, state, singular_mass=False)
+        >>> law = solve_law(UdwadiaKalaba(), block, eom, state)
         >>> print(law.qdd.round(3), law.multipliers.round(2), law.nonideal_force.round(2))
         [-4.905 0. ] [19.62] [-9.81 0. ]
     """
 
     def solve(Q: Array) -> Law:
-        return formulation.solve(replace(eom, Q=Q), singular_mass=singular_mass, kept=kept)
+        return formulation.solve(replace(eom, Q=Q), kept=kept)
 
     if system.nonideal is None:
         return solve(eom.Q)

@@ -12,15 +12,14 @@ M^1/2 is never formed: with M = L L^T and C = A L^-T the same acceleration is
 It is defined for redundant constraints too; then lambda is not unique, A^T lambda is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.equations import EquationsOfMotion
+from jaxmech.equations import EquationsOfMotion, SingularMass
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, cholesky, metric, unit_rows
-from jaxmech.properties import SingularMass
 from jaxmech.utils.checks import require_kind
 
 
@@ -45,7 +44,7 @@ class UdwadiaKalaba(AbstractFormulation):
         ...     A=jnp.array([[0.6, 0.8]]),
         ...     b=jnp.array([-25.0]),
         ... )
-        >>> law = UdwadiaKalaba().solve(eom, singular_mass=False)
+        >>> law = UdwadiaKalaba().solve(eom)
         >>> print(law.qdd, law.multipliers)
         [-10.2912 -23.5316] [-17.152]
     """
@@ -60,23 +59,18 @@ class UdwadiaKalaba(AbstractFormulation):
         """What `singular_mass` says; by default what was found, and so the rows that M needs."""
         return found if self.singular_mass is None else self.singular_mass and (found or True)
 
-    def matrix(
-        self, eom: EquationsOfMotion, *, singular_mass: SingularMass
-    ) -> Float[Array, " k l"]:
+    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
         """C = A L^-T with rows of unit length, (m, n), or C C^T, (m, m), for the solver LDL."""
-        M, _ = regular(eom, singular_mass=self.takes_as_singular(singular_mass))
+        M, _ = self._regular(eom)
         C, _ = unit_rows(cholesky(M).lower(eom.A.T).T)
         return C @ C.T if isinstance(self.solver, LDL) else C
 
-    def solve(
-        self,
-        eom: EquationsOfMotion,
-        *,
-        singular_mass: SingularMass,
-        kept: Bool[Array, " m"] | None = None,
-    ) -> Law:
+    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
         """Accelerations and multipliers at one state."""
-        M, Q = regular(eom, singular_mass=self.takes_as_singular(singular_mass))
+        M, Q = self._regular(eom)
         mass = metric(M, eom.A, self.solver, kept)
         free, qdd, multipliers = mass.solve(Q, eom.b)
         return Law(qdd, free, multipliers, mass.rank, mass.definite, kept=mass.kept)
+
+    def _regular(self, eom: EquationsOfMotion) -> tuple[Array, Array]:
+        return regular(replace(eom, singular_mass=self.takes_as_singular(eom.singular_mass)))

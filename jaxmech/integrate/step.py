@@ -15,7 +15,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
 from jaxmech.integrate.methods import AbstractMethod, Tableau
 from jaxmech.linalg import LDL, times
-from jaxmech.properties import SingularMass
+from jaxmech.properties import singular_mass
 from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
 from jaxmech.status import Status
 from jaxmech.system import Params, System
@@ -27,18 +27,28 @@ class Scheme:
     """All that is fixed before a trajectory is computed.
 
     Attributes:
-        system: whose motion it is.
+        system: the system, its `singular_mass` set.
         method: Runge-Kutta method and number of substeps.
         formulation: law of motion.
         stabilization: what is done against drift.
-        singular_mass: whether M lacks full rank.
     """
 
     system: System
     method: AbstractMethod
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
-    singular_mass: SingularMass
+
+    @staticmethod
+    def of(
+        system: System,
+        method: AbstractMethod,
+        formulation: AbstractFormulation,
+        stabilization: AbstractStabilization,
+        *state: Any,
+    ) -> "Scheme":
+        """The scheme for states of these shapes: q, v, t and params."""
+        found = formulation.takes_as_singular(singular_mass(system, *state))
+        return Scheme(system.with_singular_mass(found), method, formulation, stabilization)
 
     def law(
         self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
@@ -50,11 +60,7 @@ class Scheme:
         eom = self.formulation.equations(self.system, q, v, t, params)
         feedback = self.stabilization.feedback(self.system, q, v, t, params)
         eom = replace(eom, b=eom.b + feedback)
-        state = q, v, t, params
-        singular = self.singular_mass
-        return eom, solve_law(
-            self.formulation, self.system, eom, state, singular_mass=singular, kept=kept
-        )
+        return eom, solve_law(self.formulation, self.system, eom, (q, v, t, params), kept=kept)
 
     def completed(
         self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params
@@ -79,8 +85,7 @@ class Scheme:
         known = None if some_are_not_projected else before
 
         def moved(by: AbstractStabilization) -> tuple[Array, Array, Array]:
-            singular = self.singular_mass
-            return by.after_step(self.system, q, v, t, params, singular_mass=singular, before=known)
+            return by.after_step(self.system, q, v, t, params, known)
 
         state = moved(self.stabilization)
         if chart is None:

@@ -20,7 +20,6 @@ from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.step import Scheme, step
-from jaxmech.properties import traits
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
 from jaxmech.utils.jit_cache import jit_of
@@ -142,8 +141,8 @@ def _trial(
 ) -> _Found:
     """The error of the first steps, how many went well, and whether all did; each of shape (M,)."""
     first = jax.tree.map(lambda x: x[0], (q, v, ts[:, 0], params))
-    singular = plan.formulation.takes_as_singular(traits(plan.system, *first).singular_mass)
-    scheme = Scheme(plan.system, plan.method, plan.formulation, plan.stabilization, singular)
+    policies = plan.method, plan.formulation, plan.stabilization
+    scheme = Scheme.of(plan.system, *policies, *first)
 
     def one(q: Array, v: Array, ts: Array, params: Any, tried: Array) -> _Found:
         h = (ts[1] - ts[0]) / many

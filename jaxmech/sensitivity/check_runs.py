@@ -20,7 +20,6 @@ from jaxmech.integrate import (
     Scheme,
 )
 from jaxmech.integrate.default_steps import resolved_method
-from jaxmech.properties import traits
 from jaxmech.sensitivity.tangents import along, geometry, tangents
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
@@ -184,9 +183,8 @@ def refined(run: CheckedMotion, base: Base, solution: Solution) -> tuple[Scheme,
     fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
     policies = run.policies() | {"method": replace(run.method, substeps=1)}
     states = simulate(run.system, solution.q[0], solution.v[0], fine, base.params, **policies)
-    singular = traits(run.system, states.q[0], states.v[0], states.ts[0], base.params).singular_mass
-    scheme = Scheme(
+    scheme = Scheme.of(
         run.system, run.method, run.formulation, run.stabilization,
-        run.formulation.takes_as_singular(singular),
+        states.q[0], states.v[0], states.ts[0], base.params,
     )  # fmt: skip
     return scheme, states

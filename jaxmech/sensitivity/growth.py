@@ -20,7 +20,6 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod, Scheme
 from jaxmech.integrate.default_steps import resolved_method
 from jaxmech.integrate.step import step
-from jaxmech.properties import SingularMass, traits
 from jaxmech.sensitivity.growth_report import Growth
 from jaxmech.sensitivity.tangents import Tangents, geometry, tangents
 from jaxmech.simulate import simulate
@@ -91,8 +90,8 @@ def sensitivity_growth(
     if not bases[0].q.size:
         raise ValueError("Argument `system` has no freedom: its constraints prescribe the motion.")
     stabilization = Free() if projection is None else projection
-    singular = _singular(system, solution, params, formulation)
-    scheme = Scheme(system, method, formulation, stabilization, singular)
+    start = solution.q[0], solution.v[0], solution.ts[0], params
+    scheme = Scheme.of(system, method, formulation, stabilization, *start)
     matrices = _transitions(scheme, solution, bases, params)
     times = np.asarray(solution.ts, dtype=float)
     rate = None
@@ -114,13 +113,6 @@ def _sizes(scale: Any, n: int) -> list[Numbers]:
             f"sizes of changes of q and of v, but is {scale!r}."
         )
     return [of_q, of_v]
-
-
-def _singular(
-    system: System, solution: Solution, params: Params, formulation: AbstractFormulation
-) -> SingularMass:
-    facts = traits(system, solution.q[0], solution.v[0], solution.ts[0], params)
-    return formulation.takes_as_singular(facts.singular_mass)
 
 
 def _transitions(

@@ -124,9 +124,7 @@ def _functions(system: System) -> Pieces:
 
 def _wholes(scheme: Scheme) -> Pieces:
     def projected(q: Array, v: Array, t: Array, params: Params) -> Any:
-        singular = scheme.singular_mass
-        after = scheme.stabilization.after_step
-        return after(scheme.system, q, v, t, params, singular_mass=singular)[:2]
+        return scheme.stabilization.after_step(scheme.system, q, v, t, params)[:2]
 
     def law(q: Array, v: Array, t: Array, params: Params) -> Array:
         return scheme.law(q, v, t, params)[1].qdd

@@ -1,6 +1,5 @@
 """Metric tensor and Christoffel symbols against closed forms; what is wrong with (4.3) in print."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -135,7 +134,7 @@ def test_the_printed_matrix_is_singular_for_any_choice_of_variables() -> None:
     """E = (I - A^T B'^T) M has rank n - m, and E qdd = F is solved by more than the motion."""
     M, Q, A, b = equations(5, 2, 2)
     eom = EquationsOfMotion(*map(jnp.asarray, (M, Q, A, b)))
-    motion = quick(partial(Contravariant().solve, singular_mass=False))(eom)
+    motion = quick(Contravariant().solve)(eom)
     draw = np.random.default_rng(1)
     for _ in range(3):
         B = np.linalg.inv(np.concatenate([draw.normal(size=(3, 5)), A]))[:, 3:]
@@ -159,8 +158,8 @@ def test_the_completed_matrix_is_regular(n: int, m: int, rank: int) -> None:
 
     @quick
     def everything(eom: EquationsOfMotion) -> Any:
-        laws = [law.solve(eom, singular_mass=False) for law in (law, Contravariant())]
-        return eliminated(eom), law.matrix(eom, singular_mass=False), laws
+        laws = [law.solve(eom) for law in (law, Contravariant())]
+        return eliminated(eom), law.matrix(eom), laws
 
     (E, F), matrix, (solved, plain) = everything(eom)
     assert np.linalg.matrix_rank(E, tol=1e-10) == n - rank

@@ -5,6 +5,7 @@ all models are brought to one shape, by free coordinates of unit mass and by row
 change nothing: a law must bear both anyway.
 """
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -103,7 +104,7 @@ def padded(eom: Any, n: int, m: int) -> tuple[np.ndarray, ...]:
 
 
 def solution(law: Any, singular: bool, eom: EquationsOfMotion) -> dict[str, Any]:
-    found = law.solve(eom, singular_mass=singular)
+    found = law.solve(replace(eom, singular_mass=singular))
     return {
         "qdd": found.qdd,
         "force": eom.A.T @ found.multipliers,
@@ -293,7 +294,7 @@ def test_the_multiplier_system_counts_what_it_leaves_open() -> None:
     M, Q = jnp.diag(jnp.array([2.0, 0.0, 0.0])), jnp.array([1.0, 0.0, 0.0])
     twice = jnp.array([[0.0, 1.0, 0.0], [0.0, 2.0, 0.0]])
     solve = quick(
-        lambda *blocks: LagrangeFirstKind().solve(EquationsOfMotion(*blocks), singular_mass=True)
+        lambda *blocks: LagrangeFirstKind().solve(EquationsOfMotion(*blocks, singular_mass=True))
     )
     law = solve(M, Q, twice, jnp.array([3.0, 6.0]))
     assert not law.definite

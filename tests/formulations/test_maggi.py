@@ -1,6 +1,5 @@
 """Maggi's two groups of equations: against closed forms, and for other pseudo-accelerations."""
 
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from jaxmech.linalg import null_space
 from tests.quick import quick
 from tests.small import SKATE
 
-solve = quick(partial(Maggi().solve, singular_mass=False))
+solve = quick(Maggi().solve)
 
 
 def equations(n: int, m: int, rank: int, seed: int) -> EquationsOfMotion:

@@ -21,7 +21,7 @@ from jaxmech import (
 )
 from jaxmech.formulations import FORMULATIONS, CoordinatePartition
 from jaxmech.models import make
-from jaxmech.properties import traits
+from jaxmech.properties import conserves_energy
 from jaxmech.utils.probing import depends_on
 from tests.small import PENDULUM, REDUNDANT
 
@@ -326,8 +326,8 @@ def test_systems_without_such_forces_are_as_before() -> None:
     ideal = System(SLIDER.lagrangian, SLIDER.constraints, coordinates=("x", "y"))
     params = {"g": 1.0, "c": 0.2, "mu": 0.1}
     state = jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), params
-    assert traits(ideal, *state).conserves_energy
-    assert not traits(SLIDER, *state).conserves_energy
+    assert conserves_energy(ideal, *state)
+    assert not conserves_energy(SLIDER, *state)
 
 
 def test_misuse() -> None:

@@ -49,7 +49,7 @@ def equations(n: int, m: int, rank: int, kind: str) -> Batch:
 @jax.vmap
 def laws(*blocks: Any) -> Any:
     eom = EquationsOfMotion(*blocks)
-    return [law.solve(eom, singular_mass=False) for law in LAWS.values()]
+    return [law.solve(eom) for law in LAWS.values()]
 
 
 def kkt(M: Any, Q: Any, A: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -147,9 +147,9 @@ def test_singular_mass(solver: Any) -> None:
     @jax.jit
     @jax.vmap
     def both(*blocks: Any) -> Any:
-        eom = EquationsOfMotion(*blocks)
+        eom = EquationsOfMotion(*blocks, singular_mass=True)
         laws = UdwadiaKalaba(solver), UdwadiaKalaba(solver, singular_mass=False)
-        return [law.solve(eom, singular_mass=True) for law in laws]
+        return [law.solve(eom) for law in laws]
 
     law, plain = both(*batch)
     assert law.definite.tolist() == [True, True, False]
@@ -169,9 +169,7 @@ def test_the_flag_does_not_change_a_regular_system() -> None:
     @jax.jit
     @jax.vmap
     def always(*blocks: Any) -> Any:
-        return UdwadiaKalaba(singular_mass=True).solve(
-            EquationsOfMotion(*blocks), singular_mass=False
-        )
+        return UdwadiaKalaba(singular_mass=True).solve(EquationsOfMotion(*blocks))
 
     one, other = always(*batch), laws(*batch)[0]
     np.testing.assert_allclose(one.qdd, other.qdd, atol=1e-10)
@@ -193,5 +191,5 @@ def test_null_projector() -> None:
 def test_null_projector_calls_dependent_what_the_solvers_do() -> None:
     A = np.array([[1.0, 0.0], [1.0, 1e-12]])
     eom = EquationsOfMotion(jnp.eye(2), jnp.zeros(2), jnp.asarray(A), jnp.zeros(2))
-    assert int(UdwadiaKalaba().solve(eom, singular_mass=False).rank) == 1
+    assert int(UdwadiaKalaba().solve(eom).rank) == 1
     assert np.trace(null_projector(eom)) == pytest.approx(1.0)
