@@ -1,7 +1,15 @@
-"""Parts of mechanisms: bodies, joints and forces that compose into a `System`."""
+"""Parts of mechanisms: bodies, joints and forces that compose into a `System`.
+
+Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
+`position_equations` and `velocity_equations` the elements that joints are made of. `joint_base`
+turns them into constraints; on it stand `joints`, `point_joints` and `rolling`, and `forces` on
+`force_elements`. `mechanism` puts all of it together, after the checks of `validation`.
+"""
 
 from jaxmech.parts.body import Frame as Frame
 from jaxmech.parts.body import Start as Start
+from jaxmech.parts.body import ground as ground
+from jaxmech.parts.body import point_mass as point_mass
 from jaxmech.parts.forces import applied_force as applied_force
 from jaxmech.parts.forces import damper as damper
 from jaxmech.parts.forces import gravity as gravity
@@ -9,15 +17,13 @@ from jaxmech.parts.forces import spring as spring
 from jaxmech.parts.forces import torque as torque
 from jaxmech.parts.forces import torsion_damper as torsion_damper
 from jaxmech.parts.forces import torsion_spring as torsion_spring
-from jaxmech.parts.ground import ground as ground
-from jaxmech.parts.ground import point_mass as point_mass
 from jaxmech.parts.joint_base import Joint as Joint
+from jaxmech.parts.joints import cylindrical as cylindrical
 from jaxmech.parts.joints import prismatic as prismatic
 from jaxmech.parts.joints import revolute as revolute
+from jaxmech.parts.joints import spherical as spherical
+from jaxmech.parts.joints import universal as universal
 from jaxmech.parts.joints import weld as weld
-from jaxmech.parts.joints_in_space import cylindrical as cylindrical
-from jaxmech.parts.joints_in_space import spherical as spherical
-from jaxmech.parts.joints_in_space import universal as universal
 from jaxmech.parts.mechanism import Mechanism as Mechanism
 from jaxmech.parts.point_joints import distance as distance
 from jaxmech.parts.point_joints import given_angle as given_angle

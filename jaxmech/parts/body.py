@@ -1,7 +1,9 @@
-"""What every body can say: where it is, how it moves, its energy, and forces on its coordinates.
+"""Bodies: what all of them provide, and those without an attitude, the ground and point masses.
 
 A body has a reference point, the origin of the axes that are fixed to it. Points on a body and
 directions on it are given along these axes; everything else is along the axes of the ground.
+
+A point mass has the coordinates x, y and in space z [m], and the kinetic energy m v . v / 2.
 """
 
 import abc
@@ -12,15 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.values import Reader
+from jaxmech.parts.values import Reader, Value, number
 from jaxmech.parts.vectors import Numbers, apply, cross, turned
 
 
 class Frame(NamedTuple):
-    """Where a body is, d = 2 in the plane and 3 in space.
+    """Position and attitude of a body, with d = 2 in the plane and 3 in space.
 
     Attributes:
-        origin: its reference point, shape (d,).
+        origin: the reference point, shape (d,).
         axes: turns components along the axes of the body into those of the ground, shape (d, d).
         attitude: the angle, shape (), or the quaternion, shape (4,).
 
@@ -34,27 +36,22 @@ class Frame(NamedTuple):
     attitude: Numbers
 
     def point(self, local: Numbers) -> Numbers:
-        """Where a point of the body is, (d,)."""
+        """The position of a point of the body, (d,)."""
         if isinstance(local, np.ndarray) and not local.any():
             return self.origin
         return self.origin + apply(self.axes, local)
 
     def direction(self, local: Numbers) -> Numbers:
-        """A direction on the body along the axes of the ground, (d,)."""
+        """A direction on the body, along the axes of the ground, (d,)."""
         return apply(self.axes, local)
 
     def components(self, direction: Numbers) -> Numbers:
-        """A direction along the axes of the ground along those of the body, (d,)."""
+        """The components along the axes of the body of a direction in the ground, (d,)."""
         return apply(self.axes.T, direction)
 
 
 class Moving(NamedTuple):
-    """Where a body is and how it moves.
-
-    Attributes:
-        frame: where it is.
-        velocity: of the reference point, shape (d,).
-        spin: angular velocity, shape () in the plane and (3,) in space.
+    """A frame with the velocity of its reference point, (d,), and its angular velocity, () or (3,).
 
     Example:
         >>> frame = Frame(jnp.zeros(2), jnp.eye(2), jnp.zeros(()))
@@ -68,7 +65,7 @@ class Moving(NamedTuple):
     spin: Numbers
 
     def velocity_at(self, point: Numbers) -> Numbers:
-        """Velocity of the point of the body that is there now, (d,)."""
+        """The velocity of the body at a point of space, (d,)."""
         arm = point - self.frame.origin
         if arm.shape == (2,):
             return self.velocity + self.spin * turned(arm)
@@ -76,12 +73,12 @@ class Moving(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a body is at the start and how it moves, for `Mechanism.guess`.
+    """The initial position, attitude and velocities of a body, for `Mechanism.guess`.
 
     Attributes:
         position: of the reference point [m], shape (d,).
         attitude: angle [rad] in the plane, quaternion (4,), scalar part first, in space; by
-            default that of the ground. A quaternion is made a unit.
+            default that of the ground. Quaternions are normalized.
         velocity: of the reference point [m/s], shape (d,); by default at rest.
         spin: angular velocity [rad/s], a number or shape (3,) along the axes of the ground.
 
@@ -101,23 +98,19 @@ Load = tuple[Numbers, Numbers]  # force (d,) [N] and torque about the reference 
 
 @dataclass(frozen=True)
 class AbstractBody(abc.ABC):
-    """A body with a name and coordinates of its own.
-
-    Attributes:
-        name: of the body; its coordinates are `name.x` and so on.
-    """
+    """A body with a name and coordinates of its own, which are called `name.x` and so on."""
 
     name: str
 
     @property
     @abc.abstractmethod
     def dimension(self) -> int:
-        """2 in the plane, 3 in space, 0 for the ground, which is both."""
+        """2 in the plane, 3 in space, 0 for a ground that may be in either."""
 
     @property
     @abc.abstractmethod
     def letters(self) -> tuple[str, ...]:
-        """The coordinates without the name of the body."""
+        """The names of the coordinates without that of the body."""
 
     @property
     def rotates(self) -> bool:
@@ -130,12 +123,12 @@ class AbstractBody(abc.ABC):
         return "e0" in self.letters
 
     @abc.abstractmethod
-    def moving(self, q: Array, v: Array) -> Moving:
-        """Where it is and how it moves, from its own coordinates and their velocities."""
+    def frame(self, q: Array) -> Frame:
+        """Position and attitude, from its own coordinates."""
 
     @abc.abstractmethod
-    def frame(self, q: Array) -> Frame:
-        """Where it is."""
+    def moving(self, q: Array, v: Array) -> Moving:
+        """Position, attitude and velocities."""
 
     @abc.abstractmethod
     def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
@@ -151,22 +144,15 @@ class AbstractBody(abc.ABC):
 
     @abc.abstractmethod
     def load(self, q: Array, generalized: Array) -> Load:
-        """The force and the torque that a generalized force stands for."""
+        """The force and torque of a generalized force, the inverse of `generalized`."""
 
     @abc.abstractmethod
     def start(self, start: Start) -> tuple[Array, Array]:
-        """Its own coordinates and velocities at the start."""
+        """Its own initial coordinates and velocities."""
 
 
 def shifted(load: Load, point: Numbers, frame: Frame) -> Load:
-    """A force at a point and a torque, with the force moved to the reference point.
-
-    Example:
-        >>> frame = Frame(jnp.zeros(2), jnp.eye(2), jnp.zeros(()))
-        >>> force, torque = jnp.array([0.0, 2.0]), jnp.zeros(())
-        >>> print(shifted((force, torque), jnp.array([3.0, 0.0]), frame)[1])
-        6.0
-    """
+    """Move a force from a point to the reference point, where it adds to the torque."""
     force, torque = load
     arm = point - frame.origin
     if arm.shape == (2,):
@@ -174,14 +160,133 @@ def shifted(load: Load, point: Numbers, frame: Frame) -> Load:
     return force, torque + cross(arm, force)
 
 
-def entries(body: AbstractBody, what: str, value: Any, shape: tuple[int, ...]) -> Array:
-    """What a `Start` says as an array of a shape, zeros where it says nothing."""
+def entries(body: AbstractBody, start: Start, field: str, shape: tuple[int, ...]) -> Array:
+    """One field of a `Start` as an array of a shape, zeros by default."""
+    value = getattr(start, field)
     if value is None:
         return jnp.zeros(shape)
     found = 1.0 * jnp.asarray(value)
     if found.shape != shape:
         raise ValueError(
-            f"The start of body {body.name!r} must have `{what}` of shape {shape}, but it has "
+            f"The start of body {body.name!r} must have `{field}` of shape {shape}, but it has "
             f"{found.shape}; for a batch use `jax.vmap`."
         )
     return found
+
+
+@dataclass(frozen=True)
+class Ground(AbstractBody):
+    """The body at rest, which takes the dimension of its partners; 0 where that is not known."""
+
+    name: str = "ground"
+    dimension: int = 0
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """No coordinates."""
+        return ()
+
+    def frame(self, q: Array) -> Frame:
+        """At the origin; in numpy, so that lanes fold it."""
+        d, dtype = self.dimension, q.dtype
+        attitude = np.zeros((), dtype) if d == 2 else np.eye(4, dtype=dtype)[0]
+        return Frame(np.zeros(d, dtype), np.eye(d, dtype=dtype), attitude)
+
+    def moving(self, q: Array, v: Array) -> Moving:
+        """At rest."""
+        spin = np.zeros(() if self.dimension == 2 else (3,), q.dtype)
+        return Moving(self.frame(q), np.zeros(self.dimension, q.dtype), spin)
+
+    def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
+        """Zero."""
+        return jnp.zeros((), q.dtype)
+
+    def moment(self, q: Array, read: Reader) -> Array:
+        """Zero."""
+        return jnp.zeros(self.dimension, q.dtype)
+
+    def generalized(self, q: Array, load: Load) -> Array:
+        """Empty, since it takes every load."""
+        return jnp.zeros(0, q.dtype)
+
+    def load(self, q: Array, generalized: Array) -> Load:
+        """Zero."""
+        still = self.moving(q, q)
+        return still.velocity, still.spin
+
+    def start(self, start: Start) -> tuple[Array, Array]:
+        """Empty."""
+        return jnp.zeros(0), jnp.zeros(0)
+
+
+@dataclass(frozen=True)
+class PointMass(AbstractBody):
+    """A point with mass, in the plane or in space; made by `point_mass`."""
+
+    mass: Value
+    dimension: int = 2
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The names x, y, z, as many as there are dimensions."""
+        return ("x", "y", "z")[: self.dimension]
+
+    @property
+    def rotates(self) -> bool:
+        """False."""
+        return False
+
+    def frame(self, q: Array) -> Frame:
+        """At (x, y, z), along the axes of the ground."""
+        return Ground(dimension=self.dimension).frame(q)._replace(origin=q)
+
+    def moving(self, q: Array, v: Array) -> Moving:
+        """With velocity (x', y', z')."""
+        return Moving(self.frame(q), v, Ground(dimension=self.dimension).moving(q, v).spin)
+
+    def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
+        """K = m v . v / 2."""
+        return 0.5 * read.number(self.mass) * (v @ v)
+
+    def moment(self, q: Array, read: Reader) -> Array:
+        """M r."""
+        return read.number(self.mass) * q
+
+    def generalized(self, q: Array, load: Load) -> Array:
+        """The force; a point takes no torque."""
+        return load[0]
+
+    def load(self, q: Array, generalized: Array) -> Load:
+        """The force, without a torque."""
+        return generalized, Ground(dimension=self.dimension).moving(q, q).spin
+
+    def start(self, start: Start) -> tuple[Array, Array]:
+        """Position and velocity."""
+        shape = (self.dimension,)
+        position = entries(self, start, "position", shape)
+        return position, entries(self, start, "velocity", shape)
+
+
+ground = Ground()
+
+
+def point_mass(name: str, *, mass: Value, dimension: int = 2) -> PointMass:
+    """A point with mass.
+
+    Args:
+        name: name of the point; its coordinates are `name.x`, `name.y` and in space `name.z` [m].
+        mass: [kg]; a number, the name of a parameter or a function of (t, params).
+        dimension: 2 in the plane, 3 in space.
+
+    Raises:
+        ValueError: the dimension is neither.
+
+    Example:
+        >>> point_mass("bob", mass="m", dimension=3).letters
+        ('x', 'y', 'z')
+    """
+    if dimension not in (2, 3):
+        raise ValueError(
+            f"Body {name!r} must have `dimension` 2 (plane) or 3 (space), but has {dimension!r}."
+        )
+    return PointMass(name, number(f"body {name!r}", "mass", mass), dimension)

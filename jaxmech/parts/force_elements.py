@@ -1,4 +1,4 @@
-"""What forces are: potentials, which go into the Lagrangian, and loads, which do not."""
+"""The elements behind forces: potentials, which enter the Lagrangian, and loads, which do not."""
 
 import abc
 from dataclasses import dataclass
@@ -13,12 +13,7 @@ from jaxmech.parts.values import Reader, Value, Vector
 
 @dataclass(frozen=True)
 class AbstractForce(abc.ABC):
-    """A force with a name, between bodies or on one.
-
-    Attributes:
-        part: what messages call it.
-        bodies: on which it acts, a before b.
-    """
+    """A named force on bodies, a before b; `part` is its name in messages."""
 
     part: str
     bodies: tuple[AbstractBody, ...]
@@ -26,7 +21,7 @@ class AbstractForce(abc.ABC):
 
 @dataclass(frozen=True)
 class AbstractPotential(AbstractForce):
-    """A force that has a potential energy."""
+    """A force with a potential energy."""
 
     @abc.abstractmethod
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
@@ -35,7 +30,7 @@ class AbstractPotential(AbstractForce):
 
 @dataclass(frozen=True)
 class AbstractLoad(AbstractForce):
-    """A force that has none."""
+    """A force without a potential energy."""
 
     @abc.abstractmethod
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
@@ -44,12 +39,7 @@ class AbstractLoad(AbstractForce):
 
 @dataclass(frozen=True)
 class Gravity:
-    """The weight of all bodies of a mechanism.
-
-    Attributes:
-        acceleration: [m/s^2].
-        down: the direction in which things fall, or None: -y in the plane, -z in space.
-    """
+    """The weight of all bodies; `down` is None for -y in the plane and -z in space."""
 
     acceleration: Value
     down: Vector | None
@@ -72,7 +62,7 @@ class Spring(AbstractPotential):
     length: Value
 
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """Without a root where the length is a plain zero: the ends may then meet."""
+        """Without a square root if the length is the number 0, so that the ends may meet."""
         d = way(frames, self.at_a, self.at_b, read)
         k = read.number(self.stiffness)
         if self.length == 0.0:
@@ -89,7 +79,7 @@ class TorsionSpring(AbstractPotential):
     axes: tuple[Vector, Vector] | None
 
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """In the plane the angle is that of the coordinates, which counts turns."""
+        """In the plane the angle is that of the coordinates, which counts full turns."""
         a, b = frames
         if self.axes is None:
             angle = b.attitude - a.attitude
@@ -101,7 +91,7 @@ class TorsionSpring(AbstractPotential):
 
 @dataclass(frozen=True)
 class Damper(AbstractLoad):
-    """-c times the speed at which two points part, along the way between them."""
+    """-c times the speed at which two points move apart, along the line between them."""
 
     at_a: Vector
     at_b: Vector
@@ -121,14 +111,14 @@ class Damper(AbstractLoad):
 
 @dataclass(frozen=True)
 class Torque(AbstractLoad):
-    """A given torque on b and its opposite on a, plus -c times the spin of b relative to a."""
+    """A given torque on b, less c times the spin of b relative to a, and the opposite on a."""
 
     torque: Value
     damping: Value
     axis: Vector | None
 
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """About the normal of the plane, or an axis on a."""
+        """About the normal of the plane, or about an axis on a."""
         a, b = moving
         spin = b.spin - a.spin
         given, damping = read.number(self.torque), read.number(self.damping)
@@ -149,7 +139,7 @@ class Applied(AbstractLoad):
     force: Vector
 
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """No opposite force: it comes from outside of the mechanism."""
+        """No opposite force on a: the force is external."""
         a, b = moving[0], moving[-1]
         size = b.velocity.shape[0]
         force = a.frame.direction(read.vector(self.force, size))

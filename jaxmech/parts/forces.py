@@ -1,26 +1,25 @@
-"""Gravity, springs, dampers, torques and forces.
+"""Gravity, springs, dampers, torques and applied forces.
 
     force            acts between                   enters as
-    gravity          all bodies and the earth       potential
+    gravity          on all bodies                  potential
     spring           a point of a, a point of b     potential
     torsion_spring   a and b                        potential
     damper           a point of a, a point of b     force
     torsion_damper   a and b                        force
     torque           a and b                        force
-    applied_force    the outside and a point        force
+    applied_force    on a point of a body           force
 
-A mechanism with potentials alone conserves its energy, which is then audited in every simulation.
+The energy of a mechanism with potentials alone is conserved, and audited in every simulation.
 """
 
-from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.body import AbstractBody, ground
 from jaxmech.parts.force_elements import Applied, Damper, Gravity, Spring, Torque, TorsionSpring
-from jaxmech.parts.ground import ground
-from jaxmech.parts.joint_base import axes_of, called, partners, point
+from jaxmech.parts.joint_base import axes_of, called, partners, pinned, point
 from jaxmech.parts.values import Value, Vector, direction, number, vector
 
 
 def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravity:
-    """The weight of all bodies.
+    """The weight of all bodies of a mechanism.
 
     Args:
         acceleration: [m/s^2].
@@ -28,7 +27,7 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
 
     Raises:
         ValueError: the direction is zero.
-        TypeError: something is no value.
+        TypeError: an argument is not a value.
 
     Example:
         >>> gravity("g")
@@ -37,8 +36,8 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
     kept = number("gravity", "acceleration", acceleration)
     if down is None:
         return Gravity(kept, None)
-    whole = isinstance(down, str) or callable(down)  # its size is known when it is read
-    return Gravity(kept, direction("gravity", "down", down, 3 if whole else len(down)))
+    named = isinstance(down, str) or callable(down)  # whose size is checked when it is read
+    return Gravity(kept, direction("gravity", "down", down, 3 if named else len(down)))
 
 
 def spring(
@@ -54,29 +53,27 @@ def spring(
     """A spring between two points.
 
     Args:
-        name: of the spring.
+        name: name of the spring.
         a: first body, or `ground`.
         at_a: the point on a [m].
         b: second body.
         at_b: the point on b [m].
         stiffness: [N/m].
-        length: at rest [m]. The points must never meet, unless it is the number 0.
+        length: natural length [m]. The points must never meet, unless it is the number 0.
 
     Raises:
-        ValueError: bodies or points do not fit; the message names the spring.
-        TypeError: something is no body or no value.
+        ValueError: the bodies or points do not fit; the message names the spring.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import point_mass
+        >>> from jaxmech.parts import point_mass
         >>> bob = point_mass("bob", mass=1.0)
         >>> spring("coil", ground, (0, 0), bob, (0, 0), stiffness="k", length=0.2).part
         "spring 'coil'"
     """
-    part = called("spring", name)
-    (a, b), size = partners(part, (a, b))
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    part, bodies, _, at = pinned("spring", name, (a, b), (at_a, at_b))
     k, rest = number(part, "stiffness", stiffness), number(part, "length", length)
-    return Spring(part, (a, b), *at, k, rest)
+    return Spring(part, bodies, *at, k, rest)
 
 
 def damper(
@@ -85,27 +82,25 @@ def damper(
     """A damper between two points, which must never meet.
 
     Args:
-        name: of the damper.
+        name: name of the damper.
         a: first body, or `ground`.
         at_a: the point on a [m].
         b: second body.
         at_b: the point on b [m].
-        damping: force per speed [N s/m].
+        damping: damping coefficient [N s/m].
 
     Raises:
-        ValueError: bodies or points do not fit; the message names the damper.
-        TypeError: something is no body or no value.
+        ValueError: the bodies or points do not fit; the message names the damper.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import point_mass
+        >>> from jaxmech.parts import point_mass
         >>> bob = point_mass("bob", mass=1.0)
         >>> damper("oil", ground, (0, 0), bob, (0, 0), damping="c").part
         "damper 'oil'"
     """
-    part = called("damper", name)
-    (a, b), size = partners(part, (a, b))
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
-    return Damper(part, (a, b), *at, number(part, "damping", damping))
+    part, bodies, _, at = pinned("damper", name, (a, b), (at_a, at_b))
+    return Damper(part, bodies, *at, number(part, "damping", damping))
 
 
 def torsion_spring(
@@ -118,24 +113,23 @@ def torsion_spring(
     axis: Vector | None = None,
     axis_b: Vector | None = None,
 ) -> TorsionSpring:
-    """A spring in a hinge.
+    """A torsion spring between two bodies that share an axis.
 
     Args:
-        name: of the spring.
+        name: name of the spring.
         a: first body, or `ground`.
         b: second body.
         stiffness: [N m/rad].
-        rest: angle of b relative to a at rest [rad].
-        axis: in space, the axis on a that both bodies share; the angle is that of `given_angle`,
-            between -pi and pi.
+        rest: angle of b relative to a at which there is no torque [rad].
+        axis: in space, the shared axis on a; the angle is as in `given_angle`, between -pi and pi.
         axis_b: the axis on b, by default the same components as `axis`.
 
     Raises:
-        ValueError: bodies or axes do not fit; the message names the spring.
-        TypeError: something is no body or no value.
+        ValueError: the bodies or axes do not fit; the message names the spring.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import planar_body
         >>> door = planar_body("door", mass=1.0, inertia=0.1)
         >>> torsion_spring("closer", ground, door, stiffness=2.0).part
         "torsion spring 'closer'"
@@ -149,21 +143,21 @@ def torsion_spring(
 def torsion_damper(
     name: str, a: AbstractBody, b: AbstractBody, *, damping: Value, axis: Vector | None = None
 ) -> Torque:
-    """A damper in a hinge.
+    """A damper on the angular velocity of b relative to a.
 
     Args:
-        name: of the damper.
+        name: name of the damper.
         a: first body, or `ground`.
         b: second body.
-        damping: torque per spin [N m s/rad].
-        axis: in space, the axis on a.
+        damping: damping coefficient [N m s/rad].
+        axis: in space, the axis of the damper on a.
 
     Raises:
-        ValueError: bodies or axis do not fit; the message names the damper.
-        TypeError: something is no body or no value.
+        ValueError: the bodies or axis do not fit; the message names the damper.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import planar_body
         >>> door = planar_body("door", mass=1.0, inertia=0.1)
         >>> torsion_damper("grease", ground, door, damping=0.3).part
         "torsion damper 'grease'"
@@ -177,21 +171,21 @@ def torsion_damper(
 def torque(
     name: str, a: AbstractBody, b: AbstractBody, value: Value, *, axis: Vector | None = None
 ) -> Torque:
-    """A motor: a torque on b, and its opposite on a.
+    """A torque on b and the opposite torque on a, such as that of a motor.
 
     Args:
-        name: of the torque.
+        name: name of the torque.
         a: first body, or `ground`.
         b: second body.
-        value: [N m].
+        value: the torque on b [N m].
         axis: in space, the direction of the torque on a.
 
     Raises:
-        ValueError: bodies or axis do not fit; the message names the torque.
-        TypeError: something is no body or no value.
+        ValueError: the bodies or axis do not fit; the message names the torque.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import planar_body
         >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
         >>> torque("motor", ground, crank, lambda t, p: p["peak"] * t).part
         "torque 'motor'"
@@ -205,21 +199,21 @@ def torque(
 def applied_force(
     name: str, body: AbstractBody, at: Vector, force: Vector, *, follows: bool = False
 ) -> Applied:
-    """A force from outside at a point of a body.
+    """An external force at a point of a body.
 
     Args:
-        name: of the force.
-        body: on which it acts.
+        name: name of the force.
+        body: the body on which it acts.
         at: the point on the body [m].
-        force: [N], two or three values.
-        follows: whether it is along the axes of the body instead of those of the ground.
+        force: components [N], two or three values.
+        follows: whether the components are along the axes of the body instead of the ground.
 
     Raises:
-        ValueError: body, point or force do not fit; the message names the force.
-        TypeError: something is no body or no value.
+        ValueError: the body, point or force do not fit; the message names the force.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import point_mass
+        >>> from jaxmech.parts import point_mass
         >>> applied_force("wind", point_mass("leaf", mass=0.01), (0, 0), ("drag", 0)).part
         "applied force 'wind'"
     """

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.constraints import Holonomic, Nonholonomic
-from jaxmech.parts.body import AbstractBody, Frame, Moving
-from jaxmech.parts.ground import Ground
+from jaxmech.parts.body import AbstractBody, Frame, Ground, Moving
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader, Vector, are_numbers, capital, direction, vector
 from jaxmech.parts.velocity_equations import AbstractVelocity
@@ -17,26 +16,21 @@ from jaxmech.parts.velocity_equations import AbstractVelocity
 
 @dataclass(frozen=True)
 class Place:
-    """A body, and where its coordinates stand among all of them.
-
-    Attributes:
-        body: the body.
-        first: place of its first coordinate.
-    """
+    """A body, and the index of its first coordinate among those of all bodies."""
 
     body: AbstractBody
     first: int
 
     def own(self, x: Array) -> Array:
-        """What belongs to the body, of coordinates, velocities or generalized forces."""
+        """The entries of the body in coordinates, velocities or generalized forces."""
         return x[self.first : self.first + len(self.body.letters)]
 
     def frame(self, q: Array) -> Frame:
-        """Where the body is."""
+        """Position and attitude of the body."""
         return self.body.frame(self.own(q))
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """Where it is and how it moves."""
+        """Position, attitude and velocities of the body."""
         return self.body.moving(self.own(q), self.own(v))
 
 
@@ -45,15 +39,15 @@ Places = tuple[Place, ...]
 
 @dataclass(frozen=True)
 class Joint:
-    """What ties bodies to each other; made by `revolute` and its like.
+    """A connection between bodies, as made by `revolute` and the like.
 
     Attributes:
-        kind: what sort of joint it is.
-        name: of the joint and of its constraint. A joint with equations on positions and on
+        kind: the kind of joint, as messages call it.
+        name: name of the joint and of its constraint. A joint with equations on positions and on
             velocities has two, `name.contact` and `name.slip`.
         bodies: the bodies, a before b.
-        positions: equations on where they are.
-        velocities: equations on how they move.
+        positions: equations on their positions.
+        velocities: equations on their velocities.
     """
 
     kind: str
@@ -63,7 +57,7 @@ class Joint:
     velocities: tuple[AbstractVelocity, ...] = ()
 
     def constraints(self, places: Places) -> Iterator[Holonomic | Nonholonomic]:
-        """Its equations, for bodies at these places."""
+        """Its equations as constraints, for bodies at these places."""
         part, both = called(self.kind, self.name), self.positions and self.velocities
         if self.positions:
             name = f"{self.name}.contact" if both else self.name
@@ -97,36 +91,45 @@ class _Velocities:
         return jnp.concatenate([e.residual(moving, read) for e in self.equations])
 
 
-def called(kind: str, name: str) -> str:
-    """What messages call a part.
+class Pinned(NamedTuple):
+    """Two checked bodies with a point on each, and their dimension; `part` is for messages."""
 
-    Example:
-        >>> called("revolute joint", "A")
-        "revolute joint 'A'"
-    """
+    part: str
+    bodies: tuple[AbstractBody, ...]
+    size: int
+    points: tuple[Vector, Vector]
+
+
+def pinned(
+    kind: str,
+    name: str,
+    bodies: tuple[AbstractBody, AbstractBody],
+    points: tuple[Vector, Vector],
+    *,
+    sizes: tuple[int, ...] = (2, 3),
+    turning: bool = False,
+) -> Pinned:
+    """Check the bodies a and b of a part and the points `at_a` and `at_b` on them."""
+    part = called(kind, name)
+    (a, b), size = partners(part, bodies, sizes=sizes, turning=turning)
+    at_a, at_b = points
+    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    return Pinned(part, (a, b), size, at)
+
+
+def called(kind: str, name: str) -> str:
+    """The name of a part in messages, such as "revolute joint 'A'"."""
     return f"{kind} {name!r}"
 
 
 def partners(
     part: str, bodies: tuple[Any, ...], *, sizes: tuple[int, ...] = (2, 3), turning: bool = False
 ) -> tuple[tuple[AbstractBody, ...], int]:
-    """The bodies of a part, the ground as theirs is, and their dimension.
-
-    Args:
-        part: what messages call the part.
-        bodies: the bodies as given.
-        sizes: the dimensions that will do.
-        turning: whether each body must have an attitude.
-
-    Raises:
-        TypeError: something is no body.
-        ValueError: a body stands twice, has another dimension than the rest or than the part
-            needs, or has no attitude where one is needed.
+    """Check the bodies of a part; return them, the ground adapted to the others, and their dimension.
 
     Example:
-        >>> from jaxmech.parts.ground import ground, point_mass
-        >>> bob = point_mass("bob", mass=1.0)
-        >>> partners("distance 'rod'", (ground, bob))[1]
+        >>> from jaxmech.parts import ground, point_mass
+        >>> partners("distance 'rod'", (ground, point_mass("bob", mass=1.0)))[1]
         2
     """
     start = capital(part)
@@ -157,21 +160,12 @@ def partners(
                 "make it a planar_body or a spatial_body."
             )
     size = found.pop()
-    grounded = (replace(b, size=size) if isinstance(b, Ground) else b for b in bodies)
+    grounded = (replace(b, dimension=size) if isinstance(b, Ground) else b for b in bodies)
     return tuple(grounded), size
 
 
 def point(part: str, argument: str, body: AbstractBody, values: Vector, size: int) -> Vector:
-    """A point on a body as a part can keep it; a point mass has only its own.
-
-    Raises:
-        ValueError: the shape is wrong, or a point mass is asked for another point.
-
-    Example:
-        >>> from jaxmech.parts.ground import ground
-        >>> point("joint 'A'", "at_a", ground, (0, "h"), 2)
-        (0.0, 'h')
-    """
+    """Check the coordinates of a point on a body; they must be zero on a point mass."""
     kept = vector(part, argument, values, size)
     if not body.rotates and not (are_numbers(kept) and not any(kept)):
         raise ValueError(
@@ -182,15 +176,7 @@ def point(part: str, argument: str, body: AbstractBody, values: Vector, size: in
 
 
 def axes_of(part: str, axis: Vector | None, axis_b: Vector | None) -> tuple[Vector, Vector]:
-    """The directions of an axis in space on both bodies; the same components by default.
-
-    Raises:
-        ValueError: there is none, or all its components are zero.
-
-    Example:
-        >>> axes_of("joint 'A'", (0, 0, 2), None)
-        ((0.0, 0.0, 1.0), (0.0, 0.0, 1.0))
-    """
+    """Check the directions of a shared axis in space on a and on b; `axis_b` defaults to `axis`."""
     if axis is None:
         raise ValueError(
             f"{capital(part)} must have an `axis` in space; "

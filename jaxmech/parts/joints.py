@@ -1,23 +1,24 @@
-"""Joints in the plane and in space: hinge, slider, weld.
+"""Joints that hold an attitude or a point: hinge, slider, weld, shaft, ball, Cardan joint.
 
-    joint         equations and freedoms     in space    made of
-                  in the plane
-    revolute      2, 1                       5, 1        Coincide, Parallel
-    prismatic     2, 1                       5, 1        Across, Turned
-    weld          3, 0                       6, 0        Coincide, Turned
+    joint         equations and freedoms     made of
+                  in the plane   in space
+    revolute      2, 1           5, 1        Coincide, in space also Parallel
+    prismatic     2, 1           5, 1        Across, Turned
+    weld          3, 0           6, 0        Coincide, Turned
+    cylindrical                  4, 2        Across, Parallel
+    spherical                    3, 3        Coincide
+    universal                    4, 2        Coincide, Perpendicular
 
 Freedoms are those of b relative to a. Forces and torques are those of a on b, at the point of b
-(`equations.py`).
+(`position_equations.py`).
 """
 
 from typing import Any
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.joint_base import Joint, axes_of, called, partners, point
-from jaxmech.parts.position_equations import Across, Coincide, Parallel, Turned
+from jaxmech.parts.joint_base import Joint, axes_of, partners, pinned
+from jaxmech.parts.position_equations import Across, Coincide, Parallel, Perpendicular, Turned
 from jaxmech.parts.values import Vector, capital, direction, number
-
-SAME = (1.0, 0.0, 0.0, 0.0)  # the quaternion of no turn
 
 
 def revolute(
@@ -36,7 +37,7 @@ def revolute(
     torques [N m] across the axis.
 
     Args:
-        name: of the joint.
+        name: name of the joint.
         a: first body, or `ground`.
         at_a: the point on a [m].
         b: second body.
@@ -45,29 +46,26 @@ def revolute(
         axis_b: direction of the axis on b, by default the same components as `axis`.
 
     Raises:
-        ValueError: bodies, points or axes do not fit; the message names the joint.
-        TypeError: something is no body or no value.
+        ValueError: the bodies, points or axes do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import ground
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import ground, planar_body
         >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
         >>> revolute("O", ground, (0, 0), crank, ("l", 0)).kind
         'revolute joint'
     """
-    part = called("revolute joint", name)
-    (a, b), size = partners(part, (a, b))
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    kind = "revolute joint"
+    part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b))
     if size == 2:
         if axis is not None or axis_b is not None:
             raise ValueError(
                 f"{capital(part)} must have no `axis` in the plane, where all axes are at "
                 "right angles to it; leave it out."
             )
-        return Joint("revolute joint", name, (a, b), (Coincide(*at),))
-    partners(part, (a, b), turning=True)
-    axes = axes_of(part, axis, axis_b)
-    return Joint("revolute joint", name, (a, b), (Coincide(*at), Parallel(*axes)))
+        return Joint(kind, name, bodies, (Coincide(*at),))
+    partners(part, bodies, turning=True)
+    return Joint(kind, name, bodies, (Coincide(*at), Parallel(*axes_of(part, axis, axis_b))))
 
 
 def prismatic(
@@ -80,13 +78,13 @@ def prismatic(
     axis: Vector,
     turn: Any = None,
 ) -> Joint:
-    """A slider: a point of b stays on a line of a, and b does not turn in a.
+    """A slider: a point of b stays on a line of a, and b does not turn relative to a.
 
     Its multipliers are the force [N] across the line, one in the plane, two in space, followed by
     the torque [N m], one or three, in space along the axes of b.
 
     Args:
-        name: of the joint.
+        name: name of the joint.
         a: first body, or `ground`.
         at_a: a point of the line on a [m].
         b: second body.
@@ -95,39 +93,31 @@ def prismatic(
         turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
 
     Raises:
-        ValueError: bodies, points or axes do not fit; the message names the joint.
-        TypeError: something is no body or no value.
+        ValueError: the bodies, points or axes do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import ground
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import ground, planar_body
         >>> piston = planar_body("piston", mass=1.0, inertia=0.1)
         >>> prismatic("guide", ground, (0, 0), piston, (0, 0), axis=(1, 0)).kind
         'prismatic joint'
     """
-    part = called("prismatic joint", name)
-    (a, b), size = partners(part, (a, b), turning=True)
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    kind = "prismatic joint"
+    part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b), turning=True)
     line = Across(at[0], direction(part, "axis", axis, size), at[1])
-    return Joint("prismatic joint", name, (a, b), (line, _turned(part, turn, size)))
+    return Joint(kind, name, bodies, (line, _turned(part, turn, size)))
 
 
 def weld(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    turn: Any = None,
+    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, turn: Any = None
 ) -> Joint:
-    """Two bodies in one piece.
+    """A rigid connection of two bodies.
 
     Its multipliers are the force [N] on b along the axes of the ground and the torque [N m], in
     space three along the axes of b.
 
     Args:
-        name: of the joint.
+        name: name of the joint.
         a: first body, or `ground`.
         at_a: the point on a [m].
         b: second body.
@@ -135,23 +125,127 @@ def weld(
         turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
 
     Raises:
-        ValueError: bodies or points do not fit; the message names the joint.
-        TypeError: something is no body or no value.
+        ValueError: the bodies or points do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import ground
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import ground, planar_body
         >>> beam = planar_body("beam", mass=1.0, inertia=0.1)
         >>> weld("wall", ground, (0, 0), beam, (-1, 0), turn=0.1).kind
         'weld'
     """
-    part = called("weld", name)
-    (a, b), size = partners(part, (a, b), turning=True)
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
-    return Joint("weld", name, (a, b), (Coincide(*at), _turned(part, turn, size)))
+    part, bodies, size, at = pinned("weld", name, (a, b), (at_a, at_b), turning=True)
+    return Joint("weld", name, bodies, (Coincide(*at), _turned(part, turn, size)))
 
 
 def _turned(part: str, turn: Any, size: int) -> Turned:
     if size == 2:
         return Turned(number(part, "turn", 0.0 if turn is None else turn))
-    return Turned(SAME if turn is None else direction(part, "turn", turn, 4))
+    identity = (1.0, 0.0, 0.0, 0.0)
+    return Turned(identity if turn is None else direction(part, "turn", turn, 4))
+
+
+def cylindrical(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    axis: Vector,
+    axis_b: Vector | None = None,
+) -> Joint:
+    """A shaft in a sleeve: b turns about a line of a and slides along it; in space.
+
+    Its multipliers are two forces [N] and two torques [N m] across the axis.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: a point of the axis on a [m].
+        b: second body.
+        at_b: a point of the axis on b [m].
+        axis: direction of the axis on a.
+        axis_b: direction of the axis on b, by default the same components as `axis`.
+
+    Raises:
+        ValueError: the bodies, points or axes do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
+
+    Example:
+        >>> from jaxmech.parts import ground, spatial_body
+        >>> shaft = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1))
+        >>> cylindrical("bush", ground, (0, 0, 0), shaft, (0, 0, 0), axis=(0, 0, 1)).kind
+        'cylindrical joint'
+    """
+    kind = "cylindrical joint"
+    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    axes = axes_of(part, axis, axis_b)
+    return Joint(kind, name, bodies, (Across(at[0], axes[0], at[1]), Parallel(*axes)))
+
+
+def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector) -> Joint:
+    """A ball and socket: a point of a is a point of b; in space.
+
+    Its multipliers are the force [N] on b along the axes of the ground.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+
+    Raises:
+        ValueError: the bodies or points do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
+
+    Example:
+        >>> from jaxmech.parts import ground, point_mass
+        >>> bob = point_mass("bob", mass=1.0, dimension=3)
+        >>> spherical("pin", ground, (0, 0, 0), bob, (0, 0, 0)).kind
+        'spherical joint'
+    """
+    kind = "spherical joint"
+    _, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,))
+    return Joint(kind, name, bodies, (Coincide(*at),))
+
+
+def universal(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    axis_a: Vector,
+    axis_b: Vector,
+) -> Joint:
+    """A Cardan joint: a point in common, and an arm of a at right angles to an arm of b; in space.
+
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] along
+    the normal of both arms, axis_b x axis_a.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+        axis_a: direction of the arm on a.
+        axis_b: direction of the arm on b.
+
+    Raises:
+        ValueError: the bodies, points or axes do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
+
+    Example:
+        >>> from jaxmech.parts import ground, spatial_body
+        >>> shaft, o = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
+        >>> universal("U", ground, o, shaft, o, axis_a=(1, 0, 0), axis_b=(0, 1, 0)).kind
+        'universal joint'
+    """
+    kind = "universal joint"
+    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    arms = (direction(part, "axis_a", axis_a, 3), direction(part, "axis_b", axis_b, 3))
+    return Joint(kind, name, bodies, (Coincide(*at), Perpendicular(*arms)))

@@ -1,6 +1,6 @@
-"""`Mechanism`: parts put together into a `System`."""
+"""`Mechanism`: parts put together into a `System`, and the functions of that system."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,13 +9,71 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
-from jaxmech.parts.body import AbstractBody, Frame, Load, Start
-from jaxmech.parts.energy import Forces, Lagrangian, Norm
+from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Start
 from jaxmech.parts.force_elements import AbstractForce, AbstractLoad, AbstractPotential, Gravity
-from jaxmech.parts.ground import Ground
 from jaxmech.parts.joint_base import Joint, Place, Places
 from jaxmech.parts.validation import AnyForce, AnyJoint, require_consistent
+from jaxmech.parts.values import Reader
 from jaxmech.system import System
+
+
+@dataclass(frozen=True)
+class _Lagrangian:
+    """Kinetic minus potential energy [J] of bodies, their weights and other potentials."""
+
+    places: Places
+    gravities: tuple[Gravity, ...]
+    potentials: tuple[tuple[AbstractPotential, Places], ...]
+
+    def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
+        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
+        total = jnp.zeros((), q.dtype)
+        for place in self.places:
+            body, own = place.body, place.own(q)
+            read = Reader(f"body {body.name!r}", t, params)
+            total = total + body.kinetic(own, place.own(v), read)
+            for weight in self.gravities:
+                moment = body.moment(own, read)
+                total = total - weight.energy(moment, Reader("gravity", t, params))
+        for force, places in self.potentials:
+            frames = tuple(place.frame(q) for place in places)
+            total = total - force.energy(frames, Reader(force.part, t, params))
+        return total
+
+
+@dataclass(frozen=True)
+class _Forces:
+    """The generalized force (n,) of loads, and of functions `force(q, v, t, params)`."""
+
+    places: Places
+    loads: tuple[tuple[AbstractLoad, Places], ...]
+    others: tuple[Callable[..., Any], ...]
+
+    def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
+        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
+        sums = {p.body.name: jnp.zeros_like(p.own(q)) for p in self.places}
+        for force, places in self.loads:
+            moving = tuple(place.moving(q, v) for place in places)
+            loads = force.loads(moving, Reader(force.part, t, params))
+            for place, load in zip(places, loads, strict=True):
+                if place.body.letters:
+                    own = place.body.generalized(place.own(q), load)
+                    sums[place.body.name] = sums[place.body.name] + own
+        total = jnp.concatenate([sums[place.body.name] for place in self.places])
+        for other in self.others:
+            total = total + other(q, v, t, params)
+        return total
+
+
+@dataclass(frozen=True)
+class _Norm:
+    """(e . e - 1) / 2 of the quaternion of a body, which must vanish."""
+
+    place: Place
+
+    def __call__(self, q: Any, t: Any, params: Any) -> Array:
+        e = self.place.own(jnp.asarray(q))[3:]
+        return (e @ e - 1) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,25 +84,22 @@ class Mechanism:
     unit quaternions, `crank.unit`, then the joints under their names.
 
     Args:
-        bodies: planar, or spatial, bodies and point masses; the ground is always there.
-        joints: joints, and also `Holonomic`, `Nonholonomic` or `Acceleration` constraints on all
+        bodies: bodies and point masses, all planar or all spatial; the ground is always there.
+        joints: joints, and `Holonomic`, `Nonholonomic` or `Acceleration` constraints on all
             coordinates.
-        forces: forces, and also functions `force(q, v, t, params)` of shape (n,).
-        params: default parameters; all names that parts use.
+        forces: forces, and functions `force(q, v, t, params)` of shape (n,).
+        params: default parameters, with all names that parts use.
 
     Attributes:
         system: the `System`.
 
     Raises:
-        ValueError: names are given twice or are missing, a joint has a body that is none of
-            `bodies`, or `params` lacks what a part reads.
-        TypeError: something is no body, joint or force.
+        ValueError: names are given twice or are missing, a joint has a body that is not among
+            `bodies`, or `params` lacks a parameter.
+        TypeError: an entry is not a body, joint or force.
 
     Example:
-        >>> from jaxmech.parts.forces import gravity
-        >>> from jaxmech.parts.ground import ground
-        >>> from jaxmech.parts.joints import revolute
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import gravity, ground, planar_body, revolute
         >>> bar = planar_body("bar", mass="m", inertia=lambda t, p: p["m"] * p["l"] ** 2 / 12)
         >>> hinge = revolute("hinge", ground, (0, 0), bar, (lambda t, p: -p["l"] / 2, 0))
         >>> pendulum = Mechanism([bar], [hinge], [gravity("g")], {"m": 2.0, "l": 1.0, "g": 9.81})
@@ -71,19 +126,19 @@ class Mechanism:
         _require_readable(self.system, self.params)
 
     def guess(self, starts: Mapping[str, Start]) -> tuple[Array, Array]:
-        """Coordinates and velocities from the starts of all bodies, for `assemble`.
+        """Coordinates and velocities from the initial states of all bodies, for `assemble`.
 
         Args:
             starts: a `Start` for each body by name.
 
         Returns:
-            q and v, shapes (n,), on the constraints only as far as the starts are.
+            q and v, shapes (n,), consistent with the constraints only as far as the starts are.
 
         Raises:
-            ValueError: a body has no start, or a start no body.
+            ValueError: a body has no start, or a start belongs to no body.
 
         Example:
-            >>> from jaxmech.parts.ground import point_mass
+            >>> from jaxmech.parts import point_mass
             >>> q, v = Mechanism([point_mass("bob", mass=1.0)]).guess({"bob": Start((1.0, 2.0))})
             >>> print(q, v)
             [1. 2.] [0. 0.]
@@ -100,7 +155,7 @@ class Mechanism:
         return q, v
 
     def frame(self, body: str, q: Any) -> Frame:
-        """Where a body is: its `origin`, its `axes` and its `attitude`.
+        """The frame of a body: its `origin`, its `axes` and its `attitude`.
 
         Args:
             body: its name.
@@ -110,14 +165,14 @@ class Mechanism:
             ValueError: there is no such body.
 
         Example:
-            >>> from jaxmech.parts.ground import point_mass
+            >>> from jaxmech.parts import point_mass
             >>> print(Mechanism([point_mass("bob", mass=1.0)]).frame("bob", [1.0, 2.0]).origin)
             [1. 2.]
         """
         return self._place(body).frame(1.0 * jnp.asarray(q))
 
     def load(self, body: str, q: Any, generalized: Any) -> Load:
-        """The force [N] and the torque [N m] that a generalized force puts on a body.
+        """The force [N] and the torque [N m] that a generalized force exerts on a body.
 
         Args:
             body: its name.
@@ -131,7 +186,7 @@ class Mechanism:
             ValueError: there is no such body.
 
         Example:
-            >>> from jaxmech.parts.rigid_bodies import planar_body
+            >>> from jaxmech.parts import planar_body
             >>> bar = Mechanism([planar_body("bar", mass=1.0, inertia=1.0)])
             >>> force, torque = bar.load("bar", [0.0, 0.0, 0.0], [1.0, 2.0, 3.0])
             >>> print(force, torque)
@@ -165,7 +220,7 @@ def _system(mechanism: Mechanism, places: Places) -> System:
         return tuple(Place(b, 0) if isinstance(b, Ground) else at[b.name] for b in bodies)
 
     constraints: list[AbstractConstraint] = [
-        Holonomic(Norm(place), name=f"{place.body.name}.unit")
+        Holonomic(_Norm(place), name=f"{place.body.name}.unit")
         for place in places
         if place.body.has_norm
     ]
@@ -180,15 +235,15 @@ def _system(mechanism: Mechanism, places: Places) -> System:
     loads = tuple((f, where(f.bodies)) for f in mechanism.forces if isinstance(f, AbstractLoad))
     others = tuple(f for f in mechanism.forces if not isinstance(f, AbstractForce | Gravity))
     return System(
-        Lagrangian(places, gravities, potentials),
+        _Lagrangian(places, gravities, potentials),
         constraints,
-        Forces(places, loads, others) if loads or others else None,
+        _Forces(places, loads, others) if loads or others else None,
         coordinates=tuple(f"{p.body.name}.{letter}" for p in places for letter in p.body.letters),
     )
 
 
 def _require_readable(system: System, params: Mapping[str, Any]) -> None:
-    """Every part finds its values in the default parameters."""
+    """Raise if a part does not find its values in the default parameters."""
 
     def everything(q: Array, v: Array, t: Array, params: Mapping[str, Any]) -> list[Array]:
         values = [system.lagrangian(q, v, t, params), system.position_level(q, t, params)]

@@ -1,4 +1,4 @@
-"""Ties of a point to a point, line, plane or surface, and what is prescribed in time.
+"""Joints that tie a point to a point, line, plane or surface, and motions prescribed in time.
 
     tie                equations        freedoms         multiplier
                        plane, space     plane, space
@@ -10,15 +10,14 @@
     given_angle        1, 1             2, 5             torque [N m] about the axis
 
 Freedoms are those of b relative to a. Forces and torques are those of a on b, at the point of b
-(`equations.py`).
+(`position_equations.py`).
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.ground import ground
-from jaxmech.parts.joint_base import Joint, axes_of, called, partners, point
+from jaxmech.parts.body import AbstractBody, ground
+from jaxmech.parts.joint_base import Joint, axes_of, called, partners, pinned, point
 from jaxmech.parts.position_equations import (
     Across,
     Apart,
@@ -35,36 +34,34 @@ from jaxmech.utils.checks import require_function
 def distance(
     name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, length: Value
 ) -> Joint:
-    """A massless rod with a ball at each end: two points keep their distance.
+    """A massless rod with a ball joint at each end: two points keep their distance.
 
     Args:
-        name: of the tie.
+        name: name of the tie.
         a: first body, or `ground`.
         at_a: the point on a [m].
         b: second body.
         at_b: the point on b [m].
-        length: of the rod [m], not zero.
+        length: length of the rod [m], positive.
 
     Raises:
-        ValueError: bodies, points or length do not fit; the message names the tie.
-        TypeError: something is no body or no value.
+        ValueError: the bodies, points or length do not fit; the message names the tie.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import point_mass
+        >>> from jaxmech.parts import point_mass
         >>> bob = point_mass("bob", mass=1.0)
         >>> distance("rod", ground, (0, 0), bob, (0, 0), length="l").kind
         'distance'
     """
-    part = called("distance", name)
-    (a, b), size = partners(part, (a, b))
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    part, bodies, _, at = pinned("distance", name, (a, b), (at_a, at_b))
     kept = number(part, "length", length)
     if isinstance(kept, float) and kept <= 0:
         raise ValueError(
             f"{capital(part)} must have a positive `length`, but it is {kept}; "
             "for points that coincide take revolute or spherical."
         )
-    return Joint("distance", name, (a, b), (Apart(*at, kept),))
+    return Joint("distance", name, bodies, (Apart(*at, kept),))
 
 
 def point_on_line(
@@ -73,7 +70,7 @@ def point_on_line(
     """A pin in a slot: a point of b stays on a line of a.
 
     Args:
-        name: of the tie.
+        name: name of the tie.
         a: the body with the line, or `ground`.
         at_a: a point of the line on a [m].
         b: the body with the point.
@@ -81,20 +78,18 @@ def point_on_line(
         axis: direction of the line on a.
 
     Raises:
-        ValueError: bodies, points or direction do not fit; the message names the tie.
-        TypeError: something is no body or no value.
+        ValueError: the bodies, points or direction do not fit; the message names the tie.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import point_mass
+        >>> from jaxmech.parts import point_mass
         >>> bead = point_mass("bead", mass=1.0)
         >>> point_on_line("wire", ground, (0, 0), bead, (0, 0), axis=(1, 1)).kind
         'point on line'
     """
-    part = called("point on line", name)
-    (a, b), size = partners(part, (a, b))
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    part, bodies, size, at = pinned("point on line", name, (a, b), (at_a, at_b))
     line = Across(at[0], direction(part, "axis", axis, size), at[1])
-    return Joint("point on line", name, (a, b), (line,))
+    return Joint("point on line", name, bodies, (line,))
 
 
 def point_on_plane(
@@ -107,53 +102,51 @@ def point_on_plane(
     normal: Vector,
     height: Value = 0.0,
 ) -> Joint:
-    """A point of b stays at a height over a plane of a; in space.
+    """A point of b stays at a given height over a plane of a; in space.
 
     Args:
-        name: of the tie.
+        name: name of the tie.
         a: the body with the plane, or `ground`.
         at_a: a point of the plane on a [m].
         b: the body with the point.
         at_b: the point on b [m].
-        normal: of the plane, on a.
-        height: [m], by default none.
+        normal: normal of the plane on a.
+        height: height over the plane [m], by default 0.
 
     Raises:
-        ValueError: bodies, points or normal do not fit; the message names the tie.
-        TypeError: something is no body or no value.
+        ValueError: the bodies, points or normal do not fit; the message names the tie.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import point_mass
+        >>> from jaxmech.parts import point_mass
         >>> foot = point_mass("foot", mass=1.0, dimension=3)
         >>> point_on_plane("floor", ground, (0, 0, 0), foot, (0, 0, 0), normal=(0, 0, 1)).kind
         'point on plane'
     """
-    part = called("point on plane", name)
-    (a, b), size = partners(part, (a, b), sizes=(3,))
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    part, bodies, size, at = pinned("point on plane", name, (a, b), (at_a, at_b), sizes=(3,))
     n, h = direction(part, "normal", normal, size), number(part, "height", height)
-    return Joint("point on plane", name, (a, b), (Level(at[0], n, at[1], h),))
+    return Joint("point on plane", name, bodies, (Level(at[0], n, at[1], h),))
 
 
 def point_on_surface(
     name: str, a: AbstractBody, surface: Callable[..., Any], b: AbstractBody, at_b: Vector
 ) -> Joint:
-    """A point of b stays on a surface of a, in the plane on a curve.
+    """A point of b stays on a surface of a, or in the plane on a curve.
 
     Args:
-        name: of the tie.
+        name: name of the tie.
         a: the body with the surface, or `ground`.
-        surface: `surface(x, t, params)`, a scalar that is zero on the surface, where x (d,) is
-            along the axes of a, from its reference point. Its gradient must not vanish there.
+        surface: `surface(x, t, params)`, a scalar that is zero on the surface, of the position x
+            (d,) from the reference point of a along its axes. Its gradient must not vanish there.
         b: the body with the point.
         at_b: the point on b [m].
 
     Raises:
-        ValueError: bodies or point do not fit; the message names the tie.
-        TypeError: `surface` is no function, or something is no body or no value.
+        ValueError: the bodies or point do not fit; the message names the tie.
+        TypeError: `surface` is not a function, or an argument not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.ground import point_mass
+        >>> from jaxmech.parts import point_mass
         >>> bead = point_mass("bead", mass=1.0)
         >>> bowl = lambda x, t, p: x[1] - x[0] ** 2 / (2 * p["R"])
         >>> point_on_surface("bowl", ground, bowl, bead, (0, 0)).kind
@@ -167,22 +160,22 @@ def point_on_surface(
 
 
 def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Joint:
-    """A point of a body moves as prescribed.
+    """A point of a body follows a prescribed path.
 
     Args:
-        name: of the drive.
-        body: what is moved.
+        name: name of the drive.
+        body: the body that is moved.
         at: the point on the body [m].
-        path: where it is [m], along the axes of the ground: a function of (t, params) that returns
+        path: its position [m], along the axes of the ground: a function of (t, params) that returns
             shape (2,) or (3,), or two or three values.
 
     Raises:
-        ValueError: body, point or path do not fit; the message names the drive.
-        TypeError: something is no body or no value.
+        ValueError: the body, point or path do not fit; the message names the drive.
+        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from jaxmech.parts.ground import point_mass
+        >>> from jaxmech.parts import point_mass
         >>> hand, o = point_mass("hand", mass=1.0), (0, 0)
         >>> given_point("shake", hand, o, (lambda t, p: p["a"] * jnp.sin(p["w"] * t), 0)).kind
         'given point'
@@ -202,10 +195,10 @@ def given_angle(
     axis: Vector | None = None,
     axis_b: Vector | None = None,
 ) -> Joint:
-    """A body turns relative to another as prescribed: a drive in a hinge.
+    """A body turns relative to another by a prescribed angle: a drive in a hinge.
 
     Args:
-        name: of the drive.
+        name: name of the drive.
         a: first body, or `ground`.
         b: second body.
         angle: of b relative to a [rad], a function of (t, params).
@@ -214,11 +207,11 @@ def given_angle(
         axis_b: the axis on b, by default the same components as `axis`.
 
     Raises:
-        ValueError: bodies or axes do not fit; the message names the drive.
-        TypeError: something is no body or no value.
+        ValueError: the bodies or axes do not fit; the message names the drive.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import planar_body
         >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
         >>> given_angle("motor", ground, crank, lambda t, p: p["w"] * t).kind
         'given angle'

@@ -1,8 +1,8 @@
-"""What joints are made of: a few equations between the frames of two bodies, a and b.
+"""The elements of joints: equations between the frames of two bodies, a and b.
 
-d is the way from the point on a to the point on b, u a unit vector fixed to a and w one fixed to b,
-n1 and n2 are normals of u. Each residual is a length [m] or the sine of an angle, whose multiplier
-is then the force [N] or torque [N m] of a on b, and -(force, torque) that of b on a.
+d is the vector from the point on a to the point on b, u a unit vector fixed to a, w one fixed to b,
+n1 and n2 are the normals of u. Each residual is a length [m] or the sine of an angle, whose
+multiplier is the force [N] or torque [N m] of a on b.
 
     Coincide        d = 0                          force along the axes of the ground, at the point
     Across          n1 . d = n2 . d = 0            force along n1, n2
@@ -11,14 +11,14 @@ is then the force [N] or torque [N m] of a on b, and -(force, torque) that of b 
     OnSurface       f(d along the axes of a) = 0   multiplier times grad f is the force
     Parallel        n1 . w = n2 . w = 0            torque along w x n1, w x n2
     Perpendicular   u . w = 0                      torque along w x u
-    Turned          angle, or sin(angle) times     torque, in space along the axes of b
-                    its axis, between b and a
+    Turned          angle of b from a; in space    torque, in space along the axes of b
+                    its sine times the axis
     TurnedAbout     sin(angle of b about u - given angle) = 0     torque along u
     Mesh            ra angle_a + rb angle_b = phase               force of one tooth on the other
 
 Coincide, Apart, Perpendicular and Across are the spherical, distance, dot-1 and dot-2 primitives of
 Haug, "Computer Aided Kinematics and Dynamics of Mechanical Systems" (1989), chapter 9. None has a
-square root that vanishes where it holds.
+square root that vanishes where the equation holds, since that would have no derivative there.
 """
 
 import abc
@@ -38,15 +38,15 @@ Frames = tuple[Frame, ...]
 
 @dataclass(frozen=True)
 class AbstractPosition(abc.ABC):
-    """Equations on where bodies are."""
+    """Equations on the positions of bodies."""
 
     @abc.abstractmethod
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """What must vanish, (k,)."""
+        """The residual, (k,)."""
 
 
 def way(frames: Frames, at_a: Vector, at_b: Vector, read: Reader) -> Numbers:
-    """D, from the point on a to the point on b, along the axes of the ground, (d,)."""
+    """The vector from the point on a to the point on b, along the axes of the ground, (d,)."""
     a, b = frames
     size = a.origin.shape[0]
     return b.point(read.vector(at_b, size)) - a.point(read.vector(at_a, size))
@@ -58,7 +58,7 @@ def pointing(frame: Frame, local: Vector, read: Reader) -> Numbers:
 
 
 def across(frame: Frame, axis: Vector, read: Reader) -> Numbers:
-    """The normals of an axis of a body, along its own axes, (1, 2) or (2, 3)."""
+    """The normals of an axis of a body, along the axes of the body, (1, 2) or (2, 3)."""
     return normals(unit(read, axis, frame.origin.shape[0]))
 
 
@@ -69,13 +69,13 @@ def along(frame: Frame, axis: Vector, direction: Numbers, read: Reader) -> Numbe
 
 @dataclass(frozen=True)
 class Coincide(AbstractPosition):
-    """Two points are one."""
+    """Two points coincide."""
 
     at_a: Vector
     at_b: Vector
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """D."""
+        """The vector d."""
         return way(frames, self.at_a, self.at_b, read)
 
 
@@ -95,7 +95,7 @@ class Across(AbstractPosition):
 
 @dataclass(frozen=True)
 class Level(AbstractPosition):
-    """A point of b is at a height over a line or plane of a."""
+    """A point of b is at a given height over a line or plane of a."""
 
     at_a: Vector
     normal: Vector
@@ -124,13 +124,13 @@ class Apart(AbstractPosition):
 
 @dataclass(frozen=True)
 class OnSurface(AbstractPosition):
-    """A point of b is on a surface of a, in the plane on a curve."""
+    """A point of b is on a surface of a, or in the plane on a curve."""
 
     surface: Callable[..., Any]
     at_b: Vector
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """f(x, t, params), x along the axes of a."""
+        """f(x, t, params) at x along the axes of a."""
         a, b = frames
         away = b.point(read.vector(self.at_b, b.origin.shape[0])) - a.origin
         return read.called(self.surface, a.components(away))[None]
@@ -169,7 +169,7 @@ class Turned(AbstractPosition):
     turn: Any
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """The angle between them, in space the sine of it times its axis."""
+        """The angle between them; in space its sine times its axis."""
         a, b = frames
         if a.attitude.ndim == 0:
             return (b.attitude - a.attitude - read.number(self.turn))[None]
@@ -180,14 +180,14 @@ class Turned(AbstractPosition):
 
 @dataclass(frozen=True)
 class TurnedAbout(AbstractPosition):
-    """b is turned by a given angle about an axis that it shares with a."""
+    """b is turned by a given angle about an axis shared with a."""
 
     axis_a: Vector
     axis_b: Vector
     angle: Value
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """The sine of the miss."""
+        """The sine of the difference to the given angle."""
         cosine, sine = turn_about(frames, self.axis_a, self.axis_b, read)
         angle = read.number(self.angle)
         return (sine * jnp.cos(angle) - cosine * jnp.sin(angle))[None]
@@ -203,14 +203,14 @@ def turn_about(frames: Frames, axis_a: Vector, axis_b: Vector, read: Reader) -> 
 
 @dataclass(frozen=True)
 class Mesh(AbstractPosition):
-    """Two wheels in the plane roll on each other, seen from a carrier, the third body."""
+    """Two gear wheels in the plane, on a carrier as third body."""
 
     radius_a: Value
     radius_b: Value
     phase: Value
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """ra angle_a + rb angle_b - phase, angles from the carrier's."""
+        """ra angle_a + rb angle_b - phase, with angles relative to the carrier."""
         a, b, carrier = (frame.attitude for frame in frames)
         ra, rb = read.number(self.radius_a), read.number(self.radius_b)
         return (ra * (a - carrier) + rb * (b - carrier) - read.number(self.phase))[None]

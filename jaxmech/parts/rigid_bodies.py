@@ -1,25 +1,36 @@
-"""Rigid bodies in the plane and in space.
+"""Rigid bodies in the plane and in space, with their mass properties.
 
     body          coordinates                          angular velocity
     planar_body   x, y [m], angle [rad]                angle'
     spatial_body  x, y, z [m], e0, e1, e2, e3          2 vec(e' conj(e))
 
-x, y, z are those of the reference point; the kinetic energy about it stands in `mass.py`. Positions
-and angular velocities are along the axes of the ground, and vec(e) is (e1, e2, e3). The quaternion
-e turns components along the axes of the body into those of the ground. Its unit length is a
-constraint that comes with the body, and M is singular along e: stretching e costs no energy.
+x, y, z are those of the reference point P. Positions and angular velocities are along the axes of
+the ground, and vec(e) is (e1, e2, e3). The quaternion e turns components along the axes of the body
+into those of the ground. Its unit length is a constraint that comes with the body, and M is
+singular along e: stretching e costs no energy.
+
+With c from P to the centre of mass, along the axes of the body,
+
+    S = m c                                 static moment [kg m]
+    I = I_C + m (c . c - c c^T)             inertia about P [kg m^2], in the plane I_C + m c . c
+    K = m v_P . v_P / 2 + v_P . (w x S) + w . I w / 2
+
+This is the form with the matrices m, S_P, I_P of "Properties of the Lagrangian approach to
+classical mechanics", section 5.5.1, K = v_P . (m v_P + S_P w) / 2 + w . (S_P^T v_P + I_P w) / 2:
+its S_P w is w x S, so that S_P = -[S]x = [S]x^T, where [S]x a = S x a.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, Start, entries
-from jaxmech.parts.mass_properties import Mass, mass_of
-from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.values import Reader, Value, Vector, are_numbers, capital, number, vector
 from jaxmech.parts.vectors import (
+    Numbers,
     apply,
     cross,
     plane_rotation,
@@ -32,20 +43,84 @@ from jaxmech.parts.vectors import (
 
 
 @dataclass(frozen=True)
-class PlanarBody(AbstractBody):
-    """A rigid body in the plane; made by `planar_body`."""
+class Mass:
+    """The mass properties of a body as they were given.
+
+    Attributes:
+        mass: [kg].
+        inertia: [kg m^2], a number in the plane; in space three principal moments or a matrix.
+        center: the centre of mass, to which `inertia` then belongs, or None.
+        static_moment: S about the reference point, to which `inertia` then belongs, or None.
+    """
+
+    mass: Value
+    inertia: Any
+    center: Vector | None = None
+    static_moment: Vector | None = None
+
+    @property
+    def is_central(self) -> bool:
+        """Whether the reference point is the centre of mass."""
+        return self.center is None and self.static_moment is None
+
+    def static(self, read: Reader, size: int) -> tuple[Numbers, Numbers]:
+        """m and S, shapes () and (size,)."""
+        m = read.number(self.mass)
+        if self.static_moment is not None:
+            return m, read.vector(self.static_moment, size)
+        if self.center is not None:
+            return m, m * read.vector(self.center, size)
+        return m, np.zeros(size, m.dtype)
+
+    def planar_inertia(self, read: Reader) -> Numbers:
+        """I about the reference point, a scalar."""
+        own = read.number(self.inertia)
+        if self.center is None:
+            return own
+        c = read.vector(self.center, 2)
+        return own + read.number(self.mass) * (c @ c)
+
+    def spatial_inertia(self, read: Reader) -> Numbers:
+        """I about the reference point, shape (3, 3)."""
+        own = _matrix(self.inertia, read)
+        if self.center is None:
+            return own
+        m, c = read.number(self.mass), read.vector(self.center, 3)
+        return own + m * ((c @ c) * np.eye(3, dtype=own.dtype) - c[:, None] * c[None, :])
+
+
+def _matrix(inertia: Any, read: Reader) -> Numbers:
+    if isinstance(inertia, tuple) and any(isinstance(row, tuple) for row in inertia):
+        rows = [read.vector(row, 3) for row in inertia]
+        return np.stack(rows) if all(map(are_numbers, inertia)) else jnp.stack(rows)
+    if isinstance(inertia, tuple):
+        found = read.vector(inertia, 3)
+    else:
+        found = read.array(inertia, (3,), (3, 3))
+    return found if found.ndim == 2 else found[:, None] * np.eye(3, dtype=found.dtype)
+
+
+@dataclass(frozen=True)
+class AbstractRigidBody(AbstractBody):
+    """A body with mass properties."""
 
     properties: Mass
 
-    @property
-    def dimension(self) -> int:
-        """2."""
-        return 2
+    def moment(self, q: Array, read: Reader) -> Array:
+        """M r + R S."""
+        m, S = self.properties.static(read, self.dimension)
+        at_reference = m * q[: self.dimension]
+        if self.properties.is_central:
+            return at_reference
+        return at_reference + self.frame(q).direction(S)
 
-    @property
-    def letters(self) -> tuple[str, ...]:
-        """x, y, angle."""
-        return ("x", "y", "angle")
+
+@dataclass(frozen=True)
+class PlanarBody(AbstractRigidBody):
+    """A rigid body in the plane; made by `planar_body`."""
+
+    dimension: ClassVar[int] = 2
+    letters: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
 
     def frame(self, q: Array) -> Frame:
         """At (x, y), turned by the angle."""
@@ -64,14 +139,6 @@ class PlanarBody(AbstractBody):
             return energy
         return energy + v[2] * (v[:2] @ turned(self.frame(q).direction(S)))
 
-    def moment(self, q: Array, read: Reader) -> Array:
-        """M r + R S."""
-        m, S = self.properties.static(read, 2)
-        at_reference = m * q[:2]
-        if self.properties.is_central:
-            return at_reference
-        return at_reference + self.frame(q).direction(S)
-
     def generalized(self, q: Array, load: Load) -> Array:
         """The force and the torque themselves."""
         force, torque = load
@@ -83,26 +150,17 @@ class PlanarBody(AbstractBody):
 
     def start(self, start: Start) -> tuple[Array, Array]:
         """Position and angle."""
-        r, u = (entries(self, k, getattr(start, k), (2,)) for k in ("position", "velocity"))
-        angle, w = (entries(self, k, getattr(start, k), ()) for k in ("attitude", "spin"))
+        r, u = (entries(self, start, field, (2,)) for field in ("position", "velocity"))
+        angle, w = (entries(self, start, field, ()) for field in ("attitude", "spin"))
         return jnp.append(r, angle), jnp.append(u, w)
 
 
 @dataclass(frozen=True)
-class SpatialBody(AbstractBody):
+class SpatialBody(AbstractRigidBody):
     """A rigid body in space; made by `spatial_body`."""
 
-    properties: Mass
-
-    @property
-    def dimension(self) -> int:
-        """3."""
-        return 3
-
-    @property
-    def letters(self) -> tuple[str, ...]:
-        """x, y, z and a quaternion."""
-        return ("x", "y", "z", "e0", "e1", "e2", "e3")
+    dimension: ClassVar[int] = 3
+    letters: ClassVar[tuple[str, ...]] = ("x", "y", "z", "e0", "e1", "e2", "e3")
 
     def frame(self, q: Array) -> Frame:
         """At (x, y, z), turned by the quaternion."""
@@ -122,31 +180,22 @@ class SpatialBody(AbstractBody):
             return energy
         return energy + v[:3] @ self.frame(q).direction(cross(w, S))
 
-    def moment(self, q: Array, read: Reader) -> Array:
-        """M r + R S."""
-        m, S = self.properties.static(read, 3)
-        at_reference = m * q[:3]
-        if self.properties.is_central:
-            return at_reference
-        return at_reference + self.frame(q).direction(S)
-
     def generalized(self, q: Array, load: Load) -> Array:
         """The force, and 2 (0, torque) e, which does the work of the torque."""
         force, torque = load
         return jnp.concatenate([force, 4 * quaternion_rate(q[3:], torque)])
 
     def load(self, q: Array, generalized: Array) -> Load:
-        """The force, and vec(Q_e conj(e)) / 2; what stretches e is left out."""
+        """The force, and vec(Q_e conj(e)) / 2, which ignores what stretches e."""
         return generalized[:3], 0.25 * spin_in_space(q[3:], generalized[3:])
 
     def start(self, start: Start) -> tuple[Array, Array]:
         """Position and quaternion, e' = (0, w) e / 2."""
-        attitude = (1.0, 0.0, 0.0, 0.0) if start.attitude is None else start.attitude
-        e = entries(self, "attitude", attitude, (4,))
-        e = e / jnp.sqrt(e @ e)
-        r, u, w = (
-            entries(self, k, getattr(start, k), (3,)) for k in ("position", "velocity", "spin")
-        )
+        e = jnp.array([1.0, 0.0, 0.0, 0.0])
+        if start.attitude is not None:
+            e = entries(self, start, "attitude", (4,))
+            e = e / jnp.sqrt(e @ e)
+        r, u, w = (entries(self, start, k, (3,)) for k in ("position", "velocity", "spin"))
         return jnp.concatenate([r, e]), jnp.concatenate([u, quaternion_rate(e, w)])
 
 
@@ -161,10 +210,10 @@ def planar_body(
     """A rigid body in the plane, with the coordinates `name.x`, `name.y` [m], `name.angle` [rad].
 
     Every value is a number, the name of a parameter or a function of (t, params). The reference
-    point is the centre of mass unless `center` or `static_moment` says where that is.
+    point is the centre of mass unless `center` or `static_moment` is given.
 
     Args:
-        name: of the body.
+        name: name of the body.
         mass: [kg].
         inertia: [kg m^2] about the centre of mass; with `static_moment` about the reference point.
         center: the centre of mass on the body [m], two values.
@@ -172,15 +221,14 @@ def planar_body(
 
     Raises:
         ValueError: a shape or sign is wrong, or both `center` and `static_moment` are given.
-        TypeError: something is no value.
+        TypeError: an argument is not a value.
 
     Example:
         >>> rod = planar_body("rod", mass="m", inertia=lambda t, p: p["m"] * p["l"] ** 2 / 12)
         >>> rod.letters
         ('x', 'y', 'angle')
     """
-    part = f"body {name!r}"
-    return PlanarBody(name, mass_of(part, 2, mass, inertia, center, static_moment))
+    return PlanarBody(name, _mass(name, 2, mass, inertia, center, static_moment))
 
 
 def spatial_body(
@@ -194,7 +242,7 @@ def spatial_body(
     """A rigid body in space, with the coordinates `name.x`, `.y`, `.z` [m] and `name.e0` ... `.e3`.
 
     Args:
-        name: of the body; its quaternion has the constraint `name.unit`.
+        name: name of the body; its quaternion has the constraint `name.unit`.
         mass: [kg].
         inertia: [kg m^2] along the axes of the body, three principal moments or a (3, 3) matrix,
             about the centre of mass; with `static_moment` about the reference point.
@@ -203,11 +251,61 @@ def spatial_body(
 
     Raises:
         ValueError: a shape or sign is wrong, or both `center` and `static_moment` are given.
-        TypeError: something is no value.
+        TypeError: an argument is not a value.
 
     Example:
         >>> spatial_body("top", mass=2.0, inertia=(0.1, 0.1, 0.3), center=(0, 0, "l")).dimension
         3
     """
+    return SpatialBody(name, _mass(name, 3, mass, inertia, center, static_moment))
+
+
+def _mass(
+    name: str,
+    size: int,
+    mass: Value,
+    inertia: Any,
+    center: Vector | None,
+    static_moment: Vector | None,
+) -> Mass:
+    """Check the mass properties of a body in the plane (size 2) or in space (size 3)."""
     part = f"body {name!r}"
-    return SpatialBody(name, mass_of(part, 3, mass, inertia, center, static_moment))
+    if center is not None and static_moment is not None:
+        raise ValueError(
+            f"{capital(part)} must have a `center`, with `inertia` about it, or a "
+            "`static_moment`, with `inertia` about the reference point, but has both; drop one."
+        )
+    kept = number(part, "mass", mass)
+    moments = number(part, "inertia", inertia) if size == 2 else _spatial(part, inertia)
+    for argument, value in (("mass", kept), ("inertia", moments)):
+        # A full matrix may have negative entries; its sign is not checked.
+        values = [v for v in np.ravel(np.array(value, object)) if isinstance(v, float)]
+        if values and (value is kept or size == 2 or len(values) == 3) and min(values) < 0:
+            raise ValueError(
+                f"{capital(part)} must not have a negative `{argument}`, but it is {value!r}."
+            )
+    return Mass(
+        kept,
+        moments,
+        None if center is None else vector(part, "center", center, size),
+        None if static_moment is None else vector(part, "static_moment", static_moment, size),
+    )
+
+
+def _spatial(part: str, inertia: Any) -> Any:
+    """Three principal moments, or a symmetric matrix of values."""
+    if isinstance(inertia, str) or callable(inertia):
+        return number(part, "inertia", inertia)
+    if np.ndim(inertia) == 0 or len(inertia) != 3:
+        raise ValueError(
+            f"{capital(part)} must have three principal moments or a (3, 3) matrix as "
+            f"`inertia`, but has {inertia!r}; for a body that cannot turn use `point_mass`."
+        )
+    if all(isinstance(row, str) or callable(row) or np.ndim(row) == 0 for row in inertia):
+        return vector(part, "inertia", inertia, 3)
+    rows = tuple(vector(part, "inertia", row, 3) for row in inertia)
+    if all(map(are_numbers, rows)) and not np.allclose(rows, np.transpose(rows)):
+        raise ValueError(
+            f"{capital(part)} must have a symmetric matrix as `inertia`, but it is {rows!r}."
+        )
+    return rows

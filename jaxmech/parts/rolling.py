@@ -8,13 +8,12 @@
     knife_edge                          1 (plane)           lateral force [N]
     gear             1 (plane)          or 1 (space)        force of one tooth on the other [N]
 
-Rolling gives two constraints, `name.contact` on the position and `name.slip` on the velocity.
-Forces are those of a on b in the contact.
+Rolling gives two constraints, `name.contact` on positions and `name.slip` on velocities. Forces are
+those of a on b at the contact.
 """
 
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.ground import ground
-from jaxmech.parts.joint_base import Joint, called, partners, point
+from jaxmech.parts.body import AbstractBody, ground
+from jaxmech.parts.joint_base import Joint, called, partners, pinned, point
 from jaxmech.parts.position_equations import Level, Mesh
 from jaxmech.parts.values import Value, Vector, capital, direction, number
 from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelContact, WheelSlip
@@ -30,10 +29,10 @@ def rolling_disk(
     normal: Vector,
     radius: Value,
 ) -> Joint:
-    """A disk that rolls on a line without slip; in the plane.
+    """A disk that rolls without slip on a line; in the plane.
 
     Args:
-        name: of the joint.
+        name: name of the joint.
         a: the body with the line, or `ground`.
         at_a: a point of the line on a [m].
         b: the disk.
@@ -42,14 +41,13 @@ def rolling_disk(
         radius: of the disk [m].
 
     Raises:
-        ValueError: bodies, points or normal do not fit; the message names the joint.
-        TypeError: something is no body or no value.
+        ValueError: the bodies, points or normal do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import planar_body
         >>> disk = planar_body("disk", mass=1.0, inertia="I")
-        >>> joint = rolling_disk("road", ground, (0, 0), disk, (0, 0), normal=(0, 1), radius="r")
-        >>> joint.kind
+        >>> rolling_disk("road", ground, (0, 0), disk, (0, 0), normal=(0, 1), radius="r").kind
         'rolling disk'
     """
     return _round("rolling disk", 2, name, (a, b), (at_a, at_b), normal, radius)
@@ -65,10 +63,10 @@ def rolling_sphere(
     normal: Vector,
     radius: Value,
 ) -> Joint:
-    """A sphere that rolls on a plane without slip, free to spin about the normal; in space.
+    """A sphere that rolls without slip on a plane and may spin about its normal; in space.
 
     Args:
-        name: of the joint.
+        name: name of the joint.
         a: the body with the plane, or `ground`.
         at_a: a point of the plane on a [m].
         b: the sphere.
@@ -77,11 +75,11 @@ def rolling_sphere(
         radius: of the sphere [m].
 
     Raises:
-        ValueError: bodies, points or normal do not fit; the message names the joint.
-        TypeError: something is no body or no value.
+        ValueError: the bodies, points or normal do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.rigid_bodies import spatial_body
+        >>> from jaxmech.parts import spatial_body
         >>> ball, o = spatial_body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
         >>> rolling_sphere("table", ground, o, ball, o, normal=(0, 0, 1), radius=0.5).kind
         'rolling sphere'
@@ -100,13 +98,13 @@ def rolling_wheel(
     axle: Vector,
     radius: Value,
 ) -> Joint:
-    """A thin wheel that rolls on a plane without slip, upright or leaning; in space.
+    """A thin wheel that rolls without slip on a plane, upright or leaning; in space.
 
-    Traction is the force along axle x normal, forward for a wheel with its axle to the left, the
-    lateral force that along normal x (axle x normal).
+    Traction is the force along axle x normal, which is forward for an axle that points to the left;
+    the lateral force is that along normal x (axle x normal).
 
     Args:
-        name: of the joint.
+        name: name of the joint.
         a: the body with the plane, or `ground`.
         at_a: a point of the plane on a [m].
         b: the wheel.
@@ -116,45 +114,44 @@ def rolling_wheel(
         radius: of the wheel [m].
 
     Raises:
-        ValueError: bodies, points or directions do not fit; the message names the joint.
-        TypeError: something is no body or no value.
+        ValueError: the bodies, points or directions do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.rigid_bodies import spatial_body
+        >>> from jaxmech.parts import spatial_body
         >>> coin, o = spatial_body("coin", mass=1.0, inertia=(0.1, 0.2, 0.1)), (0, 0, 0)
-        >>> joint = rolling_wheel(
-        ...     "table", ground, o, coin, o, normal=(0, 0, 1), axle=(0, 1, 0), radius=0.5
-        ... )
-        >>> joint.kind
+        >>> z, y = (0, 0, 1), (0, 1, 0)
+        >>> rolling_wheel("table", ground, o, coin, o, normal=z, axle=y, radius=0.5).kind
         'rolling wheel'
     """
-    part = called("rolling wheel", name)
-    (a, b), size = partners(part, (a, b), sizes=(3,), turning=True)
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    kind, points = "rolling wheel", (at_a, at_b)
+    part, bodies, size, at = pinned(kind, name, (a, b), points, sizes=(3,), turning=True)
     n, u = direction(part, "normal", normal, size), direction(part, "axle", axle, size)
     r = number(part, "radius", radius)
     contact, slip = WheelContact(at[0], n, at[1], u, r), WheelSlip(n, at[1], u, r)
-    return Joint("rolling wheel", name, (a, b), (contact,), (slip,))
+    return Joint(kind, name, bodies, (contact,), (slip,))
 
 
 def knife_edge(
     name: str, b: AbstractBody, at_b: Vector, *, along: Vector, on: AbstractBody = ground
 ) -> Joint:
-    """A blade, or a wheel seen from above: a point of b moves along b alone; in the plane.
+    """A blade, or a wheel seen from above: a point of b moves only along a direction of b.
+
+    In the plane.
 
     Args:
-        name: of the joint.
+        name: name of the joint.
         b: the body with the blade.
         at_b: the point on b [m].
         along: direction of the blade on b.
-        on: the body that it moves on.
+        on: the body on which it moves.
 
     Raises:
-        ValueError: bodies, point or direction do not fit; the message names the joint.
-        TypeError: something is no body or no value.
+        ValueError: the bodies, point or direction do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import planar_body
         >>> sleigh = planar_body("sleigh", mass=1.0, inertia=0.1)
         >>> knife_edge("skate", sleigh, (0, 0), along=(1, 0)).kind
         'knife edge'
@@ -177,29 +174,29 @@ def gear(
     axis_a: Vector | None = None,
     axis_b: Vector | None = None,
 ) -> Joint:
-    """Two wheels that roll on each other, seen from a carrier: ra angle_a + rb angle_b = phase.
+    """Two gear wheels on a carrier: ra angle_a + rb angle_b = phase, relative to the carrier.
 
-    The bearings are joints of their own. A negative radius stands for a ring with teeth inside. In
-    space the equation is one on velocities, without a phase.
+    The bearings are joints of their own. A negative radius means an internal gear. In space the
+    equation is one on velocities, without a phase.
 
     Args:
-        name: of the joint.
+        name: name of the joint.
         a: first wheel.
         radius_a: its pitch radius [m].
         b: second wheel.
         radius_b: its pitch radius [m].
-        carrier: the body with the bearings.
-        phase: what ra angle_a + rb angle_b is [m]; in the plane only.
-        axis_a: in space, the axis of the first wheel on it.
-        axis_b: in space, the axis of the second wheel on it. Axes of wheels side by side point in
-            the same direction, as they do in the plane.
+        carrier: the body that holds the bearings.
+        phase: the value of ra angle_a + rb angle_b [m]; in the plane only.
+        axis_a: in space, the axis of the first wheel, on that wheel.
+        axis_b: in space, the axis of the second wheel, on that wheel. Parallel axes must point in
+            the same direction, as in the plane.
 
     Raises:
-        ValueError: bodies or axes do not fit; the message names the joint.
-        TypeError: something is no body or no value.
+        ValueError: the bodies or axes do not fit; the message names the joint.
+        TypeError: an argument is not a body or not a value.
 
     Example:
-        >>> from jaxmech.parts.rigid_bodies import planar_body
+        >>> from jaxmech.parts import planar_body
         >>> one, two = (planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
         >>> gear("teeth", one, 0.1, two, 0.3).kind
         'gear'
@@ -228,9 +225,7 @@ def _round(
     radius: Value,
 ) -> Joint:
     """A disk on a line, or a sphere on a plane."""
-    part = called(kind, name)
-    (a, b), _ = partners(part, bodies, sizes=(size,), turning=True)
-    at_a, at_b = point(part, "at_a", a, points[0], size), point(part, "at_b", b, points[1], size)
+    part, pair, _, (at_a, at_b) = pinned(kind, name, bodies, points, sizes=(size,), turning=True)
     n, r = direction(part, "normal", normal, size), number(part, "radius", radius)
     contact, slip = Level(at_a, n, at_b, r), RoundSlip(n, at_b, r)
-    return Joint(kind, name, (a, b), (contact,), (slip,))
+    return Joint(kind, name, pair, (contact,), (slip,))

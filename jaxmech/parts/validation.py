@@ -1,13 +1,12 @@
-"""Whether bodies, joints and forces belong together; one clear message if they do not."""
+"""Checks that bodies, joints and forces are parts of one mechanism."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxmech.constraints import AbstractConstraint
-from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.force_elements import AbstractForce, Gravity
-from jaxmech.parts.ground import Ground
 from jaxmech.parts.joint_base import Joint, called
 from jaxmech.parts.values import capital
 
@@ -18,24 +17,7 @@ AnyForce = AbstractForce | Gravity | Callable[..., Any]
 def require_consistent(
     bodies: Sequence[AbstractBody], joints: Sequence[AnyJoint], forces: Sequence[AnyForce]
 ) -> None:
-    """Raise unless these are parts of one mechanism.
-
-    Args:
-        bodies: of the mechanism.
-        joints: of the mechanism.
-        forces: of the mechanism.
-
-    Raises:
-        TypeError: something is no body, joint or force.
-        ValueError: a name is given twice, planar and spatial bodies are mixed, or a joint or a
-            force has a body that is none of `bodies`.
-
-    Example:
-        >>> from jaxmech.parts.ground import point_mass
-        >>> require_consistent([point_mass("a", mass=1.0), point_mass("a", mass=2.0)], [], [])
-        Traceback (most recent call last):
-        ValueError: Argument `bodies` must have distinct names, but 'a' is given twice; rename one.
-    """
+    """Raise unless these are parts of one mechanism."""
     _require_kinds(bodies, joints, forces)
     _require_distinct("bodies", (body.name for body in bodies))
     _require_distinct("joints", (joint.name for joint in joints))

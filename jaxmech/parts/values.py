@@ -1,8 +1,8 @@
-"""Numbers that a part is made of: plain, the name of a parameter, or a function of (t, params).
+"""Values of parts: a plain number, the name of a parameter, or a function of (t, params).
 
 A plain number is built into the equations. A name is looked up in `params` whenever the equations
-are evaluated, so that it can be swept and differentiated. A function is for what follows from
-several parameters, `lambda t, p: p["length"] / 2`, or depends on time.
+are evaluated, so that it can be swept and differentiated. A function is for values that depend on
+time or on several parameters, such as `lambda t, p: p["length"] / 2`.
 """
 
 import math
@@ -23,12 +23,7 @@ Vector = Any  # a sequence of values, or the name or function of a whole array
 
 @dataclass(frozen=True)
 class Reader:
-    """What gives the values of one part at a time, from parameters.
-
-    Args:
-        part: what messages call the part, such as "joint 'A'".
-        t: time [s].
-        params: the parameters.
+    """Reads the values of a part at a time from parameters; `part` is its name in messages.
 
     Example:
         >>> read = Reader("body 'bar'", jnp.zeros(()), {"l": 3.0})
@@ -41,13 +36,13 @@ class Reader:
     params: Any
 
     def number(self, value: Value) -> Numbers:
-        """A value as a scalar; a plain number stays one of numpy, which no program computes."""
+        """A value as a scalar; a plain number becomes a numpy constant, which is folded."""
         if isinstance(value, float):
             return np.asarray(value, self._dtype)
         return self.array(value, ())
 
     def called(self, fn: Callable[..., Any], x: Array) -> Array:
-        """fn(x, t, params) as a scalar."""
+        """Return fn(x, t, params), a scalar."""
         return self.array(lambda t, p: fn(x, t, p), ())
 
     def vector(self, values: Vector, size: int) -> Numbers:
@@ -85,7 +80,7 @@ class Reader:
             else:
                 has = f"which has {', '.join(map(str, self.params)) or 'none'}"
             if not isinstance(value, str) and not isinstance(error, KeyError):
-                raise  # the function itself went wrong
+                raise  # an error of the function itself
             raise ValueError(
                 f"{capital(self.part)} needs the parameter {wanted}, but it is not in `params`, "
                 f"{has}; add it there, or write a number in its place."
@@ -93,16 +88,7 @@ class Reader:
 
 
 def number(part: str, argument: str, value: Value) -> Value:
-    """A value that a part can keep: a float, a name or a function.
-
-    Raises:
-        TypeError: it is none of these.
-        ValueError: it is not finite.
-
-    Example:
-        >>> number("body 'bar'", "mass", 2), number("body 'bar'", "mass", "m")
-        (2.0, 'm')
-    """
+    """Check a value of a part; return a float, a name or a function."""
     if isinstance(value, str):
         return value
     if callable(value):
@@ -122,11 +108,7 @@ def number(part: str, argument: str, value: Value) -> Value:
 
 
 def vector(part: str, argument: str, values: Vector, size: int) -> Vector:
-    """Values that a part can keep: a tuple, or the name or function of a whole array.
-
-    Raises:
-        TypeError: there is something that is no value.
-        ValueError: there are not `size` of them, or one is not finite.
+    """Check a vector of a part; return a tuple, or the name or function of a whole array.
 
     Example:
         >>> vector("joint 'A'", "at_a", [0, "l"], 2)
@@ -147,16 +129,7 @@ def vector(part: str, argument: str, values: Vector, size: int) -> Vector:
 
 
 def direction(part: str, argument: str, values: Vector, size: int) -> Vector:
-    """A direction that a part can keep, of length one if it is made of plain numbers.
-
-    Raises:
-        TypeError: there is something that is no value.
-        ValueError: there are not `size` of them, or all are zero.
-
-    Example:
-        >>> direction("joint 'A'", "axis", (0, 3, 4), 3)
-        (0.0, 0.6, 0.8)
-    """
+    """Check a direction of a part; return it with length one if all components are numbers."""
     kept = vector(part, argument, values, size)
     if not are_numbers(kept):
         return kept
@@ -170,22 +143,12 @@ def direction(part: str, argument: str, values: Vector, size: int) -> Vector:
 
 
 def are_numbers(kept: Vector) -> bool:
-    """Whether what a part keeps is made of plain numbers alone.
-
-    Example:
-        >>> are_numbers((0.0, 1.0)), are_numbers((0.0, "l"))
-        (True, False)
-    """
+    """Whether what a part keeps is made of plain numbers alone."""
     return isinstance(kept, tuple) and all(isinstance(value, float) for value in kept)
 
 
 def unit(read: Reader, kept: Vector, size: int) -> Numbers:
-    """A kept direction as an array of length one.
-
-    Example:
-        >>> print(unit(Reader("joint 'A'", jnp.zeros(()), {"k": 4.0}), (3.0, "k"), 2))
-        [0.6 0.8]
-    """
+    """A checked direction as an array of length one."""
     values = read.vector(kept, size)
     return values if are_numbers(kept) else values / jnp.sqrt(values @ values)
 
@@ -209,10 +172,5 @@ def _wrong(part: str, argument: str, plain: str, value: Any) -> str:
 
 
 def capital(part: str) -> str:
-    """What messages call a part, at the start of a sentence.
-
-    Example:
-        >>> capital("joint 'a'")
-        "Joint 'a'"
-    """
+    """The name of a part at the start of a sentence."""
     return part[:1].upper() + part[1:]

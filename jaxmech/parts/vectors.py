@@ -2,8 +2,8 @@
 
 A quaternion is (e0, e1, e2, e3), the scalar part e0 first; e and -e are the same attitude.
 
-Each product is one multiplication by a table of 0, 1 and -1 and one sum: few operations to
-compile, of which lanes keep only those that the table does not strike out.
+Each product is one multiplication by a table of 0, 1 and -1 and one sum: few operations to trace,
+of which the compiler keeps only those whose factor is not 0.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-Numbers = Any  # an array, or a numpy array where all numbers are plain
+Numbers = Any  # a JAX array, or a numpy array where all entries are plain numbers
 
 
 def _quaternion_table() -> np.ndarray:
@@ -36,77 +36,41 @@ _IMAGINARY = _PRODUCT[:, 1:, :]
 # R = vec(e (0, .) conj(e)): R[r, c] = sum _ROTATION[r, c, i, j] e_i e_j.
 _ROTATION = np.einsum("rkj,kic->rcij", _SPACE, _PRODUCT[:, :, 1:]).astype(np.int32)
 _QUARTER = np.array([[0, -1], [1, 0]], np.int32)
-_NONE = np.eye(2, dtype=np.int32)
 
 
 def bilinear(table: np.ndarray, a: Numbers, b: Numbers) -> Numbers:
-    """sum table[k, i, j] a_i b_j.
-
-    Example:
-        >>> print(bilinear(np.eye(2, dtype=int)[None], jnp.ones(2), jnp.array([3.0, 4.0])))
-        [7.]
-    """
+    """Return sum table[k, i, j] a_i b_j."""
     both = a[:, None] * b[None, :]
     return (table.astype(both.dtype) * both[None]).sum((1, 2))
 
 
 def apply(matrix: Numbers, a: Numbers) -> Numbers:
-    """A matrix times a vector, as multiplication and sum, which fuse over a batch.
-
-    Example:
-        >>> print(apply(np.array([[0, 1], [2, 0]]), jnp.array([3.0, 4.0])))
-        [4. 6.]
-    """
+    """A matrix times a vector, as a product and a sum, which XLA fuses over a batch."""
     return (matrix * a[None, :]).sum(1)
 
 
 def cross(a: Numbers, b: Numbers) -> Numbers:
-    """The vector product.
-
-    Example:
-        >>> print(cross(jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0])))
-        [0. 0. 1.]
-    """
+    """The vector product."""
     return bilinear(_CROSS, a, b)
 
 
 def turned(a: Numbers) -> Numbers:
-    """A vector in the plane, turned by a quarter to the left.
-
-    Example:
-        >>> print(turned(jnp.array([1.0, 0.0])))
-        [0. 1.]
-    """
+    """A vector in the plane after a quarter turn to the left."""
     return apply(_QUARTER.astype(a.dtype), a)
 
 
 def product(a: Numbers, b: Numbers) -> Numbers:
-    """The product of two quaternions (Hamilton's).
-
-    Example:
-        >>> print(product(jnp.array([0.0, 1, 0, 0]), jnp.array([0.0, 0, 1, 0])))
-        [0. 0. 0. 1.]
-    """
+    """Hamilton's product of two quaternions."""
     return bilinear(_PRODUCT, a, b)
 
 
 def conjugate(e: Numbers) -> Numbers:
-    """The quaternion of the turn back.
-
-    Example:
-        >>> print(conjugate(jnp.array([0.5, 0.5, 0.5, -0.5])))
-        [ 0.5 -0.5 -0.5  0.5]
-    """
+    """The quaternion of the inverse rotation."""
     return _CONJUGATE.astype(e.dtype) * e
 
 
 def spin_in_space(e: Numbers, rate: Numbers) -> Numbers:
-    """Angular velocity along the axes of the ground, 2 vec(e' conj(e)).
-
-    Example:
-        >>> print(spin_in_space(quaternion((0, 0, 1), 0.3), jnp.zeros(4)))
-        [0. 0. 0.]
-    """
+    """Angular velocity along the axes of the ground, 2 vec(e' conj(e))."""
     return 2 * bilinear(_SPACE, rate, e)
 
 
@@ -122,20 +86,15 @@ def spin_in_body(e: Numbers, rate: Numbers) -> Numbers:
 
 
 def quaternion_rate(e: Numbers, spin: Numbers) -> Numbers:
-    """e' from the angular velocity along the axes of the ground, (0, w) e / 2.
-
-    Example:
-        >>> print(quaternion_rate(jnp.array([1.0, 0, 0, 0]), jnp.array([0.0, 0.0, 3.0])))
-        [0.  0.  0.  1.5]
-    """
+    """e' from the angular velocity along the axes of the ground, (0, w) e / 2."""
     return bilinear(_IMAGINARY, spin, e) / 2
 
 
 def quaternion(axis: Any, angle: Any) -> Array:
-    """The attitude after a turn about an axis.
+    """The quaternion of a rotation about an axis.
 
     Args:
-        axis: direction, shape (3,), of any length but zero.
+        axis: direction, shape (3,), of any length except zero.
         angle: [rad], positive by the right-hand rule.
 
     Example:
@@ -147,9 +106,9 @@ def quaternion(axis: Any, angle: Any) -> Array:
 
 
 def rotation(e: Numbers) -> Numbers:
-    """The matrix that turns components along the axes of a body into those in space, (3, 3).
+    """The matrix (3, 3) from components along the axes of a body to components in space.
 
-    Quadratic in e, so that it is a rotation only where e is a unit.
+    It is quadratic in e, so that it is a rotation only where e is a unit.
 
     Example:
         >>> print(rotation(quaternion((0, 0, 1), jnp.pi / 2)).round(12))
@@ -162,21 +121,14 @@ def rotation(e: Numbers) -> Numbers:
 
 
 def plane_rotation(angle: Array) -> Array:
-    """The same in the plane, (2, 2).
-
-    Example:
-        >>> print(plane_rotation(jnp.pi / 2 * jnp.ones(())).round(12))
-        [[ 0. -1.]
-         [ 1.  0.]]
-    """
-    return jnp.cos(angle) * _NONE + jnp.sin(angle) * _QUARTER
+    """The matrix (2, 2) of a rotation in the plane."""
+    return jnp.cos(angle) * np.eye(2, dtype=np.int32) + jnp.sin(angle) * _QUARTER
 
 
 def normals(u: Numbers) -> Numbers:
-    """The normals of a unit vector, as rows: one in the plane, (1, 2), two in space, (2, 3).
+    """The normals of a unit vector as rows: one in the plane, (1, 2), two in space, (2, 3).
 
-    In the plane u turned by a quarter; in space a right-handed frame, n1 x n2 = u, along the
-    coordinate axes if u is (Duff et al., "Building an Orthonormal Basis, Revisited", 2017).
+    In space n1 x n2 = u (Duff et al., "Building an Orthonormal Basis, Revisited", 2017).
 
     Example:
         >>> print(normals(np.array([0.0, 0.0, 1.0])) + 0)
@@ -186,6 +138,7 @@ def normals(u: Numbers) -> Numbers:
     if u.shape == (2,):
         return turned(u)[None]
     xp: Any = np if isinstance(u, np.ndarray) else jnp
+    # One of two branches of the formula, so that it is nowhere near its singularity u[2] = -sign.
     sign = xp.where(u[2] >= 0, 1, -1).astype(u.dtype)
     a = -1 / (sign + u[2])
     b = u[0] * u[1] * a

@@ -1,4 +1,4 @@
-"""Equations on how bodies move: no slip in a contact, none across a knife edge, gears in space.
+"""The elements of joints on velocities: no slip at a contact or knife edge, gears in space.
 
 A residual is the velocity [m/s] of b relative to a at a point, in one direction or two; its
 multiplier is the force [N] of a on b there.
@@ -8,8 +8,8 @@ multiplier is the force [N] of a on b there.
     WheelSlip      thin wheel on a plane                      friction along its track, and across
     GearSpeed      ra spin_a + rb spin_b about their axes     force of one tooth on the other
 
-The contact point is that of a with the disk, sphere or wheel: a point of no body, at which the
-velocities of the two bodies are compared.
+The contact point belongs to neither body: it is a point of space, at which the velocities of the
+two bodies are compared.
 """
 
 import abc
@@ -26,22 +26,22 @@ from jaxmech.parts.vectors import Numbers, apply, cross
 
 @dataclass(frozen=True)
 class AbstractVelocity(abc.ABC):
-    """Equations on how bodies move."""
+    """Equations on the velocities of bodies."""
 
     @abc.abstractmethod
     def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
-        """What must vanish, (k,)."""
+        """The residual, (k,)."""
 
 
 def slip(moving: tuple[Moving, ...], point: Numbers) -> Numbers:
-    """Velocity of b relative to a at a point, (d,)."""
+    """The velocity of b relative to a at a point, (d,)."""
     a, b = moving
     return b.velocity_at(point) - a.velocity_at(point)
 
 
 @dataclass(frozen=True)
 class Edge(AbstractVelocity):
-    """A point of b moves along a direction fixed to b alone; in the plane."""
+    """A point of b moves only along a direction fixed to b; in the plane."""
 
     at_b: Vector
     along: Vector
@@ -55,14 +55,14 @@ class Edge(AbstractVelocity):
 
 @dataclass(frozen=True)
 class RoundSlip(AbstractVelocity):
-    """A disk of b does not slip on a line of a, a sphere of b not on a plane."""
+    """A disk of b does not slip on a line of a, or a sphere of b on a plane of a."""
 
     normal: Vector
     at_b: Vector
     radius: Value
 
     def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
-        """Velocity in the contact, along the line or along n1, n2 of the plane."""
+        """The velocity at the contact, along the line or along n1, n2 of the plane."""
         a, b = moving[0].frame, moving[1].frame
         n = pointing(a, self.normal, read)
         center = b.point(read.vector(self.at_b, n.shape[0]))
@@ -73,7 +73,7 @@ class RoundSlip(AbstractVelocity):
 def track(
     a: Frame, b: Frame, normal: Vector, axle: Vector, read: Reader
 ) -> tuple[Numbers, Numbers]:
-    """The unit normal of the plane, and axle x normal, which is as long as the sine between."""
+    """The unit normal n of the plane, and axle x n, whose length is the sine between them."""
     n = pointing(a, normal, read)
     return n, cross(pointing(b, axle, read), n)
 
@@ -105,11 +105,13 @@ class WheelSlip(AbstractVelocity):
     radius: Value
 
     def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
-        """Velocity in the contact along axle x normal, and along normal x (axle x normal)."""
+        """The velocity at the contact along axle x normal, and along normal x (axle x normal)."""
         a, b = moving[0].frame, moving[1].frame
         n, along = track(a, b, self.normal, self.axle, read)
         along = along / jnp.sqrt(along @ along)
-        upward = cross(along, pointing(b, self.axle, read))  # in the wheel, to its highest point
+        upward = cross(
+            along, pointing(b, self.axle, read)
+        )  # in the wheel, towards its highest point
         center = b.point(read.vector(self.at_b, 3))
         velocity = slip(moving, center - read.number(self.radius) * upward)
         return jnp.stack([along @ velocity, cross(n, along) @ velocity])
@@ -117,7 +119,7 @@ class WheelSlip(AbstractVelocity):
 
 @dataclass(frozen=True)
 class GearSpeed(AbstractVelocity):
-    """Two wheels in space roll on each other, seen from a carrier, the third body."""
+    """Two gear wheels in space, on a carrier as third body."""
 
     axis_a: Vector
     radius_a: Value
