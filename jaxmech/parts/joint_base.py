@@ -125,7 +125,7 @@ def called(kind: str, name: str) -> str:
 def partners(
     part: str, bodies: tuple[Any, ...], *, sizes: tuple[int, ...] = (2, 3), turning: bool = False
 ) -> tuple[tuple[AbstractBody, ...], int]:
-    """Check the bodies of a part; return them, the ground adapted to the others, and their dimension.
+    """Check the bodies of a part; return them, the ground in their dimension, and the dimension.
 
     Example:
         >>> from jaxmech.parts import ground, point_mass
