@@ -9,7 +9,7 @@ from jaxmech.identify.cross_validation import cross_validate as cross_validate
 from jaxmech.identify.cross_validation_report import CrossValidation as CrossValidation
 from jaxmech.identify.data.files import TableError as TableError
 from jaxmech.identify.data.recording import Recording as Recording
-from jaxmech.identify.data.shooting import Shooting as Shooting
+from jaxmech.identify.data.segments import Shooting as Shooting
 from jaxmech.identify.data.table import Table as Table
 from jaxmech.identify.data.table import read_table as read_table
 from jaxmech.identify.fit import fit as fit

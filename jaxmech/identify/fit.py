@@ -12,8 +12,7 @@ from jaxtyping import Array
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording, named
-from jaxmech.identify.data.segments import segments
-from jaxmech.identify.data.shooting import Shooting
+from jaxmech.identify.data.segments import Shooting, segments
 from jaxmech.identify.fit_warnings import horizon_of, remarks
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.checkpoint import checkpoint
@@ -160,7 +159,8 @@ def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> N
 
 def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, Any]:
     """Whole recordings from their recorded starts."""
-    pieces, origin = segments(recordings, step=task.step, substeps=task.problem.method.count)
+    step = None if task.step is None else task.step * task.problem.method.count
+    pieces, origin = segments(recordings, step=step)
     nothing = jnp.zeros((*pieces.q0.shape, 0))
     return Data(pieces, task.data.leaves, nothing, nothing), origin
 

@@ -8,7 +8,7 @@ from typing import Any
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.data.shooting import Shooting
+from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.fit import Optimizer, fit
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.multistart import MultiStart

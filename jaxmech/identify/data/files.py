@@ -1,4 +1,4 @@
-"""The rows of one recording in a file: what the cells say, and where they stand."""
+"""The rows of one recording in a file: the numbers in its cells, and where each row stands."""
 
 import csv
 import zipfile
@@ -13,6 +13,8 @@ from jaxmech.config.errors import not_one_of, refuse
 _MISSING = {"", "nan", "na", "n/a", "null", "none", "-"}
 _SEPARATORS = ",;\t"
 
+Cells = Sequence[str] | np.ndarray
+
 
 class TableError(ValueError):
     """A file of measurements that cannot be used: the file, the line, and what is wrong there."""
@@ -20,41 +22,31 @@ class TableError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """One recording in a file.
-
-    Attributes:
-        path: of the file.
-        name: of the recording.
-        columns: the cells of each column, by its name.
-        clock: name of the times, for messages.
-        ts: their cells, or None where they follow from `dt`.
-        dt: time between samples [s].
-        lines: of the file, for each row; None where a file has none.
-    """
+    """One recording in a file."""
 
     path: Path
     name: str
-    columns: Mapping[str, Sequence[str] | np.ndarray]
-    clock: str
-    ts: Sequence[str] | np.ndarray | None
+    columns: Mapping[str, Cells]
+    clock: str  # name of the times, for messages
+    ts: Cells | None  # None where the times follow from `dt`
     dt: float
-    lines: Sequence[int] | None
+    lines: Sequence[int] | None  # line of each row in the file; None where a file has no lines
 
     def place(self, row: int) -> str:
-        """Where a row stands."""
+        """The place of a row in the file, for messages."""
         if self.lines is None:
             return f"{self.path}, {self.name}, sample {row}"
         return f"{self.path}:{self.lines[row]}"
 
     def column(self, column: str | int) -> str | None:
-        """The name of a column that is given by its name or its place, None if there is none."""
+        """The name of a column given by name or by index, or None if there is no such column."""
         names = list(self.columns)
         if isinstance(column, int) and 0 <= column < len(names):
             return names[column]
         return str(column) if str(column) in names else None
 
     def numbers(self, columns: Sequence[str | int]) -> np.ndarray:
-        """Columns that are there, as numbers, shape (T, len(columns)), NaN for empty cells."""
+        """The numbers of existing columns, shape (T, len(columns)), NaN for empty cells."""
         names = [name for name in map(self.column, columns) if name is not None]
         return np.stack([self._numbers(self.columns[name], name) for name in names], axis=1)
 
@@ -76,7 +68,7 @@ class Sheet:
             )
         return ts
 
-    def _numbers(self, cells: Sequence[str] | np.ndarray, name: str) -> np.ndarray:
+    def _numbers(self, cells: Cells, name: str) -> np.ndarray:
         if isinstance(cells, np.ndarray):
             return np.asarray(cells, float)
         return np.array([self._number(cell, row, name) for row, cell in enumerate(cells)])
@@ -99,16 +91,7 @@ class Sheet:
 def csv_sheets(
     path: Path, recording: str | None, time: str | None, dt: float | None
 ) -> list[Sheet]:
-    """The recordings of CSV files.
-
-    The first line that is no comment (#) names the columns; commas, semicolons or tabs lie between.
-
-    Args:
-        path: a file, or a pattern such as `swings/*.csv`.
-        recording: the column that tells recordings apart; else each file is one.
-        time: the column of the times.
-        dt: time between samples [s], in its place.
-    """
+    """The recordings of CSV files: one each, or told apart by the column `recording`."""
     several = any(letter in path.name for letter in "*?[")
     files = sorted(path.parent.glob(path.name)) if several else [path]
     if not files:
@@ -145,12 +128,12 @@ def _csv_sheets(
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
-    """The names of the columns, the rows, and the lines of all of them."""
+    """The names of the columns, the rows, and the line numbers of the names and all rows."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise TableError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # no text, or no name of a file
+    except ValueError as error:  # not UTF-8, or not a file name
         raise TableError(f"{path}: cannot be read: it is not a text file") from error
     kept = [
         (number, line)
@@ -176,8 +159,8 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
 
 
 def _cells(path: Path, number: int, line: str, separator: str) -> list[str]:
-    """The cells of a line; a quotation mark that is left open ends with it."""
     try:
+        # line by line, so that an open quotation mark does not swallow the rest of the file
         (row,) = csv.reader([line], delimiter=separator)
     except csv.Error as error:
         raise TableError(f"{path}:{number}: cannot be read: {error}") from error
@@ -192,39 +175,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, eq=False)
-class NpzSheets:
-    """The segments of the arrays of an .npz file.
-
-    Attributes:
-        path: of the file.
-        arrays: names of all arrays in it.
-        sheets: by the name of an array.
-    """
-
-    path: Path
-    arrays: tuple[str, ...]
-    sheets: Mapping[str, list[Sheet]]
-
-    def stranger(self, name: str) -> str:
-        """Why an array is not there, or an empty text."""
-        if name in self.arrays:
-            return ""
-        return not_one_of(name, self.arrays, f"an array of {self.path}")
-
-
 def npz_sheets(
     path: Path, wanted: Sequence[str], columns: Sequence[str], time: str | None, dt: float | None
-) -> NpzSheets:
-    """The segments of arrays of shape (segments, samples, columns), or (samples, columns).
-
-    Args:
-        path: the file.
-        wanted: names of the arrays; those that are not there are left out.
-        columns: names of the columns; "0", "1", ... by default.
-        time: an array of times, (samples,), (segments, samples).
-        dt: time between samples [s]; the array `dt` of the file by default.
-    """
+) -> tuple[tuple[str, ...], dict[str, list[Sheet]]]:
+    """The names of all arrays of an .npz file, and the segments of the wanted ones that exist."""
     arrays = _arrays(path)
     if time is None and dt is None:
         if "dt" not in arrays:
@@ -235,35 +189,26 @@ def npz_sheets(
         if arrays["dt"].size != 1 or not np.all(arrays["dt"] > 0):
             raise TableError(f"{path}: the array `dt` must be one positive number")
         dt = float(arrays["dt"].ravel()[0])
-    ts = arrays.get(time or "")
-    found = {
-        name: _segments(path, name, arrays[name], columns, time or "dt", ts, dt or 0.0)
-        for name in wanted
-        if name in arrays
-    }
-    return NpzSheets(path, tuple(arrays), found)
+    clock = (time or "dt", arrays.get(time or ""), dt or 0.0)
+    names = [name for name in wanted if name in arrays]
+    return tuple(arrays), {name: _segments(path, name, arrays, columns, *clock) for name in names}
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files}
     except OSError as error:
         raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise TableError(f"{path}: is not an .npz file with arrays of numbers") from error
-    return arrays
 
 
 def _segments(
-    path: Path,
-    name: str,
-    values: np.ndarray,
-    columns: Sequence[str],
-    clock: str,
-    ts: np.ndarray | None,
-    dt: float,
-) -> list[Sheet]:
+    path: Path, name: str, arrays: Mapping[str, np.ndarray], columns: Sequence[str],
+    clock: str, ts: np.ndarray | None, dt: float,
+) -> list[Sheet]:  # fmt: skip
+    values = arrays[name]
     if not np.issubdtype(values.dtype, np.number) or values.ndim not in (2, 3):
         raise TableError(
             f"{path}: the array {name!r} must hold numbers of shape (segments, samples, columns) "

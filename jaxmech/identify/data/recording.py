@@ -1,6 +1,6 @@
 """`Recording`: what was measured of one motion, and how it began."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,18 +20,18 @@ class Recording:
         observed: what was measured, shape (T, d), or (T,) for a single sensor; NaN is missing.
         q0: where the motion begins, at ts[0], shape (k,): the coordinates of the system, or
             whatever the `start` of `fit` makes a state of. Shape (T, k) gives a guess at every
-            sample, where multiple shooting can begin anew.
+            sample, for the initial states of multiple shooting.
         v0: the rates that belong to it, of the same shape.
-        weights: 1 / (standard deviation of the noise): a number, (d,) or (T, d). Left out, all
-            sensors count alike and their noise is estimated from what the fit leaves over.
+        weights: 1 / (standard deviation of the noise): a number, (d,) or (T, d). Without weights
+            all sensors count alike, and their noise is estimated from the residuals of the fit.
         start_sd: standard deviations of q0 and v0, two numbers or arrays (k,), inf for a guess: how
-            well the beginning was measured beside what `observed` says of it. `fit` with free
-            initial states holds them to it. Without it both are a guess to begin with.
+            well they were measured independently of `observed`. A prior for free initial states.
+            Without it q0 and v0 are only a first guess.
         name: for tables and pictures.
 
     Raises:
-        ValueError: a shape is wrong, the times are not in order, a beginning or a weight is not
-            finite, or nothing was measured.
+        ValueError: a shape is wrong, the times do not increase, q0, v0 or a weight is not finite,
+            or nothing was measured.
 
     Example:
         >>> swing = Recording([0.0, 0.1, 0.2], [[0.3], [float("nan")], [0.1]], [0.3], [0.0])
@@ -53,37 +53,30 @@ class Recording:
 
     @property
     def count(self) -> int:
-        """How many numbers were measured; one without weight is none."""
+        """How many numbers with a positive weight were measured."""
         return int(self.measured.sum())
 
     @property
     def measured(self) -> np.ndarray:
-        """Where something was measured that has weight, (T, d)."""
+        """Where a number with a positive weight was measured, (T, d)."""
         weighs = True if self.weights is None else self.weights > 0
         found: np.ndarray = np.isfinite(self.observed) & weighs
         return found
 
     def every(self, stride: int) -> "Recording":
-        """Every `stride`-th sample, from the first on: as informative where noise is slow.
-
-        Args:
-            stride: from 1 on.
+        """Every `stride`-th sample, beginning with the first.
 
         Raises:
-            ValueError: it is not a positive integer.
+            ValueError: `stride` is not a positive integer.
 
         Example:
             >>> Recording([0.0, 0.1, 0.2], [1.0, 2.0, 3.0], [1.0], [0.0]).every(2)
             Recording(2 samples of 1 sensor in 0.2 s)
         """
         require_positive_integer("stride", stride, "count the samples from one kept to the next")
-        fields = {"ts": self.ts[::stride], "observed": self.observed[::stride]}
-        for field in ("q0", "v0"):
-            value = getattr(self, field)
-            fields[field] = value[::stride] if value.ndim == 2 else value
-        if np.ndim(self.weights) == 2:
-            fields["weights"] = self.weights[::stride]
-        return replace(self, **fields)
+        fields = {name: getattr(self, name) for name in ("q0", "v0", "weights")}
+        kept = {name: x[::stride] for name, x in fields.items() if np.ndim(x) == 2}
+        return replace(self, ts=self.ts[::stride], observed=self.observed[::stride], **kept)
 
     def __repr__(self) -> str:
         samples, sensors = self.observed.shape
@@ -96,7 +89,7 @@ class Recording:
 
 
 def _checked(recording: Recording) -> dict[str, Any]:
-    """The arrays of a recording, with the shapes that its text promises."""
+    """The fields of a recording as arrays of their documented shapes."""
     ts, observed = _array("ts", recording.ts), _array("observed", recording.observed)
     if ts.ndim != 1 or ts.size < 2:
         raise _refused(recording, "ts", f"shape (T,) with T >= 2, but has shape {ts.shape}")
@@ -115,13 +108,8 @@ def _checked(recording: Recording) -> dict[str, Any]:
     weights = _weights(recording, observed)
     if weights is not None and not (np.isfinite(observed) & (weights > 0)).any():
         raise _refused(recording, "weights", "a positive number where something was measured")
-    return {
-        "ts": ts,
-        "observed": observed,
-        **starts,
-        "weights": weights,
-        "start_sd": _start_sd(recording, starts["q0"].shape[-1]),
-    }
+    sds = _start_sd(recording, starts["q0"].shape[-1])
+    return {"ts": ts, "observed": observed, **starts, "weights": weights, "start_sd": sds}
 
 
 def _starts(recording: Recording, samples: int) -> dict[str, np.ndarray]:
@@ -160,7 +148,7 @@ def _start_sd(recording: Recording, size: int) -> Pair | None:
     except (TypeError, ValueError) as error:
         text = f"two standard deviations, of q0 and v0, numbers or of shape ({size},)"
         raise _refused(recording, "start_sd", text) from error
-    if not all((sd > 0).all() for sd in pair):  # never if one is NaN
+    if not all((sd > 0).all() for sd in pair):  # false for NaN, too
         raise _refused(recording, "start_sd", "positive numbers, inf for what is only a guess")
     return pair
 
@@ -178,21 +166,14 @@ def _refused(recording: Recording, argument: str, what: str) -> ValueError:
 
 
 def named(recordings: Any, argument: str) -> tuple[Recording, ...]:
-    """Recordings in a tuple, each with a name of its own; a single one may stand for itself.
-
-    Raises:
-        TypeError: something else is among them.
-        ValueError: they have different sensors.
-    """
+    """One recording or several as a tuple, those without a name numbered from 1."""
     given = tuple(recordings) if isinstance(recordings, Iterable) else (recordings,)
     for one in given:
         if not isinstance(one, Recording):
             raise TypeError(
                 f"Argument `{argument}` must hold Recording objects, but holds {one!r}."
             )
-    return tuple(_with_names(given))
-
-
-def _with_names(given: tuple[Recording, ...]) -> Iterator[Recording]:
-    for number, one in enumerate(given, start=1):
-        yield one if one.name else replace(one, name=f"recording {number}")
+    return tuple(
+        one if one.name else replace(one, name=f"recording {number}")
+        for number, one in enumerate(given, start=1)
+    )

@@ -1,4 +1,4 @@
-"""Recordings as one batch of pieces of equal shape: what is missing or filled up weighs nothing."""
+"""Recordings cut into segments and stacked as one batch; missing and padded samples weigh zero."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,130 +10,123 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.data.shooting import Shooting
 
-_FILLING = 1e-9  # of its duration: how far apart the times are that fill up a piece
+_PADDING = 1e-9  # spacing of the times that pad a segment, relative to its duration
+
+
+@dataclass(frozen=True)
+class Shooting:
+    """Multiple shooting (Bock 1983): each recording in segments with initial states of their own.
+
+    After some seconds the state of a chaotic motion depends on the parameters too strongly to be
+    followed numerically; over short segments it does not. That a segment begins where the one
+    before it ends is a further condition of the fit.
+
+    Args:
+        length: of a segment [s]; about the time in which a deviation grows tenfold.
+        continuity: standard deviation of the jump in every coordinate and velocity from one segment
+            to the next, a soft condition. With None, the default, the jumps vanish in the solution
+            (augmented Lagrangian, Nocedal and Wright 2006, section 17.3).
+
+    Raises:
+        ValueError: a number is not positive.
+
+    Example:
+        >>> Shooting(0.5)
+        Shooting(length=0.5, continuity=None)
+    """
+
+    length: float
+    continuity: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("length", self.length), ("continuity", self.continuity)):
+            if value is not None and not value > 0:
+                raise ValueError(f"Argument `{name}` must be positive, but is {value}.")
 
 
 class Segments(eqx.Module):
-    """S pieces of T times, as arrays.
+    """S segments of T times, as arrays."""
 
-    Attributes:
-        ts: times [s], shape (S, T); short pieces are filled up with times close to their last.
-        observed: what was measured, (S, T, d); 0 where nothing was.
-        weights: of each measurement, (S, T, d); 0 where there was none.
-        q0: recorded, or guessed, start variables, (S, k).
-        v0: their rates, (S, k).
-        last: the place of the last time that is not filling, (S,).
-        following: the piece that goes on where this one ends, itself where there is none, (S,).
-    """
-
-    ts: Float[Array, "S T"]
-    observed: Float[Array, "S T d"]
-    weights: Float[Array, "S T d"]
-    q0: Float[Array, "S k"]
+    ts: Float[Array, "S T"]  # [s]; short segments are padded with times close to their last
+    observed: Float[Array, "S T d"]  # 0 where nothing was measured
+    weights: Float[Array, "S T d"]  # 0 where nothing was measured
+    q0: Float[Array, "S k"]  # start variables, recorded or guessed
     v0: Float[Array, "S k"]
-    last: Int[Array, " S"]
-    following: Int[Array, " S"]
+    last: Int[Array, " S"]  # index of the last time before the padding
+    following: Int[Array, " S"]  # the next segment of the same recording, or the segment itself
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentOrigin:
-    """Where the rows of the pieces come from.
-
-    Attributes:
-        recordings: they.
-        recording: of each piece, (S,), the number of its recording.
-        rows: for each piece, the places of its samples among its times.
-        samples: for each piece, the places of the same samples in its recording.
-    """
+    """Where the rows of the segments come from."""
 
     recordings: tuple[Recording, ...]
-    recording: np.ndarray
-    rows: tuple[np.ndarray, ...]
-    samples: tuple[np.ndarray, ...]
+    recording: np.ndarray  # index of the recording of each segment, (S,)
+    rows: tuple[np.ndarray, ...]  # for each segment, the indices of its samples among its times
+    samples: tuple[np.ndarray, ...]  # for each segment, the indices of these in the recording
 
-    def gathered(self, values: Any) -> list[np.ndarray]:
-        """Values of the pieces (S, T, d), by recording, each (samples, d)."""
+    @property
+    def first(self) -> np.ndarray:
+        """Which segments begin a recording, (S,)."""
+        return np.diff(self.recording, prepend=-1) != 0
+
+    def gathered(self, values: Any) -> tuple[np.ndarray, ...]:
+        """Values of the segments (S, T, d) as one array (samples, d) for each recording."""
         values = np.asarray(values)
-        whole = [np.full((len(r.ts), values.shape[-1]), np.nan) for r in self.recordings]
-        for piece, (rows, samples) in enumerate(zip(self.rows, self.samples, strict=True)):
-            whole[self.recording[piece]][samples] = values[piece, rows]
+        whole = tuple(np.full((len(r.ts), values.shape[-1]), np.nan) for r in self.recordings)
+        for k, (rows, samples) in enumerate(zip(self.rows, self.samples, strict=True)):
+            whole[self.recording[k]][samples] = values[k, rows]
         return whole
 
 
-class _Piece(NamedTuple):
+class _Segment(NamedTuple):
     recording: int
     ts: np.ndarray
     rows: np.ndarray
     samples: np.ndarray
-    counts: np.ndarray  # whether a sample weighs here: the first of a later piece does not
+    counts: np.ndarray  # false for the first sample of a later segment, the last of the one before
 
 
 def segments(
-    recordings: Sequence[Recording],
-    *,
-    horizon: Shooting | None = None,
-    step: float | None = None,
-    substeps: int = 1,
+    recordings: Sequence[Recording], *, horizon: Shooting | None = None, step: float | None = None
 ) -> tuple[Segments, SegmentOrigin]:
-    """Cuts, refines and fills up.
-
-    Args:
-        recordings: with the same sensors, at least one.
-        horizon: into which pieces.
-        step: the largest step of integration [s]; longer intervals between samples get times in
-            between.
-        substeps: steps of integration from one time to the next.
-
-    Returns:
-        The pieces and where they come from.
-    """
-    pieces = [
-        piece
-        for number, recording in enumerate(recordings)
-        for piece in _pieces(number, recording, horizon, None if step is None else step * substeps)
-    ]
-    size = max(len(piece.ts) for piece in pieces)
-    filled = [_filled(p, recordings[p.recording], size) for p in pieces]
-    starts = [_start(p, recordings[p.recording]) for p in pieces]
-    following = [
-        k + (k + 1 < len(pieces) and pieces[k + 1].recording == p.recording)
-        for k, p in enumerate(pieces)
-    ]
+    """Cut recordings at the horizon, divide intervals longer than `step` [s], and pad."""
+    cut = [s for k, one in enumerate(recordings) for s in _cut(k, one, horizon, step)]
+    size = max(len(s.ts) for s in cut)
+    padded = [_padded(s, recordings[s.recording], size) for s in cut]
+    starts = [_start(s, recordings[s.recording]) for s in cut]
+    numbers = np.array([s.recording for s in cut])
+    following = np.arange(len(cut))
+    following[:-1] += numbers[1:] == numbers[:-1]
     found = Segments(
-        ts=jnp.asarray(np.stack([_times(p.ts, size) for p in pieces])),
-        observed=jnp.asarray(np.stack([x for x, _ in filled])),
-        weights=jnp.asarray(np.stack([w for _, w in filled])),
-        q0=jnp.asarray(np.stack([q for q, _ in starts])),
-        v0=jnp.asarray(np.stack([v for _, v in starts])),
-        last=jnp.asarray([len(p.ts) - 1 for p in pieces]),
+        *(jnp.asarray(np.stack(x)) for x in zip(*padded, strict=True)),
+        *(jnp.asarray(np.stack(x)) for x in zip(*starts, strict=True)),
+        last=jnp.asarray([len(s.ts) - 1 for s in cut]),
         following=jnp.asarray(following),
     )
-    numbers = np.array([p.recording for p in pieces])
-    kept = tuple((p.rows[p.counts], p.samples[p.counts]) for p in pieces)
-    return found, SegmentOrigin(
-        tuple(recordings), numbers, tuple(r for r, _ in kept), tuple(s for _, s in kept)
-    )
+    rows, samples = (tuple(getattr(s, x)[s.counts] for s in cut) for x in ("rows", "samples"))
+    return found, SegmentOrigin(tuple(recordings), numbers, rows, samples)
 
 
-def _pieces(
+def _cut(
     number: int, recording: Recording, horizon: Shooting | None, step: float | None
-) -> list[_Piece]:
+) -> list[_Segment]:
     intervals = len(recording.ts) - 1
     duration = recording.ts[-1] - recording.ts[0]
+    # 1 - 1e-9: a duration of 3 * 0.1 is three segments of 0.1 in spite of round-off
     count = 1 if horizon is None else int(np.ceil(duration / horizon.length * (1 - 1e-9)))
     ends = np.unique(np.linspace(0, intervals, min(max(count, 1), intervals) + 1).round())
     found = []
     for first, last in zip(ends[:-1].astype(int), ends[1:].astype(int), strict=True):
         samples = np.arange(first, last + 1)
         ts, rows = _refined(recording.ts[samples], step)
-        found.append(_Piece(number, ts, rows, samples, (samples > first) | (first == 0)))
+        found.append(_Segment(number, ts, rows, samples, (samples > first) | (first == 0)))
     return found
 
 
 def _refined(ts: np.ndarray, step: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """The times with others in between, so that no interval is longer, and where they stay."""
+    """Times with no interval longer than `step`, and the indices of the given times among them."""
     if step is None:
         return ts, np.arange(len(ts))
     counts = np.maximum(1, np.ceil(np.diff(ts) / step * (1 - 1e-9)).astype(int))
@@ -144,27 +137,25 @@ def _refined(ts: np.ndarray, step: float | None) -> tuple[np.ndarray, np.ndarray
     return np.concatenate([*parts, ts[-1:]]), np.concatenate([[0], np.cumsum(counts)])
 
 
-def _times(ts: np.ndarray, size: int) -> np.ndarray:
-    """Filled up with times that are almost the last, which take no motion to reach."""
-    gap = max(_FILLING * (ts[-1] - ts[0]), 64 * np.finfo(float).eps * abs(ts[-1]))
-    return np.concatenate([ts, ts[-1] + gap * np.arange(1, size - len(ts) + 1)])
-
-
-def _filled(piece: _Piece, recording: Recording, size: int) -> tuple[np.ndarray, np.ndarray]:
-    taken = recording.observed[piece.samples]
-    whole = np.broadcast_to(
-        1.0 if recording.weights is None else recording.weights, recording.observed.shape
-    )
+def _padded(segment: _Segment, recording: Recording, size: int) -> tuple[np.ndarray, ...]:
+    """Times (T,), measurements (T, d) and weights (T, d) of a segment."""
+    ts = segment.ts
+    # times must increase, so the padding moves on a little: more than round-off, too little to cost
+    gap = max(_PADDING * (ts[-1] - ts[0]), 64 * np.finfo(float).eps * abs(ts[-1]))
+    times = np.concatenate([ts, ts[-1] + gap * np.arange(1, size - len(ts) + 1)])
+    taken = recording.observed[segment.samples]
+    given = 1.0 if recording.weights is None else recording.weights
+    whole = np.broadcast_to(given, recording.observed.shape)[segment.samples]
     observed, weights = np.zeros((2, size, taken.shape[1]))
-    observed[piece.rows] = np.nan_to_num(taken)
-    weights[piece.rows] = whole[piece.samples] * np.isfinite(taken) * piece.counts[:, None]
-    return observed, weights
+    observed[segment.rows] = np.nan_to_num(taken)
+    weights[segment.rows] = whole * np.isfinite(taken) * segment.counts[:, None]
+    return times, observed, weights
 
 
-def _start(piece: _Piece, recording: Recording) -> tuple[np.ndarray, np.ndarray]:
+def _start(segment: _Segment, recording: Recording) -> tuple[np.ndarray, np.ndarray]:
     q0, v0 = recording.q0, recording.v0
     if q0.ndim == 1:
         return q0, v0
     known = np.flatnonzero(np.isfinite(q0).all(1) & np.isfinite(v0).all(1))
-    nearest = known[np.abs(known - piece.samples[0]).argmin()]
+    nearest = known[np.abs(known - segment.samples[0]).argmin()]
     return q0[nearest], v0[nearest]

@@ -1,10 +1,10 @@
 """Recordings from files: `.npz` with arrays of segments, or CSV with named columns.
 
-What is wrong with a `Table` itself, such as a column that the file does not have, is a `StudyError`
-with the key; what is wrong in the file is a `TableError` with file, line and column.
+A mistake in a `Table`, such as a column that the file does not have, is a `StudyError` with the
+key; a mistake in the file is a `TableError` with file, line and column.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,26 +78,21 @@ class Table:
 
     @property
     def start_columns(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-        """The columns of the start variables and of their rates."""
+        """Columns of the start variables and of their rates."""
         return self.q0 or self.observed, self.v0
 
 
 class Recordings(NamedTuple):
-    """What a table holds.
-
-    Attributes:
-        train: recordings to fit.
-        validation: recordings to look at afterwards.
-    """
+    """The recordings of a table: those to fit, and those to look at afterwards."""
 
     train: tuple[Recording, ...]
     validation: tuple[Recording, ...]
 
 
 def read_table(table: Table, folder: Path = Path()) -> Recordings:
-    r"""Reads the recordings of a table.
+    r"""Read the recordings of a table.
 
-    Rows at the end of a segment of an .npz that are all NaN are filling and are left out; NaN and
+    Rows at the end of a segment of an .npz that are all NaN are padding and are left out; NaN and
     empty cells elsewhere are missing measurements.
 
     Args:
@@ -105,7 +100,7 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
         folder: the folder to which a relative path refers.
 
     Returns:
-        The recordings to fit and those to look at afterwards, every one with a name.
+        The recordings to fit and those to look at afterwards, all with names.
 
     Raises:
         StudyError: the table asks for what the file does not have.
@@ -126,46 +121,41 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
     for key in ("recording",) if kind == ".npz" else ("columns",):
         if getattr(table, key):
             raise refuse(key, f"must be left out: a {kind} file has none")
-    sheets = _npz(table, path) if kind == ".npz" else _csv(table, path)
-    _require_columns(table, [*sheets.train, *sheets.validation])
-    train, validation = (tuple(_recording(table, one) for one in part) for part in sheets)
-    return Recordings(train, validation)
+    parts = _npz(table, path) if kind == ".npz" else _csv(table, path)
+    _require_columns(table, [sheet for part in parts for sheet in part])
+    return Recordings(*(tuple(_recording(table, sheet) for sheet in part) for part in parts))
 
 
-class _Sheets(NamedTuple):
-    train: list[Sheet]
-    validation: list[Sheet]
-
-
-def _npz(table: Table, path: Path) -> _Sheets:
+def _npz(table: Table, path: Path) -> tuple[list[Sheet], list[Sheet]]:
     train, validation = table.train or ("train",), table.validation
-    found = npz_sheets(path, [*train, *validation], table.columns, table.time, table.dt)
-    if problems := [
-        Problem((key,), f"names {name!r}, which {found.stranger(name)}")
-        for key, names in (("train", train), ("validation", validation), ("time", [table.time]))
-        for name in names
-        if name and found.stranger(name)
-    ]:
-        raise StudyError(problems)
-    return _Sheets(
-        [sheet for name in train for sheet in found.sheets[name]],
-        [sheet for name in validation for sheet in found.sheets[name]],
+    wanted = [*train, *validation]
+    arrays, sheets = npz_sheets(path, wanted, table.columns, table.time, table.dt)
+    times = (table.time,) if table.time else ()
+    named = {"train": train, "validation": validation, "time": times}
+    _require_known(named, arrays, f"an array of {path}")
+    return (
+        [sheet for name in train for sheet in sheets[name]],
+        [sheet for name in validation for sheet in sheets[name]],
     )
 
 
-def _csv(table: Table, path: Path) -> _Sheets:
+def _csv(table: Table, path: Path) -> tuple[list[Sheet], list[Sheet]]:
     sheets = {one.name: one for one in csv_sheets(path, table.recording, table.time, table.dt)}
     train = table.train or tuple(name for name in sheets if name not in table.validation)
-    if problems := [
-        Problem((key,), f"names {name!r}, which {not_one_of(name, sheets, 'a recording')}")
-        for key, names in (("train", train), ("validation", table.validation))
-        for name in names
-        if name not in sheets
-    ]:
-        raise StudyError(problems)
+    _require_known({"train": train, "validation": table.validation}, sheets, "a recording")
     if not train:
         raise refuse("validation", "must leave recordings to fit, but names all of them")
-    return _Sheets([sheets[name] for name in train], [sheets[name] for name in table.validation])
+    return [sheets[name] for name in train], [sheets[name] for name in table.validation]
+
+
+def _require_known(named: Mapping[str, Sequence[str]], known: Collection[str], what: str) -> None:
+    if problems := [
+        Problem((key,), f"names {name!r}, which {not_one_of(name, known, what)}")
+        for key, names in named.items()
+        for name in names
+        if name not in known
+    ]:
+        raise StudyError(problems)
 
 
 def _problems(table: Table) -> Iterator[Problem]:
@@ -186,7 +176,7 @@ def _problems(table: Table) -> Iterator[Problem]:
 
 
 def _named_twice(table: Table) -> Iterator[Problem]:
-    """A column that would count as two sensors."""
+    """A repeated column, which would count as two sensors."""
     for key in ("observed", "q0", "v0"):
         columns = getattr(table, key)
         if twice := [c for k, c in enumerate(columns) if c in columns[:k]]:
@@ -206,7 +196,7 @@ def _not_positive(table: Table) -> Iterator[Problem]:
 
 
 def _are_deviations(given: float | list[Any], count: int) -> bool:
-    """A positive number, or a positive number for each column; a list may hold lists."""
+    """Whether a positive number, or one for each column, is given; a list may hold lists."""
     if not isinstance(given, list):
         return given > 0
     numbers = all(isinstance(sd, int | float) and sd > 0 for sd in given)
@@ -229,7 +219,7 @@ def _require_columns(table: Table, sheets: list[Sheet]) -> None:
 
 
 def _start_sd(table: Table, sheet: Sheet) -> tuple[np.ndarray, np.ndarray] | None:
-    """How well each start variable is known beside the samples: not at all if it is one of them."""
+    """Standard deviations of the start variables, inf for those that are observed as well."""
     if table.start_sd is None:
         return None
     q_columns, v_columns = table.start_columns

@@ -1,8 +1,8 @@
-"""Rates of recorded coordinates: slopes of local parabolas, as wide as the noise asks for.
+"""Rates of recorded coordinates: slopes of local parabolas, as wide as the noise requires.
 
-Differences of neighbours multiply the noise of the samples by one over the time between them. A
-parabola over more of them is steadier, until it no longer follows the motion; between the two
-cross-validation decides (Fan and Gijbels 1996, section 4.10).
+Differences of neighbouring samples amplify their noise by one over the time between them. A
+parabola over more samples is less noisy, until it no longer follows the motion; the width is chosen
+by leave-one-out cross-validation (Fan and Gijbels 1996, section 4.10).
 """
 
 import numpy as np
@@ -12,18 +12,11 @@ Numbers = NDArray[np.float64]
 
 _WIDTHS = (5, 9, 17, 33, 65)  # samples under a parabola
 _JUDGED = 100  # samples at which the widths are compared
-_AT_ONCE = 4096
+_AT_ONCE = 4096  # samples whose parabolas are fitted in one batch, to bound the memory
 
 
 def rates(values: Numbers, ts: Numbers) -> Numbers:
-    """Time derivatives of samples: good enough to begin a fit that frees them.
-
-    Args:
-        values: shape (T, k), NaN where nothing was measured.
-        ts: times, shape (T,), increasing, T >= 2.
-
-    Returns:
-        Shape (T, k); NaN where fewer than two samples are near.
+    """Time derivatives (T, k) of samples (T, k) at times (T,); NaN where a derivative is unknown.
 
     Example:
         >>> ts = np.linspace(0.0, 1.0, 201)
@@ -44,11 +37,12 @@ def _rates(values: Numbers, ts: Numbers) -> Numbers:
 
 
 def _error(values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]) -> float:
-    """Mean square by which the parabolas miss a sample that they have not seen."""
+    """Mean squared error of the parabolas at samples that they were not fitted to."""
     if width < _WIDTHS[0]:
         return 0.0
     value, _, leverage = _parabolas(values, ts, width, places)
     with np.errstate(invalid="ignore", divide="ignore"):
+        # the error without the sample, from the fit with it: no second fit is needed
         missed = (values[places] - value) / (1 - leverage)
     missed = missed[np.isfinite(missed)]
     return float(np.mean(missed**2)) if missed.size else np.inf
@@ -57,7 +51,7 @@ def _error(values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]) -
 def _parabolas(
     values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """At each place the value and the slope of its parabola, and the weight of the sample there."""
+    """Value and slope of the parabola at each place, and the leverage of the sample there."""
     first = np.clip(places - width // 2, 0, len(ts) - width)
     near = first[:, None] + np.arange(width)
     away = ts[near] - ts[places][:, None]

@@ -27,35 +27,13 @@ class FixedParameter:
 
 
 def errors(found: Directions, noise: float | int) -> Numbers:
-    """Standard errors as if all residuals were independent, (p,); infinite where not determined.
-
-    Args:
-        found: parameter space split by the information.
-        noise: standard deviation of the weighted residuals.
-
-    Example:
-        >>> from jaxmech.identify.inference.information import directions
-        >>> print(errors(directions(["a", "b"], [1.0, 1.0], np.diag([4.0, 0.0])), noise=0.1))
-        [0.05  inf]
-    """
+    """Standard errors (p,) for independent residuals, infinite where not determined."""
     variances = np.einsum("ik,ik,k->i", found.kept, found.kept, 1 / found.eigenvalues)
     return np.where(found.determined, noise * np.sqrt(variances), np.inf)
 
 
 def if_fixed(found: Directions, noise: float | int, name: str) -> FixedParameter:
-    """What would become determined, and how well, if one parameter were known.
-
-    Args:
-        found: parameter space split by the information.
-        noise: standard deviation of the weighted residuals.
-        name: of the parameter.
-
-    Example:
-        >>> from jaxmech.identify.inference.information import directions
-        >>> J = np.array([[2.0, 2.0], [1.0, 1.0]])
-        >>> if_fixed(directions(["a", "b"], [2.0, 1.0], J.T @ J), 0.1, "a").determined
-        ('b',)
-    """
+    """What would become determined, and how well, if one parameter were known."""
     k = place(name, found.names)
     rest = found.without(name)
     known = np.insert(rest.determined, k, True)
@@ -68,12 +46,6 @@ def if_fixed(found: Directions, noise: float | int, name: str) -> FixedParameter
 def to_fix(found: Directions) -> tuple[str, ...]:
     """A smallest set of parameters that would make all others determined.
 
-    By elimination with pivots the ones with the largest parts in the null space, relative to their
-    values: then the others depend on the values given to them as little as can be.
-
-    Args:
-        found: parameter space split by the information.
-
     Example:
         >>> from jaxmech.identify.inference.information import directions
         >>> to_fix(directions(["a", "b"], [2.0, 1.0], np.diag([1.0, 0.0])))
@@ -82,16 +54,12 @@ def to_fix(found: Directions) -> tuple[str, ...]:
     null = found.null_space / found.scales[:, None]
     if not null.shape[1]:
         return ()
+    # pivoting takes the largest relative parts in the null space: then the other parameters depend
+    # on the values given to the fixed ones as little as possible
     pivots = qr(np.linalg.qr(null)[0].T, pivoting=True, mode="economic")[2]
     return tuple(found.names[k] for k in sorted(pivots[: null.shape[1]]))
 
 
 def chosen(found: Directions, which: NDArray[np.bool_]) -> tuple[str, ...]:
-    """The names of some parameters.
-
-    Example:
-        >>> from jaxmech.identify.inference.information import directions
-        >>> chosen(directions(["a", "b"], [2.0, 1.0], np.eye(2)), np.array([False, True]))
-        ('b',)
-    """
+    """The names of the parameters that a mask (p,) selects."""
     return tuple(name for name, is_one in zip(found.names, which, strict=True) if is_one)

@@ -1,8 +1,8 @@
 """`Identifiability`: what the recordings determine, what they do not, and what would help.
 
 All of it follows from the information of the fit (`directions`), to first order, at the fitted
-values. Changes that no residual notices are kept apart from those that are noticed, but so little
-that the noise leaves them open: the first cannot be cured by more data of the same kind.
+values. Changes without any effect on the residuals are kept apart from those with an effect below
+the noise: only the latter are cured by more data of the same kind.
 """
 
 import textwrap
@@ -14,9 +14,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxmech.identify.inference.fixing import FixedParameter, chosen, errors, if_fixed, to_fix
-from jaxmech.identify.inference.formulas.combinations import Combinations, combinations
-from jaxmech.identify.inference.formulas.sharpen import sharpened
-from jaxmech.identify.inference.information import Directions, Numbers, directions, row
+from jaxmech.identify.inference.formulas.combinations import (
+    Combinations,
+    combinations,
+    sharpened,
+)
+from jaxmech.identify.inference.information import (
+    Directions,
+    Numbers,
+    directions,
+    percent,
+    require_noise,
+    row,
+)
 from jaxmech.identify.inference.weak_directions import (
     Direction,
     exact_directions,
@@ -32,7 +42,7 @@ class Identifiability:
         directions: parameter space split by the information.
         noise: standard deviation of the weighted residuals.
         exact: changes that leave every residual as it is, with as few parameters as can be.
-        weak: changes that are noticed, but known worse than `weak_above`.
+        weak: changes with an effect, but with a relative standard error above `weak_above`.
         weak_above: relative standard error from which a direction is weak.
         combinations: formulas that are determined though their parameters are not.
     """
@@ -80,21 +90,13 @@ class Identifiability:
         return tuple(self.if_fixed(name) for name in self.names)
 
     def if_fixed(self, name: str) -> FixedParameter:
-        """What would become determined, and how well, if one parameter were known.
-
-        Args:
-            name: of the parameter.
-        """
+        """What would become determined, and how well, if the named parameter were known."""
         return if_fixed(self.directions, self.noise, name)
 
     def determined(self, gradient: ArrayLike) -> tuple[bool, float]:
-        """Whether a function of the parameters is determined, and its standard error.
+        """Whether a function with a gradient (p,) is determined, and its standard error.
 
-        To first order (the delta method) and as if all residuals were independent; infinite where
-        the function is not determined.
-
-        Args:
-            gradient: derivatives of the function by the parameters, shape (p,).
+        To first order (the delta method), and as if all residuals were independent.
         """
         return _determined(self.directions, self.noise, row(gradient, len(self.names)))
 
@@ -103,16 +105,10 @@ class Identifiability:
 
 
 def identifiability(
-    names: Sequence[str],
-    values: ArrayLike,
-    information: ArrayLike,
-    noise: float | int,
-    *,
-    weak_above: float | int = 1.0,
-    also: Sequence[tuple[ArrayLike, ArrayLike]] = (),
-    scales: ArrayLike | None = None,
-    tolerance: float | None = None,
-) -> Identifiability:
+    names: Sequence[str], values: ArrayLike, information: ArrayLike, noise: float | int, *,
+    weak_above: float | int = 1.0, also: Sequence[tuple[ArrayLike, ArrayLike]] = (),
+    scales: ArrayLike | None = None, tolerance: float | None = None,
+) -> Identifiability:  # fmt: skip
     """Find what a fit determines.
 
     Args:
@@ -121,16 +117,16 @@ def identifiability(
         information: J^T J of the weighted residuals, the prior's with it, shape (p, p).
         noise: standard deviation of the weighted residuals; 1 where the weights are trusted.
         weak_above: relative standard error from which a direction is weak.
-        also: values and information at other points, which need not fit: formulas must hold there
-            too. One such point removes nearly all doubt about them (see `combinations`).
-        scales: see `directions`.
-        tolerance: likewise.
+        also: values and information at other points, where formulas must hold, too. One such point
+            removes nearly all doubt about them (see `combinations`).
+        scales: as for `uncertainty`.
+        tolerance: as for `uncertainty`.
 
     Raises:
         ValueError: for shapes that do not fit together and numbers that are not finite.
 
     Example:
-        A pendulum on a balance shows m a and m a^2 + I alone.
+        A pendulum on a balance determines m a and m a^2 + I only.
 
         >>> m, a, I = 1.7, 0.3, 0.05
         >>> J = np.array([[a, m, 0.0], [a**2, 2 * m * a, 1.0]])
@@ -146,15 +142,12 @@ def identifiability(
           remedy          fix one of m, a, I, or give it a prior: prior={'I': (mean, sd)}
     """
     found = directions(names, values, information, scales=scales, tolerance=tolerance)
-    if not (noise >= 0 and np.isfinite(noise)):
-        raise ValueError(f"Argument `noise` must be zero or positive, but is {noise:g}.")
+    require_noise(noise)
     others = [directions(names, v, H, scales=scales, tolerance=tolerance) for v, H in also]
     known = combinations(
-        found.names,
-        found.values,
-        found.null_space,
+        found.names, found.values, found.null_space,
         also=[(other.values, other.null_space) for other in others],
-    )
+    )  # fmt: skip
     best = sharpened(known.formulas, found.values, lambda g: _determined(found, 1.0, g)[1])
     return Identifiability(
         directions=found,
@@ -174,25 +167,19 @@ def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[boo
 
 
 def _card(found: Identifiability) -> list[str]:
-    count = len(found.names)
-    head = (
-        f"Identifiability: {count} parameters, rank {found.rank}, condition {found.condition:.2g}"
-    )
+    head = f"Identifiability: {len(found.names)} parameters, rank {found.rank}"
     lines = [("not determined", ", ".join(found.undetermined) or "none")]
     lines += [("no effect", str(direction)) for direction in found.exact]
     lines += [("weak", str(direction)) for direction in found.weak]
     lines += [("determined", text) for text in _formulas(found)]
     lines += [("fixing", text) for text in _gains(found)]
     lines += [("remedy", text) for text in _remedies(found)]
-    titles = ["" if k and lines[k - 1][0] == title else title for k, (title, _) in enumerate(lines)]
-    shown = [
-        line
-        for title, (_, text) in zip(titles, lines, strict=True)
-        for line in textwrap.wrap(
-            text, 100, initial_indent=f"  {title:<16}", subsequent_indent=" " * 18
-        )
-    ]
-    return [head, *shown]
+    shown = [f"{head}, condition {found.condition:.2g}"]
+    for k, (title, text) in enumerate(lines):
+        repeated = k and lines[k - 1][0] == title
+        first = f"  {'' if repeated else title:<16}"
+        shown += textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=" " * 18)
+    return shown
 
 
 def _formulas(found: Identifiability) -> list[str]:
@@ -207,22 +194,18 @@ def _formulas(found: Identifiability) -> list[str]:
 
 
 def _gains(found: Identifiability) -> list[str]:
-    """Without null directions, what fixing does to the worst of the relative standard errors."""
+    """What fixing each parameter would do; for weak directions, to the largest relative error."""
     if found.exact:
         return [_gain(fixed) for fixed in found.fixing if fixed.name in found.undetermined]
     if not found.weak:
         return []
     scales = found.directions.scales
-    worst = 100 * np.max(found.standard_errors / scales)
-    better = [100 * np.max(fixed.standard_errors / scales) for fixed in found.fixing]
+    worst = percent(np.max(found.standard_errors / scales))
+    better = [percent(np.max(fixed.standard_errors / scales)) for fixed in found.fixing]
     return [
-        f"{name}: largest standard error {_percent(best)} instead of {_percent(worst)}"
+        f"{name}: largest standard error {best} instead of {worst}"
         for name, best in zip(found.names, better, strict=True)
     ]
-
-
-def _percent(share: float) -> str:
-    return f"{share:.2g} %" if share < 99.5 else f"{share:.0f} %"
 
 
 def _gain(fixed: FixedParameter) -> str:

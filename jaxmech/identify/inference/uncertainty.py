@@ -1,8 +1,8 @@
 """`Uncertainty`: how far the parameters of a fit can be trusted, in two ways.
 
-What a model leaves over of a motion sampled a thousand times a second lasts for many samples. The
-usual covariance, which takes all residuals for independent, is then far too small; the honest one
-takes only whole recordings for independent. `covariances` has the formulas and their sources.
+The residuals of a motion that is sampled a thousand times a second are correlated over many
+samples. The usual covariance, which assumes that all residuals are independent, is then far too
+small; the other one assumes this of whole recordings only. `covariances` has the formulas.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtrit
 
-from jaxmech.identify.inference.covariances import gradients, independent, jackknife, sandwich
-from jaxmech.identify.inference.information import Directions, Numbers, directions, row, square
+from jaxmech.identify.inference.covariances import independent, jackknife, sandwich
+from jaxmech.identify.inference.information import (
+    Directions,
+    Numbers,
+    checked,
+    directions,
+    percent,
+    require_noise,
+    row,
+    square,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,8 +31,8 @@ class Uncertainty:
 
     Attributes:
         directions: parameter space split by the information.
-        covariance: as if all residuals were independent, shape (p, p). It serves every function of
-            the parameters that is determined; of the others it knows nothing.
+        covariance: as if all residuals were independent, shape (p, p); valid for functions of the
+            parameters that are determined.
         covariance_by_recording: as if only the recordings were, likewise; None with too few.
         degrees: degrees of freedom of the first, residuals less parameters.
         recordings: their number R; the second has R - 1 degrees of freedom.
@@ -58,9 +67,8 @@ class Uncertainty:
     @property
     def standard_errors_by_recording(self) -> Numbers | None:
         """As if only the recordings were independent, shape (p,); None with too few of them."""
-        if self.covariance_by_recording is None:
-            return None
-        return self._errors(self.covariance_by_recording)
+        other = self.covariance_by_recording
+        return None if other is None else self._errors(other)
 
     @property
     def correlation(self) -> Numbers:
@@ -70,41 +78,23 @@ class Uncertainty:
     @property
     def correlation_by_recording(self) -> Numbers | None:
         """Correlations as if only the recordings were independent; None with too few of them."""
-        if self.covariance_by_recording is None:
-            return None
-        return self._correlation(self.covariance_by_recording)
+        other = self.covariance_by_recording
+        return None if other is None else self._correlation(other)
 
     def interval(self, level: float | int = 0.95) -> Numbers:
-        """Confidence intervals, as if all residuals were independent.
-
-        Args:
-            level: probability with which each holds the true value.
-
-        Returns:
-            Lower and upper ends, shape (p, 2).
-        """
+        """Confidence intervals of a level, as if all residuals were independent, shape (p, 2)."""
         return self._interval(self.standard_errors, self.degrees, level)
 
     def interval_by_recording(self, level: float | int = 0.95) -> Numbers | None:
-        """The same as if only the recordings were independent; None with too few of them.
-
-        Args:
-            level: probability with which each holds the true value.
-        """
+        """The same as if only the recordings were independent; None with too few of them."""
         errors = self.standard_errors_by_recording
-        if errors is None:
-            return None
-        return self._interval(errors, self.recordings - 1, level)
+        return None if errors is None else self._interval(errors, self.recordings - 1, level)
 
     def of(self, gradient: ArrayLike) -> tuple[float, float | None]:
-        """Standard errors of a function of the parameters, to first order (the delta method).
+        """Standard errors of a function with a gradient (p,), to first order (the delta method).
 
-        Args:
-            gradient: its derivatives by the parameters, shape (p,).
-
-        Returns:
-            As if all residuals were independent, and as if only the recordings were; infinite where
-            the function is not determined, the second None with too few recordings.
+        As if all residuals were independent, and as if only the recordings were; infinite where
+        the function is not determined, the second None with too few recordings.
         """
         g = row(gradient, len(self.names))
         other = self.covariance_by_recording
@@ -132,18 +122,11 @@ class Uncertainty:
 
 
 def uncertainty(
-    names: Sequence[str],
-    values: ArrayLike,
-    information: ArrayLike,
-    scores: ArrayLike,
-    noise: float | int,
-    degrees: float | int,
-    *,
-    informations: ArrayLike | None = None,
-    prior: ArrayLike | None = None,
-    scales: ArrayLike | None = None,
-    tolerance: float | None = None,
-) -> Uncertainty:
+    names: Sequence[str], values: ArrayLike, information: ArrayLike, scores: ArrayLike,
+    noise: float | int, degrees: float | int, *,
+    informations: ArrayLike | None = None, prior: ArrayLike | None = None,
+    scales: ArrayLike | None = None, tolerance: float | None = None,
+) -> Uncertainty:  # fmt: skip
     """The uncertainty of a fit.
 
     Args:
@@ -158,8 +141,10 @@ def uncertainty(
             sandwich is taken, which needs more recordings.
         prior: the part of the information that comes from a prior, shape (p, p). It counts as one
             more independent measurement, with the errors it states.
-        scales: see `directions`.
-        tolerance: likewise.
+        scales: sizes by which changes are measured where |value| is unsuitable, as for a value near
+            zero, shape (p,); zeros are ignored.
+        tolerance: eigenvalue of the scaled information, relative to the largest, up to which a
+            direction counts as undetermined; 1e4 p eps by default.
 
     Raises:
         ValueError: for shapes that do not fit together and numbers that are not finite.
@@ -182,26 +167,21 @@ def uncertainty(
     """
     found = directions(names, values, information, scales=scales, tolerance=tolerance)
     p = len(found.names)
-    g = gradients(scores, p)
-    if not (noise >= 0 and np.isfinite(noise)):
-        raise ValueError(f"Argument `noise` must be zero or positive, but is {noise:g}.")
+    each = np.asarray(scores, float)
+    g = checked("scores", each, ("recordings", p), "one gradient per recording")
+    require_noise(noise)
     if not degrees > 0:
         raise ValueError(
             f"Argument `degrees` must be positive, but is {degrees:g}: there are no more residuals "
             "than fitted numbers; fit fewer, or give the noise by `weights`."
         )
     stated = np.zeros((p, p)) if prior is None else square(prior, p, "prior")
-    return Uncertainty(
-        directions=found,
-        covariance=independent(found, noise, stated),
-        covariance_by_recording=(
-            sandwich(found, g, stated)
-            if informations is None
-            else jackknife(found, g, stated, informations)
-        ),
-        degrees=float(degrees),
-        recordings=len(g),
-    )
+    if informations is None:
+        by_recording = sandwich(found, g, stated)
+    else:
+        by_recording = jackknife(found, g, stated, informations)
+    white = independent(found, noise, stated)
+    return Uncertainty(found, white, by_recording, float(degrees), len(g))
 
 
 def _error(covariance: Numbers, gradient: Numbers) -> float:
@@ -235,22 +215,16 @@ def _card(found: Uncertainty) -> list[str]:
 
 def _cell(ends: Numbers, value: float) -> str:
     half = (ends[1] - ends[0]) / 2
-    share = f"({_percent(half / abs(value))})" if value else ""
+    share = f"({percent(half / abs(value))})" if value else ""
     return f"{f'+- {half:.2g}':>12}{share:>10}"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
-
-
 def _notes(found: Uncertainty) -> list[str]:
-    lines = [
-        "  white noise: as if all residuals were independent; too small where they are not",
-        f"  by recording: as if only the recordings were; t with {found.recordings - 1} degrees",
-    ]
+    white = "  white noise: as if all residuals were independent; too small where they are not"
+    other = f"as if only the recordings were; t with {found.recordings - 1} degrees"
     if found.covariance_by_recording is None:
-        lines[1] = (
-            f"  by recording: not known; {found.recordings} recordings are too few for "
+        other = (
+            f"not known; {found.recordings} recordings are too few for "
             f"{found.directions.rank} determined numbers"
         )
-    return lines
+    return [white, f"  by recording: {other}"]

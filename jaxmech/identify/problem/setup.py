@@ -11,8 +11,7 @@ from jaxtyping import Array
 from jaxmech.assemble import Start, begin
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.identify.data.recording import Recording, named
-from jaxmech.identify.data.segments import SegmentOrigin, Segments, segments
-from jaxmech.identify.data.shooting import Shooting
+from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.problem.checks import alike, require_runs, require_starts
 from jaxmech.identify.problem.initial_states import bases
 from jaxmech.identify.problem.least_squares import Conditions
@@ -93,7 +92,8 @@ def prepare(
     if horizon is not None:
         given = _with_guesses(problem, found, given)
     problem, step = with_chosen_steps(problem, found, given, horizon, step)
-    pieces, origin = segments(given, horizon=horizon, step=step, substeps=problem.method.count)
+    between = None if step is None else step * problem.method.count
+    pieces, origin = segments(given, horizon=horizon, step=between)
     weighted = all(one.weights is not None for one in given)
     if not weighted:
         _require_no_noise(given, initial_states, prior)

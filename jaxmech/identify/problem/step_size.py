@@ -9,8 +9,7 @@ import numpy as np
 
 from jaxmech.assemble import begin
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.data.segments import segments
-from jaxmech.identify.data.shooting import Shooting
+from jaxmech.identify.data.segments import Shooting, segments
 from jaxmech.identify.problem.parameters import Parameters
 from jaxmech.identify.problem.residuals import FitProblem
 from jaxmech.integrate.default_steps import members_need

@@ -1,18 +1,18 @@
 """Which short formulas are determined although the parameters in them are not.
 
-A function f of the parameters is determined where its gradient is orthogonal to all changes that
-leave the residuals as they are. Candidates are power products of up to three parameters, and sums
-of two or three such over a third, from simple to complicated; those are kept that say something new
-until they say all that is determined.
+A function f of the parameters is determined if its gradient is orthogonal to all changes that leave
+the residuals as they are. Candidates are power products of up to three parameters, and sums of two
+or three such over a third, from simple to complicated; those that are independent of the simpler
+ones are kept, until they account for all that is determined.
 
-All that is known is the null space at one point (or at the few points given), so a formula may be
-orthogonal to it by accident. `candidates` says how accidents of numbers are kept out. Accidents of
+The null space is known at one point only (or at the few points given), so a formula may be
+orthogonal to it by accident. `search` says how coincidences of the numbers are excluded. Those of
 round values are not: where a = 1, m a and m have the same derivative by m. There a second point
 helps.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,9 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from jaxmech.identify.inference.formulas.formula import Formula
 from jaxmech.identify.inference.formulas.search import NullSpacePoint, passing
 from jaxmech.identify.inference.formulas.sparse_null_space import circuits
-from jaxmech.identify.inference.information import Numbers, require_finite_numbers, row
+from jaxmech.identify.inference.information import Numbers, checked, row
 
-_INDEPENDENT = 1e-5  # part of a gradient that must be new for a formula to say something new
+_INDEPENDENT = 1e-5  # share of a gradient that must be new for a formula to be independent
+_WORTH = 0.5  # a longer divisor must reduce the error to this share
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Combinations:
 
     Attributes:
         affected: the parameters that are not determined.
-        formulas: what is, the simple first; no one follows from the others.
+        formulas: those that are, the simple first, independent of each other.
         missing: how many more independent numbers are determined in these parameters, for which no
             short formula was found.
     """
@@ -53,20 +54,16 @@ class Combinations:
 
 
 def combinations(
-    names: Sequence[str],
-    values: ArrayLike,
-    null_space: ArrayLike,
-    *,
-    also: Sequence[tuple[ArrayLike, ArrayLike]] = (),
-    tolerance: float = 1e-6,
-) -> Combinations:
+    names: Sequence[str], values: ArrayLike, null_space: ArrayLike, *,
+    also: Sequence[tuple[ArrayLike, ArrayLike]] = (), tolerance: float = 1e-6,
+) -> Combinations:  # fmt: skip
     """Find the short formulas that are determined.
 
     Args:
         names: the parameters, p of them.
         values: their values, shape (p,). A parameter of value zero is in no formula.
         null_space: changes of the parameters that leave the residuals as they are, (p, r).
-        also: values and null spaces at more points, for certainty: a formula must hold at all.
+        also: values and null spaces at more points, where a formula must be determined as well.
         tolerance: how nearly orthogonal a gradient must be at least.
 
     Raises:
@@ -93,19 +90,14 @@ def combinations(
             span = np.vstack([span, new])
         if len(found) == goal:
             break
-    open_ones = tuple(name for name, is_open in zip(names, affected, strict=True) if is_open)
-    return Combinations(open_ones, tuple(found), goal - len(found))
+    undetermined = tuple(name for name, k in zip(names, affected, strict=True) if k)
+    return Combinations(undetermined, tuple(found), goal - len(found))
 
 
 def _point(names: Sequence[str], values: ArrayLike, null_space: ArrayLike) -> NullSpacePoint:
     values = row(values, len(names), "values")
     null = np.asarray(null_space, float)
-    if null.ndim != 2 or len(null) != len(names):
-        raise ValueError(
-            f"Argument `null_space` must have shape ({len(names)}, r), one row per parameter, but "
-            f"has shape {null.shape}."
-        )
-    require_finite_numbers("null_space", null)
+    null = checked("null_space", null, (len(names), "r"), "one row per parameter")
     scales = np.where(values != 0, values, 1.0)[:, None]
     return NullSpacePoint(values, circuits(null / scales) * scales)
 
@@ -113,11 +105,43 @@ def _point(names: Sequence[str], values: ArrayLike, null_space: ArrayLike) -> Nu
 def _new_direction(
     formula: Formula, here: NullSpacePoint, affected: NDArray[np.bool_], span: Numbers
 ) -> Numbers | None:
-    """What the relative gradient adds to the orthonormal rows; None if it adds nothing."""
+    """The part of the relative gradient orthogonal to the rows of `span`; None if there is none."""
     scales = np.where(here.values != 0, here.values, 1.0)
     gradient = (formula.gradient(here.values) * scales)[affected]
     gradient = gradient / np.linalg.norm(gradient)
     rest = gradient - span.T @ (span @ gradient)
-    rest = rest - span.T @ (span @ rest)
+    rest = rest - span.T @ (span @ rest)  # twice is enough for orthogonality to round-off
     length = np.linalg.norm(rest)
     return rest / length if length > _INDEPENDENT else None
+
+
+def sharpened(
+    formulas: Sequence[Formula], values: Numbers, error: Callable[[Numbers], float]
+) -> tuple[Formula, ...]:
+    """The formulas, sums divided by that determined product which leaves the smallest error.
+
+    Example:
+        >>> names = ("x", "y", "k")
+        >>> product = Formula(names, ((1, 0, -1),), (1,), (0, 0, 0))
+        >>> total = Formula(names, ((1, 0, 0), (0, 1, 0)), (1, 1), (0, 0, 1))
+        >>> known = np.array([0.1, 0.1, 2.0])
+        >>> print(*sharpened([product, total], np.ones(3), lambda g: np.linalg.norm(g * known)))
+        x/k (x + y)/x
+    """
+    # Where (m a^2 + I) / k and m a / k are determined, so is (m a^2 + I) / (m a), which may be
+    # known a hundred times better than a friction k. The products stay, so that nothing is lost.
+    products = [np.array(formula.terms[0]) for formula in formulas if len(formula.terms) == 1]
+
+    def relative(formula: Formula) -> float:
+        return error(formula.gradient(values)) / max(abs(formula(values)), 1e-300)
+
+    def best(formula: Formula) -> Formula:
+        if len(formula.terms) == 1:
+            return formula
+        others = [np.array(formula.divisor) + sign * e for e in products for sign in (1, -1)]
+        plain = [d for d in others if d.min() >= 0 and d.max() <= 2]
+        rivals = [replace(formula, divisor=tuple(int(e) for e in d)) for d in plain]
+        rival = min(rivals, key=relative, default=formula)
+        return rival if relative(rival) < _WORTH * relative(formula) else formula
+
+    return tuple(best(formula) for formula in formulas)

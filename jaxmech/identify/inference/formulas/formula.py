@@ -34,24 +34,16 @@ class Formula:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Those that occur in it."""
+        """The parameters that occur in it."""
         used = np.any(np.array([*self.terms, self.divisor]) != 0, axis=0)
         return tuple(name for name, is_used in zip(self.names, used, strict=True) if is_used)
 
     def __call__(self, values: Sequence[float] | Numbers) -> float:
-        """Its value.
-
-        Args:
-            values: of all parameters, shape (p,).
-        """
+        """The value for values (p,) of all parameters."""
         return float(np.dot(self.signs, powers(values, self.exponents)))
 
     def gradient(self, values: Sequence[float] | Numbers) -> Numbers:
-        """Its derivatives by all parameters, shape (p,).
-
-        Args:
-            values: of all parameters, shape (p,).
-        """
+        """The derivatives (p,) by all parameters, at values (p,)."""
         E = self.exponents
         lower = E[:, None, :] - np.eye(E.shape[1], dtype=int)
         slopes = E * powers(values, np.where(E[:, :, None] != 0, lower, 0))
@@ -59,7 +51,7 @@ class Formula:
 
     @property
     def exponents(self) -> NDArray[np.int_]:
-        """Of each term with the divisor in it, shape (number of terms, p)."""
+        """Exponents of each term divided by the divisor, shape (number of terms, p)."""
         return np.array(self.terms) - np.array(self.divisor)
 
     def __str__(self) -> str:
@@ -68,7 +60,7 @@ class Formula:
             return quotient(self.names, self.exponents[0])
         order.sort(key=lambda k: self.signs[k] < 0)
         text = ""
-        for k in order:
+        for k in order:  # positive terms first, so that a sum seldom begins with a sign
             sign = " - " if self.signs[k] < 0 else " + "
             text += (sign if text else "") + quotient(self.names, self.terms[k])
         if not any(self.divisor):
@@ -78,12 +70,7 @@ class Formula:
 
 
 def powers(values: Sequence[float] | Numbers, exponents: NDArray[np.int_]) -> Numbers:
-    """Products of powers of the values, the exponents along the last axis; 0^0 is 1.
-
-    Example:
-        >>> powers([2.0, 3.0], np.array([[1, 2], [0, -1]])).round(3)
-        array([18.   ,  0.333])
-    """
+    """Products of powers of the values, the exponents along the last axis; 0^0 is 1."""
     base = np.where(exponents == 0, 1.0, np.asarray(values, float))
     return np.prod(base**exponents, axis=-1)
 
@@ -99,9 +86,8 @@ def quotient(names: Sequence[str], exponents: Sequence[int] | NDArray[np.int_]) 
     def product(sign: int) -> list[str]:
         chosen = [k for k, e in enumerate(exponents) if e * sign > 0]
         chosen.sort(key=lambda k: (abs(exponents[k]), not names[k].split(".")[-1].startswith("m")))
-        return [
-            names[k] + (f"^{abs(exponents[k])}" if abs(exponents[k]) > 1 else "") for k in chosen
-        ]
+        powers = [f"^{abs(exponents[k])}" if abs(exponents[k]) > 1 else "" for k in chosen]
+        return [names[k] + power for k, power in zip(chosen, powers, strict=True)]
 
     above, below = " ".join(product(1)) or "1", product(-1)
     if not below:

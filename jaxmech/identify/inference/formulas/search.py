@@ -1,17 +1,17 @@
-"""Short formulas that a null space leaves as they are, the simple first.
+"""Short formulas that are unchanged along a null space, the simple first.
 
-A formula passes if the changes of its terms along every null direction cancel, to a part of
+A formula passes if the changes of its terms along every null direction cancel, up to a share of
 
     min(tolerance, (1e-3 / N)^(1/k))
 
-of their sizes, where N candidates are as simple or simpler and k null directions have a part in
-its terms: numbers at random do so with about that probability to the power k, so that one search
-in a thousand has an accident. Each null direction is tested by itself, in the plainest basis of
-them, so that a small part in one is not lost beside a large part in another.
+of their sizes, where N candidates are as simple or simpler and k null directions change its terms:
+random numbers do so with about that probability to the power k, so that one search in a thousand
+has a false result. Each null direction of a sparse basis is tested by itself, so that a small
+change in one does not go unnoticed beside a large change in another.
 
 Sums are not tried one by one: in a sum over a divisor P the change of the last term is known from
-those of the others, and is looked up in a tree of all terms by its direction and the logarithm of
-its size.
+those of the others, and is looked up in a k-d tree of all terms by its direction and the logarithm
+of its size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ from jaxmech.identify.inference.information import Numbers
 ACCIDENTS = 1e-3  # expected number of formulas that pass by accident
 _MOST_TERMS = 300  # power products to be summed
 _MOST_SETS = 1200  # sets of parameters to be multiplied
-_RADIUS = 1e-5  # how well the term looked up must fit before it is tested
+_RADIUS = 1e-5  # distance in the tree up to which a term is tested
 _NEAREST = 4  # how many such terms are tested
 
 Exponents = NDArray[np.int_]
@@ -38,47 +38,27 @@ Exponents = NDArray[np.int_]
 
 @dataclass(frozen=True, eq=False)
 class NullSpacePoint:
-    """Where the null space is known.
+    """Values of all parameters, and the null space there."""
 
-    Attributes:
-        values: of all parameters, shape (p,).
-        null_space: its plainest basis, shape (p, r).
-    """
-
-    values: Numbers
-    null_space: Numbers
+    values: Numbers  # (p,)
+    null_space: Numbers  # a sparse basis, (p, r)
 
 
 @dataclass(frozen=True, eq=False)
 class _Terms:
-    """Power products and what they do along all null directions of all points, d in number.
+    """Power products, and how they change along the d null directions of all points."""
 
-    Attributes:
-        exponents: of n products, shape (n, p).
-        sizes: their values, shape (n, d).
-        changes: how they change, likewise.
-        parts: the sizes of the changes that sum up to these, likewise.
-    """
-
-    exponents: Exponents
-    sizes: Numbers
-    changes: Numbers
-    parts: Numbers
+    exponents: Exponents  # of n products, (n, p)
+    sizes: Numbers  # their values, (n, d)
+    changes: Numbers  # (n, d)
+    parts: Numbers  # sums of the absolute changes due to each parameter, (n, d)
 
 
 def passing(
-    names: tuple[str, ...],
-    points: Sequence[NullSpacePoint],
-    affected: NDArray[np.bool_],
+    names: tuple[str, ...], points: Sequence[NullSpacePoint], affected: NDArray[np.bool_],
     tolerance: float,
-) -> Iterator[Formula]:
-    """The formulas that pass: products, then sums of two and of three over more and more divisors.
-
-    Args:
-        names: the parameters, p of them.
-        points: where a formula must pass.
-        affected: the parameters in the null space, shape (p,).
-        tolerance: how well changes must cancel at least.
+) -> Iterator[Formula]:  # fmt: skip
+    """The formulas that pass at all points: products, then sums of two and three over divisors.
 
     Example:
         >>> point = NullSpacePoint(np.array([2.0, 3.0]), np.array([[1.0], [-1.0]]))
@@ -94,7 +74,8 @@ def passing(
         good = _cancels(terms.changes, terms.parts, tolerance, tried)
         yield from (Formula(names, (_powers(e),), (1,), none) for e in group[good])
     terms = _terms(_monomials(affected, nonzero), points)
-    singles = [_unit(len(names), k) for k in np.flatnonzero(affected & nonzero).tolist()]
+    unit = np.eye(len(names), dtype=int)
+    singles = [unit[k] for k in np.flatnonzero(affected & nonzero).tolist()]
     divisors = [[np.zeros(len(names), int)], singles, [a + b for a, b in subsets(singles, 2)]]
     for count in (2, 3):
         for level in divisors:
@@ -111,7 +92,7 @@ def passing(
 def _sums(
     terms: _Terms, count: int, tolerance: float, tried: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Which terms cancel, and with which signs; no part of them cancels by itself."""
+    """Which terms cancel, and with which signs, where no smaller sum of them does."""
     moving = np.flatnonzero(np.any(terms.changes != 0, axis=1))
     x = terms.changes[moving]
     if len(x) < count:
@@ -119,18 +100,20 @@ def _sums(
     from scipy.spatial import cKDTree  # slow to import, and seldom needed
 
     tree = cKDTree(_keys(x))
-    i, j = np.triu_indices(len(x), 1) if count == 3 else (np.arange(len(x)),) * 2
-    known = x[i] + x[j] if count == 3 else x
-    sizes = np.abs(x[i]) + np.abs(x[j]) if count == 3 else np.abs(x)
-    rows = np.arange(len(i))
     if count == 3:
-        rows = rows[~np.all(np.abs(known) <= _RADIUS * sizes, axis=1)]
+        i, j = np.triu_indices(len(x), 1)
+        known, sizes = x[i] + x[j], np.abs(x[i]) + np.abs(x[j])
+        rows = np.flatnonzero(~np.all(np.abs(known) <= _RADIUS * sizes, axis=1))
+    else:
+        i = j = rows = np.arange(len(x))
+        known, sizes = x, np.abs(x)
     for sign in (1, -1) if count == 2 else (1,):
         _, last = tree.query(
             _keys(-sign * known[rows]), min(_NEAREST, len(x)), distance_upper_bound=_RADIUS
         )
-        k, nearest = np.nonzero(last.reshape(len(rows), -1) < len(x))
-        pair, third = rows[k], last.reshape(len(rows), -1)[k, nearest]
+        last = last.reshape(len(rows), -1)
+        k, nearest = np.nonzero(last < len(x))  # len(x) stands for no neighbour
+        pair, third = rows[k], last[k, nearest]
         good = (third > j[pair]) & _cancels(
             known[pair] + sign * x[third], sizes[pair] + np.abs(x[third]), tolerance, tried
         )
@@ -146,7 +129,7 @@ def _keys(x: Numbers) -> Numbers:
 
 
 def _cancels(sums: Numbers, parts: Numbers, tolerance: float, tried: int) -> NDArray[np.bool_]:
-    """Whether sums are zero beside their parts, in all null directions that have a part."""
+    """Whether sums vanish compared with their parts, in all null directions that have any."""
     conditions = np.count_nonzero(parts > 0, axis=1)
     allowed = np.minimum(tolerance, (ACCIDENTS / tried) ** (1 / np.maximum(conditions, 1)))
     return (conditions > 0) & np.all(np.abs(sums) <= allowed[:, None] * parts, axis=1)
@@ -157,11 +140,9 @@ def _terms(exponents: Exponents, points: Sequence[NullSpacePoint]) -> _Terms:
     for point in points:
         relative = _relative(point)
         size = np.repeat(powers(point.values, exponents)[:, None], relative.shape[1], axis=1)
-        change, parts = (
-            size * (exponents @ relative),
-            np.abs(size) * (np.abs(exponents) @ np.abs(relative)),
-        )
-        zero = (exponents.sum(1) == 1) & (size[:, 0] == 0)  # offsets, which stand alone
+        change = size * (exponents @ relative)
+        parts = np.abs(size) * (np.abs(exponents) @ np.abs(relative))
+        zero = (exponents.sum(1) == 1) & (size[:, 0] == 0)  # single parameters of value zero
         change[zero] = exponents[zero] @ point.null_space
         parts[zero] = np.abs(change[zero])
         columns.append((size, change, parts))
@@ -169,7 +150,7 @@ def _terms(exponents: Exponents, points: Sequence[NullSpacePoint]) -> _Terms:
 
 
 def _over(terms: _Terms, divisor: Exponents, points: Sequence[NullSpacePoint]) -> _Terms:
-    """The changes of the terms beyond what the divisor does; round-off set to zero."""
+    """The changes of the terms over a divisor; round-off set to zero."""
     relative = np.hstack([_relative(point) for point in points])
     changes = terms.changes - terms.sizes * (divisor @ relative)
     parts = terms.parts + np.abs(terms.sizes) * (divisor @ np.abs(relative))
@@ -184,11 +165,7 @@ def _relative(point: NullSpacePoint) -> Numbers:
 
 
 def _products(places: NDArray[np.int_], p: int) -> Exponents:
-    """Products of up to three parameters with exponents from -2 to 2, of four with -1 and 1.
-
-    Of a product and its inverse the one with fewer divisors is taken, of equal ones that which
-    divides by the first. With very many parameters the larger products are left out.
-    """
+    """Products of up to three parameters with exponents from -2 to 2, of four with -1 and 1."""
     rows: list[Exponents] = []
     for size in range(1, 5):
         powers_of_one = (-2, -1, 1, 2) if size < 4 else (-1, 1)
@@ -200,18 +177,17 @@ def _products(places: NDArray[np.int_], p: int) -> Exponents:
 
 
 def _is_first(exponents: Sequence[int]) -> bool:
-    """True for one of a product and its inverse, and not for powers of another product."""
+    """Whether a product precedes its inverse (fewer divisors), and is no power of another one."""
     above = sum(e > 0 for e in exponents) - sum(e < 0 for e in exponents)
     return (above or -exponents[0]) > 0 and gcd(*exponents) == 1
 
 
 def _monomials(affected: NDArray[np.bool_], nonzero: NDArray[np.bool_]) -> Exponents:
-    """x, x y, x y^2 and x^2, without those whose kind would make them too many."""
-    p = len(affected)
-    singles = [_unit(p, k) for k in range(p) if affected[k] or nonzero[k]]
-    units = [_unit(p, k) for k in np.flatnonzero(nonzero).tolist()]
+    """x, x y, x y^2 and x^2, leaving out the kinds that would exceed `_MOST_TERMS`."""
+    unit = np.eye(len(affected), dtype=int)
+    units = list(unit[nonzero])
     kinds = [
-        singles,
+        list(unit[affected | nonzero]),
         [a + b for a, b in subsets(units, 2)],
         [a + 2 * b for a in units for b in units if a is not b],
         [2 * a for a in units],
@@ -219,11 +195,11 @@ def _monomials(affected: NDArray[np.bool_], nonzero: NDArray[np.bool_]) -> Expon
     rows: list[Exponents] = []
     for kind in kinds:
         rows += kind if len(rows) + len(kind) <= _MOST_TERMS else []
-    return np.array(rows, int).reshape(-1, p)
+    return np.array(rows, int).reshape(-1, len(affected))
 
 
 def _by_cost(exponents: Exponents) -> Iterator[Exponents]:
-    """Groups of equal cost: number of parameters, sum of exponents, number of divisors."""
+    """Groups of equal cost, ascending: number of parameters, sum of exponents, of divisors."""
     costs = [(np.count_nonzero(e), np.abs(e).sum(), (e < 0).sum()) for e in exponents]
     for cost in sorted(set(costs)):
         yield exponents[[c == cost for c in costs]]
@@ -233,10 +209,6 @@ def _cost(formula: Formula) -> tuple[int, int, int]:
     exponents = np.array([*formula.terms, formula.divisor])
     negative = sum(sign < 0 for sign in formula.signs)
     return (negative, len(formula.parameters), int(exponents.sum()))
-
-
-def _unit(p: int, k: int) -> Exponents:
-    return np.eye(p, dtype=int)[k]
 
 
 def _powers(exponents: Exponents) -> Powers:

@@ -1,4 +1,4 @@
-"""The plainest directions that span a null space: each moves as few parameters as can be."""
+"""The sparsest directions that span a null space: each changes as few parameters as possible."""
 
 from itertools import combinations as subsets
 from math import comb
@@ -8,23 +8,12 @@ from scipy.linalg import qr
 
 from jaxmech.identify.inference.information import Numbers
 
-NEGLIGIBLE = 1e-9  # part of a null vector below which it is taken for round-off
+NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
 _MOST = 5000  # subsets to be tried
 
 
 def circuits(null_space: Numbers) -> Numbers:
-    """A basis of a space in which each vector has as many zeros as possible.
-
-    A vector of an r-dimensional space that is zero in r - 1 given places is unique in general. All
-    choices of such places are tried, and the sparsest independent vectors kept (the circuits of
-    the matroid of the rows; Oxley, Matroid Theory, 2011, section 1.1). With more than a few
-    thousand choices those of one elimination with pivots serve.
-
-    Args:
-        null_space: vectors that span it, independent, shape (p, r).
-
-    Returns:
-        Such vectors with the largest number 1 or -1 and the first positive, shape (p, r).
+    """A basis (p, r) of the space of independent columns (p, r), each vector as sparse as possible.
 
     Example:
         >>> circuits(np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])) + 0.0
@@ -35,9 +24,12 @@ def circuits(null_space: Numbers) -> Numbers:
     p, r = null_space.shape
     if not r:
         return null_space
-    basis = np.linalg.qr(null_space / _sizes(null_space))[0]
+    basis = np.linalg.qr(null_space / np.linalg.norm(null_space, axis=0))[0]
     rows = [k for k in range(p) if np.abs(basis[k]).max() > NEGLIGIBLE]
     found = []
+    # A vector of an r-dimensional space that is zero in r - 1 given places is unique in general, so
+    # all choices of places are tried (the vectors are the circuits of the matroid of the rows;
+    # Oxley, Matroid Theory, 2011, section 1.1). Where they are too many, one elimination serves.
     if comb(len(rows), r - 1) <= _MOST:
         for zero in subsets(rows, r - 1):
             _, s, vt = np.linalg.svd(basis[list(zero)]) if zero else (0, np.zeros(0), np.eye(1))
@@ -46,38 +38,30 @@ def circuits(null_space: Numbers) -> Numbers:
     else:
         pivots = qr(basis.T, pivoting=True, mode="economic")[2][:r]
         found = list((basis @ np.linalg.inv(basis[pivots])).T)
-    tidy = [_tidy(vector) for vector in found]
-    tidy.sort(key=_plainness)
+    tidy = sorted((_tidy(vector) for vector in found), key=_complexity)
     return _independent(np.array(tidy), r).T
 
 
-def _sizes(null_space: Numbers) -> Numbers:
-    return np.linalg.norm(null_space, axis=0)
-
-
-def _plainness(z: Numbers) -> tuple[int, bool, list[bool]]:
-    """Few parameters, equal or simple changes, the first parameters."""
+def _complexity(z: Numbers) -> tuple[int, bool, list[bool]]:
+    """Sorts vectors: few parameters first, then simple ratios, then the first parameters."""
     return int(np.count_nonzero(z)), not is_simple(z), (z == 0).tolist()
 
 
 def is_simple(z: Numbers) -> bool:
-    """Whether the numbers are as small integers.
-
-    Example:
-        >>> is_simple(np.array([0.5, -1.0, 0.0])), is_simple(np.array([0.3, 1.0, 0.0]))
-        (True, False)
-    """
+    """Whether the nonzero numbers are multiples of the smallest by integers up to 9."""
     z = z / np.abs(z[z != 0]).min()
     return bool(np.all(np.abs(z - z.round()) < 1e-6) and np.abs(z).max() < 9.5)
 
 
 def _tidy(z: Numbers) -> Numbers:
+    """The vector without round-off, its largest component 1 or -1, its first positive."""
     z = np.where(np.abs(z) > NEGLIGIBLE * np.abs(z).max(), z, 0.0)
     z = z / np.abs(z).max()
     return z * np.sign(z[np.flatnonzero(z)[0]])
 
 
 def _independent(rows: Numbers, r: int) -> Numbers:
+    """The first r independent rows."""
     kept = np.zeros((0, rows.shape[1]))
     chosen = []
     for row in rows:
