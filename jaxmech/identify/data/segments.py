@@ -94,19 +94,17 @@ def segments(
     """Cut recordings at the horizon, divide intervals longer than `step` [s], and pad."""
     cut = [s for k, one in enumerate(recordings) for s in _cut(k, one, horizon, step)]
     size = max(len(s.ts) for s in cut)
-    padded = [_padded(s, recordings[s.recording], size) for s in cut]
-    starts = [_start(s, recordings[s.recording]) for s in cut]
+    whole = [(s, recordings[s.recording]) for s in cut]
+    rows = [(*_padded(s, one, size), *_start(s, one), len(s.ts) - 1) for s, one in whole]
     numbers = np.array([s.recording for s in cut])
     following = np.arange(len(cut))
     following[:-1] += numbers[1:] == numbers[:-1]
-    found = Segments(
-        *(jnp.asarray(np.stack(x)) for x in zip(*padded, strict=True)),
-        *(jnp.asarray(np.stack(x)) for x in zip(*starts, strict=True)),
-        last=jnp.asarray([len(s.ts) - 1 for s in cut]),
-        following=jnp.asarray(following),
+    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    kept = (tuple(getattr(s, x)[s.counts] for s in cut) for x in ("rows", "samples"))
+    return (
+        Segments(*map(jnp.asarray, (*columns, following))),
+        SegmentOrigin(tuple(recordings), numbers, *kept),
     )
-    rows, samples = (tuple(getattr(s, x)[s.counts] for s in cut) for x in ("rows", "samples"))
-    return found, SegmentOrigin(tuple(recordings), numbers, rows, samples)
 
 
 def _cut(

@@ -102,7 +102,8 @@ def _sums(
     tree = cKDTree(_keys(x))
     if count == 3:
         i, j = np.triu_indices(len(x), 1)
-        known, sizes = x[i] + x[j], np.abs(x[i]) + np.abs(x[j])
+        known: Numbers = x[i] + x[j]
+        sizes: Numbers = np.abs(x[i]) + np.abs(x[j])
         rows = np.flatnonzero(~np.all(np.abs(known) <= _RADIUS * sizes, axis=1))
     else:
         i = j = rows = np.arange(len(x))
