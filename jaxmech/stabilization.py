@@ -6,7 +6,7 @@ mass metric; `Baumgarte` feeds the violation back into b; with neither, the drif
 """
 
 import abc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,7 @@ from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, metric, times
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer
+from jaxmech.utils.field_docs import doc
 
 
 class RowsBefore(NamedTuple):
@@ -95,8 +96,12 @@ class Projection(AbstractStabilization):
         Projection(iterations=3, solver=LDL(tolerance=None))
     """
 
-    iterations: int = 2
-    solver: AbstractSolver = LDL()
+    iterations: int = field(  # each is compiled by itself
+        default=2, metadata=doc("Gauss-Newton corrections after each step", most=100)
+    )
+    solver: AbstractSolver = field(
+        default=LDL(), metadata=doc("treatment of dependent constraints")
+    )
 
     def __post_init__(self) -> None:
         remedy = "pass `projection=None` for no projection"
@@ -173,15 +178,16 @@ class Baumgarte(AbstractStabilization):
         Baumgarte(alpha=20.0, beta=20.0)
     """
 
-    alpha: float
-    beta: float
+    alpha: float = field(metadata=doc("damping rate [1/s]"))
+    beta: float = field(metadata=doc("stiffness rate [1/s]; alpha = beta is critical damping"))
 
     def __post_init__(self) -> None:
-        if self.alpha < 0 or self.beta < 0:
-            raise ValueError(
-                f"Arguments `alpha` and `beta` must not be negative, but are {self.alpha} and "
-                f"{self.beta}; negative rates make the violation grow."
-            )
+        for name, rate in (("alpha", self.alpha), ("beta", self.beta)):
+            if rate < 0:
+                raise ValueError(
+                    f"Argument `{name}` must not be negative, but is {rate}; negative rates make "
+                    "the violation grow."
+                )
 
     def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
         """-2 alpha phi' - beta^2 phi for holonomic, -alpha psi for nonholonomic rows."""

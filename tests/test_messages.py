@@ -205,8 +205,8 @@ MISUSE = {
         "steps per save interval, or leave it out to have them chosen."
     ),
     "jm.Baumgarte(alpha=1.0, beta=-2.0)": (
-        "ValueError: Arguments `alpha` and `beta` must not be negative, but are 1.0 and -2.0; "
-        "negative rates make the violation grow."
+        "ValueError: Argument `beta` must not be negative, but is -2.0; negative rates make the "
+        "violation grow."
     ),
     "jm.SVD(tolerance=1.0)": (
         "ValueError: Argument `tolerance` must be in [0, 1), but is 1.0; leave it out for "

@@ -335,8 +335,9 @@ def _positive(text: str) -> int:
 
 def _schema() -> str:
     from jaxmech.config.toml import described
+    from jaxmech.ensemble import Study
 
-    return help_texts.EXAMPLE + described()
+    return help_texts.EXAMPLE + described(Study)
 
 
 def _fit_schema() -> str:

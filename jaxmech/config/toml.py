@@ -1,7 +1,7 @@
 """Configuration files: TOML into a frozen dataclass such as `Study`, with the line of an error.
 
-The keys, their types, defaults and explanations are those of the dataclasses in
-`jaxmech.ensemble`; nothing is listed here a second time.
+The keys, their types, defaults and descriptions are those of the dataclasses; they are listed
+nowhere else.
 """
 
 import json
@@ -14,18 +14,17 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, get_args, get_origin, get_type_hints
 
-from jaxmech.config.errors import Problem, StudyError
-from jaxmech.config.schema import Config, choices, structure, words
-from jaxmech.ensemble import DISTRIBUTIONS, Distribution, Study
+from jaxmech.config.errors import Key, Problem, StudyError
+from jaxmech.config.schema import Config, OneOf, choice_of, plain, structure, words
 
-Key = tuple[str, ...]
+_WIDTH = 98  # characters of a line of help
 _NO_LINE = sys.maxsize
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
 
 
 class ConfigError(ValueError):
-    """A configuration that is refused: one line per problem, with file and line."""
+    """An invalid configuration: one line for each problem, with file and line."""
 
 
 def read(
@@ -33,19 +32,10 @@ def read(
     kind: type[Config],
     also: Callable[[Mapping[str, Any]], list[Problem]] | None = None,
 ) -> Config:
-    """Reads and checks a configuration file.
+    """Read and check a configuration file.
 
-    Args:
-        path: the TOML file.
-        kind: the frozen dataclass that says what belongs in it, such as `Study`.
-        also: what else is wrong with the plain data; asked where something is wrong already, so
-            that all of it is told at once.
-
-    Returns:
-        An instance of it.
-
-    Raises:
-        ConfigError: the file cannot be read, or something in it is wrong.
+    Where something is wrong, `also` is asked what else is wrong with the plain data, so that all
+    problems are told at once; every one of them is in the `ConfigError`.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -71,7 +61,7 @@ def read(
 
 
 def located(error: StudyError, path: Path) -> ConfigError:
-    """The problems of a study, each with its line in the configuration file, in their order."""
+    """The problems of a study with their lines in the configuration file, in order."""
     lines = key_lines(path.read_text(encoding="utf-8"))
     places = sorted(((_line(p.key, lines), p) for p in error.problems), key=lambda place: place[0])
     shown = (f"{path}{f':{line}' if line < _NO_LINE else ''}: {p}" for line, p in places)
@@ -79,13 +69,7 @@ def located(error: StudyError, path: Path) -> ConfigError:
 
 
 def key_lines(text: str) -> dict[Key, int]:
-    r"""The line on which each key of a TOML text stands.
-
-    Args:
-        text: the text of the file, valid TOML.
-
-    Returns:
-        Line numbers, counted from 1, by key path.
+    r"""The line, counted from 1, of each key of a valid TOML text.
 
     Example:
         >>> key_lines('size = 1\n[times]\nend = 2')
@@ -112,24 +96,22 @@ def key_lines(text: str) -> dict[Key, int]:
     return lines
 
 
-def described(kind: type = Study) -> str:
-    """Every key of a configuration with its meaning, type and default, from the dataclasses.
-
-    Args:
-        kind: the dataclass that says what belongs in it.
-    """
+def described(kind: type) -> str:
+    """Every key of a configuration with its meaning, type and default, from the dataclasses."""
     return "\n".join(_described(kind, indent=2))
 
 
 def _described(kind: type, indent: int) -> Iterator[str]:
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     tables = [f for f in fields(kind) if _is_table(hints[f.name])]
-    drawn = [f for f in tables if _holds_distributions(hints[f.name])]
+    drawn = [f for f in tables if _values_of(hints[f.name])]
     for entry in fields(kind):
         if entry not in tables:
             yield _row(entry, hints[entry.name], indent)
     for entry in tables:
-        if entry not in drawn:
+        if entry.metadata.get("inline"):
+            yield from _inside(hints[entry.name])
+        elif entry not in drawn:
             left, right = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
             yield f"\n  {left}{entry.name}{right}  {entry.metadata['doc']}"
             yield from _inside(hints[entry.name])
@@ -137,41 +119,47 @@ def _described(kind: type, indent: int) -> Iterator[str]:
         yield ""
         yield from (f"  {f'[{f.name}]':<16}{f.metadata['doc']}" for f in drawn)
         yield "    name = a number, which is fixed, or a table, one of:"
-        yield from _choices(DISTRIBUTIONS)
+        yield from _choices(_values_of(hints[drawn[0].name]))
 
 
 def _inside(kind: Any) -> Iterator[str]:
-    if table := _table_of(kind):
+    if choice := choice_of(kind):
+        yield from _choices(choice)
+    elif table := _table_of(kind):
         yield from _described(table, indent=4)
-    yield from _choices(choices(kind))
 
 
-def _choices(kinds: Mapping[str, Any]) -> Iterator[str]:
-    for name, kind in kinds.items():
-        left = f'    {kind.tag[0]} = "{name}"'
-        text = (kind.__doc__ or "").partition("\n")[0]
-        yield f"{left:<34}{text}"
-        yield from _described(kind, indent=6)
+def _choices(choice: OneOf | None) -> Iterator[str]:
+    kinds = choice.kinds if choice else {}
+    alike = len({tuple(map(id, fields(kind))) for kind in kinds.values()}) == 1
+    for place, (name, kind) in enumerate(kinds.items(), start=1):
+        left = f'    {choice.tag} = "{name}"' if choice else ""
+        text = f"{left:<34}{(kind.__doc__ or '').partition(chr(10))[0]}"
+        yield fill(text, width=_WIDTH, subsequent_indent=" " * 34)
+        if not alike or place == len(kinds):  # the keys that all of them have, only once
+            yield from _described(kind, indent=6)
 
 
 def _row(entry: Field[Any], kind: Any, indent: int) -> str:
     left = f"{' ' * indent}{entry.name}"
-    text = f"{left:<18}{entry.metadata['doc']}; {words(kind)}{_default(entry)}"
-    return fill(text, width=98, subsequent_indent=" " * 18, break_long_words=False)
+    text = f"{left:<18}{entry.metadata['doc']}; {words(kind)}{_default(entry, kind)}"
+    return fill(text, width=_WIDTH, subsequent_indent=" " * 18, break_long_words=False)
 
 
-def _default(entry: Field[Any]) -> str:
+def _default(entry: Field[Any], kind: Any) -> str:
     if entry.default is MISSING and entry.default_factory is MISSING:
         return ", needed"
     value = entry.default
     if value is MISSING or value is None or value == ():
         return ""
-    shown = ", ".join(value) if isinstance(value, tuple) else json.dumps(value).strip('"')
+    value = plain(value, kind)
+    shown = ", ".join(value) if isinstance(value, list) else json.dumps(value).strip('"')
     return f" [{shown}]"
 
 
 def _is_table(kind: Any) -> bool:
-    return bool(_table_of(kind) or choices(kind)) or _holds_distributions(kind)
+    choice = choice_of(kind)
+    return choice.tag is not None if choice else bool(_table_of(kind) or _values_of(kind))
 
 
 def _table_of(kind: Any) -> type | None:
@@ -181,8 +169,9 @@ def _table_of(kind: Any) -> type | None:
     return found[0] if len(found) == 1 else None
 
 
-def _holds_distributions(kind: Any) -> bool:
-    return get_origin(kind) is Mapping and get_args(kind)[1] == Distribution
+def _values_of(kind: Any) -> OneOf | None:
+    """What each entry of a table of distributions may be."""
+    return choice_of(get_args(kind)[1]) if get_origin(kind) is Mapping else None
 
 
 def _line(key: Key, lines: Mapping[Key, int]) -> int:

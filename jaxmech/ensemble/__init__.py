@@ -8,6 +8,7 @@ and `summary` describes it.
 from jaxmech.config.errors import StudyError as StudyError
 from jaxmech.config.load import load as load
 from jaxmech.config.run_folder import FolderError as FolderError
+from jaxmech.config.schema import plain as plain
 from jaxmech.ensemble.checksums import Damage as Damage
 from jaxmech.ensemble.distributions import DISTRIBUTIONS as DISTRIBUTIONS
 from jaxmech.ensemble.distributions import Distribution as Distribution
@@ -22,16 +23,8 @@ from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.results import verify as verify
 from jaxmech.ensemble.run import RunWarning as RunWarning
 from jaxmech.ensemble.run import run as run
-from jaxmech.ensemble.study import DRIFT_CONTROLS as DRIFT_CONTROLS
-from jaxmech.ensemble.study import DriftControl as DriftControl
-from jaxmech.ensemble.study import Formulation as Formulation
-from jaxmech.ensemble.study import LetDrift as LetDrift
-from jaxmech.ensemble.study import Method as Method
-from jaxmech.ensemble.study import Project as Project
-from jaxmech.ensemble.study import Stabilize as Stabilize
 from jaxmech.ensemble.study import Study as Study
 from jaxmech.ensemble.study import Times as Times
-from jaxmech.ensemble.study import plain as plain
 from jaxmech.ensemble.summary import as_table as as_table
 from jaxmech.ensemble.summary import failed as failed
 from jaxmech.ensemble.unknown_names import name_problems as name_problems

@@ -1,21 +1,18 @@
 """Distributions: how one scalar of a study varies from trajectory to trajectory.
 
-Each is a frozen dataclass whose fields are the keys of its table in a configuration file. What is
-impossible (`low` above `high`, a negative deviation) is refused when the object is made.
+Each is a frozen dataclass whose fields are the keys of its table in a configuration file. Values
+that are impossible (`low` above `high`, a negative standard deviation) raise a `StudyError`.
 """
 
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
 from jaxmech.config.errors import refuse
-
-
-def doc(text: str) -> dict[str, str]:
-    """Metadata of a dataclass field: the line that `jaxmech ensemble --help` prints for it."""
-    return {"doc": text}
+from jaxmech.config.schema import OneOf
+from jaxmech.utils.field_docs import doc
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,6 @@ class Fixed:
         9.81
     """
 
-    tag: ClassVar[tuple[str, str]] = ("distribution", "fixed")
     value: float | list[Any] = field(metadata=doc("the value; a list for an array parameter"))
 
     def __post_init__(self) -> None:
@@ -46,7 +42,6 @@ class Fixed:
 class Uniform:
     """Every value from `low` to `high` equally likely."""
 
-    tag: ClassVar[tuple[str, str]] = ("distribution", "uniform")
     low: float = field(metadata=doc("smallest value"))
     high: float = field(metadata=doc("largest value"))
 
@@ -62,7 +57,6 @@ class Uniform:
 class Normal:
     """The normal (Gaussian) distribution."""
 
-    tag: ClassVar[tuple[str, str]] = ("distribution", "normal")
     sd: float = field(metadata=doc("standard deviation, at least 0"))
     mean: float | None = field(default=None, metadata=doc("mean; the model's own value by default"))
     relative: bool = field(
@@ -88,7 +82,6 @@ class Normal:
 class LogNormal:
     """The log-normal distribution: positive values whose logarithm is normal."""
 
-    tag: ClassVar[tuple[str, str]] = ("distribution", "log-normal")
     sigma: float = field(metadata=doc("standard deviation of the natural logarithm, at least 0"))
     median: float | None = field(
         default=None, metadata=doc("median, above 0; the model's own value by default")
@@ -113,7 +106,6 @@ class Sobol:
     points", Journal of Complexity 14, 1998), as `scipy.stats.qmc.Sobol` makes it.
     """
 
-    tag: ClassVar[tuple[str, str]] = ("distribution", "sobol")
     low: float = field(metadata=doc("smallest value"))
     high: float = field(metadata=doc("largest value"))
 
@@ -125,10 +117,17 @@ class Sobol:
         return self.low + (self.high - self.low) * unit
 
 
-Distribution = Fixed | Uniform | Normal | LogNormal | Sobol
 DISTRIBUTIONS: dict[str, type] = {
-    kind.tag[1]: kind for kind in (Fixed, Uniform, Normal, LogNormal, Sobol)
+    "fixed": Fixed,
+    "uniform": Uniform,
+    "normal": Normal,
+    "log-normal": LogNormal,
+    "sobol": Sobol,
 }
+Distribution = Annotated[
+    Fixed | Uniform | Normal | LogNormal | Sobol,
+    OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed),
+]
 
 
 def needs_default(rule: Distribution) -> str | None:

@@ -17,14 +17,12 @@ from jaxmech.assemble import assemble
 from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Variable
-from jaxmech.ensemble.policies import drift_control_of, law_of, method_of
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
-from jaxmech.stabilization import Free
 from jaxmech.system import System, as_dtype
 from jaxmech.utils.checks import MissingParameterError
 
@@ -128,13 +126,7 @@ def with_substeps(study: Study, subject: Subject, variables: Iterable[Variable])
         inputs = {section: same[section] | own[section] for section in SECTIONS}
         return *initial(inputs), _params(subject, inputs)
 
-    control = drift_control_of(study.projection)
-    plan = Plan(
-        subject.system,
-        method_of(study.method),
-        law_of(study.formulation),
-        Free() if control is None else control,
-    )
+    plan = Plan(subject.system, study.method, study.formulation, study.projection)
     with _told():
         q, v, params = jax.jit(jax.vmap(one, axis_size=len(rows)))(varying)
         ts = np.tile(save_times(study).astype(dtype), (len(rows), 1))
@@ -199,14 +191,12 @@ def _trajectory(
 ) -> Callable[[Any, Any, Tree], dict[str, Any]]:
     """The motion from a consistent state, as what is saved of it."""
     system, ts = subject.system, save_times(study).astype(dtype)
-    method = method_of(study.method)
-    formulation, projection = law_of(study.formulation), drift_control_of(study.projection)
 
     def trajectory(q: Any, v: Any, inputs: Tree) -> dict[str, Any]:
         params = _params(subject, inputs)
         sol = simulate(
             system, q, v, ts, params,
-            method=method, projection=projection, formulation=formulation,
+            method=study.method, projection=study.projection, formulation=study.formulation,
         )  # fmt: skip
         audit = {
             "status": sol.status,
@@ -234,7 +224,7 @@ def _series(study: Study, system: System, sol: Solution, params: Any) -> dict[st
     }
     if _OBSERVED.isdisjoint(study.save):
         return series
-    seen = observe(system, sol, params, formulation=law_of(study.formulation))
+    seen = observe(system, sol, params, formulation=study.formulation)
     plain: dict[str, Any] = {"qdd": seen.qdd, "constraint_force": seen.constraint_force}
     series |= {name: value for name, value in plain.items() if name in study.save}
     if "multipliers" in study.save:

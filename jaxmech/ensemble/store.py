@@ -38,6 +38,7 @@ from jaxmech.config.run_folder import (
     stored_environment,
     write_whole,
 )
+from jaxmech.config.schema import plain
 from jaxmech.ensemble.checksums import (
     BLOCKS,
     RESULTS,
@@ -57,7 +58,7 @@ from jaxmech.ensemble.checksums import (
     write_seal,
 )
 from jaxmech.ensemble.layout import Layout, array_of
-from jaxmech.ensemble.study import Study, plain
+from jaxmech.ensemble.study import Study
 
 _CREATED = ("config.toml", "environment.json", "model.py", RESULTS, BLOCKS)
 _MAY_CHANGE = {"chunk"}  # of the keys of a study

@@ -1,16 +1,21 @@
 """`Study`: everything that defines a Monte Carlo study, as a tree of frozen dataclasses.
 
-The tree is the one place where the keys of a study are listed: the schema of a configuration file,
-the text of `jaxmech ensemble --help` and the resolved configuration in a run folder come from it.
+The schema of a configuration file, the text of `jaxmech ensemble --help` and the resolved
+configuration in a run folder all come from this tree.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from math import inf, isfinite
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any, Literal
 
 from jaxmech.config.errors import Problem, StudyError, refuse
-from jaxmech.ensemble.distributions import Distribution, doc
+from jaxmech.config.schema import plain
+from jaxmech.ensemble.distributions import Distribution
+from jaxmech.formulations import UdwadiaKalaba
+from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.stabilization import AbstractStabilization, Projection
+from jaxmech.utils.field_docs import doc
 
 Series = Literal[
     "q",
@@ -22,11 +27,9 @@ Series = Literal[
     "multipliers",
     "constraint_force",
 ]
-Solver = Literal["ldl", "qr", "svd"]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
 LANES = 64  # a block is a whole number of these by default
 LARGEST_DEFAULT_BLOCK = 1024
-MOST_ITERATIONS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,76 +47,6 @@ class Times:
             raise refuse("end", f"must be after `start`, but {self.end} is not after {self.start}")
         if self.saves < 2:
             raise refuse("saves", f"must be at least 2, but is {self.saves}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Method:
-    """The method of integration; its step is the time between two saves over `substeps`."""
-
-    name: Literal["rk4", "midpoint", "dormand-prince5"] = field(
-        default="rk4", metadata=doc("Runge-Kutta method, of order 4, 2 or 5")
-    )
-    substeps: int | None = field(
-        default=None,
-        metadata=doc("steps from one saved time to the next; by default chosen from the motion"),
-    )
-
-    def __post_init__(self) -> None:
-        if self.substeps is not None and self.substeps < 1:
-            raise refuse("substeps", f"must be at least 1, but is {self.substeps}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Project:
-    """Put every step back onto the constraints, in the mass metric (the default)."""
-
-    tag: ClassVar[tuple[str, str]] = ("name", "projection")
-    iterations: int = field(default=2, metadata=doc("Gauss-Newton corrections after each step"))
-    solver: Solver = field(default="ldl", metadata=doc("how dependent constraints are dealt with"))
-
-    def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise refuse("iterations", f"must be at least 1, but is {self.iterations}")
-        if self.iterations > MOST_ITERATIONS:  # each is compiled by itself
-            text = f"must be at most {MOST_ITERATIONS}, but is {self.iterations}; 2 are the default"
-            raise refuse("iterations", text)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stabilize:
-    """Feed the violation back (Baumgarte): phi'' + 2 alpha phi' + beta^2 phi = 0."""
-
-    tag: ClassVar[tuple[str, str]] = ("name", "baumgarte")
-    alpha: float = field(metadata=doc("damping rate, at least 0 [1/s]"))
-    beta: float = field(metadata=doc("stiffness rate, at least 0 [1/s]"))
-
-    def __post_init__(self) -> None:
-        for key, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if not 0 <= value < inf:
-                raise refuse(key, f"must be a finite number of at least 0, but is {value}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LetDrift:
-    """Nothing holds the motion on the constraints but the accelerations."""
-
-    tag: ClassVar[tuple[str, str]] = ("name", "none")
-
-
-DriftControl = Project | Stabilize | LetDrift
-DRIFT_CONTROLS: dict[str, type] = {kind.tag[1]: kind for kind in (Project, Stabilize, LetDrift)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Formulation:
-    """How the law of motion is solved for the accelerations."""
-
-    solver: Solver = field(
-        default="ldl", metadata=doc("ldl is fastest, qr better near singular poses, svd reference")
-    )
-    singular_mass: bool | None = field(
-        default=None, metadata=doc("whether the mass matrix is singular; found out by default")
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +93,11 @@ class Study:
         default=("q", "v", "energy", "position_residual", "velocity_residual"),
         metadata=doc("what is stored at every saved time"),
     )
-    method: Method = field(default=Method(), metadata=doc("method of integration"))
-    projection: DriftControl = field(default=Project(), metadata=doc("control of drift"))
-    formulation: Formulation = field(default=Formulation(), metadata=doc("law of motion"))
+    method: AbstractMethod = field(default=RK4(), metadata=doc("method of integration"))
+    projection: AbstractStabilization = field(
+        default=Projection(), metadata=doc("control of drift")
+    )
+    formulation: UdwadiaKalaba = field(default=UdwadiaKalaba(), metadata=doc("law of motion"))
     start: Mapping[str, Distribution] = field(
         default_factory=dict, metadata=doc("start variables of the model, by name")
     )
@@ -190,6 +125,7 @@ class Study:
             problems.append(Problem(("failed_allowed",), message))
         if problems:
             raise StudyError(problems)
+        plain(self)  # raises for a policy that has no name in a file
 
     @property
     def block_size(self) -> int:
@@ -204,19 +140,6 @@ class Study:
     def resolved(self) -> "Study":
         """This study with its block and its chunk as they are used."""
         return replace(self, block=self.block_size, chunk=self.chunk_size)
-
-
-def plain(value: Any) -> Any:
-    """A study, or a part of one, as dicts, lists and numbers: what its TOML file holds."""
-    if is_dataclass(value):
-        items = {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-        tag = vars(type(value)).get("tag")  # of the kinds that a key may hold one of
-        return ({tag[0]: tag[1]} if tag else {}) | {
-            key: item for key, item in items.items() if item is not None
-        }
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _round_up(number: int, unit: int) -> int:

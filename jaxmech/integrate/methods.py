@@ -1,9 +1,10 @@
 """Explicit Runge-Kutta methods with a fixed step, as Butcher tableaus."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from jaxmech.utils.checks import require_positive_integer
+from jaxmech.utils.field_docs import doc
 
 
 class Tableau(NamedTuple):
@@ -35,7 +36,12 @@ class AbstractMethod:
     """
 
     tableau: ClassVar[Tableau]
-    substeps: int | None = None
+    substeps: int | None = field(
+        default=None,
+        metadata=doc(
+            "steps from one saved time, or sample, to the next; by default chosen from the motion"
+        ),
+    )
 
     def __post_init__(self) -> None:
         if self.substeps is not None:

@@ -24,7 +24,7 @@ MANY = STUDY.replace("size = 20", "size = 399").replace("substeps = 8", "substep
 LISTENING = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from jaxmech.cli import main
+from jaxmech.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -131,7 +131,7 @@ def test_a_start_that_cannot_be_meant(params: Any, message: str) -> None:
     ("fields", "message"),
     [
         ({"count": 0}, "`count` must be a positive integer"),
-        ({"refine": 70}, "`refine` must not be more than the 64 beginnings"),
+        ({"refine": 70}, "`refine` must be at most `count`, 64, but is 70"),
         ({"spread": 0.0}, "`spread` must be positive"),
     ],
 )

@@ -7,14 +7,11 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 
-from jaxmech.cli.fit.study import INERTIA, Candidate, FitStudy, SquaresSteps, Steps
+from jaxmech.cli.fit.study import INERTIA, Adam, Candidate, FitStudy
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.config.load import find, load
-from jaxmech.ensemble import Method
-from jaxmech.ensemble.policies import drift_control_of, law_of, method_of
-from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, PhysicalInertia, Shooting
+from jaxmech.identify import PhysicalInertia
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.models import Model
 from jaxmech.system import System
@@ -149,18 +146,16 @@ def _loaded(
 
 
 def settings(study: FitStudy) -> Settings:
-    """How the fits of a study are done."""
-    steps, starts, pieces = study.optimizer, study.multistart, study.shooting
+    """The policies with which a study is fitted."""
+    optimizer = study.optimizer
     return Settings(
-        optimizer=_optimizer(steps),
+        optimizer=optimizer.descent() if isinstance(optimizer, Adam) else optimizer,
         initial_states=study.initial_states,
-        horizon=None if pieces is None else Shooting(pieces.length, pieces.continuity),
-        multistart=None
-        if starts is None
-        else MultiStart(starts.count, starts.spread, starts.refine, starts.seed),
-        method=method_of(Method(name=study.method.name, substeps=study.method.substeps)),
-        projection=drift_control_of(study.projection),
-        formulation=law_of(study.formulation),
+        horizon=study.shooting,
+        multistart=study.multistart,
+        method=study.method.method,
+        projection=study.projection,
+        formulation=study.formulation,
         step=study.method.step,
     )
 
@@ -245,10 +240,3 @@ def _value(given: Any, leaf: Any) -> Any:
     if np.asarray(given).dtype == bool:
         raise TypeError("True is no number")
     return np.broadcast_to(np.asarray(given, float), np.shape(leaf))
-
-
-def _optimizer(steps: Steps) -> LevenbergMarquardt | Descent:
-    if isinstance(steps, SquaresSteps):
-        return LevenbergMarquardt(steps.iterations, steps.tolerance)
-    rate = optax.adam(steps.rate)
-    return Descent(rate, steps.iterations, steps.batch, steps.patience, steps.seed)

@@ -39,7 +39,8 @@ from jaxmech.config.run_folder import (
     require_same_environment,
     write_whole,
 )
-from jaxmech.ensemble import RunWarning, plain
+from jaxmech.config.schema import plain
+from jaxmech.ensemble import RunWarning
 from jaxmech.ensemble.checksums import SEAL, damaged, digests, read_seal, told, write_seal
 from jaxmech.identify.cross_validation import cross_validate
 from jaxmech.identify.cross_validation_report import CrossValidation

@@ -1,20 +1,25 @@
 """`FitStudy`: everything that defines a fit from a file, as a tree of frozen dataclasses.
 
-As for `Study`, the tree is the one place where the keys are listed: the schema of a configuration
-file, the text of `jaxmech fit --help` and the resolved configuration in a run folder come from it.
+The schema of a configuration file, the text of `jaxmech fit --help` and the resolved configuration
+in a run folder all come from this tree.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import optax
 
 from jaxmech.config.errors import Problem, StudyError, refuse
-from jaxmech.ensemble import DriftControl, Formulation, Project
-from jaxmech.ensemble.distributions import doc
+from jaxmech.config.schema import OneOf
+from jaxmech.formulations import UdwadiaKalaba
+from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, Shooting
 from jaxmech.identify.cross_validation_report import Rule, Score
 from jaxmech.identify.data.table import Table
+from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.stabilization import AbstractStabilization, Projection
+from jaxmech.utils.field_docs import doc
 
 INERTIA = "physical inertia"
 
@@ -27,11 +32,6 @@ def _require_positive(entry: Any, *names: str) -> None:
     ]
     if problems:
         raise StudyError(problems)
-
-
-def _require_seed(seed: int) -> None:
-    if seed < 0:
-        raise refuse("seed", f"must be zero or positive, but is {seed}")
 
 
 def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,86 +91,47 @@ class FreeParameters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SquaresSteps:
-    """Levenberg and Marquardt's steps with exact derivatives (the default)."""
+class Adam:
+    """Adam, for problems that are too large for Levenberg-Marquardt, or to stop early."""
 
-    tag: ClassVar[tuple[str, str]] = ("name", "levenberg-marquardt")
-    iterations: int = field(default=50, metadata=doc("steps at most"))
-    tolerance: float = field(
-        default=1e-8, metadata=doc("relative change of parameters and residuals that is enough")
-    )
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "iterations", "tolerance")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdamSteps:
-    """Adam, for what Levenberg and Marquardt's method cannot do."""
-
-    tag: ClassVar[tuple[str, str]] = ("name", "adam")
-    rate: float = field(default=1e-2, metadata=doc("learning rate, the size of the steps"))
+    rate: float = field(default=1e-2, metadata=doc("learning rate"))
     iterations: int = field(default=1000, metadata=doc("steps at most"))
     batch: int | None = field(default=None, metadata=doc("recordings in each step; all by default"))
     patience: int | None = field(
-        default=None, metadata=doc("steps without gain on the validation recordings that end it")
+        default=None,
+        metadata=doc("steps without improvement on the validation recordings at which it stops"),
     )
     seed: int = field(default=0, metadata=doc("seed of the batches"))
 
     def __post_init__(self) -> None:
         _require_positive(self, "rate", "iterations", "batch", "patience")
-        _require_seed(self.seed)
+        if self.seed < 0:
+            raise refuse("seed", f"must be zero or positive, but is {self.seed}")
+
+    def descent(self) -> Descent:
+        """The policy of `fit`, which has an optax optimizer in the place of the rate."""
+        optimizer = optax.adam(self.rate)
+        return Descent(optimizer, self.iterations, self.batch, self.patience, self.seed)
 
 
-Steps = SquaresSteps | AdamSteps
-
-
-@dataclass(frozen=True, kw_only=True)
-class Segmentation:
-    """Cuts the recordings into pieces, for chaotic motion."""
-
-    length: float = field(metadata=doc("of a piece [s]"))
-    continuity: float | None = field(
-        default=None, metadata=doc("standard deviation of a jump between pieces; none by default")
-    )
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "length", "continuity")
+Optimizer = Annotated[
+    LevenbergMarquardt | Adam, OneOf({"levenberg-marquardt": LevenbergMarquardt, "adam": Adam})
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Integration:
-    """The method of integration between two samples."""
+    """The method of integration and the largest step, an argument of `fit`, in one table."""
 
-    name: Literal["rk4", "midpoint", "dormand-prince5"] = field(
-        default="rk4", metadata=doc("Runge-Kutta method, of order 4, 2 or 5")
-    )
-    substeps: int | None = field(
-        default=None,
-        metadata=doc("steps from one sample to the next; by default chosen from the motion"),
+    method: AbstractMethod = field(
+        default=RK4(), metadata=doc("method of integration", inline=True)
     )
     step: float | None = field(
         default=None, metadata=doc("largest step [s]; longer intervals are divided")
     )
 
     def __post_init__(self) -> None:
-        _require_positive(self, "substeps", "step")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beginnings:
-    """Random beginnings, of which the best are fitted."""
-
-    count: int = field(default=64, metadata=doc("beginnings, the given one among them"))
-    spread: float = field(default=0.5, metadata=doc("how far they scatter; 0.5 is a factor of 3"))
-    refine: int = field(default=3, metadata=doc("how many of the best are fitted"))
-    seed: int = field(default=0, metadata=doc("seed of the draws"))
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "count", "spread", "refine")
-        _require_seed(self.seed)
-        if self.refine > self.count:
-            raise refuse("refine", f"must be at most `count`, {self.count}, but is {self.refine}")
+        _require_positive(self, "step")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +180,7 @@ class FitStudy:
         ...     model="swing.py:swing", data=Table(file="swing.csv", observed=("theta",), dt=0.01)
         ... )
         >>> study.optimizer
-        SquaresSteps(iterations=50, tolerance=1e-08)
+        LevenbergMarquardt(iterations=50, tolerance=1e-08)
     """
 
     model: str = field(
@@ -230,20 +191,24 @@ class FitStudy:
         default_factory=dict, metadata=doc("options of the model, such as { links = 10 }")
     )
     initial_states: Literal["free", "fixed"] = field(
-        default="free", metadata=doc("whether the starts of the recordings are fitted too")
+        default="free", metadata=doc("whether the initial states of the recordings are fitted too")
     )
     parameters: FreeParameters = field(
         default=FreeParameters(), metadata=doc("what is fitted, and what is known of it")
     )
-    optimizer: Steps = field(default=SquaresSteps(), metadata=doc("how the minimum is found"))
-    shooting: Segmentation | None = field(
-        default=None, metadata=doc("pieces of the recordings, for chaotic motion")
+    optimizer: Optimizer = field(
+        default=LevenbergMarquardt(), metadata=doc("how the minimum is found")
+    )
+    shooting: Shooting | None = field(
+        default=None, metadata=doc("segments of the recordings, for chaotic motion")
     )
     method: Integration = field(default=Integration(), metadata=doc("method of integration"))
-    projection: DriftControl = field(default=Project(), metadata=doc("control of drift"))
-    formulation: Formulation = field(default=Formulation(), metadata=doc("law of motion"))
-    multistart: Beginnings | None = field(
-        default=None, metadata=doc("random beginnings, where there may be several minima")
+    projection: AbstractStabilization = field(
+        default=Projection(), metadata=doc("control of drift")
+    )
+    formulation: UdwadiaKalaba = field(default=UdwadiaKalaba(), metadata=doc("law of motion"))
+    multistart: MultiStart | None = field(
+        default=None, metadata=doc("random starting points, where there may be several minima")
     )
     candidates: tuple[Candidate, ...] = field(
         default=(), metadata=doc("models to choose from, inside the recordings to fit")
@@ -257,7 +222,7 @@ class FitStudy:
 
 def _problems(study: FitStudy) -> Iterator[Problem]:
     steps, names = study.optimizer, [one.name for one in study.candidates]
-    patient = isinstance(steps, AdamSteps) and steps.patience is not None
+    patient = isinstance(steps, Adam) and steps.patience is not None
     if patient and not study.data.validation:
         text = "needs data.validation, the recordings that are looked at"
         yield Problem(("optimizer", "patience"), text)

@@ -1,7 +1,7 @@
 """Recordings cut into segments and stacked as one batch; missing and padded samples weigh zero."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmech.identify.data.recording import Recording
+from jaxmech.utils.field_docs import doc
 
 _PADDING = 1e-9  # spacing of the times that pad a segment, relative to its duration
 
@@ -36,8 +37,10 @@ class Shooting:
         Shooting(length=0.5, continuity=None)
     """
 
-    length: float
-    continuity: float | None = None
+    length: float = field(metadata=doc("length of a segment [s]"))
+    continuity: float | None = field(
+        default=None, metadata=doc("standard deviation of a jump between segments; none by default")
+    )
 
     def __post_init__(self) -> None:
         for name, value in (("length", self.length), ("continuity", self.continuity)):

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
-from jaxmech.ensemble.distributions import doc
 from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.velocity_estimates import rates
+from jaxmech.utils.field_docs import doc
 
 Column = str | int
 

@@ -1,7 +1,7 @@
 """Levenberg and Marquardt's method on the compressed residuals, by optimistix, step by step."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from jaxtyping import Array
 from jaxmech.identify.problem.least_squares import Conditions, dense, rows
 from jaxmech.identify.problem.residuals import Data, FitProblem
 from jaxmech.utils.checks import require_positive_integer
+from jaxmech.utils.field_docs import doc
 
 _NEAR = 0.1  # standard errors from the minimum: less is nothing
 _ROUND_OFF = 1e-13  # of the loss at the start: less is that of perfect data
@@ -38,8 +39,11 @@ class LevenbergMarquardt:
         LevenbergMarquardt(iterations=20, tolerance=1e-08)
     """
 
-    iterations: int = 50
-    tolerance: float = 1e-8
+    iterations: int = field(default=50, metadata=doc("steps at most"))
+    tolerance: float = field(
+        default=1e-8,
+        metadata=doc("relative change of the parameters, or of the loss, at which it stops"),
+    )
 
     def __post_init__(self) -> None:
         require_positive_integer("iterations", self.iterations, "count the steps")

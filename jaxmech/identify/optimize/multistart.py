@@ -1,10 +1,11 @@
 """`MultiStart`: many beginnings for a fit with many valleys."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from jaxmech.utils.checks import require_positive_integer, require_seed
+from jaxmech.utils.field_docs import doc
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,12 @@ class MultiStart:
         MultiStart(count=64, spread=0.5, refine=3, seed=0)
     """
 
-    count: int = 64
-    spread: float = 0.5
-    refine: int = 3
-    seed: int = 0
+    count: int = field(default=64, metadata=doc("starting points, the given one among them"))
+    spread: float = field(
+        default=0.5, metadata=doc("how far they scatter; 0.5 is a factor of about 3")
+    )
+    refine: int = field(default=3, metadata=doc("how many of the best are fitted"))
+    seed: int = field(default=0, metadata=doc("seed of the draws"))
 
     def __post_init__(self) -> None:
         require_positive_integer("count", self.count, "count the beginnings")
@@ -41,8 +44,7 @@ class MultiStart:
             raise ValueError(f"Argument `spread` must be positive, but is {self.spread}.")
         if self.refine > self.count:
             raise ValueError(
-                f"Argument `refine` must not be more than the {self.count} beginnings, but is "
-                f"{self.refine}."
+                f"Argument `refine` must be at most `count`, {self.count}, but is {self.refine}."
             )
 
     def draws(self, size: int) -> np.ndarray:

@@ -1,0 +1,11 @@
+"""Descriptions of dataclass fields that are keys of a configuration file."""
+
+from typing import Any
+
+
+def doc(text: str, *, most: float | None = None, inline: bool = False) -> dict[str, Any]:
+    """Metadata of a field: its line in `--help`, and the largest value that a file may ask for.
+
+    The keys of an `inline` object stand in the table of its owner.
+    """
+    return {"doc": text, "most": most, "inline": inline}
