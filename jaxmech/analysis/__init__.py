@@ -1,7 +1,9 @@
 """What can be said about a system without a simulation: `structure` and its findings.
 
-Each other file examines one thing: redundant constraints, the mass matrix, unused coordinates and
-parameters, NaNs, the initial state, and a short run.
+Read `states` and `row_dependence` first, on which the others stand. Then each file examines one
+thing: `redundancy` the rank of the constraints, `mass` the mass matrix, `unused` coordinates and
+parameters, `nan_functions` NaN and missing derivatives, `initial_state` violated constraints, and
+`short_run` gradients. `structure` runs all of them, and `report` prints what they found.
 """
 
 from jaxmech.analysis.findings import Finding as Finding

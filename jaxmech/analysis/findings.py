@@ -1,4 +1,4 @@
-"""What was found out about a system: how serious it is, and what to do about it."""
+"""`Finding`: a problem or fact about a system, how serious it is, and what to do about it."""
 
 import textwrap
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ class Severity(IntEnum):
 
     NOTE = 0  # good to know
     WARNING = 1  # costs accuracy, or will matter for other values
-    SERIOUS = 2  # makes results wrong, or there are none
+    SERIOUS = 2  # makes results wrong or impossible
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing a person should know before trusting a system.
+    """One fact to know before trusting a system.
 
     Attributes:
         severity: `NOTE`, `WARNING` or `SERIOUS`.
@@ -47,11 +47,6 @@ class Finding:
 
 
 def listed(names: tuple[str, ...] | list[str]) -> str:
-    """Names in a sentence.
-
-    Example:
-        >>> listed(["rod", "loop", "wheel"])
-        "'rod', 'loop' and 'wheel'"
-    """
+    """Names in a sentence, such as "'rod', 'loop' and 'wheel'"."""
     quoted = [repr(name) for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

@@ -1,4 +1,4 @@
-"""Whether a state satisfies the constraints, what would repair it, and what nothing repairs."""
+"""Whether a state satisfies the constraints, how to correct it, and constraints that contradict."""
 
 from collections.abc import Sequence
 
@@ -23,16 +23,7 @@ def start_findings(
     *,
     reached: bool,
 ) -> list[Finding]:
-    """The constraints that do not hold at a state.
-
-    Args:
-        system: the system.
-        sizes: how many equations each constraint has.
-        state: the state.
-        broken: the constraints that do not hold.
-        settled: the nearest state found on the constraints.
-        reached: whether that one satisfies them.
-    """
+    """Findings on the constraints `broken` at a state, given the nearest consistent state found."""
     if not broken:
         return []
     if not reached:
@@ -62,8 +53,9 @@ def _cannot_be_met(left: Sequence[Violation]) -> Finding:
 
 
 def _changes(system: System, state: State) -> str:
-    """What `assemble` would change, the largest changes first; under vmap it does not raise."""
+    """The changes that `assemble` would make, the largest first."""
     q, v, t, params = state
+    # Under vmap it does not raise.
     new_q, new_v = jax.vmap(lambda q, v: assemble(system, q, v, t, params))(q[None], v[None])
     changes = [*(np.asarray(new_q[0]) - q), *(np.asarray(new_v[0]) - v)]
     names = [*system.coordinates, *(f"{c}'" for c in system.coordinates)]
@@ -75,17 +67,9 @@ def _changes(system: System, state: State) -> str:
 def contradictions(
     system: System, sizes: Sequence[int], pose: Pose, motion: Motion, tolerance: float
 ) -> dict[str, Finding]:
-    """The constraints that ask for accelerations which exclude each other, by name.
+    """Findings, by name, on the constraints whose accelerations exclude each other.
 
-    Judged as a step of `simulate` judges it: A qdd misses b by more than eps^(1/4) of what is at
-    play.
-
-    Args:
-        system: the system.
-        sizes: how many equations each constraint has.
-        pose: a consistent state.
-        motion: the accelerations there.
-        tolerance: as for `independence`.
+    The test is that of a step of `simulate`: A qdd misses b by more than eps^(1/4) of the terms.
     """
     eps = float(np.finfo(np.asarray(motion.qdd).dtype).eps)
     qdd = np.asarray(motion.qdd, float)

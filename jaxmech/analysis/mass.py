@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxmech.analysis.findings import Finding, Severity, listed
-from jaxmech.analysis.states import Numbers, Pose
+from jaxmech.analysis.states import Numbers, Pose, mass_scale
 from jaxmech.linalg import unit
 from jaxmech.properties import singular_mass
 from jaxmech.system import System
@@ -15,7 +15,7 @@ BADLY_CONDITIONED = 1e8
 
 @dataclass(frozen=True)
 class MassMatrix:
-    """M by itself and together with A.
+    """The rank and conditioning of M, by itself and together with A.
 
     Attributes:
         rank: of M.
@@ -23,7 +23,7 @@ class MassMatrix:
         negative: coordinates of a direction in which the kinetic energy is negative.
         undetermined: coordinates whose accelerations neither M nor A determines: [M; A] lacks full
             column rank there.
-        foreseen: whether M is singular at almost every state and parameter value.
+        foreseen: whether M is singular at almost all states and parameter values.
     """
 
     rank: int
@@ -34,20 +34,14 @@ class MassMatrix:
 
 
 def mass(system: System, pose: Pose, tolerance: float) -> MassMatrix:
-    """M at a state, by itself and together with A.
-
-    Args:
-        system: the system.
-        pose: the state.
-        tolerance: relative size below which an eigenvalue counts as zero.
-    """
-    scale = np.sqrt(np.abs(np.diagonal(pose.M)))
-    scale = np.where(scale > 0, scale, 1.0)
+    """Examine M at a state, by itself and together with A."""
+    scale = mass_scale(pose.M)
     scaled = pose.M / np.outer(scale, scale)
     values, directions = np.linalg.eigh(scaled)
     largest = max(np.abs(values).max(), np.finfo(float).tiny)
     rank = int((values > tolerance * largest).sum())
     least = values[0] if rank == system.n else 0.0
+    # Rows of A as long as those of the scaled M, so that one tolerance suits both.
     together = np.vstack([scaled / largest, unit(pose.A / scale)[0]])
     _, sizes, right = np.linalg.svd(together)
     null = right[(sizes <= tolerance * max(sizes[0], tolerance)).nonzero()[0]]
@@ -66,12 +60,7 @@ def _taking_part(system: System, directions: Numbers) -> tuple[str, ...]:
 
 
 def mass_findings(system: System, found: MassMatrix) -> list[Finding]:
-    """What M means for the motion.
-
-    Args:
-        system: the system.
-        found: what `mass` gave.
-    """
+    """Findings on M."""
     findings = []
     if found.negative:
         what = f"the kinetic energy is negative in a direction of {listed(found.negative)}"

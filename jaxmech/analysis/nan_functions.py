@@ -1,7 +1,5 @@
-"""Functions of a system that are not numbers at a state, or have no derivatives there, by name."""
+"""Functions of a system that are not finite at a state, or have no derivatives there, by name."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,30 +9,20 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, Severity, listed
 from jaxmech.analysis.states import State
-from jaxmech.constraints import AbstractConstraint
-from jaxmech.equations import generalized_force, mass_matrix
+from jaxmech.sensitivity.nan_origins import REMEDY, functions_of
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.trees import named_leaves
+from jaxmech.utils.trees import named_leaves, numbers_of
 
-_GUARD = (
-    "a norm, root, quotient or arccos stands where it has no derivative: write "
-    "x = jnp.where(safe, x, 1.0) before it and jnp.where(safe, result, limit) after it, or start "
-    "elsewhere"
-)
+_GUARD = f"{REMEDY}, or start elsewhere"
 _NOT_A_NUMBER = "look for 0 / 0, the root of a negative number or a parameter that is NaN"
 
 
 def not_numbers(system: System, state: State) -> list[Finding]:
-    """The functions that give NaN or infinity at a state, or whose derivatives do.
-
-    Args:
-        system: the system.
-        state: where.
-    """
+    """Findings on the functions that are NaN or infinite at a state, or whose derivatives are."""
     findings = []
     for what, (value, needed, slopes) in _probe(system, *state).items():
-        inputs = [where for where, slope in _named_leaves(system, slopes) if not _finite(slope)]
+        inputs = [name for name, slope in _named(system, *slopes) if not _finite(slope)]
         if not _finite(value):
             findings.append(Finding(Severity.SERIOUS, f"{what} is not a number", _NOT_A_NUMBER))
         elif not _finite(needed):
@@ -49,72 +37,29 @@ def not_numbers(system: System, state: State) -> list[Finding]:
     return findings
 
 
-Probe = dict[str, tuple[Any, Any, Any]]
-
-
 @jit_of("system")
-def _probe(system: System, q: Array, v: Array, t: Array, params: Params) -> Probe:
+def _probe(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> dict[str, tuple[Any, Any, Any]]:
     """For every function its value, what the motion needs of it, and the derivatives of that."""
-    leaves, structure = jax.tree.flatten(params)
-    smooth = [k for k, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-
-    def with_smooth(values: list[Array]) -> Params:
-        whole = list(leaves)
-        for k, value in zip(smooth, values, strict=True):
-            whole[k] = value
-        return jax.tree.unflatten(structure, whole)
-
-    def probed(value: Callable[..., Any], needed: Callable[..., Any]) -> tuple[Any, Any, Any]:
-        def of_smooth(q: Array, v: Array, values: list[Array]) -> Any:
-            return needed(q, v, t, with_smooth(values))
-
-        needs, pull = jax.vjp(of_smooth, q, v, [leaves[k] for k in smooth])
-        slopes = pull(jax.tree.map(jnp.ones_like, needs))
-        by_params = with_smooth(slopes[2])
-        return value(q, v, t, params), needs, (slopes[0], slopes[1], by_params)
-
-    return {what: probed(*functions) for what, functions in _functions(system).items()}
-
-
-def _functions(system: System) -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
-    """For every function of the system itself, and M and Q, or A and b, as functions of a state."""
-
-    def motion(q: Array, v: Array, t: Array, params: Params) -> Any:
-        def lagrangian(q: Array, v: Array, t: Array) -> Array:
-            return jnp.asarray(system.lagrangian(q, v, t, params), q.dtype)
-
-        return mass_matrix(lagrangian, q, v, t), generalized_force(lagrangian, q, v, t)
-
-    functions = {"`lagrangian`": (system.lagrangian, motion)}
-    if system.force is not None:
-        functions["`force`"] = (system.force, system.force)
-    if system.nonideal is not None:
-        friction = partial(_friction, system, system.nonideal)
-        functions["`nonideal`"] = (friction, friction)
-    for c in system.constraints:
-        functions[f"constraint {c.name!r}"] = (partial(_residual, c), c.rows)
-    return functions
-
-
-def _friction(
-    system: System, nonideal: Callable[..., Any], q: Array, v: Array, t: Array, params: Params
-) -> Any:
-    """At multipliers of 1; with others it is as much a number as there."""
-    ones = jnp.ones(sum(system.sizes(q, v, t, params)), q.dtype)
-    return nonideal(q, v, ones, t, params)
-
-
-def _residual(c: AbstractConstraint, q: Array, v: Array, t: Array, params: Params) -> Array:
-    return c.residual(q, v, jnp.zeros_like(v), t, params)
+    numbers, with_numbers = numbers_of(params)
+    found = {}
+    for what, fn in functions_of(system).items():
+        needs, pull = jax.vjp(lambda q, v, x, fn=fn: fn(q, v, t, with_numbers(x)), q, v, numbers)
+        by_q, by_v, by_numbers = pull(jax.tree.map(jnp.ones_like, needs))
+        value = jax.tree.leaves(needs)[0]
+        found[what] = value, needs, (by_q, by_v, with_numbers(by_numbers))
+    # The motion needs the derivatives of the Lagrangian only, not its value.
+    value, *rest = found["`lagrangian`"]
+    return found | {"`lagrangian`": (system.lagrangian(q, v, t, params), *rest)}
 
 
 def _finite(tree: Any) -> bool:
     return all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(tree))
 
 
-def _named_leaves(system: System, slopes: Any) -> list[tuple[str, Any]]:
-    """Every coordinate, velocity and parameter with the slope by it."""
-    by_q, by_v, by_params = slopes
-    named = list(zip(system.coordinates, np.asarray(by_q), strict=True))
-    named += [(f"{c}'", slope) for c, slope in zip(system.coordinates, by_v, strict=True)]
-    return named + named_leaves(by_params)
+def _named(system: System, by_q: Array, by_v: Array, by_params: Params) -> list[tuple[str, Any]]:
+    """Every coordinate, velocity and parameter with the derivative by it."""
+    velocities = [f"{name}'" for name in system.coordinates]
+    named = zip([*system.coordinates, *velocities], [*by_q, *by_v], strict=True)
+    return [*named, *named_leaves(by_params)]

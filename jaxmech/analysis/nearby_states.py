@@ -1,15 +1,25 @@
-"""Poses on the constraints: the nearest to a state, and a few around it."""
+"""Consistent states: the nearest one, and a few around it."""
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis.states import Numbers, Pose, State, as_pose, holds, moved, numbers
+from jaxmech.analysis.row_dependence import without_rows
+from jaxmech.analysis.states import (
+    Numbers,
+    Pose,
+    State,
+    as_pose,
+    holds,
+    mass_scale,
+    moved,
+    numbers,
+)
 from jaxmech.linalg import unit
 from jaxmech.system import System
 
-NEARBY = 6  # how many poses around a state
+NEARBY = 6  # number of states around a state
 
 
 class _Slice(NamedTuple):
@@ -25,26 +35,15 @@ def settled(
     tolerance: float,
     slices: tuple[_Slice | None, _Slice | None] = (None, None),
 ) -> tuple[Pose, bool]:
-    """The pose on the constraints near a state, by Gauss-Newton, and whether it was reached.
-
-    Args:
-        system: the system.
-        state: from where.
-        tolerance: relative size below which a direction counts as held by no constraint.
-        slices: planes on which q and v stay.
-
-    Returns:
-        The pose, and false where no state nearby meets the constraints; the pose is then where
-        they are violated least.
-    """
+    """The nearest consistent state by Gauss-Newton, and whether the constraints hold there."""
     small = 1e3 * tolerance**2
     for _ in range(60):
         x = numbers(system, state)
         dq = _step(x.metric, x.A_position, x.position, np.asarray(state.q), slices[0], tolerance)
         dv = _step(x.metric, x.A_velocity, x.velocity, np.asarray(state.v), slices[1], tolerance)
-        if not np.isfinite([*dq, *dv]).all():
-            break
-        if _tiny(dq, state.q, small) and _tiny(dv, state.v, small):
+        if not np.isfinite([*dq, *dv]).all() or (
+            _tiny(dq, state.q, small) and _tiny(dv, state.v, small)
+        ):
             break
         state = state._replace(
             q=state.q - jnp.asarray(dq, state.q.dtype), v=state.v - jnp.asarray(dv, state.v.dtype)
@@ -57,14 +56,13 @@ def settled(
 def _step(
     metric: Numbers, A: Numbers, level: Numbers, x: Numbers, plane: _Slice | None, tolerance: float
 ) -> Numbers:
-    """The smallest change, in the metric of M, that takes the level to zero in first order."""
+    """The smallest change, in the metric of M, that cancels the residuals to first order."""
     if plane is not None:
         A = np.vstack([A, plane.direction])
         level = np.append(level, plane.direction @ x - plane.offset)
     if not level.size:
         return np.zeros(A.shape[1])
-    scale = np.sqrt(np.abs(np.diagonal(metric)))
-    scale = np.where(scale > 0, scale, 1.0)
+    scale = mass_scale(metric)
     rows, lengths = unit(A / scale)
     target = level / np.where(lengths > 0, lengths, 1.0)
     return np.linalg.pinv(rows, rcond=tolerance) @ target / scale
@@ -75,16 +73,9 @@ def _tiny(step: Numbers, x: Any, tolerance: float) -> bool:
 
 
 def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
-    """Poses on the constraints, a few hundredths away from a state in several directions.
-
-    Each is sought on a plane that does not hold the state: in a singular pose, which is the tip of
-    a cone, everything else would slide back into the tip.
-
-    Args:
-        system: the system.
-        state: around which.
-        tolerance: as for `settled`.
-    """
+    """Consistent states, a few hundredths away from a state in several directions."""
+    # Each is sought on a plane that does not contain the state: a singular pose is the tip of a
+    # cone, and Gauss-Newton without such a plane would return to the tip.
     x = numbers(system, state)
     found = []
     for seed in range(NEARBY):
@@ -98,10 +89,9 @@ def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
 
 
 def _beside(A: Numbers, x: Numbers, away: Numbers) -> _Slice | None:
-    """The plane across the free part of a change; None where nothing is free."""
+    """The plane across the free part of a change; None if the constraints leave nothing free."""
     change = away - x
-    rows, _ = unit(A)
-    free = change - np.linalg.pinv(rows, rcond=1e-6) @ (rows @ change)
+    free = without_rows(A, change, 1e-6)
     length = np.linalg.norm(free)
     if length < 1e-6 * np.linalg.norm(change):
         return None

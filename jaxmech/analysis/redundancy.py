@@ -1,4 +1,4 @@
-"""How many constraint equations count, here and nearby, and which ones do not."""
+"""The rank of the constraints at a state and nearby, and which equations are redundant."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -18,29 +18,31 @@ from jaxmech.analysis.states import Numbers, Pose
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.system import System
 
-NEAR_SINGULAR = 1e-3  # relative size of the weakest direction of a nearly singular pose, at most
-VANISHING = 0.1  # of its length off the constraints, what a row keeps on them if it is zero there
+NEAR_SINGULAR = 1e-3  # largest relative size of the weakest direction in a nearly singular pose
+VANISHING = (
+    0.1  # a row that vanishes on the constraints has at most this part of its length off them
+)
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of A in three places, and what they say by name.
+    """The ranks of A at a state, around it and off the constraints, and what follows from them.
 
     Attributes:
         here: independent equations at the state.
         nearby: at states nearby on the constraints; more than `here` in a singular pose.
-        anywhere: at states nearby on no constraint; more than `nearby` where a redundancy hangs on
+        anywhere: at states nearby on no constraint; more than `nearby` if a redundancy depends on
             the values of the parameters.
         position_freedom: coordinates that the holonomic constraints leave free nearby.
         velocity_freedom: velocities that these and the nonholonomic ones leave free nearby.
         redundant: equations that follow from others wherever the constraints hold.
         only_here: equations that follow from others at this state alone.
-        fragile: names of the redundant constraints that are not so off the constraints.
+        fragile: names of the constraints that are redundant on the constraints only.
         flat: constraints whose gradient vanishes wherever they hold.
-        silent: constraints whose equations do not depend on what they should restrict.
-        removable: constraints any one of which may be left out.
+        silent: constraints that do not depend on the coordinates at all.
+        removable: constraints of which any single one may be left out.
         condition: condition number of A M^-1 A^T with rows scaled, over the independent ones.
-        nearly_singular: whether it costs more digits than accelerations can spare.
+        nearly_singular: whether the loss of digits in accelerations is too large.
     """
 
     here: int
@@ -66,18 +68,8 @@ def ranks(
     off: Sequence[Pose],
     tolerance: float,
 ) -> Ranks:
-    """The ranks of A at a state, around it, and off the constraints.
-
-    Args:
-        system: the system.
-        sizes: how many equations each constraint has.
-        here: the state.
-        around: states nearby on the constraints.
-        off: states nearby on no constraint.
-        tolerance: what a unit row must keep of its length to count as independent.
-    """
+    """The ranks of A at a state, around it, and off the constraints."""
     names = [c.name for c in system.constraints]
-
     rows = _rows(here, around, off, tolerance)
     found = [independence(one, tolerance) for one in rows]
     best = max(range(len(rows)), key=lambda k: found[k].rank)
@@ -115,9 +107,9 @@ def ranks(
 def _rows(
     here: Pose, around: Sequence[Pose], off: Sequence[Pose], tolerance: float
 ) -> list[Numbers]:
-    """The rows here and around; a gradient that shrinks to nothing on the constraints is zero."""
-    # The gradient of a square: zero here, and much smaller than off the constraints where these
-    # hold to within rounding only. At the tip of a cone it is as large nearby as it is off it.
+    """The rows here and around, with zeros for gradients that vanish on the constraints."""
+    # The gradient of a square is zero here, and nearby, where the constraints hold to rounding, it
+    # is much smaller than off them. At the tip of a cone it is zero here alone.
     usual = np.max([pose.lengths for pose in off], axis=0)
     vanishes = here.lengths <= tolerance * usual
     for pose in around:
@@ -129,7 +121,7 @@ def _rows(
 def _freedoms(
     system: System, sizes: Sequence[int], rows: Numbers, tolerance: float
 ) -> tuple[int, int]:
-    """Degrees of freedom of the position and of the velocity."""
+    """The degrees of freedom of positions and of velocities."""
     kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
     of_position = kinds == Holonomic.__name__
     of_velocity = of_position | (kinds == Nonholonomic.__name__)
@@ -141,7 +133,7 @@ def _freedoms(
 
 
 def _condition(rows: Numbers, rank: int) -> float:
-    """Of the Gram matrix of the rows, without the singular values of dependent ones."""
+    """The condition number of the Gram matrix of the rows, over the independent ones."""
     if rank == 0:
         return 1.0
     values = np.linalg.svd(rows, compute_uv=False)
@@ -149,13 +141,7 @@ def _condition(rows: Numbers, rank: int) -> float:
 
 
 def rank_findings(found: Ranks, contradictory: Collection[str]) -> list[Finding]:
-    """What the ranks mean for the motion.
-
-    Args:
-        found: what `ranks` gave.
-        contradictory: names of constraints that contradict others; a redundancy of theirs is not
-            harmless.
-    """
+    """Findings on the ranks; the redundancy of contradictory constraints is not reported."""
     harmless = [d for d in found.redundant if d.name not in contradictory]
     findings = [_redundant(d, found.removable) for d in harmless]
     findings += [_fragile(found)] if found.fragile else []
@@ -173,9 +159,6 @@ def rank_findings(found: Ranks, contradictory: Collection[str]) -> list[Finding]
 
 def told(dependence: Dependence) -> str:
     """A dependence in words.
-
-    Args:
-        dependence: which equations follow from which constraints.
 
     Example:
         >>> told(Dependence("loop", (1,), ("rod", "loop")))
@@ -213,11 +196,9 @@ def _fragile(found: Ranks) -> Finding:
 def _flat(name: str) -> Finding:
     what = (
         f"the gradient of constraint {name!r} vanishes wherever it holds, as that of a square: "
-        "no force of constraint can act along it"
+        "no constraint force can act along it"
     )
-    remedy = (
-        "give phi itself, the quantity that must vanish, not phi^2 or another power or its norm"
-    )
+    remedy = "give phi itself, which must vanish, not phi^2, another power or its norm"
     return Finding(Severity.SERIOUS, what, remedy)
 
 
@@ -246,7 +227,7 @@ def _nearly_singular(found: Ranks) -> Finding:
     )
     remedy = (
         "formulation=UdwadiaKalaba(solver=QR()) and projection=Projection(solver=QR()) keep twice "
-        "as many digits; a constraint that is nearly a repetition of others is better left out"
+        "as many digits; a constraint that nearly repeats others is better left out"
     )
     return Finding(Severity.WARNING, what, remedy)
 

@@ -1,4 +1,4 @@
-"""`Structure`: what `structure` finds, and how it prints itself."""
+"""`Structure`: the report of `structure`."""
 
 import textwrap
 from dataclasses import dataclass
@@ -23,20 +23,20 @@ class Equations:
 
 @dataclass(frozen=True, repr=False)
 class Structure:
-    """What `structure` finds; prints itself as a report.
+    """The result of `structure`, which prints itself as a report.
 
     Attributes:
         coordinates: their names.
         constraints: name, kind and number of equations of each.
         ranks: independent and dependent equations by name, degrees of freedom, conditioning; None
-            where the functions of the system are not numbers.
-        mass: rank and conditioning of M, and whether [M; A] has full column rank; likewise.
+            if the functions of the system are not finite.
+        mass: rank and conditioning of M, and whether [M; A] has full column rank; None likewise.
         violations: constraints that the given state does not satisfy.
         unused: parameters on which nothing in the motion depends.
         idle: coordinates that nothing acts on.
         slopes: the gradient check, if a `run` was asked for and possible.
-        lanes: how a batch of steps runs, if a `run` was asked for.
-        findings: what to know and what to do about it, the serious first.
+        lanes: how a batch of steps is compiled, if a `run` was asked for.
+        findings: problems and facts with remedies, the serious ones first.
     """
 
     coordinates: tuple[str, ...]
@@ -52,7 +52,7 @@ class Structure:
 
     @property
     def serious(self) -> bool:
-        """Whether something makes results wrong."""
+        """Whether a finding makes results wrong."""
         return any(finding.severity == Severity.SERIOUS for finding in self.findings)
 
     @property

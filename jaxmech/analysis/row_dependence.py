@@ -1,8 +1,8 @@
 """Which constraint equations are linear combinations of which others, by name.
 
-Rows are taken in the order in which the constraints are written. A row within the span of the rows
-kept so far is dependent, and since the kept rows are independent there is one way only to combine
-it from them: so who depends on whom is well defined, and stable.
+Rows are taken in the order in which the constraints are written. A row in the span of the rows kept
+so far is dependent. Since the kept rows are independent, its coefficients on them are unique, and
+so is the answer to which constraint depends on which.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxmech.linalg.base import Rows
+from jaxmech.linalg.base import Rows, unit
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """Equations of one constraint that say nothing the constraints before them do not say.
+    """Equations of one constraint that follow from those before them.
 
     Attributes:
         name: the constraint.
         equations: which of its equations, counted from 0.
-        others: the constraints of which they are combinations, in system order; its own name where
-            they depend on its own other equations. Empty where an equation does not depend on the
-            coordinates at all.
+        others: the constraints of which they are combinations, in system order, which may include
+            the constraint itself; empty if an equation does not depend on the coordinates at all.
     """
 
     name: str
@@ -36,7 +35,7 @@ class Independence:
     """Rows sorted into independent and dependent ones.
 
     Attributes:
-        kept: numbers of the independent rows.
+        kept: indices of the independent rows.
         combinations: for each dependent row its coefficients on the kept rows.
     """
 
@@ -50,11 +49,7 @@ class Independence:
 
 
 def independence(C: Rows, tolerance: float) -> Independence:
-    """Sorts the rows of C, by Gram-Schmidt done twice.
-
-    Args:
-        C: rows of unit length or zero, shape (m, n).
-        tolerance: what a row must keep of its length to count as independent.
+    """Sort the rows of C, of unit length or zero, by Gram-Schmidt done twice.
 
     Example:
         >>> found = independence(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), 1e-8)
@@ -81,13 +76,7 @@ def independence(C: Rows, tolerance: float) -> Independence:
 def dependences(
     found: Independence, names: Sequence[str], sizes: Sequence[int]
 ) -> tuple[Dependence, ...]:
-    """The dependent rows by the names of their constraints.
-
-    Args:
-        found: the sorted rows.
-        names: the constraints in system order.
-        sizes: how many rows each has.
-    """
+    """Group the dependent rows by the names of their constraints."""
     owner, place = owners(names, sizes)
     together: dict[str, tuple[list[int], set[str]]] = {}
     for row, x in found.combinations.items():
@@ -104,13 +93,7 @@ def dependences(
 def removable(
     C: Rows, names: Sequence[str], sizes: Sequence[int], tolerance: float
 ) -> tuple[str, ...]:
-    """The constraints any one of which could be left out without setting anything free.
-
-    Args:
-        C: rows of unit length or zero, shape (m, n).
-        names: the constraints in system order.
-        sizes: how many rows each has.
-        tolerance: as for `independence`.
+    """The constraints of which any single one can be left out without a loss of rank.
 
     Example:
         >>> C = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
@@ -130,11 +113,12 @@ def removable(
 
 
 def owners(names: Sequence[str], sizes: Sequence[int]) -> tuple[list[str], list[int]]:
-    """For every row the name of its constraint, and its number there.
-
-    Example:
-        >>> owners(["rods", "tie"], [2, 1])
-        (['rods', 'rods', 'tie'], [0, 1, 0])
-    """
+    """For every row the name of its constraint, and its index there."""
     pairs = [(name, k) for name, size in zip(names, sizes, strict=True) for k in range(size)]
     return [name for name, _ in pairs], [k for _, k in pairs]
+
+
+def without_rows(A: Rows, x: Rows, tolerance: float) -> Rows:
+    """The part of a vector x (n,) that is orthogonal to the rows of A (m, n)."""
+    rows, _ = unit(A)
+    return x - np.linalg.pinv(rows, rcond=tolerance) @ (rows @ x)

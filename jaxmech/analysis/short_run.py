@@ -1,4 +1,4 @@
-"""A few steps of a system: its reverse gradient held against differences, and its way to lanes."""
+"""A few steps of a system: gradients against differences, and how a batch is compiled."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.analysis.row_dependence import without_rows
 from jaxmech.analysis.states import Pose, State
 from jaxmech.compiler import Explanation, explain
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, Scheme
 from jaxmech.integrate.step import step
-from jaxmech.linalg import unit
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import Projection, constraint_jacobians
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.trees import leaf_names
+from jaxmech.utils.trees import leaf_names, numbers_of
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class ShortRun:
 
     Args:
         steps: how many.
-        h: their size [s]; by default so short that the accelerations at the start move no
-            coordinate by more than about a millionth of 1 + |q| in one of them, and at most 1 ms.
+        h: their size [s]; by default at most 1 ms, and so short that the initial accelerations
+            change no coordinate by more than about a millionth of 1 + |q| in one step.
 
     Raises:
         ValueError: `steps` is not a positive integer.
@@ -49,13 +49,13 @@ class ShortRun:
 
 @dataclass(frozen=True)
 class Slope:
-    """The derivative of a short run by one thing, found in two ways.
+    """One derivative of a short run, computed in two ways.
 
     Attributes:
         name: a parameter, or "start" for a change of the initial state along the constraints.
         reverse: by `jax.grad` through `simulate`, along a pseudo-random direction.
-        difference: by central differences of two sizes, extrapolated.
-        agrees: whether the two are equal, as far as the differences can tell.
+        difference: by central differences of two step sizes, extrapolated.
+        agrees: whether the two are equal to within the uncertainty of the differences.
     """
 
     name: str
@@ -65,54 +65,42 @@ class Slope:
 
 
 def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, ...]:
-    """The reverse gradient of a short run against central differences, for each parameter.
-
-    Args:
-        system: the system.
-        pose: a consistent state.
-        run: how many steps of which size.
-        qdd: the accelerations there, shape (n,).
-    """
+    """The reverse gradient of a short run against central differences, for each parameter."""
     q, v, t, params = pose.state
     h = run.h or _step_size(pose, np.asarray(qdd))
     draw = np.random.default_rng(5)
     weights = jnp.asarray(draw.normal(size=2 * system.n), q.dtype)
     ts = jnp.stack([t, t + run.steps * h])
-    leaves, structure = jax.tree.flatten(params)
-    smooth = [k for k, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-
-    def with_smooth(values: list[Array]) -> Params:
-        whole = list(leaves)
-        for k, value in zip(smooth, values, strict=True):
-            whole[k] = value
-        return jax.tree.unflatten(structure, whole)
+    numbers, with_numbers = numbers_of(params)
 
     def simulated(x: Any) -> Array:
-        sol = simulate(
-            system, x[0], x[1], ts, with_smooth(x[2]), method=RK4(substeps=run.steps), throw=False
-        )
+        q, v, params = x[0], x[1], with_numbers(x[2])
+        sol = simulate(system, q, v, ts, params, method=RK4(substeps=run.steps), throw=False)
         return weights @ jnp.concatenate([sol.q[-1], sol.v[-1]])
 
     def stepped(x: Any) -> Array:
-        """The same steps without a look at the start, which a difference moves off the surface."""
-        end = _stepped(system, run.steps, *x[:2], ts, with_smooth(x[2]))
+        # Without the check of the initial state, which a difference moves off the constraints.
+        end = _stepped(system, run.steps, *x[:2], ts, with_numbers(x[2]))
         return weights @ jnp.concatenate(end)
 
-    at = (q, v, [leaves[k] for k in smooth])
+    at = (q, v, numbers)
     gradient = jax.grad(simulated)(at)
-    names = leaf_names(params)
     still = jax.tree.map(jnp.zeros_like, at)
     found = [_slope("start", stepped, at, gradient, (*_along(system, pose, draw), still[2]))]
-    for place, k in enumerate(smooth):
-        values = list(still[2])
-        scale = 1 + jnp.abs(leaves[k])
-        values[place] = scale * jnp.asarray(draw.uniform(0.5, 1.0, scale.shape), scale.dtype)
-        found.append(_slope(names[k], stepped, at, gradient, (*still[:2], values)))
+    leaves, structure = jax.tree.flatten(params)
+    for k, (name, leaf) in enumerate(zip(leaf_names(params), leaves, strict=True)):
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            change = [jnp.zeros_like(x) for x in leaves]
+            size = jnp.asarray(draw.uniform(0.5, 1.0, leaf.shape), leaf.dtype)
+            change[k] = (1 + jnp.abs(leaf)) * size
+            direction, _ = numbers_of(jax.tree.unflatten(structure, change))
+            found.append(_slope(name, stepped, at, gradient, (*still[:2], direction)))
     return tuple(found)
 
 
 def _slope(name: str, fn: Callable[..., Any], at: Any, gradient: Any, direction: Any) -> Slope:
-    """One derivative in two ways; differences of two sizes tell how far they can be trusted."""
+    """One derivative in two ways, with an uncertainty from differences of two step sizes."""
+    # Not `differences.sweep`: it needs four step sizes or more, each of them two runs.
     eps = float(jnp.finfo(at[0].dtype).eps)
     delta = eps**0.25
 
@@ -151,19 +139,16 @@ def _scheme(system: System, steps: int, q: Array, v: Array, t: Array, params: Pa
 
 
 def _along(system: System, pose: Pose, draw: np.random.Generator) -> tuple[Array, Array]:
-    """A pseudo-random change of q and v that stays on the constraints in first order."""
+    """A pseudo-random change of q and v along the constraints, to first order."""
     q, v, t, params = pose.state
     n = system.n
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
-    rows, _ = unit(
-        np.vstack([
-            np.hstack([A_position, np.zeros((A_position.shape[0], n))]),
-            np.hstack([turn, A_velocity]),
-        ])
-    )  # fmt: skip
-    guess = draw.normal(size=2 * n)
-    along = guess - np.linalg.pinv(rows, rcond=1e-8) @ (rows @ guess)
+    rows = np.vstack([
+        np.hstack([A_position, np.zeros((A_position.shape[0], n))]),
+        np.hstack([turn, A_velocity]),
+    ])  # fmt: skip
+    along = without_rows(rows, draw.normal(size=2 * n), 1e-8)
     return jnp.asarray(along[:n], q.dtype), jnp.asarray(along[n:], q.dtype)
 
 
@@ -176,12 +161,7 @@ def _step_size(pose: Pose, qdd: np.ndarray) -> float:
 
 
 def lanes_of(system: System, state: State) -> Explanation:
-    """How a batch of steps runs, as `compiler.explain` tells.
-
-    Args:
-        system: the system.
-        state: where; only shapes matter.
-    """
+    """How a batch of steps is compiled, from `compiler.explain`."""
     q, v, t, params = state
     scheme = _scheme(system, 1, q, v, t, params)
 

@@ -1,8 +1,8 @@
-"""A system at a state, as numpy arrays: at the state itself, on the constraints, and nearby.
+"""The equations of a system at a state, as numpy arrays.
 
-Whether rows of A depend on each other can be an accident of one pose, a fact on the whole surface
-of the constraints (a loop that closes for these lengths only), or a fact everywhere (an equation
-written twice). So A is looked at in all three places.
+Rows of A may depend on each other in one pose only, wherever the constraints hold (a loop that
+closes for these lengths only), or everywhere (an equation written twice). So A is examined at the
+state, at states nearby on the constraints, and at states nearby on no constraint.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 
 Numbers = NDArray[np.floating]
-SPREAD = 0.02  # how far nearby states are, relative to 1 + |q|
+SPREAD = 0.02  # distance of nearby states, relative to 1 + |q|
 
 
 class State(NamedTuple):
-    """Where a system is."""
+    """Coordinates, velocities, time and parameters."""
 
     q: Array
     v: Array
@@ -44,8 +44,8 @@ class Pose:
         A: constraint rows, shape (m, n).
         b: right-hand side, shape (m,).
         rows: the rows of A L^-T with M = L L^T, of unit length, shape (m, n).
-        lengths: the lengths that they had, shape (m,).
-        level: what must vanish at the levels of position and velocity.
+        lengths: the lengths of the rows of A L^-T, shape (m,).
+        level: residuals of the constraints at the levels of position and velocity.
     """
 
     state: State
@@ -59,7 +59,7 @@ class Pose:
 
 
 class Values(NamedTuple):
-    """M, Q, A and b, and the constraints with their derivatives; arrays of jax or of numpy."""
+    """M, Q, A and b, and the residuals of the constraints with their derivatives."""
 
     M: Any
     metric: Any  # M, definite with the constraints where it is singular
@@ -90,42 +90,32 @@ def _values(system: System, q: Array, v: Array, t: Array, params: Params) -> Val
 
 
 def pose(system: System, state: State) -> Pose:
-    """The equations at a state; NaN where the functions of the system are.
-
-    Args:
-        system: the system.
-        state: where.
-    """
+    """The equations at a state; NaN where the functions of the system are."""
     return as_pose(numbers(system, state), state)
 
 
 def as_pose(x: Values, state: State) -> Pose:
-    """The pose that the values at a state make.
-
-    Args:
-        x: the values, as numpy arrays.
-        state: where.
-    """
+    """The pose of the values at a state, as numpy arrays."""
     rows, lengths = unit(_in_metric(x.A, x.M, x.metric))
     level = np.concatenate([x.position, x.velocity])
     return Pose(state, x.M, x.Q, x.A, x.b, rows, lengths, level)
 
 
 def numbers(system: System, state: State) -> Values:
-    """Everything at a state, as numpy arrays in double precision.
-
-    Args:
-        system: the system.
-        state: where.
-    """
+    """All values at a state, as numpy arrays in double precision."""
     return Values(*(np.asarray(x, float) for x in _values(system, *state)))
+
+
+def mass_scale(M: Numbers) -> Numbers:
+    """The roots of the diagonal of M, 1 where it is zero: M / (s s^T) has a unit diagonal."""
+    scale = np.sqrt(np.abs(np.diagonal(M)))
+    return np.where(scale > 0, scale, 1.0)
 
 
 def _in_metric(A: Any, *metrics: Any) -> Numbers:
     """A L^-T for the first of the metrics that is definite; A itself if none is."""
     for M in metrics:
-        scale = np.sqrt(np.abs(np.diagonal(M)))
-        scale = np.where(scale > 0, scale, 1.0)
+        scale = mass_scale(M)
         try:
             L = np.linalg.cholesky(M / np.outer(scale, scale) - 1e-10 * np.eye(len(M)))
         except np.linalg.LinAlgError:
@@ -135,13 +125,7 @@ def _in_metric(A: Any, *metrics: Any) -> Numbers:
 
 
 def violated(system: System, sizes: Sequence[int], state: State) -> tuple[Violation, ...]:
-    """The constraints that do not hold at a state, as `manifold.violations` judges it.
-
-    Args:
-        system: the system.
-        sizes: how many equations each constraint has.
-        state: where.
-    """
+    """The constraints violated at a state, by the test of `stabilization.violations`."""
     x = numbers(system, state)
     tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.375
     found = []
@@ -163,24 +147,12 @@ def violated(system: System, sizes: Sequence[int], state: State) -> tuple[Violat
 
 
 def holds(level: Any, A: Any, x: Any, tolerance: float) -> bool:
-    """Whether changes of x by tolerance (1 + |x|) can make up for the level, row by row.
-
-    Args:
-        level: what must vanish, shape (k,).
-        A: its derivative, shape (k, n).
-        x: where, shape (n,).
-        tolerance: relative size of the changes.
-    """
+    """Whether changes of x by at most tolerance (1 + |x|) cancel the residuals, row by row."""
     return bool(np.all(np.abs(level) <= tolerance * (np.abs(A) @ (1 + np.abs(np.asarray(x))))))
 
 
 def moved(state: State, seed: int) -> State:
-    """A state a few hundredths away, on no constraint.
-
-    Args:
-        state: around which.
-        seed: of the pseudo-random direction.
-    """
+    """A state a few hundredths away in a pseudo-random direction, on no constraint."""
     draw = np.random.default_rng(seed)
 
     def shifted(x: Array) -> Array:

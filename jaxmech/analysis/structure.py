@@ -1,4 +1,4 @@
-"""`structure`: what a person should know about a system before trusting its motion."""
+"""`structure`: examine a system at a state without simulating it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ def structure(
     *,
     run: ShortRun | None = None,
 ) -> Structure:
-    """What a person should know about a system before trusting its motion.
+    """Examine a system at a state, and report what may be wrong with it.
 
     Counts degrees of freedom, finds redundant and contradictory constraints by name, singular poses
-    and masses, functions that are not numbers, and what is unused. Ranks are compared at the state,
-    at states nearby on the constraints, and at one on no constraint. A host function of one state,
-    not for `jit` or `vmap`.
+    and masses, functions that are not finite, and unused parameters. Ranks are compared at the
+    state, at states nearby on the constraints, and at states on no constraint. A host function of
+    one state, not for `jit` or `vmap`.
 
     Args:
         system: the system, with n coordinates.
@@ -49,14 +49,14 @@ def structure(
         v: velocities, shape (n,).
         t: time [s].
         params: the parameters that the functions of the system expect.
-        run: also take a few steps, `ShortRun()`, to hold the reverse gradient against differences
-            and to see whether batches run as lanes; costs the compilation of a gradient.
+        run: `ShortRun()` to take a few steps as well, which compares their reverse gradient with
+            differences and tells whether batches run as lanes, and compiles a gradient.
 
     Returns:
         A `Structure`, which prints itself.
 
     Raises:
-        TypeError: `system` is no `System`.
+        TypeError: `system` is not a `System`.
         ValueError: a shape is wrong, or a value is not finite.
 
     Example:
@@ -82,9 +82,9 @@ def structure(
     sizes = system.sizes(*state)
     unused = unused_parameters(system, state)
     findings = not_numbers(system, state)
-    found = _Pieces()
+    found = _Examined()
     if _is_finite(pose(system, state)):
-        found = _pieces(system, sizes, state, findings, run)
+        found = _examine(system, sizes, state, findings, run)
     lanes = lanes_of(system, state) if run and why_not() is None else None
     findings += _lanes_findings(lanes) + idle_findings(unused, found.idle)
     return Structure(
@@ -105,8 +105,8 @@ def structure(
 
 
 @dataclass(frozen=True)
-class _Pieces:
-    """What needs equations that are numbers."""
+class _Examined:
+    """The part of the report that needs finite equations."""
 
     ranks: Ranks | None = None
     mass: MassMatrix | None = None
@@ -115,13 +115,13 @@ class _Pieces:
     slopes: tuple[Slope, ...] | None = None
 
 
-def _pieces(
+def _examine(
     system: System,
     sizes: Sequence[int],
     state: State,
     findings: list[Finding],
     run: ShortRun | None,
-) -> _Pieces:
+) -> _Examined:
     tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
     broken = violated(system, sizes, state)
     here, reached = settled(system, state, tolerance)
@@ -139,7 +139,7 @@ def _pieces(
     if run and not any(finding.severity == Severity.SERIOUS for finding in findings):
         own_slopes = slopes(system, here, run, motion.qdd)
         findings += _slope_findings(own_slopes)
-    return _Pieces(found, massed, broken, idle_coordinates(system, state), own_slopes)
+    return _Examined(found, massed, broken, idle_coordinates(system, state), own_slopes)
 
 
 @jit_of("system")

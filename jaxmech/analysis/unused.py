@@ -1,4 +1,4 @@
-"""Parameters that nothing depends on, and coordinates that nothing acts on."""
+"""Parameters on which nothing depends, and coordinates on which nothing acts."""
 
 from typing import Any
 
@@ -16,15 +16,9 @@ from jaxmech.utils.trees import leaf_names
 
 
 def unused_parameters(system: System, state: State, *, energy: bool = False) -> tuple[str, ...]:
-    """The parameters on which nothing in the motion depends.
+    """The parameters on which M, Q, A, b and the constraints do not depend.
 
-    Read from the program itself: a parameter is used if what is computed from it enters M, Q, A, b
-    or a constraint. One whose effect cancels counts as used.
-
-    Args:
-        system: the system.
-        state: where; only shapes matter.
-        energy: whether a parameter that only adds to the energy counts as used.
+    With `energy`, a parameter that only adds to the energy counts as used.
 
     Example:
         >>> free = System(lambda q, v, t, p: p["m"] * v @ v, coordinates=("x",))
@@ -41,6 +35,7 @@ def unused_parameters(system: System, state: State, *, energy: bool = False) -> 
         value = system.lagrangian(q, v, t, params) if energy else ()
         return system.equations(q, v, t, params), levels, forces, value
 
+    # Read from the jaxpr, so that no value matters; a parameter whose effect cancels is used.
     leaves, structure = jax.tree.flatten(state.params)
     ones = jnp.ones(sum(system.sizes(*state)), state.q.dtype)
     jaxpr = jax.make_jaxpr(everything)(leaves).jaxpr
@@ -53,12 +48,7 @@ def unused_parameters(system: System, state: State, *, energy: bool = False) -> 
 
 
 def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
-    """The coordinates that have a mass, but that no force, constraint or other coordinate drives.
-
-    Args:
-        system: the system.
-        state: whose parameters count; positions, velocities and the time are generic.
-    """
+    """The coordinates with a mass on which no force, constraint or other coordinate acts."""
     idle = np.full(system.n, system.nonideal is None)
     for seed in (21, 22, 23):
         q, v, t = generic(state[:3], seed)
@@ -70,12 +60,7 @@ def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
 
 
 def idle_findings(unused: tuple[str, ...], idle: tuple[str, ...]) -> list[Finding]:
-    """What may have been forgotten.
-
-    Args:
-        unused: parameters that nothing depends on.
-        idle: coordinates that nothing acts on.
-    """
+    """Findings on what may have been forgotten."""
     findings = []
     if unused:
         what = f"nothing in the motion depends on {_what('parameter', unused)}"

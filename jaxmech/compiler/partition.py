@@ -27,11 +27,7 @@ Batch = tuple[Array, bool]  # a value, and whether it has the axis of the batch
 
 
 def interpreted(
-    closed: ClosedJaxpr,
-    args: Sequence[Array],
-    flags: Sequence[bool],
-    size: int,
-    found: Explanation | None,
+    closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int, found: Explanation
 ) -> list[Batch]:
     """The results of a program over a batch.
 
@@ -40,7 +36,7 @@ def interpreted(
         args: its arguments.
         flags: which of them have the axis of the batch, in front.
         size: number of trajectories.
-        found: gets a part for every loop, unless it is None.
+        found: gets a part for every loop.
     """
     run = _Run(closed, args, flags, size, found)
     for eqn in closed.jaxpr.eqns:
@@ -56,7 +52,7 @@ class _Run:
         args: Sequence[Array],
         flags: Sequence[bool],
         size: int,
-        found: Explanation | None,
+        found: Explanation,
     ) -> None:
         self.jaxpr, self.size, self.found = closed.jaxpr, size, found
         consts = [(jnp.asarray(c), False) for c in closed.consts]
@@ -144,8 +140,7 @@ class _Run:
         try:
             return self._as_lanes(eqn, what, [])
         except UnsupportedError as error:
-            if self.found is not None:
-                self.found.parts.append(Part(what, 0, 0, str(error)))
+            self.found.parts.append(Part(what, 0, 0, str(error)))
         return self._outs(eqn)
 
     def _as_lanes(self, eqn: JaxprEqn, what: str, leading: list[JaxprEqn]) -> list[Batch]:
@@ -161,8 +156,7 @@ class _Run:
         sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
         values, flags = zip(*(self.value(atom) for atom in (*args, *sequences)), strict=True)
         outs = [(x, True) for x in over_batch(kernel, flags, self.size, values)]
-        if self.found is not None:
-            self.found.parts.append(part(what, kernel))
+        self.found.parts.append(part(what, kernel))
         self.values.update(zip(wanted, outs[len(eqn.outvars) :], strict=True))
         self.waiting = [one for one in self.waiting if one not in leading]
         return outs[: len(eqn.outvars)]

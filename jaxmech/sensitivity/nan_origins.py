@@ -88,7 +88,7 @@ def _bad(
 ) -> dict[str, Array]:
     """For each piece whether its slope by q, v and the numbers is no number, (T, 2 n + p)."""
     numbers, with_numbers = numbers_of(params)
-    pieces = _wholes(scheme) if whole else _functions(scheme.system)
+    pieces = _wholes(scheme) if whole else functions_of(scheme.system)
 
     def one(piece: Callable[..., Any], q: Array, v: Array, t: Array) -> Array:
         needs, pull = jax.vjp(lambda q, v, x: piece(q, v, t, with_numbers(x)), q, v, numbers)
@@ -97,7 +97,7 @@ def _bad(
     return {what: jax.vmap(partial(one, piece))(q, v, ts) for what, piece in pieces.items()}
 
 
-def _functions(system: System) -> Pieces:
+def functions_of(system: System) -> Pieces:
     """What the motion needs of every function: M and Q, forces, and levels with A and b."""
 
     def motion(q: Array, v: Array, t: Array, params: Params) -> Any:
