@@ -20,6 +20,10 @@ PACKAGES = pkgutil.iter_modules([str(Path(__file__).parent / "jaxmech")], "jaxme
 CHECKED = [package.name for package in PACKAGES if package.name != "jaxmech.compiler"]
 install_import_hook(CHECKED, "beartype.beartype")
 
+# Native code is shared by the test processes, and kept from run to run, but apart from the user's.
+os.environ.setdefault(
+    "JAXMECH_KERNEL_CACHE", str(Path(__file__).parent / ".pytest_cache" / "kernels")
+)
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -20,7 +20,6 @@ from jax.interpreters import ad, batching, mlir, partial_eval
 from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
-from jaxmech.compiler.explain import Explanation
 from jaxmech.compiler.platforms import why_not
 from jaxmech.compiler.vectorize import run_alone, run_batched, without_unused
 from jaxmech.utils.jit_cache import jit_of
@@ -199,7 +198,7 @@ class BatchAxis:
     def vectorized(self, fn: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
         """fn over the axis."""
         if self.as_lanes:
-            return lambda *args: run_batched(fn, self.has_axis, args, Explanation())
+            return lambda *args: run_batched(fn, self.has_axis, args)
         return jax.vmap(fn, [0 if has else None for has in self.has_axis], axis_size=self.size)
 
 

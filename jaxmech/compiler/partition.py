@@ -27,7 +27,11 @@ Batch = tuple[Array, bool]  # a value, and whether it has the axis of the batch
 
 
 def interpreted(
-    closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int, found: Explanation
+    closed: ClosedJaxpr,
+    args: Sequence[Array],
+    flags: Sequence[bool],
+    size: int,
+    found: Explanation | None,
 ) -> list[Batch]:
     """The results of a program over a batch.
 
@@ -36,7 +40,7 @@ def interpreted(
         args: its arguments.
         flags: which of them have the axis of the batch, in front.
         size: number of trajectories.
-        found: gets a part for every loop.
+        found: gets a part for every loop, unless it is None.
     """
     run = _Run(closed, args, flags, size, found)
     for eqn in closed.jaxpr.eqns:
@@ -52,7 +56,7 @@ class _Run:
         args: Sequence[Array],
         flags: Sequence[bool],
         size: int,
-        found: Explanation,
+        found: Explanation | None,
     ) -> None:
         self.jaxpr, self.size, self.found = closed.jaxpr, size, found
         consts = [(jnp.asarray(c), False) for c in closed.consts]
@@ -140,7 +144,8 @@ class _Run:
         try:
             return self._as_lanes(eqn, what, [])
         except UnsupportedError as error:
-            self.found.parts.append(Part(what, 0, 0, str(error)))
+            if self.found is not None:
+                self.found.parts.append(Part(what, 0, 0, str(error)))
         return self._outs(eqn)
 
     def _as_lanes(self, eqn: JaxprEqn, what: str, leading: list[JaxprEqn]) -> list[Batch]:
@@ -156,7 +161,8 @@ class _Run:
         sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
         values, flags = zip(*(self.value(atom) for atom in (*args, *sequences)), strict=True)
         outs = [(x, True) for x in over_batch(kernel, flags, self.size, values)]
-        self.found.parts.append(part(what, kernel))
+        if self.found is not None:
+            self.found.parts.append(part(what, kernel))
         self.values.update(zip(wanted, outs[len(eqn.outvars) :], strict=True))
         self.waiting = [one for one in self.waiting if one not in leading]
         return outs[: len(eqn.outvars)]

@@ -35,7 +35,7 @@ def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
 
     def vectorized(*args: Any) -> Any:
         flags = _flags(in_axes, args)
-        return run_batched(fn, flags, args, Explanation())
+        return run_batched(fn, flags, args)
 
     return vectorized
 
@@ -62,7 +62,9 @@ def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation
     return found
 
 
-def run_batched(fn: Callable[..., Any], batched: Any, args: Any, found: Explanation) -> Any:
+def run_batched(
+    fn: Callable[..., Any], batched: Any, args: Any, found: Explanation | None = None
+) -> Any:
     """The function over a batch; `batched` tells for each leaf of args whether it has the axis."""
     leaves, structure = jax.tree.flatten(args)
     flags = jax.tree.leaves(batched)
@@ -81,10 +83,11 @@ def run_batched(fn: Callable[..., Any], batched: Any, args: Any, found: Explanat
             raise UnsupportedError("a loop that is no lanes")
         kernel = function_kernel(closed)
         outs = over_batch(kernel, flags, size, leaves)
-        found.parts.append(part("function", kernel))
+        if found is not None:
+            found.parts.append(part("function", kernel))
     except UnsupportedError as error:
         pairs = interpreted(closed, leaves, flags, size, found)
-        if not found.parts:
+        if found is not None and not found.parts:
             found.parts.append(Part("function", 0, 0, str(error)))
         outs = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
     return jax.tree.unflatten(jax.tree.structure(shape), outs)
@@ -102,7 +105,7 @@ def run_alone(fn: Callable[..., Any], args: Sequence[Array]) -> list[Array]:
             on it is left to XLA.
     """
     flags = [True] + [False] * (len(args) - 1)
-    return [x[0] for x in run_batched(fn, flags, (args[0][None], *args[1:]), Explanation())]
+    return [x[0] for x in run_batched(fn, flags, (args[0][None], *args[1:]))]
 
 
 def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:

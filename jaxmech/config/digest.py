@@ -1,36 +1,17 @@
-"""Digests of what is computed: the traced operations of functions, the same in every process.
+"""Digests of functions: the same if JAX traces them to the same operations on the same constants.
 
-Two functions have the same digest if JAX traces them, and their first two derivatives, to the same
-operations on the same constants. Names of functions, comments and the place of a file play no part.
-A function that runs as Python at every call (`jax.pure_callback`) counts with the text of its file.
+The first two derivatives count, too; names of functions, comments and places of files do not.
 """
 
-import hashlib
-import inspect
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from jaxmech.system import Params, System, as_dtype
+from jaxmech.utils.digests import jaxpr_digest, sha256
 
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_IDLE = {  # of the parameters of an operation: names, and derivatives, which are traced themselves
-    "name",
-    "debug_info",
-    "jvp_jaxpr_fun",
-    "jvp_jaxpr_thunk",
-    "fwd_jaxpr_thunk",
-    "bwd",
-    "rule",
-}
 _NO_DERIVATIVE = (TypeError, ValueError, NotImplementedError)  # as JAX says it
 
 
@@ -61,7 +42,7 @@ def digest(fn: Callable[..., Any], *args: Any) -> str:
     numbers = [x for x, moves in zip(leaves, moving, strict=True) if moves]
     others = [x for x, moves in zip(leaves, moving, strict=True) if not moves]
     jaxprs = [jax.make_jaxpr(of)(numbers, others), *_derivatives(of, numbers, others)]
-    return _sha256(str(structure), *(part for one in jaxprs for part in _closed(one)))
+    return sha256(str(structure), jaxpr_digest(*jaxprs))
 
 
 def system_digests(system: System, params: Params, dtype: Any = float) -> dict[str, str]:
@@ -85,7 +66,7 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     params = as_dtype(params, dtype)
     state = (q, q, t, params)
     found = {
-        "coordinates": _sha256(repr(tuple(system.coordinates))),
+        "coordinates": sha256(repr(tuple(system.coordinates))),
         "lagrangian": digest(system.lagrangian, *state),
     }
     if system.force is not None:
@@ -95,7 +76,7 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
         found["nonideal"] = digest(system.nonideal, q, q, forces, t, params)
     for constraint in system.constraints:
         code = digest(constraint.residual, q, q, q, t, params)
-        found[f"constraint {constraint.name}"] = _sha256(type(constraint).__name__, code)
+        found[f"constraint {constraint.name}"] = sha256(type(constraint).__name__, code)
     return found
 
 
@@ -128,71 +109,3 @@ def _derivatives(of: Callable[..., Any], numbers: list[Any], others: list[Any]) 
         except _NO_DERIVATIVE:
             continue
     return []
-
-
-def _closed(jaxpr: ClosedJaxpr) -> Iterator[str]:
-    yield from (_text(const) for const in jaxpr.consts)
-    yield from _lines(jaxpr.jaxpr)
-
-
-def _lines(jaxpr: Jaxpr) -> Iterator[str]:
-    """One line for each operation, with numbers in the place of names."""
-    numbers: dict[Var, int] = {}
-
-    def named(atom: Any) -> str:
-        if isinstance(atom, Literal):
-            return f"{_text(np.asarray(atom.val))} {atom.aval}"
-        return f"{numbers.setdefault(atom, len(numbers))}:{atom.aval}"
-
-    yield " ".join(map(named, [*jaxpr.constvars, *jaxpr.invars]))
-    for eqn in jaxpr.eqns:
-        given = (f"{k}={_text(x)}" for k, x in sorted(eqn.params.items()) if k not in _IDLE)
-        ins, outs = " ".join(map(named, eqn.invars)), " ".join(map(named, eqn.outvars))
-        yield f"{outs} = {eqn.primitive.name}[{' '.join(given)}] {ins}"
-    yield " ".join(map(named, jaxpr.outvars))
-
-
-def _text(value: Any) -> str:
-    """A parameter of an operation, or a constant, without addresses and names."""
-    match value:
-        case ClosedJaxpr():
-            return "{" + "\n".join(_closed(value)) + "}"
-        case Jaxpr():
-            return "{" + "\n".join(_lines(value)) + "}"
-        case tuple() | list():
-            return f"({','.join(map(_text, value))})"
-        case dict():
-            return _text(sorted((str(key), _text(x)) for key, x in value.items()))
-        case set() | frozenset():
-            return _text(sorted(map(_text, value)))
-        case Enum() | np.dtype() | str() | bytes() | bool() | int() | float() | None:
-            return repr(value)
-        case np.ndarray() | np.generic() | jax.Array():
-            array = np.asarray(value)
-            return f"{array.dtype}{array.shape}{_sha256(array.tobytes())}"
-    return _object(value)
-
-
-def _object(value: Any) -> str:
-    """A function by its file, a dataclass by its fields, anything else by its text."""
-    if inspect.isfunction(value):
-        return _file(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return _text([getattr(value, f.name) for f in fields(value) if f.compare])
-    if inspect.isfunction(inner := getattr(value, "callback_func", None)):  # of `pure_callback`
-        return _file(inner)
-    return _ADDRESS.sub("", repr(value))
-
-
-def _file(fn: Callable[..., Any]) -> str:
-    """The text of the file that defines a function, or its name where there is none."""
-    path = Path(inspect.getfile(fn))
-    return _sha256(path.read_bytes()) if path.is_file() else fn.__qualname__
-
-
-def _sha256(*parts: str | bytes) -> str:
-    code = hashlib.sha256()
-    for part in parts:
-        code.update(part.encode() if isinstance(part, str) else part)
-        code.update(b"\n")
-    return code.hexdigest()

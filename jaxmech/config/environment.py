@@ -1,6 +1,5 @@
 """What a run was computed with: versions, device, digests of files and functions."""
 
-import hashlib
 import json
 import os
 import platform
@@ -14,6 +13,7 @@ import jax
 
 from jaxmech.config.digest import changed
 from jaxmech.config.load import Subject
+from jaxmech.utils.digests import sources_digest
 
 # The results of a run may change in their last bits with any of these.
 DECISIVE = (
@@ -47,7 +47,7 @@ def environment(subject: Subject | None = None) -> dict[str, Any]:
     device = jax.devices()[0]
     facts = {
         **{package: _version(package) for package in _PACKAGES},
-        "jaxmech_sha256": _own_sources(),
+        "jaxmech_sha256": sources_digest(Path(__file__).parents[1]),
         "python": platform.python_version(),
         "platform": device.platform,
         "device": device.device_kind,
@@ -117,15 +117,6 @@ _TOLD = {
     "jaxmech_sha256": "the source files of jaxmech are others",
     "data_sha256": "the measurements are others",
 }
-
-
-def _own_sources() -> str:
-    """The digest of the package's own files: its version stays the same while it is edited."""
-    code = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for file in sorted(package.glob("**/*.py")):
-        code.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
-    return code.hexdigest()
 
 
 def processor() -> str:

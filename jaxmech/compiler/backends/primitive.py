@@ -6,7 +6,6 @@ when the program is, not before.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ from jax.extend.core import JaxprEqn, Primitive
 from jax.interpreters import batching, mlir, partial_eval
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.cpu.codegen import Source
+from jaxmech.compiler.backends.cpu.program import program
 from jaxmech.compiler.backends.cpu.runtime import call
 from jaxmech.compiler.frontend.build import Kernel
 
@@ -35,7 +34,7 @@ def blocks(
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction.
     """
-    Source(kernel, frozenset(moving), size).module()  # refuses now what could not be compiled later
+    program(kernel, frozenset(moving), size).require_supported()  # now, while there is another way
     args = [jnp.asarray({**moving, **fixed}[k]) for k in range(len(kernel.avals))]
     return list(_lanes.bind(*args, kernel=kernel, moving=frozenset(moving), size=size))
 
@@ -57,15 +56,16 @@ def _called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> 
     """The call itself, of a program that is being compiled. A batch fills one block at least."""
     if size == 0:
         return [jnp.zeros((0, *aval.shape), aval.dtype) for aval in kernel.out_avals]
-    source = Source(kernel, moving, size)
-    spare = max(source.lanes - size, 0)
+    code = program(kernel, moving, size)
+    some = code.facts.some
+    spare = max(code.facts.lanes - size, 0)
     whole = jnp.asarray(size + spare, jnp.int32)
     filled = [_filled(x, spare) if k in moving else x for k, x in enumerate(args)]
     shapes = [
         jax.ShapeDtypeStruct((size + spare, *aval.shape), aval.dtype) for aval in kernel.out_avals
     ]
-    outs = call(source.module(), [whole, *filled], [shapes[k] for k in source.some])
-    results = dict(zip(source.some, outs, strict=True))
+    outs = call(code.loaded(), [whole, *filled], [shapes[k] for k in some])
+    results = dict(zip(some, outs, strict=True))
     return [results.get(k, jnp.zeros(x.shape, x.dtype))[:size] for k, x in enumerate(shapes)]
 
 
@@ -86,14 +86,12 @@ def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Jaxpr
         return [True] * len(eqn.invars), eqn
     kernel = eqn.params["kernel"]
 
-    def kept(xs: Sequence[Any]) -> list[Any]:
-        return [x for x, is_used in zip(xs, used, strict=True) if is_used]
-
-    kernel = replace(kernel, outs=kept(kernel.outs), out_avals=kept(kernel.out_avals))
+    kernel = kernel.restricted(used)
     if kernel.hidden:  # what is dropped shows that something is not finite
         return [True] * len(eqn.invars), eqn
     params = {**eqn.params, "kernel": kernel}
-    return [True] * len(eqn.invars), eqn.replace(outvars=kept(eqn.outvars), params=params)
+    outvars = [x for x, is_used in zip(eqn.outvars, used, strict=True) if is_used]
+    return [True] * len(eqn.invars), eqn.replace(outvars=outvars, params=params)
 
 
 partial_eval.dce_rules[_lanes] = _without_unused

@@ -1,47 +1,99 @@
 """A function or a loop of one trajectory as a scalar graph, with the arrays that go in and out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import loop_content
 from jaxmech.compiler.ir.liveness import Needs, most_carried, needed, operations
 from jaxmech.compiler.ir.loops import Given, Saved, UnsupportedError, Value
 from jaxmech.compiler.optimize.fold_zeros import hidden
+from jaxmech.utils.digests import jaxpr_digest
 
 MOST_READINGS = 4  # of one program
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Kernel:
-    """A scalar graph with the arrays that go in and come out.
+class Reading:
+    """A function of one trajectory, read into a scalar graph when that is asked for.
 
-    Attributes:
-        reader: holds the graph.
-        avals: shapes and types of the arguments of one trajectory.
-        sequences: which of the arguments are sequences, read by a loop.
-        outs: the results of one trajectory.
-        out_avals: their shapes and types.
+    Args:
+        closed: the function.
+        read: reads it into the graph of a reader, and gives its results.
     """
 
-    reader: JaxprReader
-    avals: Sequence[Any]
+    def __init__(self, closed: ClosedJaxpr, read: Callable[[JaxprReader], list[Value]]) -> None:
+        self.closed, self._read = closed, read
+
+    @cached_property
+    def digest(self) -> str:
+        """What is computed, in short."""
+        return jaxpr_digest(self.closed)
+
+    @cached_property
+    def settled(self) -> tuple[JaxprReader, list[Value]]:
+        """The graph and the results, read anew until no folded zero hides a non-finite number."""
+        watched = frozenset[int]()
+        for _ in range(MOST_READINGS):
+            reader = JaxprReader(watched=watched)
+            outs = self._read(reader)
+            found = hidden(reader.graph, reader.loops, _needs(reader, outs), outs)
+            if not found:
+                return reader, outs
+            watched |= found
+        raise UnsupportedError("a product with zero that may be NaN")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Kernel:
+    """What a batch computes of a function, with the arrays that go in and come out.
+
+    Attributes:
+        reading: the function.
+        sequences: which of its arguments are sequences, read by a loop.
+        results: which of its results are computed.
+        programs: native code made of it, by the kind of batch.
+    """
+
+    reading: Reading
     sequences: range
-    outs: list[Value]
-    out_avals: Sequence[Any]
+    results: tuple[int, ...]
+    programs: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def avals(self) -> Sequence[Any]:
+        """Shapes and types of the arguments of one trajectory."""
+        return self.reading.closed.in_avals
+
+    @property
+    def out_avals(self) -> Sequence[Any]:
+        """Shapes and types of the results of one trajectory."""
+        return [self.reading.closed.out_avals[k] for k in self.results]
+
+    def restricted(self, used: Sequence[bool]) -> "Kernel":
+        """The kernel that computes some of the results."""
+        results = tuple(k for k, is_used in zip(self.results, used, strict=True) if is_used)
+        return Kernel(self.reading, self.sequences, results)
+
+    @property
+    def reader(self) -> JaxprReader:
+        """Holds the graph."""
+        return self.reading.settled[0]
+
+    @property
+    def outs(self) -> list[Value]:
+        """The results in the graph."""
+        return [self.reading.settled[1][k] for k in self.results]
 
     @cached_property
     def needs(self) -> Needs:
         """What of the graph has to be computed."""
-        scalars = [int(i) for out in self.outs if isinstance(out, np.ndarray) for i in out.ravel()]
-        saved = [out for out in self.outs if isinstance(out, Saved)]
-        return needed(self.reader.graph, self.reader.loops, scalars, saved)
+        return _needs(self.reader, self.outs)
 
     @cached_property
     def hidden(self) -> set[int]:
@@ -50,13 +102,19 @@ class Kernel:
 
     @cached_property
     def operations(self) -> int:
-        """How many operations that are, each of the body of a loop counted once."""
+        """Number of operations, each of the body of a loop counted once."""
         return operations(self.reader.graph, self.reader.loops, self.needs)
 
     @cached_property
     def most_carried(self) -> int:
-        """The largest number of values that one of its loops carries from turn to turn."""
+        """The largest number of values that one of its loops carries."""
         return most_carried(self.reader.loops, self.needs)
+
+
+def _needs(reader: JaxprReader, outs: Sequence[Value]) -> Needs:
+    scalars = [int(i) for out in outs if isinstance(out, np.ndarray) for i in out.ravel()]
+    saved = [out for out in outs if isinstance(out, Saved)]
+    return needed(reader.graph, reader.loops, scalars, saved)
 
 
 def loop_kernel(
@@ -71,9 +129,6 @@ def loop_kernel(
 
     Returns:
         The kernel, and the variables that are its arguments; the sequences of the loop follow.
-
-    Raises:
-        UnsupportedError: something in it cannot be taken apart into scalars.
     """
     _, fixed, carries = loop_content(eqn)
     first = fixed + carries
@@ -81,7 +136,15 @@ def loop_kernel(
     atoms = [*chain(*(one.invars for one in leading)), *eqn.invars[:first]]
     given = [atom for atom in atoms if not isinstance(atom, Literal) and atom not in inner]
     args = list(dict.fromkeys(given))
-    return _settled(lambda reader: _read_loop(reader, eqn, leading, wanted, args)), args
+    sequences = [atom for atom in eqn.invars[first:] if not isinstance(atom, Literal)]
+    whole = Jaxpr((), [*args, *sequences], [*eqn.outvars, *wanted], [*leading, eqn])
+
+    def read(reader: JaxprReader) -> list[Value]:
+        return _read_loop(reader, eqn, leading, wanted, args)
+
+    reading = Reading(ClosedJaxpr(whole, ()), read)
+    places = range(len(args), len(args) + len(sequences))
+    return Kernel(reading, places, tuple(range(len(whole.outvars)))), args
 
 
 def _read_loop(
@@ -90,11 +153,10 @@ def _read_loop(
     leading: Sequence[JaxprEqn],
     wanted: Sequence[Var],
     args: Sequence[Var],
-) -> Kernel:
+) -> list[Value]:
     p = eqn.params
     body, fixed, carries = loop_content(eqn)
     first = fixed + carries
-    sequences = eqn.invars[first:]
     env: dict[Any, Value] = dict(zip(args, reader.inputs([var.aval for var in args]), strict=True))
     reader.equations(leading, env)
     values = [reader.value(atom, env) for atom in eqn.invars[:first]]
@@ -103,35 +165,16 @@ def _read_loop(
         for k, aval in enumerate(body.in_avals[first:])
     ]
     outs = reader.loop(body, values[:fixed], values[fixed:], reads, p["length"], p["reverse"])
-    outs += [env[var] for var in wanted]
-    avals = [atom.aval for atom in (*args, *sequences)]
-    out_avals = [var.aval for var in (*eqn.outvars, *wanted)]
-    return Kernel(reader, avals, range(len(args), len(avals)), outs, out_avals)
+    return outs + [env[var] for var in wanted]
 
 
 def function_kernel(closed: ClosedJaxpr) -> Kernel:
-    """The kernel of a whole function of small arrays.
+    """The kernel of a whole function of small arrays."""
 
-    Raises:
-        UnsupportedError: something in it cannot be taken apart into scalars.
-    """
-
-    def read(reader: JaxprReader) -> Kernel:
+    def read(reader: JaxprReader) -> list[Value]:
         outs = reader.read(closed, reader.inputs(closed.in_avals))
         if any(isinstance(out, Given) for out in outs):
             raise UnsupportedError("a sequence that passes through")
-        return Kernel(reader, closed.in_avals, range(0), outs, closed.out_avals)
+        return outs
 
-    return _settled(read)
-
-
-def _settled(read: Callable[[JaxprReader], Kernel]) -> Kernel:
-    """The kernel, read anew until no folded zero hides a number that is not finite."""
-    watched = frozenset[int]()
-    for _ in range(MOST_READINGS):
-        kernel = read(JaxprReader(watched=watched))
-        found = kernel.hidden
-        if not found:
-            return kernel
-        watched |= found
-    raise UnsupportedError("a product with zero that may be NaN")
+    return Kernel(Reading(closed, read), range(0), tuple(range(len(closed.out_avals))))

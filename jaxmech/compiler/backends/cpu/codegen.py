@@ -55,8 +55,8 @@ class Source:
             for place, k in enumerate(self.some)
         }
 
-    def module(self) -> str:
-        """The text of the module.
+    def module(self) -> tuple[str, str]:
+        """The name of the function, and the text of its module.
 
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.

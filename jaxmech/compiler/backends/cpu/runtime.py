@@ -7,7 +7,6 @@ begun.
 """
 
 import ctypes
-import hashlib
 import os
 from collections.abc import Sequence
 from functools import cache
@@ -18,6 +17,7 @@ import jax
 import llvmlite.binding as llvm
 
 from jaxmech.compiler.backends.llvm.builder import Text
+from jaxmech.utils.digests import sha256
 
 # What XLA hands over: the structures of xla/ffi/api/c_api.h (interface version 0), and the state
 # that all threads of a call share: next block, blocks done, threads that hold it, number of blocks,
@@ -224,8 +224,8 @@ end:
 _OPTIONS = '"prefer-vector-width"="512" nounwind "stackrealign" "frame-pointer"="all"'
 
 
-def module(text: Text, arguments: int, results: Sequence[int]) -> str:
-    """A whole module around the lines of a block.
+def module(text: Text, arguments: int, results: Sequence[int]) -> tuple[str, str]:
+    """A whole module around the lines of a block, and before it the name of its function.
 
     Args:
         text: the lines; `array_address` says how they call the arrays.
@@ -267,8 +267,8 @@ def module(text: Text, arguments: int, results: Sequence[int]) -> str:
         "pieces": 16 * threads,
         "helpers": threads - 1,
     }
-    digest = hashlib.sha256((_MODULE + str(parts) + _processor()).encode()).hexdigest()[:32]
-    return _MODULE.format(name=f"jaxmech_{digest}", **parts)
+    name = f"jaxmech_{sha256(_MODULE, str(parts), processor())[:32]}"
+    return name, _MODULE.format(name=name, **parts)
 
 
 def array_address(text: Text, number: int) -> str:
@@ -277,29 +277,38 @@ def array_address(text: Text, number: int) -> str:
     return text.line(f"load ptr, ptr {place}")
 
 
-def call(source: str, args: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct]) -> list[Any]:
-    """Compiles a module and calls it from the program that is being traced."""
-    return list(jax.ffi.ffi_call(_loaded(source), list(results))(*args))
+def call(name: str, args: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct]) -> list[Any]:
+    """Call loaded code from the program that is being traced."""
+    return list(jax.ffi.ffi_call(name, list(results))(*args))
 
 
 _ENGINES: dict[str, Any] = {}  # what keeps code alive that XLA knows by its name
 _ONE_AT_A_TIME = Lock()
 
 
-def _loaded(source: str) -> str:
-    """The name under which XLA knows the code."""
-    name = source.rpartition("define ptr @")[2].partition("(")[0]
+def is_loaded(name: str) -> bool:
+    """Whether XLA knows code of this name."""
+    return name in _ENGINES
+
+
+def compiled(module: str) -> bytes:
+    """The object code of a module, for this processor."""
+    # A machine that has compiled is forty times larger than the code: it is freed, and another one
+    # loads the code.
     with _ONE_AT_A_TIME:
-        if name not in _ENGINES:
-            # An engine keeps its module and its target machine, and a machine that has compiled is
-            # forty times larger than the code: another one compiles, and is freed.
-            code = _machine().emit_object(llvm.parse_assembly(source))
-            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
-            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-            engine.finalize_object()
-            _register(name, engine.get_function_address(name))
-            _ENGINES[name] = engine
-    return name
+        return bytes(_machine().emit_object(llvm.parse_assembly(module)))
+
+
+def load(name: str, code: bytes) -> None:
+    """Make object code known to XLA under the name of its function."""
+    with _ONE_AT_A_TIME:
+        if name in _ENGINES:
+            return
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        _register(name, engine.get_function_address(name))
+        _ENGINES[name] = engine
 
 
 def _register(name: str, address: int) -> None:
@@ -320,5 +329,7 @@ def _machine() -> Any:
 
 
 @cache
-def _processor() -> str:
-    return llvm.get_host_cpu_name() + llvm.get_host_cpu_features().flatten()
+def processor() -> str:
+    """What code for this processor depends on: its kind, its features, its number of cores."""
+    features = llvm.get_host_cpu_features().flatten()
+    return f"{llvm.get_host_cpu_name()} {features} {os.cpu_count()}"

@@ -1,0 +1,74 @@
+"""Native code of earlier processes, kept in a folder of the user.
+
+The environment variable `JAXMECH_KERNEL_CACHE` names the folder, or is `off`; by default it is
+`jaxmech/kernels` in the user's cache folder. What cannot be read or written is compiled as without
+a cache: nothing here raises.
+"""
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+LARGEST = 256 * 2**20  # bytes of all entries; the ones used longest ago go first
+_DIGEST_BYTES = 32
+
+
+def folder() -> Path | None:
+    """The folder in use, None where the cache is off."""
+    named = os.environ.get("JAXMECH_KERNEL_CACHE")
+    if named is not None:
+        return None if named in ("", "off") else Path(named).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "jaxmech" / "kernels"
+
+
+def load(key: str) -> bytes | None:
+    """What was stored under a key, None if there is nothing or it is damaged."""
+    place = folder()
+    if place is None:
+        return None
+    with suppress(OSError):
+        if not _is_own(place):
+            return None
+        file = place / key
+        content = file.read_bytes()
+        os.utime(file)  # what is used stays
+        digest, entry = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        if hashlib.sha256(entry).digest() == digest:
+            return entry
+    return None
+
+
+def store(key: str, entry: bytes) -> None:
+    """Keep an entry under a key, and drop the oldest ones beyond the bound."""
+    place = folder()
+    if place is None:
+        return
+    with suppress(OSError):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own(place):
+            return
+        unfinished = place / f".{key}.{os.getpid()}"
+        try:
+            unfinished.write_bytes(hashlib.sha256(entry).digest() + entry)
+            unfinished.replace(place / key)  # whole or not at all, also beside other processes
+        finally:
+            unfinished.unlink(missing_ok=True)
+        _drop_oldest(place)
+
+
+def _is_own(place: Path) -> bool:
+    """Whether nobody else can put code there for this process to run."""
+    info = place.stat()
+    return not hasattr(os, "getuid") or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
+
+
+def _drop_oldest(place: Path) -> None:
+    entries = [(entry.stat(), entry.path) for entry in os.scandir(place)]
+    total = sum(info.st_size for info, _ in entries)
+    for info, path in sorted(entries, key=lambda entry: entry[0].st_mtime):
+        if total <= LARGEST:
+            return
+        Path(path).unlink()
+        total -= info.st_size

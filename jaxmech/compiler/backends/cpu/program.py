@@ -1,0 +1,114 @@
+"""Native code of a kernel for one kind of batch: found in the cache on disk, or generated."""
+
+import json
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import llvmlite
+
+from jaxmech.compiler.backends.cpu import disk_cache
+from jaxmech.compiler.backends.cpu.codegen import Source
+from jaxmech.compiler.backends.cpu.runtime import compiled, is_loaded, load, processor
+from jaxmech.compiler.frontend.build import Kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
+from jaxmech.utils.digests import sha256, sources_digest
+
+
+class Facts(NamedTuple):
+    """What a caller has to know of native code.
+
+    Attributes:
+        name: of its function.
+        lanes: how many trajectories are computed side by side.
+        some: which results it computes: those that hold any number.
+    """
+
+    name: str
+    lanes: int
+    some: tuple[int, ...]
+
+
+class Program:
+    """Native code, generated and compiled at most once, and only when it is asked for.
+
+    Args:
+        kernel: what is computed for one trajectory.
+        moving: which of its arguments differ in a batch.
+        alone: whether it is a batch of one, which has code of its own with the same bits.
+    """
+
+    def __init__(self, kernel: Kernel, moving: frozenset[int], alone: bool) -> None:
+        self.kernel, self.moving, self.alone = kernel, moving, alone
+        self._module = ""  # the text, between generation and compilation
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Name, lanes and results.
+
+        Raises:
+            UnsupportedError: an operation or a type for which there is no instruction.
+        """
+        if self._stored is None:
+            try:
+                return self._generated()
+            except UnsupportedError as error:
+                self._store({"unsupported": str(error)})
+                raise
+        header = json.loads(self._stored.partition(b"\n")[0])
+        if "unsupported" in header:
+            raise UnsupportedError(header["unsupported"])
+        return Facts(header["name"], header["lanes"], tuple(header["some"]))
+
+    def require_supported(self) -> None:
+        """Raise `UnsupportedError` for an operation or a type for which there is no instruction."""
+        _ = self.facts
+
+    def loaded(self) -> str:
+        """The name under which XLA knows the code, compiled where it was not stored."""
+        name = self.facts.name
+        if not is_loaded(name):
+            if self._stored is not None:
+                code = self._stored.partition(b"\n")[2]
+            else:
+                if not self._module:
+                    self._generated()
+                code = compiled(self._module)
+                self._store(self.facts._asdict(), code)
+            load(name, code)
+        self._module = ""
+        return name
+
+    def _generated(self) -> Facts:
+        source = Source(self.kernel, self.moving, 1 if self.alone else 2)
+        name, self._module = source.module()
+        return Facts(name, source.lanes, tuple(source.some))
+
+    @cached_property
+    def _key(self) -> str:
+        kind = sorted(self.moving), self.alone, self.kernel.results, self.kernel.sequences
+        return sha256(self.kernel.reading.digest, repr(kind), _environment())
+
+    @cached_property
+    def _stored(self) -> bytes | None:
+        return disk_cache.load(self._key) if disk_cache.folder() else None
+
+    def _store(self, header: dict[str, Any], code: bytes = b"") -> None:
+        if disk_cache.folder():
+            disk_cache.store(self._key, json.dumps(header).encode() + b"\n" + code)
+
+
+def program(kernel: Kernel, moving: frozenset[int], size: int) -> Program:
+    """The native code of a kernel for a batch of some size."""
+    kind = moving, size == 1
+    if kind not in kernel.programs:
+        kernel.programs[kind] = Program(kernel, *kind)
+    return kernel.programs[kind]
+
+
+@cache
+def _environment() -> str:
+    """What code depends on beside its kernel: the compiler, what it is made of, the processor."""
+    own = sources_digest(Path(__file__).parents[2])
+    return repr((own, jax.__version__, llvmlite.__version__, processor()))

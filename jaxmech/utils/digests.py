@@ -1,0 +1,126 @@
+"""Digests of texts, source files and jaxprs, the same in every process."""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_IDLE = {  # parameters of an operation that are names or derivatives, which are traced themselves
+    "name",
+    "debug_info",
+    "jvp_jaxpr_fun",
+    "jvp_jaxpr_thunk",
+    "fwd_jaxpr_thunk",
+    "bwd",
+    "rule",
+    "op",
+}
+
+
+def sha256(*parts: str | bytes) -> str:
+    """The SHA-256 digest of some texts, 64 hexadecimal digits."""
+    code = hashlib.sha256()
+    for part in parts:
+        code.update(part.encode() if isinstance(part, str) else part)
+        code.update(b"\n")
+    return code.hexdigest()
+
+
+def sources_digest(folder: Path) -> str:
+    """The digest of all Python files in a folder."""
+    code = hashlib.sha256()
+    for file in sorted(folder.glob("**/*.py")):
+        code.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    return code.hexdigest()
+
+
+def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
+    """The digest of the operations and constants of some jaxprs.
+
+    Names of functions and comments play no part. A function that runs as Python at every call
+    (`jax.pure_callback`) counts with the text of its file.
+
+    Example:
+        >>> one, other = (jax.make_jaxpr(fn)(1.0) for fn in (lambda x: x + x, lambda y: y + y))
+        >>> jaxpr_digest(one) == jaxpr_digest(other)
+        True
+    """
+    writer = _Writer()
+    return sha256(*(writer.closed(one) for one in jaxprs))
+
+
+class _Writer:
+    """Writes jaxprs as text; functions called several times are written once."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, tuple[Any, str]] = {}  # by identity, with what keeps that alive
+
+    def closed(self, jaxpr: ClosedJaxpr) -> str:
+        return sha256(*map(self.text, jaxpr.consts), self.jaxpr(jaxpr.jaxpr))
+
+    def jaxpr(self, jaxpr: Jaxpr) -> str:
+        if id(jaxpr) not in self.written:
+            self.written[id(jaxpr)] = jaxpr, sha256(*self._lines(jaxpr))
+        return self.written[id(jaxpr)][1]
+
+    def _lines(self, jaxpr: Jaxpr) -> Iterator[str]:
+        """One line for each operation, with numbers in the place of names."""
+        numbers: dict[Var, int] = {}
+
+        def named(atom: Any) -> str:
+            if isinstance(atom, Literal):
+                return f"{self.text(np.asarray(atom.val))} {atom.aval}"
+            return f"{numbers.setdefault(atom, len(numbers))}:{atom.aval}"
+
+        yield " ".join(map(named, [*jaxpr.constvars, *jaxpr.invars]))
+        for eqn in jaxpr.eqns:
+            params = sorted(eqn.params.items())
+            given = (f"{k}={self.text(x)}" for k, x in params if k not in _IDLE)
+            ins, outs = " ".join(map(named, eqn.invars)), " ".join(map(named, eqn.outvars))
+            yield f"{outs} = {eqn.primitive.name}[{' '.join(given)}] {ins}"
+        yield " ".join(map(named, jaxpr.outvars))
+
+    def text(self, value: Any) -> str:
+        """A parameter of an operation, or a constant, without addresses and names."""
+        match value:
+            case ClosedJaxpr():
+                return "{" + self.closed(value) + "}"
+            case Jaxpr():
+                return "{" + self.jaxpr(value) + "}"
+            case tuple() | list():
+                return f"({','.join(map(self.text, value))})"
+            case dict():
+                return self.text(sorted((str(key), self.text(x)) for key, x in value.items()))
+            case set() | frozenset():
+                return self.text(sorted(map(self.text, value)))
+            case Enum() | np.dtype() | str() | bytes() | bool() | int() | float() | None:
+                return repr(value)
+            case np.ndarray() | np.generic() | jax.Array():
+                array = np.asarray(value)
+                return f"{array.dtype}{array.shape}{sha256(array.tobytes())}"
+        return self._object(value)
+
+    def _object(self, value: Any) -> str:
+        """A function by its file, a dataclass by its fields, anything else by its text."""
+        if inspect.isfunction(value):
+            return _file(value)
+        if is_dataclass(value) and not isinstance(value, type):
+            return self.text([getattr(value, f.name) for f in fields(value) if f.compare])
+        if inspect.isfunction(inner := getattr(value, "callback_func", None)):  # `pure_callback`
+            return _file(inner)
+        return _ADDRESS.sub("", repr(value))
+
+
+def _file(fn: Callable[..., Any]) -> str:
+    """The digest of the file that defines a function, or its name where there is none."""
+    path = Path(inspect.getfile(fn))
+    return sha256(path.read_bytes()) if path.is_file() else fn.__qualname__

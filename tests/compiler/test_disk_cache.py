@@ -1,0 +1,171 @@
+"""Native code on disk: found again by later processes, never wrong, bounded, and off if so set."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech.compiler import vectorize
+from jaxmech.compiler.backends.cpu import disk_cache
+from jaxmech.compiler.backends.cpu.program import Program
+from jaxmech.compiler.frontend.build import Kernel, function_kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
+
+RUN = """
+import sys
+import jax, jax.numpy as jnp
+jax.config.update("jax_enable_x64", True)
+from jaxmech import RK4, models, simulate
+from jaxmech.compiler.backends.cpu import program
+if sys.argv[1] == "found":
+    def compiled(module):
+        raise AssertionError("compiled again")
+    program.compiled = compiled
+model = models.pendulum()
+q, v = model.initial()
+end = simulate(model.system, q, v, jnp.linspace(0.0, 0.1, 3), model.params, method=RK4(substeps=4))
+import numpy
+print(numpy.asarray(end.q).tobytes().hex())
+"""
+
+
+def kernel(factor: float, dtype: type = np.float64) -> Kernel:
+    """Code that a process has loaded is not compiled again: each test has a factor of its own."""
+    x = jnp.ones(3, dtype)
+    return function_kernel(jax.make_jaxpr(lambda x: jnp.sin(x * jnp.asarray(factor, x.dtype)))(x))
+
+
+def code(of: Kernel, moving: frozenset[int] = frozenset({0}), alone: bool = False) -> Program:
+    return Program(of, moving, alone)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JAXMECH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    return tmp_path / "kernels"
+
+
+def test_a_second_process_finds_what_the_first_has_compiled(place: Path) -> None:
+    def run(kind: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, kind], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = run("new")
+    assert len(list(place.iterdir())) >= 1
+    assert run("found") == first
+    for entry in place.iterdir():
+        entry.unlink()
+    with pytest.raises(AssertionError, match="compiled again"):
+        run("found")
+
+
+def test_what_is_stored_is_what_was_generated(place: Path) -> None:
+    new = code(kernel(1.5))
+    name = new.loaded()
+    found = code(kernel(1.5))
+    assert found.facts == new.facts
+    assert found.loaded() == name
+    assert "settled" not in vars(found.kernel.reading)  # the graph was never built
+
+
+def test_other_code_has_another_key(place: Path) -> None:
+    programs = [
+        code(kernel(2.0)),
+        code(kernel(2.5)),
+        code(kernel(2.0, np.float32)),
+        code(kernel(2.0), moving=frozenset()),
+        code(kernel(2.0), alone=True),
+        code(kernel(2.0).restricted([False])),
+    ]
+    for number, program in enumerate(programs, start=1):
+        program.loaded()
+        assert len(list(place.iterdir())) == number
+
+
+def test_code_of_another_compiler_is_not_found(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code(kernel(3.0)).loaded()
+    (entry,) = place.iterdir()
+    monkeypatch.setattr("jaxmech.compiler.backends.cpu.program._environment", lambda: "newer")
+    newer = code(kernel(3.0))
+    newer.require_supported()
+    assert "settled" in vars(newer.kernel.reading)  # generated again
+    assert list(place.iterdir()) == [entry]
+
+
+def test_damage_is_noticed_and_repaired(place: Path) -> None:
+    x = jnp.linspace(0.0, 1.0, 15).reshape(5, 3)
+    code(kernel(3.5)).loaded()
+    (entry,) = place.iterdir()
+    whole = entry.read_bytes()
+    for k in (0, 40, len(whole) // 2, len(whole) - 1):
+        entry.write_bytes(whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :])
+        assert disk_cache.load(entry.name) is None
+    entry.write_bytes(whole[: len(whole) // 2])
+    assert disk_cache.load(entry.name) is None
+    assert code(kernel(3.5)).facts.lanes == 32  # generated again
+    found = vectorize(lambda x: jnp.sin(x * jnp.asarray(3.5)))(x)
+    np.testing.assert_allclose(found, jnp.sin(3.5 * x), rtol=1e-14)
+
+
+def test_a_function_that_cannot_be_compiled_is_remembered(place: Path) -> None:
+    closed = jax.make_jaxpr(jnp.linalg.eigvalsh)(jnp.eye(3))
+    reasons = []
+    for _ in range(2):
+        program = code(function_kernel(closed))
+        with pytest.raises(UnsupportedError) as error:
+            program.require_supported()
+        reasons.append(str(error.value))
+    assert reasons[0] == reasons[1]
+    assert "settled" not in vars(program.kernel.reading)
+
+
+def test_the_oldest_entries_go_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "LARGEST", 1000)
+    for age, name in ((3, "old"), (2, "used"), (1, "young")):
+        disk_cache.store(name, bytes(300))
+        os.utime(place / name, (1e9 - age, 1e9 - age))
+    assert disk_cache.load("used") == bytes(300)
+    disk_cache.store("new", bytes(300))
+    assert {entry.name for entry in place.iterdir()} == {"used", "young", "new"}
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(place: Path) -> None:
+    disk_cache.store("entry", b"code")
+    assert disk_cache.load("entry") == b"code"
+    place.chmod(0o777)
+    assert disk_cache.load("entry") is None
+    disk_cache.store("other", b"code")
+    assert not (place / "other").exists()
+
+
+@pytest.mark.parametrize("value", ["off", ""])
+def test_the_cache_can_be_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("JAXMECH_KERNEL_CACHE", value)
+    factor = 4.0 + len(value)
+    code(kernel(factor)).loaded()
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.delenv("JAXMECH_KERNEL_CACHE")
+    code(kernel(factor + 0.5)).loaded()
+    assert [entry.name for entry in (tmp_path / "jaxmech").iterdir()] == ["kernels"]
+
+
+def test_a_folder_that_cannot_be_written_to_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    monkeypatch.setenv("JAXMECH_KERNEL_CACHE", str(file / "kernels"))
+    assert code(kernel(8.0)).loaded().startswith("jaxmech_")
