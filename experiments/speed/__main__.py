@@ -12,7 +12,7 @@ from experiments.speed.settings import Speed
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, read
 
-INTERRUPTED = 130
+BAD_INPUT, INTERRUPTED = 2, 130
 BUSY = 0.5  # average number of processes that run
 
 
@@ -85,4 +85,7 @@ if __name__ == "__main__":
     try:
         sys.exit(main(*arguments))
     except (ConfigError, FolderError) as error:
-        sys.exit(str(error))
+        print(f"jaxmech: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except KeyboardInterrupt:  # before anything was measured
+        sys.exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""The models of the catalogue in words: a table of all, a page of one."""
+"""The catalogue of ready models as text: a table of all, a page for each."""
 
 import inspect
 from collections.abc import Mapping
@@ -7,34 +7,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.config.errors import not_one_of
+from jaxmech.config.errors import InputError, not_one_of
 from jaxmech.models import CATALOGUE, Model
 
 
 def table() -> str:
-    """All models: coordinates, constraint equations, degrees of freedom, summary.
-
-    Example:
-        >>> table().splitlines()[0].split()
-        ['model', 'coordinates', 'constraints', 'DOF', 'summary']
-    """
+    """All models: coordinates, constraint equations, degrees of freedom, summary."""
     rows = [(name, *map(str, _counts(make())), make().summary) for name, make in CATALOGUE.items()]
     rows.insert(0, ("model", "coordinates", "constraints", "DOF", "summary"))
     return "\n".join(f"{a:<24}{b:>11}{c:>13}{d:>5}   {e}" for a, b, c, d, e in rows)
 
 
-def told(name: str) -> str:
-    """One model: what its file says of it, its options, parameters and start variables.
-
-    Raises:
-        ValueError: there is no such model.
-
-    Example:
-        >>> "theta" in told("pendulum")
-        True
-    """
+def page(name: str) -> str:
+    """The documentation of one model, with its options, parameters and start variables."""
     if name not in CATALOGUE:
-        raise ValueError(f"{name} {not_one_of(name, CATALOGUE, 'a model')}")
+        raise InputError(f"{name} {not_one_of(name, CATALOGUE, 'a model')}")
     factory = CATALOGUE[name]
     model = factory()
     module = inspect.getmodule(factory)
@@ -66,7 +53,7 @@ def _number(value: Any) -> str:
 
 
 def _counts(model: Model) -> tuple[int, int, int]:
-    """Coordinates, constraint equations, and the degrees of freedom left at the default start."""
+    """Coordinates, constraint equations, degrees of freedom at the default initial state."""
 
     @jax.jit  # one compilation for all of it is faster than many small operations
     def rows() -> jax.Array:

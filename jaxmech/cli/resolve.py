@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.assemble import assemble
-from jaxmech.config.errors import StudyError
+from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.load import load
 from jaxmech.constraints import Acceleration
 from jaxmech.models import Model
@@ -20,7 +20,7 @@ from jaxmech.system import System
 SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the coordinates from which a state is looked for
 
 
-class SituationError(ValueError):
+class SituationError(InputError):
     """A name or a value on the command line that leads to no system in a state."""
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a study: the key, and what it must be instead."""
+"""What is wrong with an input, in words that name the key and what it must be instead."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,9 +7,13 @@ from difflib import get_close_matches
 Key = tuple[str, ...]
 
 
+class InputError(ValueError):
+    """Bad input: the commands print its text without a traceback."""
+
+
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with one key.
+    """One problem of one key.
 
     Attributes:
         key: path of the key, such as ("times", "end"); empty for the study as a whole.
@@ -24,7 +28,7 @@ class Problem:
 
 
 class StudyError(ValueError):
-    """A study that cannot be run, with every problem found.
+    """An invalid study, with every problem that was found.
 
     Args:
         problems: what is wrong, at least one.
@@ -45,7 +49,7 @@ def refuse(key: str, message: str) -> StudyError:
 
 
 def not_one_of(name: str, known: Iterable[str], what: str) -> str:
-    """Says that a name is unknown, offers the nearest known one, and lists them all.
+    """Say that a name is unknown, suggest the nearest known one, and list them all.
 
     Example:
         >>> print(not_one_of("m9", ["m1", "l1"], "a parameter of the pendulum"))

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from jaxmech.config.environment import DECISIVE, changes
+from jaxmech.config.errors import InputError
 
 LOCK = ".lock"
 
 
-class FolderError(ValueError):
+class FolderError(InputError):
     """A run folder that cannot be used, and what to do about it."""
 
 

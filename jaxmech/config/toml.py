@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, get_args, get_origin, get_type_hints
 
-from jaxmech.config.errors import Key, Problem, StudyError
+from jaxmech.config.errors import InputError, Key, Problem, StudyError
 from jaxmech.config.schema import Config, OneOf, choice_of, plain, structure, words
 
 _WIDTH = 98  # characters of a line of help
@@ -23,7 +23,7 @@ _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
 
 
-class ConfigError(ValueError):
+class ConfigError(InputError):
     """An invalid configuration: one line for each problem, with file and line."""
 
 

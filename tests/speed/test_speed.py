@@ -55,7 +55,7 @@ def benched(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> dict:
     return json.loads((folder / "run" / "speed.json").read_text(encoding="utf-8"))
 
 
-def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capsys) -> None:
+def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capfd) -> None:
     found = benched(tmp_path, TINY, monkeypatch)
     assert found["finished"]
     assert {p.name for p in (tmp_path / "run").iterdir()} == {"speed.json", "speed.md", "speed.png"}
@@ -71,7 +71,7 @@ def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capsys) -> None:
         assert outcome["position_residual"] < 1e-6
     shown = (tmp_path / "run" / "speed.md").read_text(encoding="utf-8")
     assert "\n| Cholesky | " in shown
-    assert "Cholesky" in capsys.readouterr().out
+    assert "Cholesky" in capfd.readouterr().out
 
 
 @pytest.mark.slow
@@ -314,12 +314,12 @@ def test_wrong_configurations_are_refused(tmp_path, old, new, message) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_outside_a_clone_the_command_says_so(tmp_path, monkeypatch, capsys) -> None:
+def test_outside_a_clone_the_command_says_so(tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["bench"]) == 2
-    assert "the benchmark belongs to a clone of the repository" in capsys.readouterr().err
+    assert "the benchmark belongs to a clone of the repository" in capfd.readouterr().err
     assert main(["bench", str(ROOT / "configs" / "none.toml")]) == 2
-    assert "none.toml: cannot be read" in capsys.readouterr().err
+    assert "none.toml: cannot be read" in capfd.readouterr().err
 
 
 def test_the_command_explains_itself(capsys) -> None:

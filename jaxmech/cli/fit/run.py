@@ -30,7 +30,7 @@ from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
 from jaxmech.config.digest import digest, system_digests
 from jaxmech.config.environment import DECISIVE, INPUT, environment, started
-from jaxmech.config.errors import Problem, StudyError
+from jaxmech.config.errors import InputError, Problem, StudyError
 from jaxmech.config.run_folder import (
     FolderError,
     locked,
@@ -56,7 +56,7 @@ _BEGUN = ("config.toml", "environment.json", "model.py")
 _CANDIDATES = "progress/candidates"
 
 
-class FitError(ValueError):
+class FitError(InputError):
     """A fit that cannot be done, in one sentence."""
 
 

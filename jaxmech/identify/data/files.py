@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmech.config.errors import not_one_of, refuse
+from jaxmech.config.errors import InputError, not_one_of, refuse
 
 _MISSING = {"", "nan", "na", "n/a", "null", "none", "-"}
 _SEPARATORS = ",;\t"
@@ -16,7 +16,7 @@ _SEPARATORS = ",;\t"
 Cells = Sequence[str] | np.ndarray
 
 
-class TableError(ValueError):
+class TableError(InputError):
     """A file of measurements that cannot be used: the file, the line, and what is wrong there."""
 
 

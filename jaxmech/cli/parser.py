@@ -1,0 +1,102 @@
+"""The arguments of the commands."""
+
+import argparse
+from collections.abc import Callable
+
+from jaxmech.cli import help as texts
+
+
+class _LazyParser(argparse.ArgumentParser):
+    """A parser whose closing text is made only when it is printed."""
+
+    closing: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        text = super().format_help()
+        return f"{text}\n{self.closing()}\n" if self.closing else text
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of `jaxmech`, which stores the name of a command in `command`."""
+    shape = argparse.RawDescriptionHelpFormatter
+    whole = argparse.ArgumentParser("jaxmech", description=texts.ABOUT, formatter_class=shape)
+    commands = whole.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", title="commands", parser_class=_LazyParser
+    )
+
+    def add(name: str, text: str, about: str = "") -> _LazyParser:
+        return commands.add_parser(
+            name, help=text, description=about or text, formatter_class=shape
+        )
+
+    ensemble = add("ensemble", "run or continue a Monte Carlo study", texts.ENSEMBLE)
+    ensemble.closing = _study_keys
+    fit = add("fit", "fit parameters to recordings", texts.FIT)
+    fit.closing = _fit_keys
+    for command in (ensemble, fit):
+        command.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
+        _add_out(command)
+    ensemble.add_argument(
+        "--chunk", metavar="N", type=_positive, help="in place of the `chunk` of CONFIG"
+    )
+    fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
+    plot = add("plot", "draw the pictures of a run folder again")
+    plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
+    verify = add("verify", "look for damage in a run folder", texts.VERIFY)
+    verify.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
+    models = add("models", "list the ready models, or show one")
+    models.add_argument("name", metavar="NAME", nargs="?", help="a model of the list")
+    check = add("check", "what to know before trusting a system", texts.CHECK)
+    check.add_argument(
+        "--fast", action="store_true", help="without gradients and lanes, which take longest"
+    )
+    compare = add("compare", "compare the laws of motion at a state", texts.COMPARE)
+    for command in (check, compare):
+        _add_system(command)
+    bench = add("bench", "measure the speed of batches, in a clone", texts.BENCH)
+    bench.add_argument(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        default="configs/speed.toml",
+        help="a TOML file like configs/speed.toml or configs/speed_quick.toml [%(default)s]",
+    )
+    _add_out(bench)
+    add("info", "show versions, devices and precision")
+    return whole
+
+
+def _add_out(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--out", metavar="DIR", help="run folder [runs/<name of CONFIG>]")
+
+
+def _add_system(command: argparse.ArgumentParser) -> None:
+    command.add_argument("system", metavar="SYSTEM", help="model, or path/file.py:attribute")
+    for option, text in (
+        ("start", "a start variable of a model or a coordinate of a system"),
+        ("param", "a parameter"),
+        ("option", "an argument of the function that makes the model"),
+    ):
+        command.add_argument(
+            f"--{option}", metavar="KEY=VALUE", action="append", default=[], help=text
+        )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive integer, but is {text}")
+    return int(text)
+
+
+def _study_keys() -> str:
+    from jaxmech.config.toml import described
+    from jaxmech.ensemble import Study
+
+    return texts.EXAMPLE + described(Study)
+
+
+def _fit_keys() -> str:
+    from jaxmech.cli.fit.study import FitStudy
+    from jaxmech.config.toml import described
+
+    return texts.FIT_EXAMPLE + described(FitStudy)
