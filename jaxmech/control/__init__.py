@@ -1,4 +1,8 @@
-"""Given motions, and what actuators have to do for them."""
+"""Given motions, and the inputs of actuators that produce them.
+
+`given_motion` is a constraint that prescribes a motion, `servo` enforces a constraint by actuators
+during a simulation, and `inverse_dynamics` computes their inputs along a given path.
+"""
 
 from jaxmech.control.given_motion import given_motion as given_motion
 from jaxmech.control.inverse_dynamics import InverseDynamics as InverseDynamics

@@ -1,15 +1,15 @@
 """`given_motion`: the constraint that something follows a given function of time.
 
-A program constraint e(q, t, p) = f(q, p) - target(t, p) = 0 can be kept in two ways: exactly, as a
-`Holonomic` constraint that every start must satisfy and that projection keeps, or as an
+A program constraint e(q, t, p) = f(q, p) - target(t, p) = 0 can be enforced in two ways: as a
+`Holonomic` constraint, which the initial state must satisfy and projection maintains, or as an
 `Acceleration` constraint
 
     e'' + 2 alpha e' + beta^2 e = 0,
 
-which any start may violate and which takes the error to zero (Udwadia and Kalaba, "Analytical
-Dynamics", 1996, on trajectory tracking; Baumgarte 1972). Both push along their own gradient,
-A^T lambda, with the smallest force in the metric of M^-1 (Gauss). Where a motor can push in its own
-direction only, it is a `Servo` that does it.
+which any initial state may violate and which takes the error to zero (Udwadia and Kalaba,
+"Analytical Dynamics", 1996, on trajectory tracking; Baumgarte 1972). Both act along their own
+gradient, A^T lambda, with the smallest force in the metric of M^-1 (Gauss). For a motor, which acts
+in one direction only, use `Servo`.
 """
 
 from collections.abc import Callable
@@ -35,16 +35,16 @@ def given_motion(
 ) -> Holonomic | Acceleration:
     """The constraint that something follows a given function of time.
 
-    Its reaction in `observe` is the generalized force that does it, and its multiplier the force on
-    what follows: for a coordinate the generalized force on it, for a point the force at the point.
+    Its reaction in `observe` is the generalized force that enforces it. Its multiplier is the force
+    on what follows: for a coordinate the generalized force on it, for a point the force there.
 
     Args:
-        fn: `fn(q, params)`, what is to follow: a coordinate, a point; a scalar or shape (k,).
+        fn: `fn(q, params)`, what follows, such as a coordinate or a point; a scalar or shape (k,).
         target: `target(t, params)`, what it follows, twice differentiable; of the same shape.
-        name: how messages and reactions call it.
+        name: name of the constraint.
         approach: None for a `Holonomic` constraint; `Baumgarte(alpha, beta)` [1/s] for an
-            `Acceleration` constraint, whose error e obeys e'' + 2 alpha e' + beta^2 e = 0 from any
-            start; alpha = beta > 0 takes it to zero without overshoot.
+            `Acceleration` constraint, whose error e obeys e'' + 2 alpha e' + beta^2 e = 0;
+            alpha = beta > 0 is critical damping.
 
     Returns:
         The constraint. Equal arguments give equal constraints.
@@ -72,7 +72,7 @@ def given_motion(
 
 @dataclass(frozen=True)
 class _Error:
-    """What the followed quantity misses; equal ones are one function to `jax.jit`."""
+    """The error e, as a class whose equal instances are one function to `jax.jit`."""
 
     fn: Callable[..., Any]
     target: Callable[..., Any]

@@ -4,10 +4,10 @@ Along a path q(t) the accelerations are known, and
 
     M qdd - Q = A^T lambda + B u
 
-is linear in what is not: the multipliers of the ideal constraints and the inputs u of the actuators
-with the directions B. With P the projector that takes away what the constraints can carry, u solves
-P B u = P (M qdd - Q), and the constraints carry the rest. Everything is measured in the metric of
-M^-1, in which a force is what it does to accelerations.
+is linear in the unknowns: the multipliers of the ideal constraints and the inputs u of actuators
+with the directions B. With P the projector that removes what constraint forces can carry, u solves
+P B u = P (M qdd - Q), and the constraints carry the rest. Forces are measured in the metric of
+M^-1, by the accelerations that they cause.
 """
 
 from collections.abc import Callable
@@ -31,24 +31,23 @@ from jaxmech.utils.jit_cache import jit_of
 
 
 class InverseDynamics(eqx.Module):
-    """What makes a system follow a path: M qdd = Q + A^T lambda + B u + missing.
+    """The forces along a path: M qdd = Q + A^T lambda + B u + missing.
 
     Attributes:
         ts: times [s], shape (T,).
         q: coordinates on the path, shape (T, n).
         v: velocities on it, shape (T, n).
         qdd: accelerations on it, shape (T, n).
-        u: inputs of the actuators, shape (T, k); of all that do it those of smallest |u|.
+        u: inputs of the actuators, shape (T, k), those of smallest |u| if there are several.
         actuator_force: B u, shape (T, n).
         constraint_force: A^T lambda, shape (T, n).
-        multipliers: the smallest lambda of those possible, shape (T, m).
-        missing: the generalized force that would still be needed, shape (T, n); zero where the
-            actuators suffice.
-        missed: by how much the accelerations miss the path without it, M^-1 missing, shape (T, n).
-        residual: its size as an acceleration, sqrt(missing M^-1 missing), shape (T,), in units of
-            sqrt(kg) m/s^2 for Cartesian coordinates.
+        multipliers: lambda, those of smallest norm if there are several, shape (T, m).
+        missing: the generalized force that actuators and constraints cannot produce, shape (T, n).
+        missed: the error of the accelerations without it, M^-1 missing, shape (T, n).
+        residual: sqrt(missing M^-1 missing), shape (T,), in sqrt(kg) m/s^2 for Cartesian
+            coordinates.
         consistent: whether the path satisfies all constraints, shape (T,).
-        followed: whether nothing is missing, shape (T,).
+        followed: whether `missing` is zero to round-off, shape (T,).
     """
 
     ts: Float[Array, " *T"]
@@ -79,8 +78,9 @@ def inverse_dynamics(
 
     With as many actuators as degrees of freedom u is unique. With more, it is the one of smallest
     Euclidean norm |u| at every time (scale the columns of B for another norm). With fewer, only
-    some paths can be followed; where one cannot, u is the best in the metric of M^-1, and `missing`
-    what it leaves. Pure: `jax.vmap` runs over parameters, `jax.grad` goes to them.
+    some paths can be followed; for the others u is the least-squares solution in the metric of
+    M^-1, and `missing` what it leaves.
+    Pure: it can be vectorized over and differentiated by parameters.
 
     Args:
         system: the system, with n coordinates and m ideal constraint equations.
@@ -90,14 +90,13 @@ def inverse_dynamics(
         params: the parameters of the system and the path.
         actuators: names of the coordinates on which one generalized force each acts, or a function
             `B(q, t, params)`: the directions of the forces as columns, shape (n, k).
-        throw: whether a path that cannot be followed raises; it can only when actual values are at
-            hand.
+        throw: whether to raise for a path that cannot be followed; never under `jit` or `vmap`.
 
     Returns:
         An `InverseDynamics`.
 
     Raises:
-        TypeError: `system` is no `System` or `path` not a function.
+        TypeError: `system` is not a `System` or `path` not a function.
         ValueError: a shape is wrong; the path violates a constraint or cannot be followed, and
             `throw` is set.
 
@@ -176,10 +175,11 @@ def _at(
 
 
 def _beside(carried: Array, pushed: Array) -> Array:
-    """The columns of `pushed` without what the columns of `carried` span."""
+    """The columns of `pushed`, projected off the span of the columns of `carried`."""
     U = QR().factor(carried.T).U
 
     def column(x: Array) -> Array:
+        # Twice, since one projection leaves round-off along U; what is that small is then zero.
         rest = x - times(U.T, times(U, x))
         rest = rest - times(U.T, times(U, rest))
         least = float(jnp.finfo(x.dtype).eps) ** (4 / 3) * (x * x).sum()
@@ -197,7 +197,7 @@ def _holds(
     t: Array,
     params: Params,
 ) -> Bool[Array, ""]:
-    """Whether the path satisfies the constraints: in position, velocity and acceleration."""
+    """Whether the path satisfies the constraints in position, velocity and acceleration."""
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     return (
         near(system.position_level(q, t, params), A_position, q)
@@ -222,13 +222,13 @@ def _require_followed(system: System, found: InverseDynamics, params: Params) ->
         worst = int(np.argmax(np.abs(missed)))
         raise ValueError(
             f"The actuators cannot produce the path at t = {float(found.ts[k]):g}: with "
-            f"the best there is, the acceleration of {system.coordinates[worst]!r} is missed by "
+            f"the best inputs, the acceleration of {system.coordinates[worst]!r} is missed by "
             f"{missed[worst]:.3g}; add an actuator, change the path, or pass throw=False."
         )
 
 
 def _missed(system: System, found: InverseDynamics, k: int, params: Params) -> str:
-    """The constraint whose accelerations the path misses most."""
+    """The name of the constraint that the accelerations violate most."""
     q, v, t, params = system.arguments(found.q[k], found.v[k], found.ts[k], params)
     misses = {}
     for c in system.constraints:

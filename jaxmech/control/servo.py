@@ -1,12 +1,12 @@
-"""`Servo`: actuators that enforce a constraint by pushing in their own directions only.
+"""`Servo`: actuators that enforce a constraint, each in its own direction.
 
-The reaction of an ideal constraint acts along its gradient, A^T lambda. A motor cannot choose: it
-pushes along the column of B that belongs to it. A constraint that is kept so is a servo constraint
-(Beghin 1922; Appell); its rows S qdd = s hold, but the rest of the system moves differently:
+The reaction of an ideal constraint acts along its gradient, A^T lambda. An actuator acts along its
+column of B instead. A constraint enforced in this way is a servo constraint (Beghin 1922; Appell):
+its rows S qdd = s hold, but the rest of the system moves differently:
 
     M qdd = Q + A^T lambda + B u,    A qdd = b,    S qdd = s.
 
-With u the accelerations change in proportion, qdd = qdd_0 + G u: so S G u = s - S qdd_0 gives u.
+The accelerations are linear in u, qdd = qdd_0 + G u, so that S G u = s - S qdd_0 gives u.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,18 +33,19 @@ Actuators = Sequence[str] | Callable[..., Any]
 class Servo:
     """Actuators that enforce a constraint.
 
-    Where more than one u does it, the one of smallest Euclidean norm |u| acts; scale the columns of
-    B for another norm. Only S qdd = s is enforced, so a `Holonomic` or `Nonholonomic` constraint
-    drifts: take one that corrects its own error, `given_motion(..., approach=Baumgarte(...))`.
+    If several u enforce it, the one of smallest Euclidean norm |u| acts; scale the columns of B for
+    another norm. Only S qdd = s is enforced, so a `Holonomic` or `Nonholonomic` constraint drifts:
+    use one that corrects its own error, `given_motion(..., approach=Baumgarte(...))`.
 
     Args:
         plant: the system that is driven, with its ideal constraints.
-        constraint: what the actuators are to enforce; no constraint of the plant.
+        constraint: the constraint to enforce, which is not one of the plant.
         actuators: names of the coordinates on which one generalized force each acts, or a function
             `B(q, t, params)`: the directions of the forces as columns, shape (n, k).
 
     Raises:
-        TypeError: `plant` is no `System`, `constraint` no constraint, or names no sequence.
+        TypeError: `plant` is not a `System`, `constraint` not a constraint, or `actuators` not a
+            sequence.
         ValueError: a name is not a coordinate, or the plant has a `nonideal` force.
 
     Example:
@@ -71,17 +72,17 @@ class Servo:
 
     @property
     def system(self) -> System:
-        """The driven plant, for `simulate`, `acceleration` and all else."""
+        """The driven plant, for `simulate`, `acceleration` and so on."""
         return replace(self.plant, force=self)
 
     def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The non-conservative force on the driven plant, B u included, shape (n,)."""
+        """The non-conservative force on the driven plant, including B u, shape (n,)."""
         B = directions(self.plant, self.actuators, q, t, params)
         force = times(B, self.solved(q, v, t, params)[0])
         return force if self.plant.force is None else force + self.plant.force(q, v, t, params)
 
     def inputs(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> Float[Array, " k"]:
-        """What the actuators do at a state.
+        """The inputs of the actuators at a state.
 
         Args:
             q: coordinates, shape (n,).
@@ -93,23 +94,23 @@ class Servo:
             u, shape (k,).
 
         Raises:
-            ValueError: the actuators cannot enforce the constraint there; not under `jit`, where u
-                is then the best there is.
+            ValueError: the actuators cannot enforce the constraint there. Under `jit` nothing is
+                raised, and u is the least-squares solution.
         """
-        u, missed, sought = _inputs(self, *self.plant.arguments(q, v, t, params))
+        u, missed, wanted = _inputs(self, *self.plant.arguments(q, v, t, params))
         if is_known((u, missed)):
             tolerance = float(jnp.finfo(u.dtype).eps) ** 0.5
-            if np.max(np.abs(missed)) > tolerance * (1 + np.max(np.abs(sought))):
+            if np.max(np.abs(missed)) > tolerance * (1 + np.max(np.abs(wanted))):
                 raise ValueError(
                     f"The actuators cannot enforce constraint {self.constraint.name!r} at "
                     f"t = {float(t):g}: its accelerations are missed by "
-                    f"{np.max(np.abs(missed)):.3g}; they must reach what it holds, directly or "
-                    "through the constraints and the masses."
+                    f"{np.max(np.abs(missed)):.3g}; they must act on what it constrains, directly "
+                    "or through the constraints and the masses."
                 )
         return u
 
     def solved(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
-        """u (k,), by how much S qdd misses s, and s - S qdd_0, what was to be reached."""
+        """u (k,), the error S qdd - s, and the wanted change s - S qdd_0."""
         eom = examined(self.plant, q, v, t, params).equations(q, v, t, params)
         B = directions(self.plant, self.actuators, q, t, params)
         S, s = self.constraint.rows(q, v, t, params)
@@ -119,10 +120,10 @@ class Servo:
             return UdwadiaKalaba().solve(driven).qdd
 
         none = jnp.zeros(B.shape[1], q.dtype)
-        answer = jax.jacfwd(accelerations)(none)
-        sought = s - times(S, accelerations(none))
-        u = shortest(_without_noise(S, answer), sought)
-        return u, times(S, times(answer, u)) - sought, sought
+        G = jax.jacfwd(accelerations)(none)
+        wanted = s - times(S, accelerations(none))
+        u = shortest(_without_noise(S, G), wanted)
+        return u, times(S, times(G, u)) - wanted, wanted
 
 
 @jit_of("servo")
@@ -132,20 +133,15 @@ def _inputs(
     return servo.solved(q, v, t, params)
 
 
-def _without_noise(S: Array, answer: Array) -> Array:
-    """S times the answer of the accelerations, zero where round-off is all that is left of it."""
-    G = (S[:, :, None] * answer[None, :, :]).sum(1)
-    terms = jnp.abs(S[:, :, None] * answer[None, :, :]).sum(1)
-    return jnp.where(jnp.abs(G) > float(jnp.finfo(G.dtype).eps) ** (2 / 3) * terms, G, 0.0)
+def _without_noise(S: Array, G: Array) -> Array:
+    """S G, with zeros for entries in which all terms cancel except for round-off."""
+    products = S[:, :, None] * G[None, :, :]
+    SG, terms = products.sum(1), jnp.abs(products).sum(1)
+    return jnp.where(jnp.abs(SG) > float(jnp.finfo(SG.dtype).eps) ** (2 / 3) * terms, SG, 0.0)
 
 
 def require_ideal(argument: str, system: System) -> None:
-    """Raise a ValueError if the forces of the constraints do work, which then hangs on u.
-
-    Args:
-        argument: what the system is called in the message.
-        system: the system.
-    """
+    """Raise a ValueError for a `nonideal` force, which would depend on u."""
     if system.nonideal is not None:
         raise ValueError(
             f"Argument `{argument}` must have ideal constraints, but has a `nonideal` force; write "
@@ -154,16 +150,7 @@ def require_ideal(argument: str, system: System) -> None:
 
 
 def checked_actuators(plant: System, actuators: Any) -> Actuators:
-    """Names as a tuple, or a function as it is.
-
-    Args:
-        plant: whose coordinates the names are.
-        actuators: names, or a function `B(q, t, params)`.
-
-    Raises:
-        TypeError: they are neither.
-        ValueError: a name is not a coordinate.
-    """
+    """Check actuators; return names as a tuple, or the function."""
     if callable(actuators):
         return actuators
     if isinstance(actuators, str) or not isinstance(actuators, Sequence):
@@ -183,18 +170,7 @@ def checked_actuators(plant: System, actuators: Any) -> Actuators:
 def directions(
     plant: System, actuators: Actuators, q: Array, t: Array, params: Params
 ) -> Float[Array, " n k"]:
-    """B: the directions of the actuators as columns.
-
-    Args:
-        plant: the system that is driven.
-        actuators: names, or a function `B(q, t, params)`.
-        q: coordinates (n,).
-        t: time.
-        params: parameters.
-
-    Raises:
-        ValueError: the function does not return shape (n, k).
-    """
+    """B, whose columns are the directions of the actuators."""
     if not callable(actuators):
         columns = [plant.coordinates.index(name) for name in actuators]
         return jnp.asarray(np.eye(plant.n)[:, columns], q.dtype)

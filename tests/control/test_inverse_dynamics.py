@@ -86,7 +86,7 @@ def test_a_path_out_of_reach_is_refused_with_what_is_missing() -> None:
         return jnp.stack([t**2, 0.0 * t])
 
     message = (
-        r"The actuators cannot produce the path at t = 0: with the best there is, the acceleration "
+        r"The actuators cannot produce the path at t = 0: with the best inputs, the acceleration "
         r"of 'angle' is missed by 2\.5; add an actuator"
     )
     with pytest.raises(ValueError, match=message):
