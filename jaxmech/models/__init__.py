@@ -1,4 +1,10 @@
-"""Ready models, one per file: sketch, units, parameters and known facts stand in their files."""
+"""Ready models, one per file, with a sketch, units, parameters and known facts in its docstring.
+
+`model` has the class `Model`: a system with default parameters and consistent initial states.
+`catalogue` finds models by name. The simplest is `pendulum`; `rolling_wheel` has nonholonomic
+constraints, `free_body` a singular mass matrix, `four_bars` redundant constraints, and `andrews` is
+the largest.
+"""
 
 from jaxmech.models.andrews import andrews as andrews
 from jaxmech.models.bead_on_parabola import bead_on_parabola as bead_on_parabola

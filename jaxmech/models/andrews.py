@@ -40,16 +40,13 @@ Known facts:
   two and a half turns of the crank.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
-from jaxmech.models.model import Model, vector
+from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
 Vector = Float[Array, " 7"]
@@ -72,8 +69,8 @@ def andrews() -> Model:
     """Andrews' squeezing mechanism (sketch and facts: `jaxmech.models.andrews`).
 
     Start variables: beta [rad], the angle of the crank, and its rate beta_rate [rad/s]. The loops
-    are closed by formula, in the assembly mode of the published problem; the angles of the other
-    bodies come out between -pi and pi. Lengths that cannot be joined give NaN.
+    are closed in closed form, in the assembly mode of the published problem, with the other angles
+    between -pi and pi. Lengths for which a loop cannot close give NaN.
 
     Example:
         >>> andrews().system.coordinates
@@ -104,7 +101,7 @@ def _turned(angle: Array, x: ArrayLike, y: ArrayLike) -> Point:
     return jnp.stack([x * c - y * s, x * s + y * c])
 
 
-def _centres(q: Vector, p: Mapping[str, Any]) -> Float[Array, " 7 2"]:
+def _centres(q: Vector, p: Values) -> Float[Array, " 7 2"]:
     """Centres of mass of the bodies 1 to 7."""
     b, Th, g, Ph, d, Om, ep = q
     A, B = vector(p["xa"], p["ya"]), vector(p["xb"], p["yb"])
@@ -119,7 +116,7 @@ def _centres(q: Vector, p: Mapping[str, Any]) -> Float[Array, " 7 2"]:
     ])  # fmt: skip
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     _, c = jax.jvp(lambda q: _centres(q, p), (q,), (v,))
     m = vector(*(p[f"m{k}"] for k in range(1, 8)))
     inertia = vector(*(p[f"i{k}"] for k in range(1, 8)))
@@ -129,37 +126,37 @@ def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
     return kinetic - 0.5 * p["c0"] * (jnp.sqrt(spring @ spring) - p["l0"]) ** 2
 
 
-def _motor(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Vector:
+def _motor(q: Vector, v: Vector, t: Array, p: Values) -> Vector:
     return vector(p["mom"], *[0.0] * 6)
 
 
-def _crank_and_coupler(q: Vector, p: Mapping[str, Any]) -> Point:
-    """E, reached along the bodies 1 and 2."""
+def _crank_and_coupler(q: Vector, p: Values) -> Point:
+    """The joint E, along the bodies 1 and 2."""
     return _turned(q[0], p["rr"], 0.0) - _turned(q[0] + q[1], p["d"], 0.0)
 
 
-def _rocker(q: Vector, t: Array, p: Mapping[str, Any]) -> Point:
+def _rocker(q: Vector, t: Array, p: Values) -> Point:
     E = vector(p["xb"], p["yb"]) - _turned(q[2], 0.0, p["ss"])
     return _crank_and_coupler(q, p) - E
 
 
-def _upper(q: Vector, t: Array, p: Mapping[str, Any]) -> Point:
+def _upper(q: Vector, t: Array, p: Values) -> Point:
     G = vector(p["xa"], p["ya"]) + _turned(q[4], p["zt"], 0.0)
     return _crank_and_coupler(q, p) - (G - _turned(q[3] + q[4], 0.0, p["e"]))
 
 
-def _lower(q: Vector, t: Array, p: Mapping[str, Any]) -> Point:
+def _lower(q: Vector, t: Array, p: Values) -> Point:
     H = vector(p["xa"], p["ya"]) - _turned(q[6], 0.0, p["u"])
     return _crank_and_coupler(q, p) - (H + _turned(q[5] + q[6], p["zf"], 0.0))
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     beta, rate = vector(start["beta"], start["beta_rate"])
     return jax.jvp(lambda beta: _closed(beta, p), (beta,), (rate,))
 
 
-def _closed(beta: Array, p: Mapping[str, Any]) -> Vector:
-    """All angles from the crank's: the joints E, G and H as intersections of two circles."""
+def _closed(beta: Array, p: Values) -> Vector:
+    """All angles from that of the crank, with the joints E, G and H as intersections of circles."""
     A, B = vector(p["xa"], p["ya"]), vector(p["xb"], p["yb"])
     crank = _turned(beta, 1.0, 0.0)
     P = p["rr"] * crank
@@ -179,7 +176,7 @@ def _closed(beta: Array, p: Mapping[str, Any]) -> Vector:
 
 
 def _corner(P: Point, Q: Point, p: ArrayLike, q: ArrayLike) -> Point:
-    """The point at the distance p from P and q from Q, to the left of the way from P to Q."""
+    """The point at distances p from P and q from Q, to the left of the line from P to Q."""
     way = Q - P
     length2 = way @ way
     along = (p**2 - q**2 + length2) / (2 * length2)

@@ -23,14 +23,11 @@ Known facts:
 - (1 + 4 x1^2) x1'' + 4 x1 x1'^2 + 2 g x1 = 0.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
-from jaxmech.models.model import Model, vector
+from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
 Vector = Float[Array, " 2"]
@@ -56,14 +53,14 @@ def bead_on_parabola() -> Model:
     )
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     return 0.5 * p["m"] * v @ v - p["m"] * p["g"] * q[1]
 
 
-def _wire(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _wire(q: Vector, t: Array, p: Values) -> Array:
     return q[1] - q[0] ** 2
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     x1, v1 = jnp.asarray(start["x1"]), jnp.asarray(start["v1"])
     return vector(x1, x1**2), vector(v1, 2 * x1 * v1)

@@ -8,7 +8,7 @@
             | /  omega t       x1 = r cos(omega t)
             o---------> x1     x2 = r sin(omega t)
 
-Coordinates: x1, x2, x3 = r [m], the last one superfluous and without mass.
+Coordinates: x1, x2, x3 = r [m], the last one redundant and without mass.
 
     parameter   default   unit      meaning
     m           1         kg        mass
@@ -27,14 +27,11 @@ Known facts:
   2 m omega r' (-sin, cos).
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
-from jaxmech.models.model import Model, vector
+from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
 Vector = Float[Array, " 3"]
@@ -64,18 +61,18 @@ def bead_on_rod() -> Model:
     )
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     return 0.5 * p["m"] * (v[0] ** 2 + v[1] ** 2)
 
 
-def _cosine(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _cosine(q: Vector, t: Array, p: Values) -> Array:
     return q[0] - q[2] * jnp.cos(p["omega"] * t)
 
 
-def _sine(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _sine(q: Vector, t: Array, p: Values) -> Array:
     return q[1] - q[2] * jnp.sin(p["omega"] * t)
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     r, r_rate = start["r"], start["r_rate"]
     return vector(r, 0.0, r), vector(r_rate, p["omega"] * r, r_rate)

@@ -40,7 +40,7 @@ CATALOGUE: Mapping[str, Callable[..., Model]] = MappingProxyType(
 
 
 def make(name: str, options: Mapping[str, Any] | None = None) -> Model:
-    """The model of that name, made with the given options.
+    """Make a model by its name.
 
     Args:
         name: one of the names in `CATALOGUE`.

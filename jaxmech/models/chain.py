@@ -30,15 +30,12 @@ Known facts:
   arithmetic, good to 1e-12.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
-from jaxmech.models.model import Model
+from jaxmech.models.model import Model, Values
 from jaxmech.system import System
 
 Vector = Float[Array, " n"]
@@ -48,7 +45,7 @@ def chain(links: int = 10) -> Model:
     """Chain of point masses on rods (sketch and facts: `jaxmech.models.chain`).
 
     Start variables, both of shape (links,): theta [rad], the angles of the rods from the downward
-    vertical, and omega [rad/s], their rates. By default a straight chain released from horizontal.
+    vertical, and omega [rad/s], their rates. By default a straight horizontal chain at rest.
 
     Args:
         links: number of rods and of masses, at least 1.
@@ -79,18 +76,18 @@ def chain(links: int = 10) -> Model:
     )
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     m = jnp.asarray(p["m"])
     return 0.5 * m @ (v[::2] ** 2 + v[1::2] ** 2) - p["g"] * m @ q[1::2]
 
 
-def _rods(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _rods(q: Vector, t: Array, p: Values) -> Array:
     masses = q.reshape(-1, 2)
     rods = masses - jnp.concatenate([jnp.zeros_like(masses[:1]), masses[:-1]])
     return (rods[:, 0] ** 2 + rods[:, 1] ** 2 - p["l"] ** 2) / 2
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     theta, l, omega = jnp.asarray(start["theta"]), p["l"], start["omega"]  # noqa: E741
     sine, cosine = jnp.sin(theta), jnp.cos(theta)
     q = jnp.cumsum(jnp.stack([l * sine, -l * cosine], axis=-1), axis=0)

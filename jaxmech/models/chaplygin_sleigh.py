@@ -25,17 +25,14 @@ edge and w = theta':
 - The energy E is conserved, and yet the motion is not reversible: u -> U = sqrt(2 E / m), w -> 0.
   In closed form u = U tanh(k t + s0), w = W sech(k t + s0), k = m a U / (I + m a^2), W^2 = 2 E /
   (I + m a^2); theta follows from the Gudermannian, x and y by quadrature.
-- The default start runs backwards, turns over and ends running forwards.
+- From the default start it slides backwards, turns around and ends sliding forwards.
 """
-
-from collections.abc import Mapping
-from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Nonholonomic
-from jaxmech.models.model import Model, vector
+from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
 Vector = Float[Array, " 3"]
@@ -63,17 +60,17 @@ def chaplygin_sleigh() -> Model:
     )
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     across = p["a"] * v[2]  # speed of the centre of mass relative to the edge
     cx, cy = v[0] - across * jnp.sin(q[2]), v[1] + across * jnp.cos(q[2])
     return 0.5 * p["m"] * (cx**2 + cy**2) + 0.5 * p["I"] * v[2] ** 2
 
 
-def _edge(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _edge(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     return -v[0] * jnp.sin(q[2]) + v[1] * jnp.cos(q[2])
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     theta, speed = start["theta"], start["speed"]
     q = vector(start["x"], start["y"], theta)
     return q, vector(speed * jnp.cos(theta), speed * jnp.sin(theta), start["omega"])

@@ -28,14 +28,13 @@ Known facts:
   theta2 = 2.56127521585770 (extrapolation in 80-bit arithmetic, good to 2.8e-11).
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
-from jaxmech.models.model import Model
+from jaxmech.models.model import Model, Values
 from jaxmech.system import System
 
 Vector = Float[Array, " 4"]
@@ -65,21 +64,21 @@ def double_pendulum() -> Model:
     )
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     kinetic = 0.5 * p["m1"] * v[:2] @ v[:2] + 0.5 * p["m2"] * v[2:] @ v[2:]
     return kinetic - p["g"] * (p["m1"] * q[1] + p["m2"] * q[3])
 
 
-def _rod1(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _rod1(q: Vector, t: Array, p: Values) -> Array:
     return (q[:2] @ q[:2] - p["l1"] ** 2) / 2
 
 
-def _rod2(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _rod2(q: Vector, t: Array, p: Values) -> Array:
     rod = q[2:] - q[:2]
     return (rod @ rod - p["l2"] ** 2) / 2
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     rod1, rate1 = _rod(p["l1"], start["theta1"], start["omega1"])
     rod2, rate2 = _rod(p["l2"], start["theta2"], start["omega2"])
     q = jnp.concatenate([rod1, rod1 + rod2])
@@ -88,6 +87,6 @@ def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vect
 
 
 def _rod(l: Any, theta: Any, omega: Any) -> tuple[Array, Array]:  # noqa: E741
-    """The vector along a rod, and its rate."""
+    """The vector along a rod and its rate."""
     sine, cosine = jnp.sin(theta), jnp.cos(theta)
     return l * jnp.stack([sine, -cosine]), l * omega * jnp.stack([cosine, sine])

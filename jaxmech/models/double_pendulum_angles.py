@@ -30,13 +30,10 @@ Known facts:
   both are the same state.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.models.model import Model, vector
+from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
 Vector = Float[Array, " 2"]
@@ -62,7 +59,7 @@ def double_pendulum_angles() -> Model:
     )
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     l1, l2 = p["l1"], p["l2"]
     first, second = v[0], v[0] + v[1]
     speed2 = (l1 * first) ** 2 + (l2 * second) ** 2 + 2 * l1 * l2 * first * second * jnp.cos(q[1])
@@ -72,6 +69,6 @@ def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
     return kinetic - p["g"] * (p["m1"] * height1 + p["m2"] * height2)
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     q = vector(start["theta1"], start["theta2"])
     return q, vector(start["omega1"], start["omega2"])

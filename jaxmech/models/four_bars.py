@@ -1,4 +1,4 @@
-"""N four-bars in a row: parallel cranks joined by couplers, all collinear twice a turn.
+"""N four-bar linkages in a row: parallel cranks and couplers, all collinear twice per turn.
 
         B0___1___B1___2___B2       cranks 0..N stand on the ground at A_i = (i l, 0),
          |       |        |        couplers 1..N join their upper ends B_i
@@ -21,25 +21,23 @@ right.
 Known facts (problem A02 of the IFToMM multibody benchmark library, "double four-bar" for N = 2):
 - 6 N + 2 rows for 6 N + 3 coordinates: one degree of freedom. Where all links are collinear
   (angle 0 or pi) N of the rows depend on the others, and the links could leave the parallelogram:
-  a plain solver stops there or takes the wrong branch. For N = 2 the rank falls from 14 to 12.
-  Exactly there the constraints leave more than one acceleration open, and for N > 1 Gauss'
-  principle picks one in which the cranks begin to part: start somewhere else.
+  a solver without rank detection stops there or takes the wrong branch. For N = 2 the rank falls
+  from 14 to 12. Exactly there the constraints admit several accelerations, and for N > 1 Gauss'
+  principle picks one in which the cranks cease to be parallel: start in another state.
 - The couplers stay level, so with psi = angle + pi/2, from the downward vertical,
   psi'' = -c sin(psi), c = ((N + 1)/2 + N) g / (((N + 1)/3 + N) l): a plain pendulum, and from the
   default start psi = 2 am(K - sqrt(E / 2) t | 2 c / E), E = 1/2 + 2 c.
-- The energy is conserved; the published measure of quality is how well.
+- The energy is conserved; its error is the published measure of quality.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
-from jaxmech.models.model import Model
+from jaxmech.models.model import Model, Values
 from jaxmech.system import System
 
 Vector = Float[Array, " n"]
@@ -85,7 +83,7 @@ def _feet(bars: int) -> list[Holonomic]:
 
 
 def _heads(bars: int) -> list[Holonomic]:
-    """The joints B: coupler i, link number bars + i, goes from head i - 1 to head i."""
+    """The joints B; coupler i is link number bars + i, from head i - 1 to head i."""
     joints = []
     for i in range(bars + 1):
         if i > 0:
@@ -95,7 +93,7 @@ def _heads(bars: int) -> list[Holonomic]:
     return joints
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     m, l = p["m"], p["l"]  # noqa: E741
     kinetic = 0.5 * m * jnp.sum(v[0::3] ** 2 + v[1::3] ** 2 + (l**2 / 12) * v[2::3] ** 2)
     return kinetic - m * p["g"] * jnp.sum(q[1::3])
@@ -111,7 +109,7 @@ def _point(q: Vector, link: int, along: float, l: ArrayLike) -> Array:  # noqa: 
 class _Foot:
     crank: int
 
-    def __call__(self, q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+    def __call__(self, q: Vector, t: Array, p: Values) -> Array:
         x, y = _point(q, self.crank, -0.5, p["l"])
         return jnp.stack([x - self.crank * p["l"], y])
 
@@ -122,18 +120,18 @@ class _Head:
     coupler: int
     along: float
 
-    def __call__(self, q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+    def __call__(self, q: Vector, t: Array, p: Values) -> Array:
         head = _point(q, self.crank, 0.5, p["l"])
         return head - _point(q, self.coupler, self.along, p["l"])
 
 
 @dataclass(frozen=True)
 class _Start:
-    """All cranks at one angle; the couplers stay level and only move along."""
+    """All cranks at one angle, with level couplers."""
 
     bars: int
 
-    def __call__(self, start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+    def __call__(self, start: Values, p: Values) -> tuple[Vector, Vector]:
         angle, omega, l = start["angle"], start["omega"], p["l"]  # noqa: E741
         head = l * jnp.stack([jnp.cos(angle), jnp.sin(angle)])
         rate = l * omega * jnp.stack([-jnp.sin(angle), jnp.cos(angle)])

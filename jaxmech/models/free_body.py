@@ -24,15 +24,12 @@ Known facts:
   defined, and grows, where e is no unit.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
-from jaxmech.models.model import Model, vector
+from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
 Quaternion = Float[Array, " 4"]
@@ -61,17 +58,17 @@ def free_body() -> Model:
     )
 
 
-def _lagrangian(q: Quaternion, v: Quaternion, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Quaternion, v: Quaternion, t: Array, p: Values) -> Array:
     conjugate = jnp.concatenate([q[:1], -q[1:]])
     w = 2 * _product(conjugate, v)[1:]
     return 0.5 * p["J"] @ w**2
 
 
-def _unit(q: Quaternion, t: Array, p: Mapping[str, Any]) -> Array:
+def _unit(q: Quaternion, t: Array, p: Values) -> Array:
     return (q @ q - 1) / 2
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Quaternion, Quaternion]:
+def _state(start: Values, p: Values) -> tuple[Quaternion, Quaternion]:
     e, w = jnp.asarray(start["e"]), jnp.asarray(start["w"])
     e = e / jnp.sqrt(e @ e)
     return e, 0.5 * _product(e, vector(0.0, *w))

@@ -1,8 +1,8 @@
-"""A ready system: the mechanics, default parameters, and how to start it consistently.
+"""`Model`: a system with default parameters and consistent initial states.
 
 A model adds two things to a `System`: parameter values that make sense together, and a few start
-variables (release angles, rates) from which `state` computes a q and v that satisfy every
-constraint. So a study can draw any start at random and never has to search for a consistent state.
+variables (release angles, rates) from which `state` computes q and v that satisfy all constraints.
+So a study can draw initial states at random without solving for consistent ones.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,16 +19,16 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A `System` with default parameters and a consistent start.
+    """A `System` with default parameters and consistent initial states.
 
     Attributes:
-        name: the name under which the catalogue knows it.
-        summary: what it is, in one line.
+        name: its name in the catalogue.
+        summary: a description in one line.
         system: the mechanics.
         params: default parameters, SI units; numbers or arrays by name.
         start: default start variables, numbers or arrays by name.
-        state: `state(start, params)` returns (q, v) at t = 0, shapes (n,), which satisfies all
-            constraints to round-off. Pure, so it can be compiled, vectorized and differentiated.
+        state: `state(start, params)` returns (q, v) at t = 0, shapes (n,), which satisfy all
+            constraints to round-off; a pure function.
 
     Example:
         >>> from jaxmech.models import pendulum
@@ -47,7 +47,7 @@ class Model:
     def initial(
         self, start: Values | None = None, params: Values | None = None
     ) -> tuple[Array, Array]:
-        """Consistent (q, v) at t = 0; what is not given keeps its default.
+        """A consistent (q, v) at t = 0, with defaults for all values that are not given.
 
         Args:
             start: start variables by name.
@@ -65,17 +65,12 @@ class Model:
 
 
 def vector(*entries: Any) -> Float[Array, " n"]:
-    """The scalar entries as one floating-point array, whatever numbers or arrays they are.
-
-    Example:
-        >>> print(vector(1, jnp.float32(0.5)))
-        [1.  0.5]
-    """
+    """The scalar entries as one floating-point array."""
     return 1.0 * jnp.stack([jnp.asarray(entry) for entry in entries])
 
 
 def _merged(argument: str, defaults: Values, given: Values) -> Values:
-    """The defaults with the given values in their places."""
+    """The defaults, updated with the given values."""
     unknown = [name for name in given if name not in defaults]
     if unknown:
         raise ValueError(

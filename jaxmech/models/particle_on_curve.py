@@ -26,14 +26,11 @@ Known facts:
   hold together there.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
-from jaxmech.models.model import Model, vector
+from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
 Vector = Float[Array, " 3"]
@@ -63,19 +60,19 @@ def particle_on_curve() -> Model:
     )
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     return 0.5 * p["m"] * v @ v - 0.5 * p["k"] * q @ q
 
 
-def _product(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _product(q: Vector, t: Array, p: Values) -> Array:
     return q[0] * q[1] * q[2] - p["c1"]
 
 
-def _sum(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _sum(q: Vector, t: Array, p: Values) -> Array:
     return q[0] + q[1] - p["c2"]
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     x1, v1 = jnp.asarray(start["x1"]), jnp.asarray(start["v1"])
     x2 = p["c2"] - x1
     x3 = p["c1"] / (x1 * x2)

@@ -23,20 +23,17 @@ Known facts:
 - Accelerations: (x1'', x2'') = (0, -g) + s (x1, x2), s = (x2 g - |v|^2) / (x1^2 + x2^2),
   and the multiplier is m s: Kalaba et al., equations (27) and (34). The rod pulls with
   -lambda l along itself.
-- M = m I is fully degenerate: nothing may depend on its eigenvectors.
+- M = m I has one eigenvalue, so that nothing may depend on its eigenvectors.
 - Released at rest from the angle theta0: sin(theta/2) = k sn(K(k^2) - sqrt(g/l) t, k^2) with
   k = sin(theta0/2) (any textbook). The default start, horizontal to the left and at rest, is
   problem A01 of the IFToMM multibody benchmark library.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
-from jaxmech.models.model import Model
+from jaxmech.models.model import Model, Values
 from jaxmech.system import System
 
 Vector = Float[Array, " 2"]
@@ -61,15 +58,15 @@ def pendulum() -> Model:
     )
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     return 0.5 * p["m"] * v @ v - p["m"] * p["g"] * q[1]
 
 
-def _rod(q: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _rod(q: Vector, t: Array, p: Values) -> Array:
     return (q @ q - p["l"] ** 2) / 2
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     sine, cosine = jnp.sin(start["theta"]), jnp.cos(start["theta"])
     q = p["l"] * jnp.stack([sine, -cosine])
     v = p["l"] * start["omega"] * jnp.stack([cosine, sine])

@@ -21,23 +21,20 @@ Constraints (nonholonomic, the point of contact is at rest):
 `rolling_x`: x' + R phi' cos(theta) = 0,  `rolling_y`: y' - R phi' sin(theta) = 0.
 
 Source: Alijani, lecture "Lagrange Equations" (TU Delft WB1418-07), "The rolling wheel". The lecture
-counts four degrees of freedom: four coordinates can be chosen freely, but only two velocities.
+counts four degrees of freedom, since four coordinates, but only two velocities, can be chosen.
 
 Known facts:
 - m x'' = lambda1, m y'' = lambda2, m R^2/2 phi'' = R (lambda1 cos(theta) - lambda2 sin(theta)),
   m R^2/4 theta'' = 0 (the lecture's four equations).
-- Put together they give phi'' = 0 and theta'' = 0: the centre runs on a circle of radius
+- Together they give phi'' = 0 and theta'' = 0: the centre runs on a circle of radius
   R |phi' / theta'|, and the energy is conserved.
 """
-
-from collections.abc import Mapping
-from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Nonholonomic
-from jaxmech.models.model import Model, vector
+from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
 Vector = Float[Array, " 4"]
@@ -70,21 +67,21 @@ def rolling_wheel() -> Model:
     )
 
 
-def _lagrangian(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     inertia = p["m"] * p["R"] ** 2 / 4  # about a diameter; twice that about the axle
     translation = 0.5 * p["m"] * (v[0] ** 2 + v[1] ** 2)
     return translation + 0.5 * inertia * (2 * v[2] ** 2 + v[3] ** 2)
 
 
-def _rolling_x(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _rolling_x(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     return v[0] + p["R"] * v[2] * jnp.cos(q[3])
 
 
-def _rolling_y(q: Vector, v: Vector, t: Array, p: Mapping[str, Any]) -> Array:
+def _rolling_y(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     return v[1] - p["R"] * v[2] * jnp.sin(q[3])
 
 
-def _state(start: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     theta, spin = start["theta"], start["spin"]
     rim = p["R"] * spin
     q = vector(start["x"], start["y"], start["phi"], theta)
