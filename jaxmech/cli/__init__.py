@@ -1,4 +1,4 @@
-"""The command `jaxmech`: `main` parses and dispatches, `help` holds its texts.
+"""The command `jaxmech`: `main` holds the commands, `parser` their arguments, `help` their texts.
 
 `resolve` finds the system that a command names, `catalogue` lists the ready models, and `fit/` is
 the command `fit`.

@@ -1,8 +1,8 @@
-"""Which releases of jax are refused, and why.
+"""Releases of jax that must not be used, and why.
 
-The same list stands in the dependencies of `pyproject.toml`, for the installer; this one is for
-an environment in which jax was exchanged afterwards. `tests/cli/test_jax_versions.py` holds the two
-together and shows that the installed jax has neither of the defects.
+The same list is in the dependencies of `pyproject.toml`, for the installer; this one is for an
+environment in which jax was changed later. `tests/cli/test_jax_versions.py` compares the two and
+shows that the installed jax has none of the defects.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,7 @@ from packaging.version import Version
 
 @dataclass(frozen=True)
 class KnownBad:
-    """Releases of jax that must not be used.
-
-    Args:
-        versions: a version specifier that contains them, as in `"==0.10.*"`.
-        reason: what is wrong with them, the end of a sentence that starts with the version.
-    """
+    """Releases of jax, as a version specifier, and the end of the sentence "jax x.y.z ..."."""
 
     versions: str
     reason: str
@@ -38,20 +33,9 @@ ALLOWED_JAX = "jax>=0.9.2,!=0.10.*,!=0.11.0"
 
 
 def check_jax(version: str) -> str | None:
-    """Why a release of jax must not be used, or None if it may.
-
-    Args:
-        version: the version of jax, as `jax.__version__` gives it.
-
-    Returns:
-        One sentence with the reason and the remedy, or None.
-
-    Raises:
-        packaging.version.InvalidVersion: the text is no version number.
+    """Why a release of jax must not be used and what to install instead, or None.
 
     Example:
-        >>> check_jax("0.9.2") is None
-        True
         >>> print(check_jax("0.11.0"))  # doctest: +ELLIPSIS
         jax 0.11.0 can hang on the CPU ...; install a release in jax>=0.9.2,!=0.10.*,!=0.11.0.
     """

@@ -1,4 +1,4 @@
-"""A system in a state, found by the name that a person types after `check` or `compare`."""
+"""Find the system, and its state, that the argument of `check` or `compare` names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -58,19 +58,9 @@ def situation(
     """The system of that name in its default state, or in the one that is asked for.
 
     A model knows its state. Beside a bare `System` its file may hold `q0`, `v0` (at rest by
-    default), `t0` (0) and `params` (None). Without `q0` a state is looked for by `assemble`, from
-    guesses in general position.
-
-    Args:
-        name: a model of the catalogue, or "path/file.py:attribute" as for an ensemble.
-        options: "key=value" for the function that makes the model.
-        start: "key=value" for the start variables of a model, or the coordinates of a system.
-        params: "key=value" for parameters.
-        folder: the folder to which a relative path refers.
-
-    Raises:
-        SituationError: there is no such system, no state, or no such variable; or its functions
-            cannot be evaluated there.
+    default), `t0` (0) and `params` (None). Without `q0` a state is found by `assemble`, from
+    guesses in general position. The pairs "key=value" of `options` are arguments of the function
+    that makes the model, those of `start` start variables or coordinates.
 
     Example:
         >>> found = situation("pendulum", start=["theta=0.5"], params=["l=2.0"])
@@ -124,7 +114,7 @@ def _of_file(
 
 
 def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
-    """The coordinates with those in their places that are given by name."""
+    """The coordinates, with those that are given by name replaced."""
     for coordinate, value in start.items():
         q = q.at[system.coordinates.index(coordinate)].set(value)
     return q
@@ -158,7 +148,7 @@ def _looked_for(given: Situation, start: Mapping[str, Any]) -> Situation:
 
 
 def _guesses(n: int, v: Any) -> Iterator[tuple[Any, Any]]:
-    """Coordinates of several sizes in general position, at rest and moving if v is not given."""
+    """Coordinates of several sizes in general position, at rest, and moving if v is not given."""
     draw = np.random.default_rng(0)
     for size in SIZES:
         for moving in (0.0, 1.0):
@@ -168,7 +158,7 @@ def _guesses(n: int, v: Any) -> Iterator[tuple[Any, Any]]:
 
 
 class _Asked(dict[str, Any]):
-    """Parameters that are given a number when they are first asked for."""
+    """Parameters that get a number when they are first asked for."""
 
     def __missing__(self, name: str) -> float:
         self[name] = round(float(np.random.default_rng(len(self)).uniform(0.5, 1.5)), 2)
@@ -176,7 +166,7 @@ class _Asked(dict[str, Any]):
 
 
 def _asked_for(system: System, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The parameters that the functions of a system ask for by name; None where there are none."""
+    """The parameters that the functions of a system ask for by name; None if there are none."""
     asked, x, t = _Asked(given), jnp.ones(system.n), jnp.zeros(())
     with suppress(Exception):  # what is wrong is told when a state is looked for with these
         system.lagrangian(x, x, t, asked)
@@ -203,7 +193,7 @@ def _known(option: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> M
 
 
 def _require_evaluated(found: Situation) -> None:
-    """One evaluation, so that a missing parameter is told as such and not as a crash."""
+    """Evaluate the system once, so that a missing parameter is reported as such."""
     try:
         found.system.equations(found.q, found.v, found.t, found.params)
     except Exception as error:
@@ -222,7 +212,7 @@ def _values(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(pair: str) -> tuple[str, Any]:
-    """A pair such as l=2.0 or J=1.0,2.0,3.0."""
+    """The key and value of a pair such as l=2.0 or J=1.0,2.0,3.0."""
     key, equals, text = pair.partition("=")
     try:
         numbers = [float(x) for x in text.split(",")]
@@ -236,5 +226,5 @@ def _value(pair: str) -> tuple[str, Any]:
 
 
 def _whole(value: Any) -> Any:
-    """A whole number as an integer: options of models are sizes."""
+    """A whole number as an integer, since options of models are sizes."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

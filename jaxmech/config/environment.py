@@ -38,12 +38,7 @@ _PACKAGES = ("jaxmech", "jax", "jaxlib", "numpy", "scipy", "zarr")
 
 
 def environment(subject: Subject | None = None) -> dict[str, Any]:
-    """Versions, devices and settings of this process, as they are stored beside the results.
-
-    Example:
-        >>> environment()["platform"] in ("cpu", "gpu", "tpu")
-        True
-    """
+    """Versions, devices and settings of this process, as they are stored with the results."""
     device = jax.devices()[0]
     facts = {
         **{package: _version(package) for package in _PACKAGES},
@@ -62,7 +57,7 @@ def environment(subject: Subject | None = None) -> dict[str, Any]:
 
 
 def started(facts: Mapping[str, Any]) -> str:
-    """The text of `environment.json`: the facts, and the time of now."""
+    """The text of `environment.json`: the facts and the current time."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return json.dumps({**facts, "started": now}, indent=2) + "\n"
 
@@ -70,15 +65,7 @@ def started(facts: Mapping[str, Any]) -> str:
 def changes(
     then: Mapping[str, Any], now: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
 ) -> list[str]:
-    """What has changed between two environments, as far as it decides results.
-
-    Args:
-        then: one environment, as in `environment.json`.
-        now: another.
-        decisive: the facts that matter.
-
-    Returns:
-        One predicate for each decisive fact that differs.
+    """One predicate for each decisive fact that differs between two environments.
 
     Example:
         >>> changes({"jax": "0.9.2"}, {"jax": "0.12.0"})
@@ -120,12 +107,7 @@ _TOLD = {
 
 
 def processor() -> str:
-    """The kind of processor, whose instructions the compiler chooses from.
-
-    Example:
-        >>> bool(processor())
-        True
-    """
+    """The kind of processor, which decides the instructions that the compiler chooses from."""
     listing = Path("/proc/cpuinfo")
     lines = listing.read_text().splitlines() if listing.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

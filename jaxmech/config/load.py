@@ -1,4 +1,4 @@
-"""What a study is about: the system that a configuration names, found and loaded."""
+"""Load the system that a configuration names, from the catalogue or from a Python file."""
 
 import hashlib
 import importlib.util
@@ -19,15 +19,15 @@ from jaxmech.system import System
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """The system of a study with what is known about it.
+    """The system of a study.
 
     Attributes:
-        name: what the study calls it.
-        system: the mechanics.
+        name: its name in the study.
+        system: the system.
         model: the model, or None where the file holds a bare `System`.
         source: the Python file of the user, or None for a model of the catalogue.
         sha256: digest of that file.
-        beside: what else that file holds, by name.
+        beside: what else the file holds, by name.
     """
 
     name: str
@@ -39,19 +39,9 @@ class Subject:
 
 
 def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subject:
-    """Finds a model by its name in the catalogue, or in a Python file.
+    """The system of a catalogue name, or of "path/file.py:attribute" seen from a folder.
 
-    Args:
-        name: a catalogue name, or "path/file.py:attribute", where the attribute is a `System`, a
-            `Model` or a function that returns one.
-        options: keyword arguments of the catalogue's or the file's function.
-        folder: the folder to which a relative path refers.
-
-    Returns:
-        The `Subject`.
-
-    Raises:
-        StudyError: the name or an option is unknown, or the file cannot be loaded.
+    The attribute is a `System`, a `Model`, or a function that returns one and takes the options.
 
     Example:
         >>> load("chain", {"links": 3}).system.n
@@ -69,14 +59,7 @@ def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subjec
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a name has led to in a Python file.
-
-    Attributes:
-        found: the object.
-        path: the file.
-        sha256: digest of the file.
-        beside: what else it holds, by name.
-    """
+    """An object from a Python file, with the path and digest of the file and all else in it."""
 
     found: object
     path: Path
@@ -85,18 +68,7 @@ class Found:
 
 
 def find(name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...]) -> Found:
-    """Executes a Python file and takes an object from it.
-
-    Args:
-        name: "path/file.py:attribute", where the attribute is an object of one of the kinds, or a
-            function that returns one.
-        options: keyword arguments of that function.
-        folder: the folder to which a relative path refers.
-        kinds: what may be named.
-
-    Raises:
-        StudyError: the name or an option is unknown, or the file cannot be loaded.
-    """
+    """Execute "path/file.py:attribute" and return the attribute, or the result of a function."""
     file, attribute = _split(name)
     path = folder / file
     if not path.is_file():
@@ -158,7 +130,7 @@ def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
 
 
 def _run(path: Path) -> ModuleType:
-    """Executes a file as a module of its own; it may import its neighbours, as a script may."""
+    """Execute a file as a module, with its folder importable as for a script."""
     spec = importlib.util.spec_from_file_location(f"jaxmech_study_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise refuse("model", f"must name a Python file, but {path} is not one")

@@ -1,4 +1,4 @@
-"""A folder that one process writes at a time and a later one can go on with."""
+"""A folder that one process writes at a time, and that a later process can continue."""
 
 import json
 import os
@@ -19,14 +19,14 @@ class FolderError(InputError):
 
 
 def require_run_or_nothing(path: Path) -> None:
-    """Makes the folder; raises a FolderError if it holds files that no run has written."""
+    """Make the folder, or raise a FolderError if it holds files that are not of a run."""
     if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
         raise FolderError(f"{path} holds files that are no run; choose another folder by --out")
     path.mkdir(parents=True, exist_ok=True)
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Writes a file so that it is there as a whole or not at all."""
+    """Write a file so that it exists completely or not at all."""
     draft = file.with_name(f".{file.name}.draft")
     draft.write_text(text)
     flush(draft)
@@ -35,13 +35,7 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def require_same_config(path: Path, now: Mapping[str, Any], may_change: Container[str]) -> None:
-    """Raises a FolderError if `config.toml` says something else.
-
-    Args:
-        path: the folder.
-        now: the configuration of this process, as plain data.
-        may_change: keys, such as "chunk" or "data.file", that decide no result.
-    """
+    """Raise a FolderError if `config.toml` differs in a key that is not in `may_change`."""
     try:
         then = tomllib.loads((path / "config.toml").read_text())
     except ValueError as error:
@@ -74,13 +68,7 @@ def _shown(value: Any) -> str:
 def require_same_environment(
     path: Path, facts: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
 ) -> None:
-    """Raises a FolderError if `environment.json` says something else that decides the bits.
-
-    Args:
-        path: the folder.
-        facts: the environment of this process.
-        decisive: the facts that matter.
-    """
+    """Raise a FolderError if `environment.json` differs in a decisive fact."""
     found = changes(stored_environment(path), facts, decisive)
     if found:
         raise FolderError(
@@ -90,11 +78,7 @@ def require_same_environment(
 
 
 def stored_environment(path: Path) -> dict[str, Any]:
-    """What `environment.json` of a folder says.
-
-    Raises:
-        FolderError: it cannot be read.
-    """
+    """The content of `environment.json`, or a FolderError."""
     file = path / "environment.json"
     try:
         then = json.loads(file.read_text())
@@ -105,7 +89,7 @@ def stored_environment(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keeps other processes out of a folder."""
+    """Hold the lock of a folder against other processes."""
     try:
         import fcntl
     except ImportError:  # no such locks on Windows; writing twice gives the same bits anyway
@@ -121,7 +105,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
-    """Makes the operating system put a file or folder onto the disk now."""
+    """Make the operating system write a file or folder to the disk now."""
     if not path.exists() or (path.is_dir() and os.name == "nt"):
         return
     handle = os.open(path, os.O_RDONLY)

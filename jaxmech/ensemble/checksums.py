@@ -1,7 +1,7 @@
-"""What the files of a run folder were when they were written, so that damage does not pass unseen.
+"""Digests of the files of a run folder, so that damage is noticed.
 
-`seal.json` holds the SHA-256 digests of the files that are made when a run begins and when it ends;
-the mark of a block, in `blocks/`, holds those of its chunks.
+`seal.json` holds the SHA-256 digests of the files that are written when a run begins and when it
+ends; the mark of a block, in `blocks/`, holds those of its chunks.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ _SHOWN = 4  # damaged files that a message names
 
 @dataclass(frozen=True)
 class Damage:
-    """One file that is not what was written.
+    """A file that differs from what was written.
 
     Attributes:
         file: its path in the run folder.
         what: what is wrong with it, such as "is missing".
-        block: the block that it belongs to, None if it is not of one.
+        block: the block that it belongs to, or None.
     """
 
     file: str
@@ -39,33 +39,24 @@ class Damage:
 
 
 def told(damage: Iterable[Damage]) -> str:
-    """The damaged files in one line, the first few by name.
-
-    Example:
-        >>> told([Damage("config.toml", "was changed")])
-        'config.toml was changed'
-    """
+    """The damaged files in one line, the first few by name."""
     texts = [str(one) for one in damage]
     more = [f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
     return ", ".join([*texts[:_SHOWN], *more])
 
 
 def digests(root: Path, files: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of files by their path from a folder."""
+    """SHA-256 of files by their path relative to a folder."""
     return {file.relative_to(root).as_posix(): _sha256(file) for file in sorted(files)}
 
 
 def write_seal(path: Path, files: Mapping[str, str]) -> None:
-    """Puts digests into `seal.json`."""
+    """Write digests to `seal.json`."""
     write_whole(path / SEAL, json.dumps({"format": FORMAT, "files": files}, indent=2) + "\n")
 
 
 def read_seal(path: Path) -> dict[str, str]:
-    """The digests in `seal.json`.
-
-    Raises:
-        FolderError: there are none, or they are of another format.
-    """
+    """The digests in `seal.json`, or a FolderError if there are none of this format."""
     again = "compute it again in another folder, or remove this one"
     if not (path / SEAL).is_file():
         raise FolderError(
@@ -84,7 +75,7 @@ def read_seal(path: Path) -> dict[str, str]:
 
 
 def damaged(root: Path, files: Mapping[str, str], block: int | None = None) -> Iterator[Damage]:
-    """Which files of a folder are not what their digests say."""
+    """The files of a folder whose digests differ."""
     for name, sha in files.items():
         file = root / name
         if not file.is_file():
@@ -94,7 +85,7 @@ def damaged(root: Path, files: Mapping[str, str], block: int | None = None) -> I
 
 
 def write_mark(path: Path, block: int, arrays: Iterable[str]) -> None:
-    """Marks a block as finished, with the digests of its chunks in the arrays of that name."""
+    """Mark a block as finished, with the digests of its chunks in the named arrays."""
     names = sorted(arrays)
     files = digests(path, block_files(path, block, names))
     (path / BLOCKS).mkdir(exist_ok=True)
@@ -113,7 +104,7 @@ def marked_blocks(path: Path) -> list[int]:
 
 
 def block_files(path: Path, block: int, arrays: Iterable[str]) -> Iterator[Path]:
-    """The chunks of a block in some arrays. A chunk that holds nothing has no file."""
+    """The chunks of a block in some arrays; a chunk that holds only fill values has no file."""
     for name in arrays:
         chunks = path / RESULTS / name / "c"
         first = chunks / str(block)
@@ -123,13 +114,7 @@ def block_files(path: Path, block: int, arrays: Iterable[str]) -> Iterator[Path]
 
 
 def block_damage(path: Path, block: int, array: str | None = None) -> list[Damage]:
-    """What is wrong with a block that has a mark.
-
-    Args:
-        path: the run folder.
-        block: the number of the block.
-        array: the array to look at; all by default.
-    """
+    """The damage of a marked block, in one array or in all."""
     mark = mark_of(path, block)
     try:
         known: Any = json.loads(mark.read_text(encoding="utf-8"))
@@ -148,7 +133,7 @@ def block_damage(path: Path, block: int, array: str | None = None) -> list[Damag
 
 
 def missing_marks(path: Path, seal: Mapping[str, str], count: int) -> Iterator[Damage]:
-    """The marks that were deleted from a run of so many blocks that had come to its end."""
+    """The marks that were deleted from a finished run of so many blocks."""
     if SUMMARY[0] in seal:
         for block in sorted(set(range(count)).difference(marked_blocks(path))):
             yield Damage(f"{BLOCKS}/{mark_of(path, block).name}", "is missing", block)

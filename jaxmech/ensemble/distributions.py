@@ -17,12 +17,7 @@ from jaxmech.utils.field_docs import doc
 
 @dataclass(frozen=True)
 class Fixed:
-    """The same value in every trajectory; a plain number means this too.
-
-    Example:
-        >>> Fixed(9.81).value
-        9.81
-    """
+    """The same value in every trajectory; a plain number means this too."""
 
     value: float | list[Any] = field(metadata=doc("the value; a list for an array parameter"))
 
@@ -49,7 +44,7 @@ class Uniform:
         _require_interval(self.low, self.high)
 
     def draw(self, rng: np.random.Generator, size: int, default: float | None) -> np.ndarray:
-        """`size` values; the default plays no part."""
+        """`size` values; the default is not used."""
         return rng.uniform(self.low, self.high, size)
 
 
@@ -113,7 +108,7 @@ class Sobol:
         _require_interval(self.low, self.high)
 
     def scale(self, unit: np.ndarray) -> np.ndarray:
-        """Points of the unit interval, put onto low ... high."""
+        """Map points of the unit interval to [low, high]."""
         return self.low + (self.high - self.low) * unit
 
 
@@ -131,7 +126,7 @@ Distribution = Annotated[
 
 
 def needs_default(rule: Distribution) -> str | None:
-    """The name of the key that stands in for the model's default value, if it is left out."""
+    """The key that, left out, is replaced by the default value of the model, if there is one."""
     match rule:
         case Normal(mean=None):
             return "mean"

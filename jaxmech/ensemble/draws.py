@@ -1,10 +1,9 @@
 """The draws of a study: every start variable, coordinate, velocity and parameter it needs.
 
-All trajectories are drawn once, on the host, before any work. The numbers of a variable follow from
-the seed and its own name alone, so they depend neither on the chunks, nor on the order of the keys,
-nor on which other variables vary; a longer study begins with the trajectories of a shorter one.
-(Sobol variables are the exception: they share one sequence, whose dimensions are the Sobol
-variables in the order of their names.)
+All trajectories are drawn once, on the host, before any work. The numbers of a variable depend only
+on the seed and its name, not on the chunks, the order of the keys or the other variables; a longer
+study begins with the trajectories of a shorter one. Sobol variables are the exception: they share
+one sequence, whose dimensions are the Sobol variables in the order of their names.
 """
 
 import hashlib
@@ -44,7 +43,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How one variable is to be drawn: a base value and the entries that are replaced."""
+    """How one variable is drawn: a base value, and the distributions that replace its entries."""
 
     section: str
     name: str
@@ -52,7 +51,7 @@ class _Plan:
     rules: Mapping[Index, Distribution]
 
     def place(self, index: Index) -> int:
-        """The place of an entry among all of them."""
+        """The position of an entry in the flattened array."""
         return int(np.ravel_multi_index(index, self.base.shape)) if index else 0
 
     def key(self, index: Index) -> str:
@@ -61,17 +60,7 @@ class _Plan:
 
 
 def draw(study: Study, subject: Subject) -> tuple[Variable, ...]:
-    """Draws every variable of a study.
-
-    Args:
-        study: the study.
-        subject: its system, from `load`.
-
-    Returns:
-        The variables in the order of their sections and names, defaults of the model included.
-
-    Raises:
-        StudyError: a name is unknown, or something without a default value is not given.
+    """Draw every variable of a study, by section and name, with the defaults of the model.
 
     Example:
         >>> from jaxmech.ensemble import Study, Times, Uniform, load
@@ -108,7 +97,7 @@ def _generator(seed: int, key: str) -> np.random.Generator:
 
 
 def _spread(study: Study, plans: Iterable[_Plan]) -> dict[str, np.ndarray]:
-    """One column of the shared Sobol sequence for each entry that asks for it."""
+    """One column of the shared Sobol sequence for each entry that needs one."""
     rules = ((p.key(i), rule) for p in plans for i, rule in p.rules.items())
     keys = sorted(key for key, rule in rules if isinstance(rule, Sobol))
     if not keys:
@@ -133,7 +122,7 @@ def _plans(study: Study, subject: Subject) -> list[_Plan]:
 
 
 def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, str]]:
-    """For each section its names with their default values, None if any will do, and their kind."""
+    """(section, names with default values or None if any name will do, kind) for all sections."""
     model = subject.model
     free = dict.fromkeys(subject.system.coordinates)  # names without a default value
     named: list[tuple[str, Mapping[str, Any] | None, str]] = [
@@ -163,7 +152,7 @@ Group = dict[str, Distribution]
 def _grouped(
     rules: Group | Mapping[str, Any], defaults: Mapping[str, Any] | None
 ) -> dict[str, Group]:
-    """The rules by the name of their variable, `m` before `m[0]`; defaults without rules too."""
+    """The rules by the name of their variable, `m` before `m[0]`, also where there are none."""
     wanted = [name for name, value in (defaults or {}).items() if value is not None]
     groups: dict[str, Group] = {name: {} for name in wanted}
     for key in sorted(rules, key=lambda key: "[" in key):
@@ -202,7 +191,7 @@ def _plan(
 
 
 def _indices(section: str, key: str, name: str, base: np.ndarray) -> list[Index]:
-    """The entries of an array that a key such as `m` or `m[3]` stands for."""
+    """The entries of an array that a key such as `m` or `m[3]` refers to."""
     if key == name:
         return list(np.ndindex(base.shape))
     match = re.fullmatch(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]", key[len(name) :])

@@ -1,4 +1,4 @@
-"""What a study will take, from its sizes: memory and disk, said or refused before any work."""
+"""Memory and disk that a study will need, estimated from its sizes before any work."""
 
 import os
 import shutil
@@ -19,14 +19,14 @@ _MOST_STEPS = 2**31 - 1  # what a loop of XLA counts
 
 @dataclass(frozen=True)
 class StudyEstimate:
-    """What a study takes, without compression.
+    """What a study needs, without compression, all in bytes.
 
     Attributes:
-        disk: bytes of its results.
-        memory: bytes of its draws and of the blocks under way.
-        trajectory: bytes of the results of one trajectory.
-        block: bytes of the results of one block.
-        draws: bytes of all that is drawn.
+        disk: its results.
+        memory: its draws and the blocks that are computed at a time.
+        trajectory: the results of one trajectory.
+        block: the results of one block.
+        draws: all that is drawn.
     """
 
     disk: int
@@ -40,11 +40,7 @@ class StudyEstimate:
 
 
 def estimate(study: Study, coordinates: int) -> StudyEstimate:
-    """What a study takes.
-
-    Args:
-        study: the study, with its block.
-        coordinates: how many its system has; as many multipliers are assumed.
+    """What a study of so many coordinates needs, as many multipliers assumed.
 
     Example:
         >>> from jaxmech.ensemble import Times
@@ -62,19 +58,7 @@ def estimate(study: Study, coordinates: int) -> StudyEstimate:
 
 
 def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:
-    """Refuses a study that the disk or the memory of this machine cannot hold.
-
-    Args:
-        study: the study, with its block.
-        coordinates: how many its system has.
-        out: the run folder, which need not exist.
-
-    Returns:
-        What it takes.
-
-    Raises:
-        StudyError: it is too large, naming the key that makes it so.
-    """
+    """What a study needs, or a StudyError that names the key that makes it too large."""
     found = estimate(study, coordinates)
     problems = [*_problems(study, found, out)]
     if problems:
@@ -83,12 +67,7 @@ def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate
 
 
 def in_bytes(count: int | float) -> str:
-    """A number of bytes to be read.
-
-    Example:
-        >>> in_bytes(3.2e9)
-        '3.2 GB'
-    """
+    """A readable number of bytes, such as "3.2 GB"."""
     count = min(count, 10**30)  # beyond it, integers may be no floating-point numbers
     for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
         if count < 1000:
@@ -98,12 +77,7 @@ def in_bytes(count: int | float) -> str:
 
 
 def in_time(seconds: float) -> str:
-    """A duration to be read.
-
-    Example:
-        >>> in_time(5400.0)
-        '1.5 h'
-    """
+    """A readable duration, such as "1.5 h"."""
     for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= size:
             return f"{seconds / size:.2g} {unit}"
@@ -138,14 +112,14 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
 
 
 def _free_disk(out: Path) -> float:
-    """Bytes, with those that the run folder has taken already."""
+    """Free bytes, counting those that the run folder already takes."""
     place = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path())
     taken = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
     return float(shutil.disk_usage(place).free + taken)
 
 
 def _available_memory() -> float:
-    """Bytes that are free, or all of the machine's, or no bound where it does not say."""
+    """Free bytes, else all bytes of the machine, else infinity where neither is known."""
     listing = Path("/proc/meminfo")
     lines = listing.read_text().splitlines() if listing.is_file() else []
     for line in lines:

@@ -1,7 +1,7 @@
 """The compiled kernel of a study: one block of trajectories, from draws to saved arrays.
 
 Every call has the same shape, `study.block` trajectories, whatever the size and the chunks of the
-study, so that it is compiled once and a trajectory has the same bits however the work is divided.
+study. So it is compiled once, and a trajectory has the same bits however the work is divided.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,13 +32,13 @@ _OBSERVED = {"qdd", "multipliers", "constraint_force"}
 
 @dataclass(frozen=True, eq=False)
 class BlockProgram:
-    """One block of a study, ready to be computed.
+    """The compiled computation of one block of a study.
 
-    Blocks are to be computed one after the other: on a CPU with two cores, the LAPACK calls (of the
-    solver `svd`) of two of them could wait for each other.
+    Blocks must be computed one after the other: on a CPU with two cores, the LAPACK calls (of the
+    solver `svd`) of two blocks could wait for each other.
 
     Attributes:
-        run: the compiled function; takes the inputs of one block.
+        run: the compiled function of the inputs of one block.
         variables: the draws.
         block: trajectories of one call.
         dtype: floating-point type.
@@ -50,21 +50,12 @@ class BlockProgram:
     dtype: np.dtype[Any]
 
     def inputs(self, block: int) -> tuple[Tree, Tree]:
-        """The draws of one block: what varies, and what all its trajectories share.
-
-        The last block is filled up with copies of the last trajectory.
-        """
+        """What varies in a block, and what does not, padded with copies of the last trajectory."""
         rows = np.arange(block * self.block, (block + 1) * self.block)
         return _inputs(self.variables, rows, self.dtype)
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """Shapes and types of what a block gives, found by tracing.
-
-        The functions of a model run here for the first time.
-
-        Raises:
-            StudyError: one of them raises.
-        """
+        """Shapes and types of the results of a block, by tracing, or a StudyError of the model."""
         with _told():
             return jax.eval_shape(self.run, *self.inputs(0))
 
@@ -90,7 +81,7 @@ def _inputs(
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What the functions of a model raise, as a StudyError."""
+    """Raise errors of the model's functions as a StudyError."""
     try:
         yield
     except MissingParameterError as error:
@@ -105,16 +96,7 @@ def _told() -> Iterator[None]:
 
 
 def with_substeps(study: Study, subject: Subject, variables: Iterable[Variable]) -> Study:
-    """The study with its number of substeps, chosen from some of its trajectories if it has none.
-
-    Args:
-        study: the study.
-        subject: its system.
-        variables: its draws.
-
-    Raises:
-        StudyError: the functions of the model raise.
-    """
+    """The study with its number of substeps, chosen from some of its trajectories if not given."""
     if study.method.substeps is not None:
         return study
     dtype = np.dtype(study.precision)
@@ -136,16 +118,7 @@ def with_substeps(study: Study, subject: Subject, variables: Iterable[Variable])
 
 
 def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]) -> BlockProgram:
-    """The kernel of a study.
-
-    Args:
-        study: the study.
-        subject: its system.
-        variables: its draws.
-
-    Returns:
-        The `BlockProgram`; it is compiled at its first call.
-    """
+    """The kernel of a study, which is compiled at its first call."""
     dtype, size = np.dtype(study.precision), study.block_size
     initial = _initial(study, subject, dtype)
     trajectory = _trajectory(study, subject, dtype)
@@ -168,7 +141,7 @@ def save_times(study: Study) -> np.ndarray:
 def _initial(
     study: Study, subject: Subject, dtype: np.dtype[Any]
 ) -> Callable[[Tree], tuple[Any, Any]]:
-    """The consistent state nearest to the model's, with what was drawn in its place."""
+    """The consistent state nearest to that of the model, with the drawn values in place."""
     system, model = subject.system, subject.model
     start = save_times(study).astype(dtype)[0]
 
@@ -189,7 +162,7 @@ def _initial(
 def _trajectory(
     study: Study, subject: Subject, dtype: np.dtype[Any]
 ) -> Callable[[Any, Any, Tree], dict[str, Any]]:
-    """The motion from a consistent state, as what is saved of it."""
+    """The trajectory from a consistent state, as the arrays that are saved."""
     system, ts = subject.system, save_times(study).astype(dtype)
 
     def trajectory(q: Any, v: Any, inputs: Tree) -> dict[str, Any]:
@@ -218,7 +191,7 @@ def _params(subject: Subject, inputs: Tree) -> dict[str, Any]:
 
 
 def _series(study: Study, system: System, sol: Solution, params: Any) -> dict[str, Any]:
-    """What is saved at every time."""
+    """The arrays that are saved at every time."""
     series: dict[str, Any] = {
         name: getattr(sol, name) for name in study.save if name not in _OBSERVED
     }

@@ -1,4 +1,4 @@
-"""Which arrays a run folder holds: their names, dimensions, types and units."""
+"""The arrays of a run folder: names, dimensions, types and units."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ class Layout:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def create(self, path: Path) -> None:
-        """Makes the Zarr group: times and draws are written, the rest is left to be filled."""
+        """Create the Zarr group, with times and draws, and all other arrays empty."""
         # `coordinates` makes xarray take `t` as a coordinate (CF conventions, section 5)
         attributes = {**self.attributes, "coordinates": "t"}
         group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
@@ -100,11 +100,7 @@ class Layout:
 
 
 def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
-    """The array of that name.
-
-    Raises:
-        KeyError: there is no such array.
-    """
+    """The array of that name, or a KeyError."""
     array = group[name]
     if not isinstance(array, zarr.Array):
         raise KeyError(name)
@@ -118,7 +114,7 @@ def _whole(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> None:
-    """An array that is written at once."""
+    """Create an array and write it at once."""
     text = values.dtype.kind == "U"
     array = group.create_array(
         name,

@@ -14,16 +14,7 @@ from jaxmech.ensemble.kernel import BlockProgram
 
 
 def origin(subject: Subject, kernel: BlockProgram, variables: Iterable[Variable]) -> dict[str, Any]:
-    """The environment of this process with the digests of what it computes.
-
-    Args:
-        subject: the system.
-        kernel: its compiled block, which knows the parameters of a trajectory.
-        variables: the draws.
-
-    Returns:
-        What `environment.json` holds, but the time.
-    """
+    """The content of `environment.json` but the time: facts, digests of functions and draws."""
     varying, same = kernel.inputs(0)
     one = {
         section: {name: values[0] for name, values in varying[section].items()} | same[section]

@@ -1,4 +1,4 @@
-"""`Results`: what a run folder holds, read block by block."""
+"""`Results`: the content of a run folder, read block by block."""
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -78,26 +78,19 @@ class Results:
         return name in self.group
 
     def pieces(self, name: str) -> Iterator[np.ndarray]:
-        """The finished blocks of an array, one after the other.
-
-        Raises:
-            FolderError: a block is damaged.
-        """
+        """The finished blocks of an array in order; a damaged one raises a FolderError."""
         array, step = array_of(self.group, name), int(self.config["block"])
         for block in self.blocks:
             _require_sound(self.path, block_damage(self.path, block, name))
             yield np.asarray(array[block * step : (block + 1) * step])
 
     def good(self, name: str, times: Any = slice(None), most: int | None = None) -> np.ndarray:
-        """An array of the trajectories that did not fail.
+        """An array of the trajectories that did not fail, shape (good, ...).
 
         Args:
             name: the array.
             times: which saved times, for an array that has them.
             most: read whole blocks until there are this many trajectories; all by default.
-
-        Returns:
-            Shape (good, ...).
         """
         found: list[np.ndarray] = []
         for status, piece in zip(self.pieces("status"), self.pieces(name), strict=True):
@@ -109,15 +102,7 @@ class Results:
 
 
 def open_results(path: Path) -> Results:
-    """Opens a run folder for reading.
-
-    Args:
-        path: the folder, from `run`.
-
-    Raises:
-        FolderError: it holds no run, cannot be read, or is damaged. What a block holds is checked
-            when it is read.
-    """
+    """Open a run folder for reading; blocks are checked for damage when they are read."""
     seal = _seal(path)
     _require_sound(path, damaged(path, seal))
     try:
@@ -130,17 +115,7 @@ def open_results(path: Path) -> Results:
 
 
 def verify(path: Path) -> tuple[Damage, ...]:
-    """Compares every file of a run folder with its digest, and changes nothing.
-
-    Args:
-        path: the folder, from `run`.
-
-    Returns:
-        What is damaged; nothing for a sound run, finished or not.
-
-    Raises:
-        FolderError: it holds no run with digests, or cannot be read.
-    """
+    """Compare every file of a run folder with its digest and return the damage; change nothing."""
     seal = _seal(path)
     try:
         found = [*damaged(path, seal)]

@@ -1,4 +1,4 @@
-"""`run`: computes a study block by block into its run folder, or finishes what is there."""
+"""`run`: compute a study block by block into its run folder, or finish what is there."""
 
 import time
 import warnings
@@ -28,7 +28,7 @@ from jaxmech.ensemble.summary import as_json, as_table, summarize
 
 
 class RunWarning(UserWarning):
-    """What a person should know of a run: damage that was repaired, other versions."""
+    """A warning about a run, such as damage that was repaired or other versions."""
 
 
 def run(
@@ -39,19 +39,18 @@ def run(
     progress: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Runs a study, or continues it where it was interrupted.
+    """Run a study, or continue it where it was interrupted.
 
-    Everything about the study is checked before any work. The results have the same bits whatever
-    the chunks, and however often the run was interrupted.
+    The whole study is checked before any work. The results have the same bits whatever the chunks,
+    and however often the run was interrupted.
 
     Args:
         study: what to compute.
         out: the run folder; it is created, or continued if it holds this study.
         folder: the folder to which a model's relative path refers.
-        progress: whether to show a bar on the standard error, if that is a terminal.
-        tell: is called with what a person should know, such as damage that is repaired; by default
-            it is a `RunWarning`. So are the disk and memory of a large study, and the time of a
-            long one, measured on its second block.
+        progress: whether to show a progress bar on the standard error, if that is a terminal.
+        tell: called with messages, such as damage that is repaired, the disk and memory of a large
+            study, and the time that a long one will take; by default a `RunWarning`.
 
     Returns:
         The summary, as it is stored in `summary.json`.
@@ -91,19 +90,7 @@ def run(
 def planned(
     study: Study, out: Path, folder: Path = Path()
 ) -> tuple[Subject, tuple[Variable, ...], StudyEstimate]:
-    """What a study computes with: all of its checks that need no tracing.
-
-    Args:
-        study: the study, with its block.
-        out: the run folder, which need not exist.
-        folder: the folder to which a model's relative path refers.
-
-    Returns:
-        Its system, its draws, and what it takes.
-
-    Raises:
-        StudyError: the study is impossible, naming the keys.
-    """
+    """The system, draws and estimate of a study, with all checks that need no tracing."""
     _require_precision(study)
     subject = load(study.model, study.model_options, folder)
     forecast = require_possible(study, subject.system.n, out)
@@ -111,7 +98,7 @@ def planned(
 
 
 def _computed(kernel: BlockProgram, blocks: list[int]) -> Iterator[dict[str, jax.Array]]:
-    """The results of one block after the other, the next one under way while one is stored.
+    """The results of one block after the other, the next computed while one is stored.
 
     Never two at once: their LAPACK calls could wait for each other (see `BlockProgram`).
     """
@@ -126,7 +113,7 @@ def _computed(kernel: BlockProgram, blocks: list[int]) -> Iterator[dict[str, jax
 def _timed(
     computed: Iterator[dict[str, jax.Array]], count: int, tell: Callable[[str], None]
 ) -> Iterator[dict[str, jax.Array]]:
-    """The same, with a word after the second block, the first that nothing is compiled for."""
+    """The same, with an estimate of the time after the second block, the first not to compile."""
     begun = 0.0
     for place, arrays in enumerate(computed):
         if place == 1:

@@ -94,7 +94,7 @@ class RunFolder:
         return [block for block in range(self.count) if block not in done]
 
     def write(self, block: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Stores one block and then marks it as finished."""
+        """Store one block and then mark it as finished."""
         for file in list(block_files(self.path, block, arrays)):  # zarr would read what is there
             file.unlink()
         group = zarr.open_group(self.results, mode="r+")
@@ -108,7 +108,7 @@ class RunFolder:
         write_mark(self.path, block, arrays)
 
     def conclude(self, texts: Mapping[str, str]) -> None:
-        """Writes the files at the end of a run, by name, where they are not there as they are."""
+        """Write the files at the end of a run, by name, unless they are there already."""
         for name, text in texts.items():
             file = self.path / name
             if not file.is_file() or file.read_text() != text:
@@ -128,24 +128,11 @@ def open_run(
     facts: Mapping[str, Any],
     tell: Callable[[str], None],
 ) -> Iterator[RunFolder]:
-    """Creates a run folder, or opens the one that is there to continue it.
+    """Create a run folder, or open the one that is there to continue it, locked meanwhile.
 
-    What is damaged in it is made again, if it is known how, and its blocks are computed again.
-
-    Args:
-        path: the folder.
-        study: the resolved study.
-        subject: its system.
-        layout: the arrays that the folder holds.
-        facts: the environment of this process, with digests of functions and draws.
-        tell: is called with what a person should know.
-
-    Yields:
-        The `RunFolder`, locked against other processes.
-
-    Raises:
-        FolderError: the folder cannot be written, is in use, holds something else or was damaged,
-            or was begun with another configuration, other functions or another environment.
+    Damaged files are written again if their content is known, and their blocks are computed again.
+    A folder that is in use, holds anything else, or was begun with another configuration, functions
+    or environment raises a FolderError.
     """
     if subject.source:  # the folder's own copy of the file is what its configuration names
         study = replace(study, model=f"model.py:{subject.name.rpartition(':')[2]}")
@@ -169,7 +156,7 @@ def open_run(
 
 
 def with_stored_substeps(study: Study, path: Path) -> Study:
-    """The study with the number of substeps that a run folder was begun with, if it names none."""
+    """The study with the substeps of an existing run folder, if it names none itself."""
     try:
         stored = tomllib.loads((path / "config.toml").read_text())["method"]["substeps"]
     except (OSError, ValueError, KeyError, TypeError):  # `open_run` says what is wrong with it
@@ -186,7 +173,7 @@ def _check(
     create: Callable[[Path], None],
     tell: Callable[[str], None],
 ) -> None:
-    """Makes sure that a folder can be continued: undamaged, and of the same origin."""
+    """Require a folder to be undamaged and of the same origin, and repair what can be repaired."""
     path = folder.path
     seal = read_seal(path)
     lost = list(damaged(path, seal))
@@ -217,7 +204,7 @@ def _check(
 def _repair(
     path: Path, lost: list[Damage], seal: Mapping[str, str], create: Callable[[Path], None]
 ) -> None:
-    """Writes files of the creation again, or raises a FolderError if they would be others."""
+    """Write files of the creation again, or raise a FolderError if they would differ."""
     fresh = path / ".fresh"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()

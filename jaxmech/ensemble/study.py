@@ -138,7 +138,7 @@ class Study:
         return _round_up(self.chunk or 1, self.block_size)
 
     def resolved(self) -> "Study":
-        """This study with its block and its chunk as they are used."""
+        """This study with its block and chunk sizes filled in."""
         return replace(self, block=self.block_size, chunk=self.chunk_size)
 
 

@@ -1,4 +1,4 @@
-"""The summary of a run: how the trajectories ended, how exact they are, where they are.
+"""The summary of a run: statuses, worst residuals and drift, quantiles of the coordinates.
 
 It follows from the stored results alone, so an interrupted and continued run has the same one.
 """
@@ -24,15 +24,7 @@ _WORST = {
 
 
 def summarize(results: Results) -> dict[str, Any]:
-    """What `summary.json` holds.
-
-    Args:
-        results: the run, finished or not.
-
-    Returns:
-        Counts by status, the worst residuals and energy drift and the smallest rank among the good
-        trajectories (None where there is none), and quantiles of each coordinate at a few times.
-    """
+    """The content of `summary.json`; worst values are None where no trajectory is good."""
     status = results.status
     counts = {
         s.name: {"count": int(np.sum(status == s)), "message": s.message}
@@ -121,7 +113,7 @@ def _quantiles(results: Results) -> dict[str, Any]:
 
 
 def _too_coarse(results: Results) -> int:
-    """How many good trajectories have an integration error that calls for a smaller step."""
+    """The number of good trajectories whose integration error calls for a smaller step."""
     if not results.has("integration_error"):
         return 0
     return int(np.sum(results.good("integration_error") > TOO_COARSE))

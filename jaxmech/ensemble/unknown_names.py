@@ -1,4 +1,4 @@
-"""Names in a configuration that cannot be read as a whole: all mistakes are told at once."""
+"""Unknown names in an invalid configuration, so that all mistakes are reported at once."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +10,7 @@ from jaxmech.ensemble.draws import known_names
 
 
 def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
-    """The unknown names in the plain data of a configuration, whatever else is wrong with it.
-
-    Args:
-        data: what `tomllib` reads.
-        folder: the folder to which a model's relative path refers.
-
-    Returns:
-        A problem for each model, option, start variable, coordinate and parameter that is unknown.
+    """The unknown models, options, variables and parameters in the plain data of a configuration.
 
     Example:
         >>> [p.key for p in name_problems({"model": "pendulum", "start": {"phi": 1.0}})]

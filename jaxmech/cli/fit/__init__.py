@@ -1,4 +1,4 @@
-"""The command `fit`: `study` is its configuration, `build` makes the problem of it.
+"""The command `fit`: `study` is its configuration, `build` makes the problem from it.
 
-`run` runs it in its folder, and `report` writes what was found.
+`run` runs it in its folder, and `report` writes the result.
 """

@@ -1,4 +1,4 @@
-"""From the words of a `FitStudy` to the arguments of `fit`."""
+"""Build the problem of a fit from its configuration: models, parameters, policies."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,10 +22,10 @@ _NAMED = ("start", "bounds", "prior")  # sections of `parameters` whose keys are
 
 @dataclass(frozen=True, eq=False)
 class Subjects:
-    """What a study fits.
+    """The models that a study fits.
 
     Attributes:
-        by_name: the candidates by their names, or the only model by that of the study.
+        by_name: the candidates by name, or the only model by that of the study.
         source: the Python file of the user, None for a model of the catalogue.
         sha256: digest of that file.
     """
@@ -36,15 +36,7 @@ class Subjects:
 
 
 def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
-    """Loads the model of a study, for each candidate with its options.
-
-    Args:
-        study: the study.
-        folder: the folder to which a relative path refers.
-
-    Raises:
-        StudyError: the model, an option or a parameter is unknown.
-    """
+    """Load the model of a study, for each candidate with its options."""
     plain = Candidate(name=study.model)
     loaded: list[tuple[int, Candidate, Identifiable]] = []
     problems: list[Problem] = []
@@ -74,14 +66,7 @@ def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
 
 
 def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
-    """The unknown names in the plain data of a configuration, whatever else is wrong with it.
-
-    Args:
-        data: what `tomllib` reads.
-        folder: the folder to which a model's relative path refers.
-
-    Returns:
-        A problem for a model or option that is unknown, and for each parameter that no model has.
+    """The unknown models, options and parameters in the plain data of a configuration.
 
     Example:
         >>> data = {"model": "pendulum", "parameters": {"bounds": {"mas": [0.0, 1.0]}}}
@@ -117,7 +102,7 @@ def _unknown(named: Mapping[str, Mapping[str, Any]], known: Collection[str]) -> 
 
 
 def _of_candidate(problem: Problem, candidate: Candidate, number: int) -> Problem:
-    """An option that is wrong may be the candidate's own."""
+    """The problem with the key of the candidate, if the wrong option is its own."""
     key = problem.key
     own = key[0] == "model_options" and key[-1] in candidate.model_options
     return replace(problem, key=(f"candidates[{number}]", *key)) if own else problem
@@ -163,17 +148,9 @@ def settings(study: FitStudy) -> Settings:
 def completed(
     study: FitStudy, subject: Identifiable, candidate: Candidate, known: Collection[str]
 ) -> Identifiable:
-    """What a model says is unknown, with what the study says in its place.
+    """The model of a candidate with the free parameters, bounds and priors of the study.
 
-    Args:
-        study: the study.
-        subject: what its model is.
-        candidate: one of its candidates.
-        known: parameters of any of the candidates; what is said of one that this candidate does
-            not have is meant for another.
-
-    Raises:
-        StudyError: it names a parameter that does not exist.
+    Names in `known`, the parameters of any of the candidates, are accepted.
     """
     given, leaves = study.parameters, leaf_names(subject.params)
     problems = [
@@ -207,7 +184,7 @@ def completed(
 
 
 def _known(entries: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    """Candidates need not have all the parameters of which something is known."""
+    """The entries of parameters that this candidate has; another may have the others."""
     return {name: value for name, value in entries.items() if name in names}
 
 
@@ -236,7 +213,7 @@ def _misshapen(params: Any, start: Mapping[str, Any], key: tuple[str, ...]) -> I
 
 
 def _value(given: Any, leaf: Any) -> Any:
-    """The given numbers in the shape of the leaf in whose place they are."""
+    """The given numbers, broadcast to the shape of the leaf that they replace."""
     if np.asarray(given).dtype == bool:
         raise TypeError("True is no number")
     return np.broadcast_to(np.asarray(given, float), np.shape(leaf))

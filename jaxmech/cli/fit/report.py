@@ -1,4 +1,4 @@
-"""The report of a fit: once as plain text, and once in Markdown with its pictures."""
+"""The report of a fit, as plain text and in Markdown with pictures."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from jaxmech.identify.result import Fit, Predicted
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What `jaxmech fit` has found.
+    """The result of `jaxmech fit`.
 
     Attributes:
         title: of the study.
         fit: the fit, of the candidate that was chosen.
         comparison: of the candidates, None if there were none.
-        sensors: names of what was measured.
+        sensors: names of the measured quantities.
     """
 
     title: str
@@ -29,7 +29,7 @@ class Outcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has converged and all recordings can be simulated."""
+        """Whether the fit has converged and all recordings can be simulated."""
         parts = (self.fit.train_from_start, self.fit.validation)
         return self.fit.converged and all(np.isfinite(part.errors).all() for part in parts)
 
@@ -42,12 +42,7 @@ def as_text(outcome: Outcome) -> str:
 
 
 def as_markdown(outcome: Outcome, pictures: Sequence[Path]) -> str:
-    """The report with its pictures.
-
-    Args:
-        outcome: what was found.
-        pictures: files in a folder beside the report.
-    """
+    """The report with its pictures, files in a folder beside it."""
     fit = outcome.fit
     lines = [
         f"# {outcome.title}",

@@ -1,11 +1,11 @@
-"""`run_fit`: a fit from its configuration into its run folder, or the rest of it.
+"""`run_fit`: run a fit from its configuration in a run folder, or continue it there.
 
-config.toml        the resolved configuration; paths from this folder
+config.toml        the resolved configuration; paths relative to this folder
 environment.json   versions, device, digests of functions and data
 model.py           copy of the user's model file
-progress/          where an interrupted fit goes on
+progress/          state of an interrupted fit
 fit.npz            the fit, for `jaxmech.identify.load_fit`
-seal.json          digests of all of these, so that damage is found
+seal.json          digests of all of these, so that damage is noticed
 report.txt, .md    parameters, errors, what is determined, how the model was chosen
 pictures/
 """
@@ -57,7 +57,7 @@ _CANDIDATES = "progress/candidates"
 
 
 class FitError(InputError):
-    """A fit that cannot be done, in one sentence."""
+    """A fit that is impossible, in one sentence."""
 
 
 def run_fit(
@@ -68,24 +68,10 @@ def run_fit(
     progress: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Does what a configuration asks for, or the rest of it.
+    """Run a fit, or continue it in its folder, with messages to `tell` (by default `RunWarning`).
 
-    Args:
-        study: the configuration.
-        out: the run folder; it is made, or continued if it holds this study.
-        folder: the folder to which relative paths of model and data refer.
-        progress: whether to show bars on the standard error.
-        tell: is called with what a person should know, such as damage that is repaired; by default
-            it is a `RunWarning`.
-
-    Returns:
-        The outcome, which is also in the folder.
-
-    Raises:
-        StudyError: the study is impossible, naming the keys.
-        TableError: the measurements cannot be read.
-        FitError: the fit cannot be done.
-        FolderError: the run folder cannot be used.
+    An impossible study raises a StudyError or a FitError, measurements that cannot be read a
+    TableError, a folder that cannot be used a FolderError.
     """
     found = subjects(study, folder)
     recordings = _recordings(study, folder)
@@ -106,7 +92,7 @@ def run_fit(
 
 
 def redraw(out: Path) -> list[Path]:
-    """The pictures of a run folder once more, from what is stored there."""
+    """Draw the pictures of a run folder again, from the stored fit."""
     try:
         config = tomllib.loads((out / "config.toml").read_text())
         lost = list(damaged(out, read_seal(out)))
@@ -133,7 +119,7 @@ def _recordings(study: FitStudy, folder: Path) -> Recordings:
 
 
 def _resolved(study: FitStudy, found: Subjects, folder: Path, out: Path) -> FitStudy:
-    """With the folder's own copy of the model, and the way from there to the data."""
+    """The study with the folder's own copy of the model, and the path from there to the data."""
     file = os.path.relpath((folder / study.data.file).resolve(), out.resolve())
     data = replace(study.data, file=Path(file).as_posix())
     model = f"model.py:{study.model.rpartition(':')[2]}" if found.source else study.model
@@ -161,7 +147,7 @@ def _facts(
 
 
 def _digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
-    """Of everything that a model file says of a fit."""
+    """Digests of everything in a model file that a fit depends on."""
     n, params = subject.system.n, subject.params
     state, rest = np.zeros(n), (0.0, params)
     found = system_digests(subject.system, params)
@@ -187,7 +173,7 @@ def _opened(
     facts: Mapping[str, Any],
     tell: Callable[[str], None],
 ) -> Iterator[None]:
-    """The run folder, made or continued, locked against other processes."""
+    """The run folder, created or continued, locked against other processes."""
     try:
         require_run_or_nothing(out)
         with locked(out):
@@ -215,7 +201,7 @@ def _opened(
 
 
 def _lost(out: Path) -> list[str]:
-    """The damaged files that can be computed again; a FolderError for others."""
+    """The damaged files that can be computed again, or a FolderError for others."""
     lost = list(damaged(out, read_seal(out)))
     kept = [one for one in lost if one.file in _BEGUN]
     if kept:
@@ -226,7 +212,7 @@ def _lost(out: Path) -> list[str]:
 
 
 def _seal(out: Path, files: Iterable[Path]) -> None:
-    """Adds the digests of finished files."""
+    """Add the digests of finished files."""
     seal = read_seal(out)
     added = digests(out, files)
     if not added.items() <= seal.items():
@@ -254,7 +240,7 @@ def _compared(
 def _fitted(
     study: FitStudy, subject: Identifiable, recordings: Recordings, out: Path, progress: bool
 ) -> Fit:
-    """The fit, or the one that is already there."""
+    """The fit, or the one that is already stored."""
     if (out / FIT).is_file():
         return load_fit(out / FIT)
     with _one_line():
@@ -272,7 +258,7 @@ def _fitted(
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """What goes wrong inside as a `FitError`."""
+    """Raise errors inside as a `FitError` of one line."""
     try:
         yield
     except (ValueError, FloatingPointError) as error:

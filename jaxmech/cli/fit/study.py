@@ -35,7 +35,7 @@ def _require_positive(entry: Any, *names: str) -> None:
 
 
 def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """`friction.c1 = ...` of a TOML file by the name "friction.c1"."""
+    """Flatten tables, so that `friction.c1 = ...` has the name "friction.c1"."""
     flat: dict[str, Any] = {}
     for name, value in entries.items():
         inner = _flat(value) if isinstance(value, Mapping) and value else {"": value}
@@ -49,7 +49,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """A number that a float can hold, infinity too."""
+    """Whether a value is a number that a float can hold, infinity included."""
     try:
         return isinstance(value, int | float) and float(value) == value
     except OverflowError:
@@ -58,7 +58,7 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class FreeParameters:
-    """What is fitted, where it begins, and what is known of it."""
+    """The parameters to fit, their initial values, and what is known about them."""
 
     free: tuple[str, ...] | None = field(
         default=None, metadata=doc("parameters to fit; those of the model, or all, by default")
@@ -242,7 +242,7 @@ def _problems(study: FitStudy) -> Iterator[Problem]:
 
 
 def _unweighed(study: FitStudy) -> Iterator[Problem]:
-    """What is known beside the samples, but cannot be weighed or be true."""
+    """Prior knowledge without a noise level to weigh it against, or outside the bounds."""
     if study.parameters.prior and study.data.noise_sd is None:
         text = "needs data.noise_sd, against which it is weighed"
         yield Problem(("parameters", "prior"), text)
