@@ -73,33 +73,27 @@ def ranks(
     rows = _rows(here, around, off, tolerance)
     found = [independence(one, tolerance) for one in rows]
     best = max(range(len(rows)), key=lambda k: found[k].rank)
-    own, everywhere = found[0], found[best]
-    free = independence(off[0].rows, tolerance)
-    always = dependences(everywhere, names, sizes)
-    now = dependences(own, names, sizes)
-    off_too = dependences(free, names, sizes)
-    anywhere = {d.name for d in off_too}
-    without = {d.name for d in always if not d.others}
-    without_off = {d.name for d in off_too if not d.others}
-    silent = tuple(n for n in names if n in without and n in without_off)
-    flat = tuple(n for n in names if n in without and n not in without_off)
+    own, on, free = found[0], found[best], independence(off[0].rows, tolerance)
+    now, always, anywhere = (dependences(x, names, sizes) for x in (own, on, free))
+    zero = [d.name for d in always if not d.others]
+    zero_anywhere = {d.name for d in anywhere if not d.others}
     redundant = tuple(d for d in always if d.others)
-    fragile = tuple(d.name for d in redundant if d.name not in anywhere)
     position_freedom, velocity_freedom = _freedoms(system, sizes, rows[best], tolerance)
     condition = _condition(rows[0], own.rank)
     return Ranks(
         here=own.rank,
-        nearby=everywhere.rank,
+        nearby=on.rank,
         anywhere=free.rank,
         position_freedom=position_freedom,
         velocity_freedom=velocity_freedom,
         redundant=redundant,
-        only_here=tuple(d for d in now if d not in always) if own.rank < everywhere.rank else (),
-        fragile=fragile,
-        flat=flat,
-        silent=silent,
+        only_here=tuple(d for d in now if d not in always) if own.rank < on.rank else (),
+        fragile=tuple(d.name for d in redundant if d.name not in {x.name for x in anywhere}),
+        flat=tuple(name for name in zero if name not in zero_anywhere),
+        silent=tuple(name for name in zero if name in zero_anywhere),
         removable=removable(rows[best], names, sizes, tolerance),
         condition=condition,
+        # From the second bound on, LDL is about to drop a row: its pivots are squared lengths.
         nearly_singular=condition > min(NEAR_SINGULAR**-2, tolerance ** (-4 / 3) / 4),
     )
 
@@ -203,9 +197,7 @@ def _flat(name: str) -> Finding:
 
 
 def _silent(name: str) -> Finding:
-    what = (
-        f"an equation of constraint {name!r} does not depend on the coordinates: it holds nothing"
-    )
+    what = f"an equation of constraint {name!r} does not depend on the coordinates"
     remedy = "remove it, or check the coordinates it should depend on"
     return Finding(Severity.WARNING, what, remedy)
 

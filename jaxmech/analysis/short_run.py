@@ -102,7 +102,7 @@ def _slope(name: str, fn: Callable[..., Any], at: Any, gradient: Any, direction:
     """One derivative in two ways, with an uncertainty from differences of two step sizes."""
     # Not `differences.sweep`: it needs four step sizes or more, each of them two runs.
     eps = float(jnp.finfo(at[0].dtype).eps)
-    delta = eps**0.25
+    delta = eps**0.25  # round-off eps / delta against the error delta^4 of the extrapolation
 
     def end(shift: float) -> float:
         return float(fn(jax.tree.map(lambda x, d: x + shift * d, at, direction)))
@@ -116,6 +116,7 @@ def _slope(name: str, fn: Callable[..., Any], at: Any, gradient: Any, direction:
     best = (4 * near - far) / 3
     round_off = eps**0.5 * (1 + abs(end(0.0)))
     doubt = 10 * abs(near - far) + round_off + eps**0.25 * max(abs(best), abs(reverse))
+    # A jump or a kink changes the difference with its step size by more than this.
     smooth = abs(near - far) <= round_off + 0.1 * abs(best)
     return Slope(name, reverse, best, bool(smooth and abs(reverse - best) <= doubt))
 

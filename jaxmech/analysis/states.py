@@ -116,6 +116,7 @@ def _in_metric(A: Any, *metrics: Any) -> Numbers:
     """A L^-T for the first of the metrics that is definite; A itself if none is."""
     for M in metrics:
         scale = mass_scale(M)
+        # Shifted, since a singular matrix with round-off may pass for a definite one.
         try:
             L = np.linalg.cholesky(M / np.outer(scale, scale) - 1e-10 * np.eye(len(M)))
         except np.linalg.LinAlgError:

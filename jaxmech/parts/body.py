@@ -38,7 +38,7 @@ class Frame(NamedTuple):
     def point(self, local: Numbers) -> Numbers:
         """The position of a point of the body, (d,)."""
         if isinstance(local, np.ndarray) and not local.any():
-            return self.origin
+            return self.origin  # saves a rotation in every equation
         return self.origin + apply(self.axes, local)
 
     def direction(self, local: Numbers) -> Numbers:

@@ -13,7 +13,7 @@ those of a on b at the contact.
 """
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, called, partners, pinned, point
+from jaxmech.parts.joint_base import Joint, Pinned, called, partners, pinned, point
 from jaxmech.parts.position_equations import Level, Mesh
 from jaxmech.parts.values import Value, Vector, capital, direction, number
 from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelContact, WheelSlip
@@ -50,7 +50,9 @@ def rolling_disk(
         >>> rolling_disk("road", ground, (0, 0), disk, (0, 0), normal=(0, 1), radius="r").kind
         'rolling disk'
     """
-    return _round("rolling disk", 2, name, (a, b), (at_a, at_b), normal, radius)
+    kind = "rolling disk"
+    disk = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
+    return _round(kind, name, disk, normal, radius)
 
 
 def rolling_sphere(
@@ -84,7 +86,9 @@ def rolling_sphere(
         >>> rolling_sphere("table", ground, o, ball, o, normal=(0, 0, 1), radius=0.5).kind
         'rolling sphere'
     """
-    return _round("rolling sphere", 3, name, (a, b), (at_a, at_b), normal, radius)
+    kind = "rolling sphere"
+    sphere = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    return _round(kind, name, sphere, normal, radius)
 
 
 def rolling_wheel(
@@ -215,17 +219,9 @@ def gear(
     return Joint("gear", name, bodies, velocities=(GearSpeed(ua, ra, ub, rb),))
 
 
-def _round(
-    kind: str,
-    size: int,
-    name: str,
-    bodies: tuple[AbstractBody, AbstractBody],
-    points: tuple[Vector, Vector],
-    normal: Vector,
-    radius: Value,
-) -> Joint:
+def _round(kind: str, name: str, found: Pinned, normal: Vector, radius: Value) -> Joint:
     """A disk on a line, or a sphere on a plane."""
-    part, pair, _, (at_a, at_b) = pinned(kind, name, bodies, points, sizes=(size,), turning=True)
+    part, bodies, size, (at_a, at_b) = found
     n, r = direction(part, "normal", normal, size), number(part, "radius", radius)
     contact, slip = Level(at_a, n, at_b, r), RoundSlip(n, at_b, r)
-    return Joint(kind, name, pair, (contact,), (slip,))
+    return Joint(kind, name, bodies, (contact,), (slip,))

@@ -1,4 +1,4 @@
-"""What `structure` says of good systems, and of systems that are broken in one way each."""
+"""The reports of `structure` on good systems, and on systems with one defect each."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ THREE_CRANKS = System(
 )
 
 
-def test_a_redundant_loop_is_told_by_name() -> None:
+def test_a_redundant_loop_is_reported_by_name() -> None:
     up, across = np.array([0.6, 0.8]), np.array([0.8, -0.6])
     q = np.tile(up, 3) + np.array([0, 0, 1, 0, 2, 0])
     found = structure(THREE_CRANKS, q, np.tile(across, 3), 0.0, {"l": np.ones(3)})
@@ -70,7 +70,7 @@ def test_a_redundant_loop_is_told_by_name() -> None:
     )
 
 
-def test_an_equation_that_is_written_twice_is_so_everywhere() -> None:
+def test_an_equation_written_twice_is_redundant_everywhere() -> None:
     found = structure(REDUNDANT.system, REDUNDANT.q, REDUNDANT.v, 0.0, REDUNDANT.params)
     assert found.redundant == (Dependence("twice", (0, 1), ("scaled",)),)
     assert found.ranks is not None
@@ -80,7 +80,7 @@ def test_an_equation_that_is_written_twice_is_so_everywhere() -> None:
 
 
 @pytest.mark.parametrize(("angle", "here"), [(0.0, 4), (0.3, 5)])
-def test_a_singular_pose_is_known_from_its_neighbours(angle: float, here: int) -> None:
+def test_a_singular_pose_is_found_from_nearby_states(angle: float, here: int) -> None:
     """With the cranks flat, one equation more is dependent, and the loop could leave its form."""
     up = np.array([np.cos(angle), np.sin(angle)])
     q = np.tile(up, 3) + np.array([0, 0, 1, 0, 2, 0])
@@ -161,7 +161,7 @@ def test_a_constraint_on_time_alone() -> None:
 
 @pytest.mark.parametrize(("dtype", "beside"), [(np.float32, False), (np.float64, True)])
 def test_a_constraint_that_is_squared(dtype: Any, beside: bool) -> None:
-    """Nothing else is said of it: neither a singular pose nor an equation that holds nothing."""
+    """Nothing else is reported: neither a singular pose nor an equation without coordinates."""
     flat = Holonomic(lambda q, t, p: (q @ q - 1) ** 2, "square")
     itself = Holonomic(lambda q, t, p: q @ q - 1, "sphere")
     system = particle(itself, flat) if beside else particle(flat)
@@ -181,8 +181,8 @@ def test_a_cone_is_not_flat() -> None:
     assert (found.ranks.flat, found.ranks.here, found.ranks.nearby) == ((), 0, 1)
 
 
-def test_a_light_body_between_heavy_ones_is_told_in_single_precision() -> None:
-    """Where `simulate` would end in `ILL_CONDITIONED`."""
+def test_a_light_body_between_heavy_ones_is_reported_in_single_precision() -> None:
+    """`simulate` would end with the status `ILL_CONDITIONED`."""
     row = System(
         lambda x, v, t, p: 0.5 * (jnp.array([1, p, 1], x.dtype) * v * v).sum(),
         [Holonomic(lambda x, t, p: x[1:] - x[:-1], "rods")],
@@ -195,7 +195,7 @@ def test_a_light_body_between_heavy_ones_is_told_in_single_precision() -> None:
     assert texts(equal, Severity.WARNING) == ""
 
 
-def test_an_inconsistent_start_is_told_with_its_repair() -> None:
+def test_an_inconsistent_state_is_reported_with_a_remedy() -> None:
     model = models.pendulum()
     found = structure(model.system, [0.6, -0.9], [0.0, 0.1], 0.0, model.params)
     assert [(v.name, v.level) for v in found.violations] == [
@@ -235,7 +235,7 @@ def test_masses_that_are_missing_singular_or_negative() -> None:
     assert (body.mass.rank, body.mass.foreseen, body.serious) == (3, True, False)
 
 
-def test_what_is_not_a_number_is_told_by_name() -> None:
+def test_functions_that_are_not_finite_are_reported_by_name() -> None:
     def drag(q: Any, v: Any, t: Any, p: Any) -> Any:
         return -p["c"] * jnp.sqrt(v @ v) * v
 
@@ -254,7 +254,7 @@ def test_what_is_not_a_number_is_told_by_name() -> None:
     assert "`force` is not a number" in texts(structure(root, REST, REST))
 
 
-def test_what_nothing_depends_on_and_what_nothing_acts_on() -> None:
+def test_unused_parameters_and_idle_coordinates_are_reported() -> None:
     parameters = {"m": 1.0, "old": [3.0, 4.0], "g": 9.81}
 
     def with_parameters(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -301,8 +301,8 @@ def test_a_short_run_checks_gradients_and_lanes() -> None:
     assert "  batches       function: " in repr(found)
 
 
-def test_nothing_is_said_of_lanes_where_none_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU, random numbers make a batch run under plain `vmap`, which is worth a word."""
+def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU, random numbers make a batch run under plain `vmap`, which is reported."""
 
     def noisy(q: Any, v: Any, t: Any, p: Any) -> Any:
         return 0.0 * jax.random.normal(jax.random.key(0), q.shape) - q
@@ -321,7 +321,7 @@ def test_nothing_is_said_of_lanes_where_none_run(monkeypatch: pytest.MonkeyPatch
         assert repr(explain(jnp.sin, jnp.ones(3))).endswith("because of `lanes.off()`")
 
 
-def test_a_gradient_that_is_wrong_and_a_step_that_is_no_lanes() -> None:
+def test_a_wrong_gradient_and_a_step_that_cannot_run_as_lanes() -> None:
     def deaf(q: Any, v: Any, t: Any, p: Any) -> Any:
         _, pull = jax.lax.while_loop(
             lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] / 2), (0, p["k"])

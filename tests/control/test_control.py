@@ -30,11 +30,11 @@ def position(q: Any, p: Any) -> Any:
 
 
 def figure(t: Any, p: Any) -> Any:
-    """A figure of Lissajous."""
+    """A Lissajous figure."""
     return jnp.stack([jnp.sin(2 * t), 0.5 * jnp.sin(3 * t + 0.4)])
 
 
-def test_a_particle_on_a_figure_of_lissajous_and_its_force() -> None:
+def test_force_on_a_particle_along_a_lissajous_figure() -> None:
     """The multiplier is the force that drives it: m times the acceleration, plus the weight."""
     system = System(along, [given_motion(position, figure, name="figure")], coordinates=("x", "y"))
     ts = np.linspace(0.0, 2.0, 11)
@@ -48,7 +48,7 @@ def test_a_particle_on_a_figure_of_lissajous_and_its_force() -> None:
     np.testing.assert_allclose(seen.reactions["figure"], force, atol=1e-10)
 
 
-def test_from_a_wrong_start_the_error_dies_out_at_the_given_rates() -> None:
+def test_from_an_inconsistent_state_the_error_decays_at_the_given_rates() -> None:
     """e'' + 2 alpha e' + alpha^2 e = 0 from e = e0 at rest: e = e0 (1 + alpha t) exp(-alpha t)."""
     follow = given_motion(position, figure, approach=Baumgarte(4.0, 4.0))
     system = System(along, [follow], coordinates=("x", "y"))
@@ -61,7 +61,7 @@ def test_from_a_wrong_start_the_error_dies_out_at_the_given_rates() -> None:
     np.testing.assert_allclose(error, off * ((1 + 4 * ts) * np.exp(-4 * ts))[:, None], atol=1e-8)
 
 
-def test_thrust_of_a_satellite_on_a_circle_at_a_rate_of_its_own() -> None:
+def test_thrust_of_a_satellite_on_a_circle_at_a_given_rate() -> None:
     """On r = R at the rate w the thrust is m (mu / R^2 - w^2 R), along the radius."""
     m, mu, R, w = 2.0, 3.0, 1.5, 0.4
 
@@ -148,7 +148,7 @@ def test_a_servo_beside_a_constraint_and_a_force() -> None:
     np.testing.assert_allclose(motion.qdd, 2.0, rtol=1e-12)
 
 
-def test_a_servo_without_authority_says_so() -> None:
+def test_a_servo_without_authority_raises() -> None:
     across = given_motion(lambda q, p: q[1], lambda t, p: 0.0, name="height")
     servo = Servo(System(along, coordinates=("x", "y")), across, ["x"])
     with pytest.raises(ValueError, match=r"cannot enforce constraint 'height' at t = 0: .* 9\.81;"):
@@ -209,7 +209,7 @@ def test_the_machine_of_appell_and_hamel(up: float) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(code: Any, message: str) -> None:
+def test_wrong_arguments_raise(code: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         code()
 

@@ -1,4 +1,4 @@
-"""Models by name, and what misuse is told."""
+"""Models by name, and messages for misuse."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +8,7 @@ from jaxmech.models import CATALOGUE, chain, four_bars, make, pendulum
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_model_knows_its_name_and_says_what_it_is(name: str) -> None:
+def test_every_model_has_its_name_and_a_summary(name: str) -> None:
     model = make(name, {})
     assert model.name == name
     assert len(model.summary.splitlines()) == 1
@@ -39,7 +39,7 @@ def test_the_catalogue_cannot_be_changed() -> None:
         CATALOGUE["mine"] = pendulum
 
 
-def test_initial_keeps_the_defaults_of_what_is_not_given() -> None:
+def test_initial_uses_defaults_for_missing_values() -> None:
     q, v = pendulum().initial({"theta": 0.0}, {"l": 2.0})
     np.testing.assert_allclose(q, [0.0, -2.0])
     np.testing.assert_allclose(v, [0.0, 0.0])

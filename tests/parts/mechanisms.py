@@ -1,4 +1,4 @@
-"""Mechanisms made of parts alone: what the tests of this folder run on.
+"""Mechanisms made of parts alone, on which the tests of this folder run.
 
 Each is a function of nothing that returns the mechanism and the starts of its bodies.
 """

@@ -90,7 +90,7 @@ def rows(mechanism: jp.Mechanism, q: Any) -> dict[str, np.ndarray]:
 
 
 def assert_balanced(mechanism: jp.Mechanism, q: Any, generalized: Any) -> None:
-    """What acts on a and b are opposite forces on one line: no sum, no moment about the origin."""
+    """The forces on a and b are opposite and on one line: no sum, no moment about the origin."""
     total, moment = 0.0, 0.0
     for body in (A, B):
         force, torque = mechanism.load(body, q, generalized)

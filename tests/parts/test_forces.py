@@ -143,7 +143,7 @@ def test_torsion_spring_in_the_plane_counts_turns() -> None:
 
 
 @pytest.mark.parametrize("angle", [-3.0, -0.4, 0.0, 2.5])
-def test_torsion_spring_in_space_knows_the_angle_in_the_hinge(angle: float) -> None:
+def test_torsion_spring_in_space_acts_on_the_angle_in_the_hinge(angle: float) -> None:
     a, b = pair(3)
     spring = jp.torsion_spring("S", a, b, stiffness=3.0, rest=0.1, axis=AXIS)
     mechanism, e = jp.Mechanism([a, b], forces=[spring]), State(3, []).attitude[0]
@@ -155,7 +155,7 @@ def test_torsion_spring_in_space_knows_the_angle_in_the_hinge(angle: float) -> N
 
 
 @both
-def test_gravity_pulls_where_it_is_told_to(size: int) -> None:
+def test_gravity_acts_in_the_given_direction(size: int) -> None:
     down = np.array([3.0, 4.0, 0.0])[:size]
     state = State(size, [jp.gravity("g", down=down)], {"g": 2.0})
     drop = 1.3 * 2.0 * state.r @ (down / 5)

@@ -235,7 +235,7 @@ def test_joint_allows_these_motions_and_no_others(size: int, name: str) -> None:
 
 
 @each_joint
-def test_joint_notices_other_poses(size: int, name: str) -> None:
+def test_joint_does_not_hold_in_other_poses(size: int, name: str) -> None:
     _, mechanism, q, _, _ = at_random(size, name)
     away = q + np.random.default_rng(5).normal(size=q.shape)
     constraint = next(c for c in mechanism.system.constraints if c.name == "J")

@@ -1,4 +1,4 @@
-"""Misuse of parts raises at once: the message names the part, the trouble and the remedy.
+"""Misuse of parts raises at once, with a message that names the part, the problem and a remedy.
 
 The cases run in a process of their own: here every call is checked for types first.
 """
@@ -191,5 +191,5 @@ def said() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", MISUSE)
-def test_misuse_says_what_is_wrong(case: str, said: dict[str, str]) -> None:
+def test_misuse_raises_a_message_with_a_remedy(case: str, said: dict[str, str]) -> None:
     assert said[case] == MISUSE[case]
