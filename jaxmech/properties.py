@@ -13,7 +13,7 @@ from jaxmech.constraints import Acceleration, Holonomic
 from jaxmech.equations import SingularMass
 from jaxmech.linalg import times
 from jaxmech.system import Params, System
-from jaxmech.utils.probing import concrete, generic, wide
+from jaxmech.utils.probing import asked_once, concrete_at, generic, wide
 
 SAMPLES = 16  # wide states at which rows are held against all rows
 
@@ -23,6 +23,7 @@ def examined(system: System, q: Array, v: Array, t: Array, params: Params) -> Sy
     return system.with_singular_mass(singular_mass(system, q, v, t, params))
 
 
+@asked_once
 def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:
     """Whether M lacks full rank at generic states (a unit quaternion, say).
 
@@ -35,11 +36,12 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
         >>> singular_mass(free, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
         True
     """
-    masses = [concrete(system.mass, *point) for point in _generic_states(q, v, t, params)]
+    masses = concrete_at(system.mass, _generic_states(q, v, t, params))
     singular = all(M is not None and _is_singular(M) for M in masses)
     return singular and _needed_rows(system, q, v, t, params)
 
 
+@asked_once
 def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
     """Whether nothing depends on time, no force acts, and no constraint does work.
 
@@ -51,7 +53,7 @@ def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Param
     if any(isinstance(c, Acceleration) for c in system.constraints):
         return False
     states = _generic_states(q, v, t, params)
-    works = [concrete(lambda *state: _work_sources(system, *state), *point) for point in states]
+    works = concrete_at(partial(_work_sources, system), states)
     return all(work is not None and np.allclose(work, 0, atol=1e-5) for work in works)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def doc(text: str, *, most: float | None = None, inline: bool = False) -> dict[str, Any]:
+def doc(text: str, *, most: int | float | None = None, inline: bool = False) -> dict[str, Any]:
     """Metadata of a field: its line in `--help`, and the largest value that a file may ask for.
 
     The keys of an `inline` object stand in the table of its owner.

@@ -5,13 +5,47 @@ holds almost everywhere. So "is the mass matrix always singular?" or "is this af
 answered under `jit` and `vmap`, where no actual value is known.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, wraps
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Var
+
+KEPT = 64  # answers of each question
+
+
+def asked_once(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Remember the answers of a function fn(system, *state) that evaluates at generic states.
+
+    They depend on the shapes and types of the state alone, and on its integers.
+    """
+
+    @lru_cache(maxsize=KEPT)
+    def answer(system: Any, structure: Any, kinds: tuple[Any, ...]) -> Any:
+        with jax.ensure_compile_time_eval():
+            leaves = [
+                np.ones(shape, dtype)
+                if content is None
+                else np.frombuffer(content, dtype).reshape(shape)
+                for shape, dtype, content in kinds
+            ]
+        return fn(system, *jax.tree.unflatten(structure, leaves))
+
+    @wraps(fn)
+    def asked(system: Any, *state: Any) -> Any:
+        leaves, structure = jax.tree.flatten(state)
+        return answer(system, structure, tuple(map(_kind, leaves)))
+
+    return asked
+
+
+def _kind(leaf: Any) -> tuple[Any, ...]:
+    dtype = jnp.result_type(leaf)
+    fixed = not jnp.issubdtype(dtype, jnp.floating) and not isinstance(leaf, jax.core.Tracer)
+    return np.shape(leaf), dtype, np.asarray(leaf, dtype).tobytes() if fixed else None
 
 
 def generic(tree: Any, seed: int) -> Any:
@@ -50,9 +84,18 @@ def wide(tree: Any, seed: int) -> Any:
 
 def concrete(fn: Callable[..., Any], *args: Any) -> np.ndarray | None:
     """fn(*args) as a numpy array, also inside a trace; None if fn itself holds traced values."""
-    with jax.ensure_compile_time_eval():
-        value = jax.jit(fn)(*args)
-    return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
+    return next(concrete_at(fn, [args]))
+
+
+def concrete_at(
+    fn: Callable[..., Any], points: Iterable[tuple[Any, ...]]
+) -> Iterator[np.ndarray | None]:
+    """The same at several points of the same shapes, for which fn is compiled once."""
+    compiled = jax.jit(fn)
+    for args in points:
+        with jax.ensure_compile_time_eval():
+            value = compiled(*args)
+        yield None if isinstance(value, jax.core.Tracer) else np.asarray(value)
 
 
 def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
