@@ -14,8 +14,8 @@ from experiments.speed.routes import Unavailable
 from jaxmech.compiler.backends.llvm.trigonometry import COSINE, LARGE, PARTS, SINE
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.graph import Graph, Node
-from jaxmech.compiler.ir.liveness import LoopNeeds, Needs, given
-from jaxmech.compiler.ir.loops import Listed, Loop, Steps
+from jaxmech.compiler.ir.liveness import Live, LiveLoop, branch_outputs
+from jaxmech.compiler.ir.loops import Loop, Scanned, SequenceOfNodes
 
 _PRELUDE = """\
 #include <math.h>
@@ -170,7 +170,7 @@ def source(kernel: Kernel, copies: int = 1) -> str:
         for k, aval in enumerate(kernel.avals)
         for place in range(aval.size)
     ]
-    writer = _Writer(kernel.reader.graph, kernel.reader.loops, kernel.needs, inputs)
+    writer = _Writer(kernel.reader.graph, kernel.reader.loops, kernel.live, inputs)
     writer.write()
     stores = [
         f"store(out{k} + {place}, {out.size}, first@, size, {writer.name(int(number))});"
@@ -221,7 +221,7 @@ class _Writer:
     Args:
         graph: the scalars.
         loops: the loops among them.
-        needs: which of them are wanted.
+        live: which of them are computed.
         leaves: C of the `input` or the `carry` of each number.
         around: the writer of the graph around the loop whose body this is.
     """
@@ -230,11 +230,11 @@ class _Writer:
         self,
         graph: Graph,
         loops: list[Loop],
-        needs: Needs,
+        live: Live,
         leaves: Sequence[str] | Mapping[int, str],
         around: "_Writer | None" = None,
     ) -> None:
-        self.graph, self.loops, self.needs = graph, loops, needs
+        self.graph, self.loops, self.live = graph, loops, live
         self.leaves, self.around = leaves, around
         self.depth: int = 0 if around is None else around.depth + 1
         self.lines: list[str] = []
@@ -242,13 +242,13 @@ class _Writer:
 
     def write(self) -> None:
         """Every node that is needed, in the order of their making."""
-        for number in sorted(self.needs.nodes):
+        for number in sorted(self.live.nodes):
             node = self.graph.nodes[number]
             if node.op == "result":
                 loop = node.params[0]
                 if self._is_new(f"loop {loop}"):
-                    self._loop(loop, self.loops[loop], self.needs.loops[loop])
-            elif node.op == "branch" and node.params in self.needs.branches:
+                    self._loop(loop, self.loops[loop], self.live.loops[loop])
+            elif node.op == "branch" and node.params in self.live.branches:
                 if self._is_new(f"branch {node.params}"):
                     self._branch(node.params)
             else:
@@ -262,7 +262,7 @@ class _Writer:
 
     def _branch(self, branch: int) -> None:
         nodes = self.graph.nodes
-        gives = given(self.graph, self.needs, branch)
+        gives = branch_outputs(self.graph, self.live, branch)
         for i in gives:
             self.lines.append(
                 f"{_type(nodes[i])} {self.name(i)} = {self.name(nodes[i].inputs[1])};"
@@ -272,7 +272,7 @@ class _Writer:
         self.lines.append(f"{taken} |= some({self.name(nodes[gives[0]].inputs[0])});")
         self.lines.append(f"if (__builtin_expect({taken}, 0)) {{")
         before = set(self._written)
-        for i in sorted(self.needs.branches[branch]):
+        for i in sorted(self.live.branches[branch]):
             self._node(i)
         self._written = before
         self.lines += [f"{self.name(i)} = {self._choice(nodes[i])};" for i in gives]
@@ -335,8 +335,8 @@ class _Writer:
             text = f"{choose}({which if is_truth else f'{which} == {k}'}, {other}, {text})"
         return text
 
-    def _loop(self, number: int, loop: Loop, part: LoopNeeds) -> None:
-        if part.saves or part.body is None:
+    def _loop(self, number: int, loop: Loop, part: LiveLoop) -> None:
+        if part.stacked or part.body is None:
             raise Unavailable("a loop that saves a sequence")
         carry = {k: self._result(number, k) for k in sorted(part.carry)}
         for k, name in carry.items():
@@ -347,7 +347,7 @@ class _Writer:
         leaves = (loop.body.nodes[i] for i in part.body.nodes)
         self.lines.append("{")
         for k in sorted({leaf.params[0] for leaf in leaves if leaf.op == "element"}):
-            self.lines.append(self._steps(f"s{body.depth}_{k}_@", loop.reads[k]))
+            self.lines.append(self._steps(f"s{body.depth}_{k}_@", loop.scanned[k]))
         self.lines.append(f"for (long i = 0; i < {loop.length}; i++) {{")
         at = f"{loop.length - 1} - i" if loop.reverse else "i"
         self.lines.append(f"const long at{body.depth} = {at};")
@@ -359,15 +359,15 @@ class _Writer:
         self.lines += [f"{name} = {name}end;" for name in carry.values()]
         self.lines.append("}}")
 
-    def _steps(self, name: str, steps: Steps) -> str:
-        if not isinstance(steps, Listed):
+    def _steps(self, name: str, steps: Scanned) -> str:
+        if not isinstance(steps, SequenceOfNodes):
             raise Unavailable("a loop over a whole sequence")
         rows = steps.ids.reshape(len(steps.ids), -1)
         values = ", ".join("{" + ", ".join(self.name(int(i)) for i in row) + "}" for row in rows)
         return f"const {_type(steps)} {name}[][{rows.shape[1]}] = {{{values}}};"
 
 
-def _kind(typed: Node | Steps) -> str:
+def _kind(typed: Node | Scanned) -> str:
     if typed.dtype == np.float64:
         return "vec"
     if typed.dtype.kind not in "bi":
@@ -375,7 +375,7 @@ def _kind(typed: Node | Steps) -> str:
     return "truth" if typed.dtype.kind == "b" else "ints"
 
 
-def _type(typed: Node | Steps) -> str:
+def _type(typed: Node | Scanned) -> str:
     return "vec" if _kind(typed) == "vec" else "ints"
 
 

@@ -1,4 +1,4 @@
-"""What became of a function over a batch, for people to read."""
+"""`Explanation`: what of a function was compiled for a batch, and why not more."""
 
 from dataclasses import dataclass, field
 
@@ -8,12 +8,12 @@ from jaxmech.compiler.ir.loops import Loop
 
 @dataclass(frozen=True)
 class Part:
-    """A loop or a function that was tried as lanes.
+    """A loop or a function that was to be compiled.
 
     Attributes:
         what: "function", or "loop of n iterations".
-        requested: operations on scalars that it asks for.
-        kept: operations that are left after folding, sharing and dropping; 0 where it fell back.
+        requested: operations on scalars in it.
+        kept: operations left after folding, sharing and elimination; 0 under plain `vmap`.
         reason: why it runs under plain `vmap`; empty where it runs as lanes.
     """
 
@@ -38,7 +38,7 @@ class Explanation:
 
 
 def part(what: str, kernel: Kernel) -> Part:
-    """What there is to say of a kernel."""
+    """The part of an explanation for a kernel."""
     reader = kernel.reader
     requested = reader.graph.requested + _requested(reader.loops)
     return Part(what, requested, kernel.operations, "")

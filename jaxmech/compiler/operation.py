@@ -1,10 +1,11 @@
-"""A function of a single trajectory as one operation of JAX, with rules for each transformation.
+"""A function of a single trajectory as one JAX primitive, with a rule for each transformation.
 
-Under `jax.vmap` it remembers which arguments have the axis of the batch and stays one operation;
-only when a program is compiled does it become lanes, a single trajectory those of a batch of one.
-So derivatives are always taken first. Forward and backward derivative are such operations as well,
-transposes of each other, and can be differentiated again. What is differentiated by is decided anew
-in each differentiation, and is no part of what JAX keeps from one to the next.
+Under `jax.vmap` the primitive records which arguments are batched, and stays one primitive; it
+becomes native code when a program is compiled, a single trajectory as a batch of one. So
+derivatives are always taken first. The JVP and the VJP of an operation are operations themselves,
+transposes of each other, and can be differentiated again. Which arguments are differentiated is
+decided anew in each differentiation, and is no part of what JAX keeps between calls: JAX would use
+the structure kept from another call, which gave wrong gradients under `jax.checkpoint`.
 """
 
 import abc
@@ -28,65 +29,74 @@ Flags = tuple[bool, ...]
 
 
 class AbstractRule(abc.ABC):
-    """How a function of arrays is differentiated.
+    """The derivatives of a function of arrays.
 
     Attributes:
-        kept: numbers of the results that the derivatives need beside the arguments.
-        smooth: numbers of the results that have a derivative; that of the others is zero.
+        residuals: numbers of the results that the derivatives need beside the arguments.
+        smooth: numbers of the differentiable results; the derivative of the others is zero.
     """
 
-    kept: tuple[int, ...]
+    residuals: tuple[int, ...]
     smooth: tuple[int, ...]
 
     @abc.abstractmethod
-    def pushed(
-        self, args: Sequence[Array], kept: Sequence[Array], wanted: Flags, tangents: Sequence[Array]
-    ) -> list[Array]:
-        """Tangents of the smooth results, from those of the arguments that are wanted."""
-
-    @abc.abstractmethod
-    def pulled(
+    def jvp(
         self,
         args: Sequence[Array],
-        kept: Sequence[Array],
+        residuals: Sequence[Array],
+        wanted: Flags,
+        tangents: Sequence[Array],
+    ) -> list[Array]:
+        """Tangents of the smooth results, from those of the wanted arguments."""
+
+    @abc.abstractmethod
+    def vjp(
+        self,
+        args: Sequence[Array],
+        residuals: Sequence[Array],
         wanted: Flags,
         cotangents: Sequence[Array | None],
     ) -> list[Array]:
-        """Cotangents of the arguments that are wanted; None stands for a zero."""
+        """Cotangents of the wanted arguments, from those of the smooth results; None is zero."""
 
 
 class PlainRule(AbstractRule):
-    """The derivatives of the operations that a function consists of."""
+    """The derivatives that JAX takes of the function."""
 
-    kept = ()
+    residuals = ()
 
     def __init__(self, call: ClosedJaxpr) -> None:
         self.call = call
-        self.smooth = tuple(k for k, x in enumerate(call.out_avals) if _is_smooth(x))
+        floating = (jnp.issubdtype(x.dtype, jnp.inexact) for x in call.out_avals)
+        self.smooth = tuple(k for k, flag in enumerate(floating) if flag)
 
-    def pushed(
-        self, args: Sequence[Array], kept: Sequence[Array], wanted: Flags, tangents: Sequence[Array]
-    ) -> list[Array]:
-        """By `jax.jvp`."""
-        return jax.jvp(self._smooth(args, wanted), _where(wanted, args), list(tangents))[1]
-
-    def pulled(
+    def jvp(
         self,
         args: Sequence[Array],
-        kept: Sequence[Array],
+        residuals: Sequence[Array],
+        wanted: Flags,
+        tangents: Sequence[Array],
+    ) -> list[Array]:
+        """By `jax.jvp`."""
+        return jax.jvp(self._smooth(args, wanted), _select(wanted, args), list(tangents))[1]
+
+    def vjp(
+        self,
+        args: Sequence[Array],
+        residuals: Sequence[Array],
         wanted: Flags,
         cotangents: Sequence[Array | None],
     ) -> list[Array]:
         """By `jax.vjp`."""
-        outs, pull = jax.vjp(self._smooth(args, wanted), *_where(wanted, args))
+        outs, pullback = jax.vjp(self._smooth(args, wanted), *_select(wanted, args))
         given = zip(cotangents, outs, strict=True)
-        return list(pull([jnp.zeros_like(x) if ct is None else ct for ct, x in given]))
+        return list(pullback([jnp.zeros_like(x) if ct is None else ct for ct, x in given]))
 
     def _smooth(self, args: Sequence[Array], wanted: Flags) -> Callable[..., list[Array]]:
-        """The smooth results as a function of the arguments that are wanted."""
+        """The smooth results as a function of the wanted arguments."""
 
         def smooth(*some: Array) -> list[Array]:
-            outs = jaxpr_as_fun(self.call)(*_filled(wanted, some, args))
+            outs = jaxpr_as_fun(self.call)(*_merge(wanted, some, args))
             return [outs[k] for k in self.smooth]
 
         return smooth
@@ -98,10 +108,10 @@ class Operation:
 
     Attributes:
         call: the function, of arrays to arrays.
-        rule: how it is differentiated.
-        linear: in how many of its last arguments it is linear.
-        adjoint: from the results that have a cotangent to the operation that takes the other
-            arguments and these cotangents to those of the linear arguments.
+        rule: its derivatives.
+        linear: number of its last arguments in which it is linear.
+        adjoint: from flags of the results that have a cotangent to the transposed operation, which
+            maps the other arguments and these cotangents to cotangents of the linear arguments.
     """
 
     call: ClosedJaxpr
@@ -109,43 +119,35 @@ class Operation:
     linear: int = 0
     adjoint: Callable[[Flags], "Operation"] | None = None
 
-    def pushed(self, wanted: Flags, given: Flags) -> "Operation":
-        """Tangents of the given smooth results, from those of the wanted arguments."""
+    def jvp(self, wanted: Flags, given: Flags) -> "Operation":
+        """The operation from tangents of the wanted arguments to those of the given results."""
 
         def push(*rest: Array) -> list[Array]:
-            args, kept, tangents = self._parted(rest)
-            return _where(given, self.rule.pushed(args, kept, wanted, tangents))
+            args, residuals, tangents = self._split(rest)
+            return _select(given, self.rule.jvp(args, residuals, wanted, tangents))
 
-        return _linear(
-            push,
-            [*self._residuals(), *_where(wanted, self.call.in_avals)],
-            sum(wanted),
-            lambda having: self.pulled(wanted, _within(given, having)),
-        )
+        avals = [*self._known_avals(), *_select(wanted, self.call.in_avals)]
+        return _linear(push, avals, sum(wanted), lambda ct: self.vjp(wanted, _expand(given, ct)))
 
-    def pulled(self, wanted: Flags, given: Flags) -> "Operation":
-        """Cotangents of the wanted arguments, from those of the given smooth results."""
+    def vjp(self, wanted: Flags, given: Flags) -> "Operation":
+        """The operation from cotangents of the given results to those of the wanted arguments."""
 
         def pull(*rest: Array) -> list[Array]:
-            args, kept, some = self._parted(rest)
-            cotangents = _filled(given, some, [None] * len(given))
-            return self.rule.pulled(args, kept, wanted, cotangents)
+            args, residuals, some = self._split(rest)
+            cotangents = _merge(given, some, [None] * len(given))
+            return self.rule.vjp(args, residuals, wanted, cotangents)
 
         smooth = [self.call.out_avals[k] for k in self.rule.smooth]
-        return _linear(
-            pull,
-            [*self._residuals(), *_where(given, smooth)],
-            sum(given),
-            lambda having: self.pushed(_within(wanted, having), given),
-        )
+        avals = [*self._known_avals(), *_select(given, smooth)]
+        return _linear(pull, avals, sum(given), lambda ct: self.jvp(_expand(wanted, ct), given))
 
-    def _residuals(self) -> list[Any]:
-        return [*self.call.in_avals, *(self.call.out_avals[k] for k in self.rule.kept)]
+    def _known_avals(self) -> list[Any]:
+        return [*self.call.in_avals, *(self.call.out_avals[k] for k in self.rule.residuals)]
 
-    def _parted(self, rest: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """Arguments, results that were kept, and what the operation is linear in."""
+    def _split(self, rest: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """Arguments, residuals, and what a derivative is linear in."""
         first = len(self.call.in_avals)
-        second = first + len(self.rule.kept)
+        second = first + len(self.rule.residuals)
         return rest[:first], rest[first:second], rest[second:]
 
 
@@ -160,22 +162,21 @@ def _linear(
 def operation_of(
     fn: Callable[..., Any], args: Sequence[Any], rule: Callable[[Any], AbstractRule] | None = None
 ) -> tuple[Operation, Any]:
-    """A function of arrays as an operation, and the form of its results.
+    """A function of arrays as an operation, and the tree structure of its results.
 
     Args:
-        fn: the function; it must not close over values that are being traced.
-        args: arguments for it, of the shapes and types in question.
-        rule: from the form of the results to how it is differentiated; by default as its own
-            operations are.
+        fn: the function, which must not close over traced values.
+        args: arguments of the shapes and types in question.
+        rule: from the tree structure of the results to the derivatives; by default those of JAX.
     """
     call, outs = traced(fn, args)
     return Operation(call, PlainRule(call) if rule is None else rule(outs)), outs
 
 
 def traced(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
-    """A function of arrays as a jaxpr, without what no result depends on; and the form of these."""
+    """A function as a jaxpr without unused operations, and the tree structure of its results."""
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
-    # Whatever JAX is set to: loops stay loops, and rules of differentiation mix types as others do.
+    # Independent of the settings of JAX: loops are not unrolled, and derivatives may mix types.
     with jax.disable_jit(False), jax.numpy_dtype_promotion("standard"):
         call, outs = jax.make_jaxpr(fn, return_shape=True)(*shapes)
     return without_unused(call), jax.tree.structure(outs)
@@ -188,7 +189,7 @@ class BatchAxis:
     Attributes:
         size: number of trajectories.
         has_axis: which of the arguments have it, in front.
-        as_lanes: whether it may become lanes.
+        as_lanes: whether it may run as native code.
     """
 
     size: int
@@ -203,7 +204,8 @@ class BatchAxis:
 
 
 def bind(op: Operation, levels: tuple[BatchAxis, ...], *args: Array) -> list[Array]:
-    """All results of an operation over a batch, the innermost axis first among the levels."""
+    """Apply an operation over a batch; the innermost axis is the first of the levels."""
+    # Within `jax.shard_map`, all arguments have to vary along the same axes of the mesh.
     axes = frozenset().union(*(_varying(x) for x in args))
     pairs = [(x, tuple(axes - _varying(x))) for x in args]
     alike = [jax.lax.pcast(x, some, to="varying") if some else x for x, some in pairs]
@@ -212,7 +214,7 @@ def bind(op: Operation, levels: tuple[BatchAxis, ...], *args: Array) -> list[Arr
 
 
 def _varying(x: Array) -> frozenset[str]:
-    """Along which axes of a mesh a value differs, within `jax.shard_map`."""
+    """The axes of a mesh along which a value varies within `jax.shard_map`."""
     aval = jax.typeof(x)
     return aval.mat.varying if hasattr(aval, "mat") else aval.vma  # the former from jax 0.12 on
 
@@ -232,13 +234,13 @@ def _compiled(
     return list(_batched.bind(*args, call=call, op=op, used=used, levels=levels))
 
 
-def _now(*args: Array, **params: Any) -> list[Array]:
-    """The results where no program is being compiled: by one of its own."""
+def _run(*args: Array, **params: Any) -> list[Array]:
+    """Outside of `jax.jit`: compile the operation alone."""
     with jax.disable_jit(False):
         return list(_compiled(args, **params))
 
 
-_batched.def_impl(_now)
+_batched.def_impl(_run)
 
 
 def _shapes(
@@ -246,11 +248,11 @@ def _shapes(
 ) -> tuple[list[ShapedArray], Any]:
     sizes = tuple(level.size for level in reversed(levels))
     outs = [ShapedArray((*sizes, *x.shape), x.dtype) for x in call.out_avals]
-    return [_alike(x, *avals[:1]) for x in outs], call.effects
+    return [_varying_like(x, *avals[:1]) for x in outs], call.effects
 
 
-def _alike(aval: ShapedArray, *like: Any) -> ShapedArray:
-    """Varying along the same axes of a mesh as the arguments, which all vary along the same."""
+def _varying_like(aval: ShapedArray, *like: Any) -> ShapedArray:
+    """A result that varies along the same axes of a mesh as the first argument, if there is one."""
     for one in like:
         sharding = one.sharding.update(spec=PartitionSpec(*[None] * aval.ndim))
         return one.update(shape=aval.shape, dtype=aval.dtype, weak_type=False, sharding=sharding)
@@ -263,7 +265,7 @@ _batched.def_effectful_abstract_eval(_shapes)
 def _evaluated(
     *args: Array, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...]
 ) -> list[Array]:
-    """The results, in a program that is being compiled."""
+    """The results, while a program is lowered."""
     fn = jaxpr_as_fun(call)
     if not levels and args and why_not() is None:
         return run_alone(fn, args)
@@ -273,7 +275,7 @@ def _evaluated(
 
 
 def _lowered(ctx: mlir.LoweringRuleContext, *args: Any, **params: Any) -> Any:
-    """What varies along the axes of a mesh does so as a whole; no part of it needs to know."""
+    """Lower without the axes of a mesh, along which everything varies alike."""
     avals: Sequence[Any] = ctx.avals_in
     plain = [ShapedArray(x.shape, x.dtype) for x in avals]
     lower = mlir.lower_fun(_evaluated, multiple_results=True)
@@ -286,11 +288,11 @@ mlir.register_lowering(_batched, _lowered)
 def _over_batch(
     args: Sequence[Array], axes: Sequence[int | None], **params: Any
 ) -> tuple[list[Array], list[int]]:
-    """One axis more. Lanes take the innermost; those around it make the batch longer."""
+    """Add an axis. The innermost is compiled to native code; outer ones lengthen its batch."""
     pairs = list(zip(args, axes, strict=True))
     args = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in pairs]
     has_axis = tuple(axis is not None for axis in axes)
-    size = next(x.shape[0] for x in _where(has_axis, args))
+    size = next(x.shape[0] for x in _select(has_axis, args))
     levels = params["levels"]
     as_lanes = not levels and why_not() is None
     if as_lanes and not isinstance(size, int):
@@ -307,7 +309,7 @@ batching.primitive_batchers[_batched] = _over_batch
 
 
 def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], JaxprEqn | None]:
-    """The operation for the results that are used; jax 0.12 says which arguments live, too."""
+    """Eliminate unused results; jax 0.12 passes the live arguments too."""
     eqn: JaxprEqn = rest[-1]
     if not any(used) and not eqn.effects:
         return [False] * len(eqn.invars), None
@@ -316,9 +318,9 @@ def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Jaxpr
     params = {
         **eqn.params,
         "call": without_unused(eqn.params["call"], used),
-        "used": _within(eqn.params["used"], used),
+        "used": _expand(eqn.params["used"], used),
     }
-    return [True] * len(eqn.invars), eqn.replace(outvars=_where(used, eqn.outvars), params=params)
+    return [True] * len(eqn.invars), eqn.replace(outvars=_select(used, eqn.outvars), params=params)
 
 
 partial_eval.dce_rules[_batched] = _without_unused
@@ -330,18 +332,18 @@ def _jvp(
 ) -> tuple[list[Array], list[Any]]:  # fmt: skip
     outs = bind(op, levels, *primals)
     wanted = tuple(not isinstance(x, ad.Zero) for x in tangents)
-    push = op.pushed(wanted, (True,) * len(op.rule.smooth))
-    kept = [outs[k] for k in op.rule.kept]
+    push = op.jvp(wanted, (True,) * len(op.rule.smooth))
+    residuals = [outs[k] for k in op.rule.residuals]
     levels = tuple(
-        replace(x, has_axis=(*x.has_axis, *[True] * len(kept), *_where(wanted, x.has_axis)))
+        replace(x, has_axis=(*x.has_axis, *[True] * len(residuals), *_select(wanted, x.has_axis)))
         for x in levels
     )
-    found = iter(bind(push, levels, *primals, *kept, *_where(wanted, tangents)))
+    found = iter(bind(push, levels, *primals, *residuals, *_select(wanted, tangents)))
     slopes = [
         next(found) if k in op.rule.smooth else ad.Zero(jax.typeof(x).to_tangent_aval())
         for k, x in enumerate(outs)
     ]
-    return _where(used, outs), _where(used, slopes)
+    return _select(used, outs), _select(used, slopes)
 
 
 ad.primitive_jvps[_batched] = _jvp
@@ -353,13 +355,13 @@ def _transposed(
 ) -> list[Any]:  # fmt: skip
     split = len(args) - op.linear
     zeros = [ad.Zero(x) for x in op.call.out_avals]
-    cotangents = _filled(used, cotangents, zeros)
+    cotangents = _merge(used, cotangents, zeros)
     having = tuple(not isinstance(x, ad.Zero) for x in cotangents)
     if not any(having):
         return [None] * split + [ad.Zero(x.aval) for x in args[split:]]
     assert op.adjoint is not None
     flags = [replace(x, has_axis=(*x.has_axis[:split], *[True] * sum(having))) for x in levels]
-    outs = bind(op.adjoint(having), tuple(flags), *args[:split], *_where(having, cotangents))
+    outs = bind(op.adjoint(having), tuple(flags), *args[:split], *_select(having, cotangents))
     return [None] * split + [
         _over_shared(x, k, levels) if ad.is_undefined_primal(args[k]) else None
         for k, x in enumerate(outs, start=split)
@@ -367,7 +369,7 @@ def _transposed(
 
 
 def _over_shared(x: Array, k: int, levels: tuple[BatchAxis, ...]) -> Array:
-    """The cotangent of argument k: a sum over each axis that the argument does not have."""
+    """Sum the cotangent of argument k over each axis that the argument does not have."""
     shared = [j for j, level in enumerate(reversed(levels)) if not level.has_axis[k]]
     return x.sum(shared) if shared else x
 
@@ -375,20 +377,16 @@ def _over_shared(x: Array, k: int, levels: tuple[BatchAxis, ...]) -> Array:
 ad.primitive_transposes[_batched] = _transposed
 
 
-def _is_smooth(aval: Any) -> bool:
-    return jnp.issubdtype(aval.dtype, jnp.inexact)
-
-
-def _where(flags: Sequence[bool], xs: Sequence[Any]) -> list[Any]:
+def _select(flags: Sequence[bool], xs: Sequence[Any]) -> list[Any]:
     return [x for x, flag in zip(xs, flags, strict=True) if flag]
 
 
-def _filled(flags: Sequence[bool], some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    """`some` in the places of the flags, `others` elsewhere."""
+def _merge(flags: Sequence[bool], some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """`some` where the flags are set, `others` elsewhere."""
     rest = iter(some)
     return [next(rest) if flag else x for flag, x in zip(flags, others, strict=True)]
 
 
-def _within(outer: Flags, inner: Sequence[bool]) -> Flags:
-    """Flags of all, from those of the ones that the outer flags let through."""
-    return tuple(_filled(outer, inner, [False] * len(outer)))
+def _expand(outer: Flags, inner: Sequence[bool]) -> Flags:
+    """Flags of all, from flags of those where the outer flags are set."""
+    return tuple(_merge(outer, inner, [False] * len(outer)))

@@ -1,7 +1,7 @@
-"""A program over a batch, equation by equation: its loops as lanes, the rest by `jax.vmap`.
+"""Run a program over a batch, equation by equation: loops as native code, the rest by `jax.vmap`.
 
-What leads to a loop goes through native code with it: a start that is checked, say, before the
-steps begin. Such equations wait until it is known who needs them.
+Equations that only a loop depends on are compiled with it: a check of the initial state, say,
+before the steps begin. So equations wait until it is known what depends on them.
 """
 
 import math
@@ -20,13 +20,13 @@ from jaxmech.compiler.frontend.build import loop_kernel
 from jaxmech.compiler.frontend.jaxprs import call_content, loop_content, stays_loop
 from jaxmech.compiler.ir.loops import UnsupportedError, dtype_of, shape_of
 
-LARGEST_LEADING = 16_384  # numbers of an array in what leads to a loop
-MOST_PASSED = 1024  # numbers that it takes or gives; more are sequences, which XLA takes better
+LARGEST_IN_PROLOGUE = 16_384  # numbers of an array
+MOST_PASSED = 1024  # numbers that a prologue takes or gives; XLA is faster with sequences
 
 Batch = tuple[Array, bool]  # a value, and whether it has the axis of the batch
 
 
-def interpreted(
+def run_partitioned(
     closed: ClosedJaxpr,
     args: Sequence[Array],
     flags: Sequence[bool],
@@ -42,14 +42,14 @@ def interpreted(
         size: number of trajectories.
         found: gets a part for every loop, unless it is None.
     """
-    run = _Run(closed, args, flags, size, found)
+    run = _Partition(closed, args, flags, size, found)
     for eqn in closed.jaxpr.eqns:
         run.add(eqn)
     run.compute(closed.jaxpr.outvars)
     return [run.value(atom) for atom in closed.jaxpr.outvars]
 
 
-class _Run:
+class _Partition:
     def __init__(
         self,
         closed: ClosedJaxpr,
@@ -63,19 +63,18 @@ class _Run:
         self.values: dict[Any, Batch] = dict(zip(self.jaxpr.constvars, consts, strict=True))
         self.values.update(zip(self.jaxpr.invars, zip(args, flags, strict=True), strict=True))
         self.batched = {atom for atom, (_, has) in self.values.items() if has}
-        self.waiting: list[JaxprEqn] = []  # what is not computed yet, in order
-        self.known: set[Any] = set()  # what of it depends on nothing
+        self.waiting: list[JaxprEqn] = []  # equations that are not computed yet, in order
+        self.known: set[Any] = set()  # results of those that depend on no argument
 
     def add(self, eqn: JaxprEqn) -> None:
-        """Takes the next equation."""
+        """Take the next equation."""
         content = call_content(eqn)
         has_axis = any(self._has_axis(atom) for atom in eqn.invars)
+        contains_loop = has_axis and content is not None and stays_loop(content.jaxpr)
+        may_wait = not eqn.effects and (has_axis or self._is_known(eqn))
         if has_axis and eqn.primitive.name == "scan":
             self._finish(eqn, self._loop(eqn))
-        elif has_axis and content is not None and stays_loop(content.jaxpr):
-            self.compute(eqn.invars)
-            self._finish(eqn, self._outs(eqn))
-        elif not eqn.effects and (has_axis or self._is_known(eqn)):
+        elif may_wait and not contains_loop:
             self.waiting.append(eqn)
             (self.batched if has_axis else self.known).update(eqn.outvars)
         else:
@@ -83,14 +82,14 @@ class _Run:
             self._finish(eqn, self._outs(eqn))
 
     def value(self, atom: Any) -> Batch:
-        """The value of a literal, or of a variable that is computed."""
+        """The value of a literal, or of a variable that has been computed."""
         if isinstance(atom, Literal):
             return jnp.asarray(atom.val, dtype_of(atom)), False
         return self.values[atom]
 
     def compute(self, atoms: Iterable[Any]) -> None:
-        """Computes what waits and leads to the given variables."""
-        for eqn in self._leading(atoms):
+        """Compute the waiting equations that the given variables depend on."""
+        for eqn in self._prologue(atoms):
             self.waiting.remove(eqn)
             self._finish(eqn, self._outs(eqn))
 
@@ -105,57 +104,56 @@ class _Run:
             self.values[var] = x, has_axis
             (self.batched.add if has_axis else self.batched.discard)(var)
 
-    def _leading(self, atoms: Iterable[Any]) -> list[JaxprEqn]:
-        """The waiting equations that lead to the given variables, in order."""
-        needed = {atom for atom in atoms if not isinstance(atom, Literal)}
+    def _prologue(self, atoms: Iterable[Any]) -> list[JaxprEqn]:
+        """The waiting equations that the given variables depend on, in order."""
+        needed = _variables(atoms)
         found = []
         for eqn in reversed(self.waiting):
             if not needed.isdisjoint(eqn.outvars):
                 found.append(eqn)
-                needed |= {atom for atom in eqn.invars if not isinstance(atom, Literal)}
+                needed |= _variables(eqn.invars)
         return found[::-1]
 
     def _outs(self, eqn: JaxprEqn) -> list[Batch]:
-        """The results of an equation whose arguments are computed."""
+        """The results of an equation whose arguments have been computed."""
         content = call_content(eqn)
-        values = [self.value(atom)[0] for atom in eqn.invars]
-        flags = [self.value(atom)[1] for atom in eqn.invars]
+        pairs = [self.value(atom) for atom in eqn.invars]
+        values, flags = [x for x, _ in pairs], [has for _, has in pairs]
         if not any(flags):
             outs = _bound(eqn, *values) if content is None else jaxpr_as_fun(content)(*values)
             return [(x, False) for x in outs]
         if content is not None:
-            return interpreted(content, values, flags, self.size, self.found)
+            return run_partitioned(content, values, flags, self.size, self.found)
         axes = [0 if has else None for has in flags]
         outs = jax.vmap(lambda *xs: _bound(eqn, *xs), axes, axis_size=self.size)(*values)
         return [(x, True) for x in outs]
 
     def _loop(self, eqn: JaxprEqn) -> list[Batch]:
+        """The results of a loop: compiled with its prologue, or alone, or else by `jax.vmap`."""
         what = f"loop of {eqn.params['length']} iterations"
         _, fixed, carries = loop_content(eqn)
         first = fixed + carries
         self.compute(eqn.invars[first:])
-        leading = self._leading(eqn.invars[:first])
-        if leading and all(
-            _size(atom) <= LARGEST_LEADING for one in leading for atom in _vars(one)
-        ):
+        prologue = self._prologue(eqn.invars[:first])
+        atoms = (atom for one in prologue for atom in _variables((*one.invars, *one.outvars)))
+        if prologue and all(_size(atom) <= LARGEST_IN_PROLOGUE for atom in atoms):
             with suppress(UnsupportedError):
-                return self._as_lanes(eqn, what, leading)
+                return self._compiled(eqn, what, prologue)
         self.compute(eqn.invars)
         try:
-            return self._as_lanes(eqn, what, [])
+            return self._compiled(eqn, what, [])
         except UnsupportedError as error:
             if self.found is not None:
                 self.found.parts.append(Part(what, 0, 0, str(error)))
         return self._outs(eqn)
 
-    def _as_lanes(self, eqn: JaxprEqn, what: str, leading: list[JaxprEqn]) -> list[Batch]:
-        """The results of a loop, with what leads to it in the same native code."""
-        others = [one for one in self.jaxpr.eqns if one is not eqn and one not in leading]
-        used = {atom for one in others for atom in one.invars if not isinstance(atom, Literal)}
-        used |= {atom for atom in self.jaxpr.outvars if not isinstance(atom, Literal)}
-        wanted = [var for one in leading for var in one.outvars if var in used]
-        kernel, args = loop_kernel(eqn, leading, wanted)
-        passed = [var for var in (*args, *wanted) if leading and self._has_axis(var)]
+    def _compiled(self, eqn: JaxprEqn, what: str, prologue: list[JaxprEqn]) -> list[Batch]:
+        """The results of a loop, by native code that computes its prologue too."""
+        others = [one for one in self.jaxpr.eqns if one is not eqn and one not in prologue]
+        used = _variables(self.jaxpr.outvars).union(*(_variables(one.invars) for one in others))
+        wanted = [var for one in prologue for var in one.outvars if var in used]
+        kernel, args = loop_kernel(eqn, prologue, wanted)
+        passed = [var for var in (*args, *wanted) if prologue and self._has_axis(var)]
         if sum(_size(var) for var in passed) > MOST_PASSED:
             raise UnsupportedError("sequences")
         sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
@@ -164,7 +162,7 @@ class _Run:
         if self.found is not None:
             self.found.parts.append(part(what, kernel))
         self.values.update(zip(wanted, outs[len(eqn.outvars) :], strict=True))
-        self.waiting = [one for one in self.waiting if one not in leading]
+        self.waiting = [one for one in self.waiting if one not in prologue]
         return outs[: len(eqn.outvars)]
 
 
@@ -173,8 +171,8 @@ def _bound(eqn: JaxprEqn, *values: Array) -> list[Array]:
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
-def _vars(eqn: JaxprEqn) -> list[Any]:
-    return [atom for atom in (*eqn.invars, *eqn.outvars) if not isinstance(atom, Literal)]
+def _variables(atoms: Iterable[Any]) -> set[Any]:
+    return {atom for atom in atoms if not isinstance(atom, Literal)}
 
 
 def _size(var: Any) -> int:

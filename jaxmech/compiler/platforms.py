@@ -1,4 +1,4 @@
-"""Where lanes run: on a CPU, unless they are switched off."""
+"""Where native code runs: on a CPU, unless it is switched off."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ _IS_ON = ContextVar("lanes", default=True)
 
 @contextmanager
 def off() -> Iterator[None]:
-    """Within, functions run over a batch by `jax.vmap`, on a CPU too: to compare the two.
+    """Run batches through plain `jax.vmap` within this context, to compare it with native code.
 
-    What JAX has compiled is forgotten at both ends, or it would run again as it was compiled first.
+    JAX' caches of compiled programs are cleared at both ends.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -32,7 +32,7 @@ def off() -> Iterator[None]:
 
 
 def why_not() -> str | None:
-    """Why no lanes run here, None if they do.
+    """The reason why no native code runs here; None if it does.
 
     Example:
         >>> with off():

@@ -1,4 +1,4 @@
-"""`vectorize`: what `jax.vmap` does, with loops and small functions as lanes where possible."""
+"""`vectorize`: `jax.vmap` with loops and small functions as native code where possible."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,14 +14,14 @@ from jaxmech.compiler.explain import Explanation, Part, part
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.frontend.jaxprs import stays_loop
 from jaxmech.compiler.ir.loops import UnsupportedError
-from jaxmech.compiler.partition import interpreted
+from jaxmech.compiler.partition import run_partitioned
 from jaxmech.compiler.platforms import why_not
 
 
 def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
-    """`jax.vmap(fn, in_axes)`, with loops and small functions as lanes.
+    """`jax.vmap(fn, in_axes)`, with loops and small functions as native code on a CPU.
 
-    Not differentiable: differentiate `fn` first, then vectorize the result.
+    The result is not differentiable: differentiate `fn` first, then vectorize its derivative.
 
     Args:
         fn: a function of arrays and pytrees of arrays.
@@ -35,15 +35,17 @@ def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
 
     def vectorized(*args: Any) -> Any:
         flags = _flags(in_axes, args)
+        if why_not() is not None:
+            return jax.vmap(fn, in_axes)(*args)
         return run_batched(fn, flags, args)
 
     return vectorized
 
 
 def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation:
-    """What a batch of `fn` takes apart into scalars, and what not and why.
+    """What of a batch of `fn` runs as lanes, and why the rest does not.
 
-    Nothing where no lanes run: on a GPU, and within `compiler.off()`.
+    Nothing does on a GPU and within `compiler.off()`.
 
     Args:
         fn: a function of arrays and pytrees of arrays.
@@ -65,7 +67,7 @@ def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation
 def run_batched(
     fn: Callable[..., Any], batched: Any, args: Any, found: Explanation | None = None
 ) -> Any:
-    """The function over a batch; `batched` tells for each leaf of args whether it has the axis."""
+    """The function over a batch; `batched` says of each leaf of args whether it has the axis."""
     leaves, structure = jax.tree.flatten(args)
     flags = jax.tree.leaves(batched)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
@@ -80,13 +82,13 @@ def run_batched(
     closed = without_unused(closed)
     try:
         if stays_loop(closed.jaxpr):
-            raise UnsupportedError("a loop that is no lanes")
+            raise UnsupportedError("a loop that must be compiled separately")
         kernel = function_kernel(closed)
         outs = over_batch(kernel, flags, size, leaves)
         if found is not None:
             found.parts.append(part("function", kernel))
     except UnsupportedError as error:
-        pairs = interpreted(closed, leaves, flags, size, found)
+        pairs = run_partitioned(closed, leaves, flags, size, found)
         if found is not None and not found.parts:
             found.parts.append(Part("function", 0, 0, str(error)))
         outs = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
@@ -94,27 +96,16 @@ def run_batched(
 
 
 def run_alone(fn: Callable[..., Any], args: Sequence[Array]) -> list[Array]:
-    """The results for one trajectory, by the code of a batch of one.
-
-    It is compiled two to three times as fast as XLA compiles the same operations, and its numbers
-    have the bits of every batch.
-
-    Args:
-        fn: a function of arrays to arrays.
-        args: at least one; the batch is an axis of the first alone, so that what does not depend
-            on it is left to XLA.
-    """
+    """The results for one trajectory, by the code of a batch of one, with the bits of any batch."""
+    # XLA would take two to three times as long to compile it. One batched argument is enough: what
+    # does not depend on it is left to XLA.
     flags = [True] + [False] * (len(args) - 1)
     return [x[0] for x in run_batched(fn, flags, (args[0][None], *args[1:]))]
 
 
 def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:
-    """Without what no result depends on, within loops too: XLA cannot see into native code.
-
-    Args:
-        closed: a program.
-        used: which of its results are used; by default all.
-    """
+    """Eliminate what no used result depends on, inside loops too; by default all are used."""
+    # XLA cannot do it, because it cannot see into native code.
     used = [True] * len(closed.jaxpr.outvars) if used is None else list(used)
     jaxpr, _ = dce_jaxpr(closed.jaxpr, used, instantiate=True)
     return ClosedJaxpr(jaxpr, closed.consts)

@@ -1,6 +1,6 @@
-"""`batched`: the one place where a function of a single trajectory becomes one of many.
+"""`batched`: make a function of a single trajectory one that `jax.vmap` compiles to native code.
 
-What goes in must be an argument: `hoisted` makes arguments of what a function closes over.
+All its inputs must be arguments: `hoisted` makes arguments of closed-over values.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,11 @@ from jaxmech.compiler.operation import bind, operation_of
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that behaves as `fn`, and under `jax.vmap` follows the rule below.
+    """A function of arrays and pytrees of arrays that runs as native code under `jax.vmap`.
 
-    On a CPU the batch runs as lanes (`vectorize`), elsewhere through `jax.vmap`. The answers
-    agree to round-off. It can be differentiated in both modes, any number of times; derivatives
-    are taken first, and run over the batch by the same rule.
-
-    Args:
-        fn: a function of arrays and pytrees of arrays.
+    On a CPU the batch runs as lanes (`vectorize`), elsewhere through `jax.vmap`. The answers agree
+    to round-off. It can be differentiated in both modes, any number of times; derivatives are taken
+    first, and run over the batch in the same way.
 
     Example:
         >>> import jax.numpy as jnp
@@ -44,9 +41,7 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
 def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], list[Array]]:
     """fn as fn(traced, *inputs), and the traced values that it closes over.
 
-    Args:
-        fn: a function that may close over values of the transformations around it.
-        *inputs: arguments for it, of the shapes and types in question.
+    The inputs are arguments of the shapes and types in question.
     """
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), inputs)
     closure = eqx.filter_closure_convert(fn, *shapes)

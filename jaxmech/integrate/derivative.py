@@ -1,10 +1,10 @@
-"""How a rollout is differentiated, and where a batch of rollouts takes its own road.
+"""Derivatives of a rollout, and the operation as which a batch of rollouts is compiled.
 
-The forward run keeps the state at the end of every segment of steps, no other; a derivative runs
-each segment again, and differentiates it step by step. With segments of about the square root
-of all steps, memory grows with that root and a gradient costs a rollout more than with every state
-kept. The run and its derivatives are each one operation of JAX on a single trajectory
-(`jaxmech.compiler.operation`), which under `jax.vmap` runs as lanes.
+The forward run keeps the state at the end of every segment of steps, and no other; a derivative
+runs each segment again from there and differentiates it step by step. With segments of about the
+square root of the number of steps, memory grows with that root, and a gradient costs one rollout
+more than with every state kept. The run and its derivatives are each one JAX operation on a single
+trajectory (`jaxmech.compiler.operation`).
 """
 
 import abc
@@ -28,7 +28,7 @@ from jaxmech.utils.checks import require_positive_integer
 
 @dataclass(frozen=True)
 class AbstractDerivative(abc.ABC):
-    """By which mode of automatic differentiation a trajectory can be differentiated."""
+    """The modes of automatic differentiation in which a trajectory can be differentiated."""
 
     @abc.abstractmethod
     def trajectory(
@@ -39,12 +39,12 @@ class AbstractDerivative(abc.ABC):
 
 @dataclass(frozen=True)
 class ReverseMode(AbstractDerivative):
-    """All of JAX' derivatives, made for `jax.grad` to any number of parameters; the default.
+    """Both modes, efficient for `jax.grad` with respect to many parameters; the default.
 
     Args:
         segment: steps from one kept state to the next, a divisor of the method's substeps; by
-            default about the square root of all steps. Fewer take more memory, and in batches more
-            time too: a step computed again is sooner there than one from memory.
+            default about the square root of the number of steps. Shorter segments take more memory,
+            and in batches more time too: computing a step again is faster than loading it.
 
     Raises:
         ValueError: `segment` is not a positive integer.
@@ -71,7 +71,7 @@ class ReverseMode(AbstractDerivative):
     def trajectory(
         self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
     ) -> Trajectory:
-        """The rollout with a backward pass that recomputes its steps."""
+        """The rollout, whose derivatives recompute its steps."""
         steps = self._steps(scheme.method.count, len(ts) - 1)
         program, traced = _program(scheme, steps, q0, v0, ts, params)
         return _differentiable(program, _Inputs(q0, v0, ts, params, traced))
@@ -94,7 +94,7 @@ class ReverseMode(AbstractDerivative):
 class ForwardMode(AbstractDerivative):
     """For `jax.jvp` and `jax.jacfwd` alone, which then cost one run less.
 
-    Reverse mode works as well but keeps every intermediate value of every step.
+    Reverse mode works too, but keeps every intermediate value of every step.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -120,7 +120,7 @@ class ForwardMode(AbstractDerivative):
 
 
 class _Inputs(eqx.Module):
-    """All that a trajectory depends on: `traced` is what the functions of a system close over."""
+    """All that a trajectory depends on; `traced` are the values that its system closes over."""
 
     q0: Any
     v0: Any
@@ -136,7 +136,7 @@ class _Ends(eqx.Module):
     v: Array
 
 
-class _Kept(eqx.Module):
+class _Residuals(eqx.Module):
     """What the derivatives need of the forward run.
 
     Attributes:
@@ -152,7 +152,7 @@ class _Kept(eqx.Module):
 
 @dataclass(frozen=True)
 class _Program:
-    """The two functions of a single trajectory, with what they close over as an argument."""
+    """The rollout and one of its segments, with closed-over values as arguments."""
 
     run: Callable[[_Inputs], tuple[Trajectory, tuple[Array, Array]]]
     segment: Callable[..., tuple[Array, Array]]
@@ -163,11 +163,8 @@ class _Program:
 def _program(
     scheme: Scheme, steps: int, q0: Array, v0: Array, ts: Array, params: Params
 ) -> tuple[_Program, list[Array]]:
-    """The program, and the traced values that the system closes over.
-
-    They should be parameters; but a system made inside a differentiated or vectorized function is
-    not wrong for it.
-    """
+    """The program, and the traced values that the system closes over."""
+    # They should be parameters, but a system may be made inside a differentiated function.
     _, traced = hoisted(partial(step, scheme), q0, v0, ts[0], ts[1] - ts[0], params)
     run, segment = partial(rollout, scheme, segment=steps), partial(bare_segment, scheme, steps)
     if traced:
@@ -176,7 +173,7 @@ def _program(
         segment_hoisted, some = hoisted(segment, q0, v0, own, params, ts[0])
         places = [next(k for k, x in enumerate(traced) if x is y) for y in some]
 
-    # Compiled functions are traced once, though they are asked for alone and for a batch.
+    # `jit` so that it is traced once, for a single trajectory and for a batch.
     @jax.jit
     def run_inputs(x: _Inputs) -> tuple[Trajectory, tuple[Array, Array]]:
         args = x.q0, x.v0, x.ts, x.params
@@ -191,20 +188,20 @@ def _program(
 
 
 def _differentiable(program: _Program, inputs: _Inputs) -> Trajectory:
-    """The trajectory, as one operation with both derivatives."""
+    """The trajectory as one operation with its JVP and its VJP."""
     leaves, structure = jax.tree.flatten(inputs)
 
-    def run(*leaves: Array) -> tuple[Trajectory, _Kept]:
+    def run(*leaves: Array) -> tuple[Trajectory, _Residuals]:
         trajectory, ends = program.run(jax.tree.unflatten(structure, leaves))
         known = ~jnp.isnan(trajectory.q[:, 0])
-        return trajectory, _Kept(_Ends(*ends), known, trajectory.t_failed)
+        return trajectory, _Residuals(_Ends(*ends), known, trajectory.t_failed)
 
     operation, outs = operation_of(run, leaves, partial(_Rule, program, structure))
     return jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
 
 
 class _Rule(AbstractRule):
-    """Both derivatives run the segments again, bare of the audit.
+    """Derivatives by the segments alone, without the audit of the rollout.
 
     The smooth results are q and v at the save times, and q and v at the ends of the segments, which
     derivatives of derivatives need.
@@ -212,37 +209,40 @@ class _Rule(AbstractRule):
 
     def __init__(self, program: _Program, structure: Any, outs: Any) -> None:
         self.program, self.structure = program, structure
-        numbers = jax.tree.unflatten(outs, range(outs.num_leaves))
-        trajectory, kept = numbers
-        self.kept = tuple(jax.tree.leaves(kept))
-        self.smooth = (trajectory.q, trajectory.v, kept.ends.q, kept.ends.v)
-        self.kept_structure = jax.tree.structure(kept)
+        trajectory, residuals = jax.tree.unflatten(outs, range(outs.num_leaves))
+        self.residuals = tuple(jax.tree.leaves(residuals))
+        self.smooth = (trajectory.q, trajectory.v, residuals.ends.q, residuals.ends.v)
+        self.residual_structure = jax.tree.structure(residuals)
 
-    def pushed(
-        self, args: Sequence[Array], kept: Sequence[Array], wanted: Flags, tangents: Sequence[Array]
-    ) -> list[Array]:
-        inputs, was = self._trees(args, kept)
-        places = [k for k, flag in enumerate(wanted) if flag]
-        whole: list[Any] = [None] * len(args)
-        for k, tangent in zip(places, tangents, strict=True):
-            whole[k] = tangent
-        return _pushed(self.program, inputs, was, jax.tree.unflatten(self.structure, whole))
-
-    def pulled(
+    def jvp(
         self,
         args: Sequence[Array],
-        kept: Sequence[Array],
+        residuals: Sequence[Array],
+        wanted: Flags,
+        tangents: Sequence[Array],
+    ) -> list[Array]:
+        inputs, was = self._trees(args, residuals)
+        given = iter(tangents)
+        whole = [next(given) if flag else None for flag in wanted]
+        return _jvp(self.program, inputs, was, jax.tree.unflatten(self.structure, whole))
+
+    def vjp(
+        self,
+        args: Sequence[Array],
+        residuals: Sequence[Array],
         wanted: Flags,
         cotangents: Sequence[Array | None],
     ) -> list[Array]:
-        inputs, was = self._trees(args, kept)
+        inputs, was = self._trees(args, residuals)
         flags = jax.tree.unflatten(self.structure, wanted)
-        return jax.tree.leaves(_pulled(self.program, inputs, was, flags, cotangents))
+        return jax.tree.leaves(_vjp(self.program, inputs, was, flags, cotangents))
 
-    def _trees(self, args: Sequence[Array], kept: Sequence[Array]) -> tuple[_Inputs, _Kept]:
+    def _trees(
+        self, args: Sequence[Array], residuals: Sequence[Array]
+    ) -> tuple[_Inputs, _Residuals]:
         return (
             jax.tree.unflatten(self.structure, args),
-            jax.tree.unflatten(self.kept_structure, kept),
+            jax.tree.unflatten(self.residual_structure, residuals),
         )
 
 
@@ -252,8 +252,8 @@ def _starts(x: _Inputs, ends: _Ends) -> list[Array]:
     return [jnp.concatenate([first[None], rest[:-1]]) for first, rest in pairs]
 
 
-def _pushed(program: _Program, x: _Inputs, kept: _Kept, tangents: _Inputs) -> list[Array]:
-    """Tangents of q and v at the saves and at the ends, from those of the inputs or None."""
+def _jvp(program: _Program, x: _Inputs, kept: _Residuals, tangents: _Inputs) -> list[Array]:
+    """Tangents of q and v at the saves and at the ends; None is a zero tangent of an input."""
     some = tangents.params, tangents.traced
     wanted = jax.tree.map(lambda t: t is not None, some, is_leaf=lambda t: t is None)
     shared, fixed = eqx.partition((x.params, x.traced), wanted)
@@ -287,7 +287,7 @@ def _pushed(program: _Program, x: _Inputs, kept: _Kept, tangents: _Inputs) -> li
 
 
 def _times(program: _Program) -> Callable[[Array], tuple[Array, Array]]:
-    """Save time before each segment and step in it, as a function of the save times."""
+    """The save time before each segment and its step size, as a function of the save times."""
 
     def times(ts: Array) -> tuple[Array, Array]:
         own = segments(ts, program.substeps, program.steps)
@@ -296,25 +296,30 @@ def _times(program: _Program) -> Callable[[Array], tuple[Array, Array]]:
     return times
 
 
-def _pulled(
-    program: _Program, x: _Inputs, kept: _Kept, wanted: _Inputs, given: Sequence[Array | None]
+def _vjp(
+    program: _Program, x: _Inputs, kept: _Residuals, wanted: _Inputs, given: Sequence[Array | None]
 ) -> _Inputs:
     """Cotangents of the wanted inputs, from those of the saves and of the ends; None is zero."""
-    asked = [(ct != 0).any(1) for ct in given[:2] if ct is not None]
-    heard = [(ct != 0).any() for ct in given if ct is not None]
+    by_save = [(ct != 0).any(1) for ct in given[:2] if ct is not None]
+    nonzero = [(ct != 0).any() for ct in given if ct is not None]
     cotangents = [ct if ct is None else jnp.where(kept.known[:, None], ct, 0.0) for ct in given[:2]]
     found = _backwards(program, x, kept, wanted, [*cotangents, *given[2:]])
-    # After a failure: NaN where a saved NaN has a say, and 0, not 0 times NaN, where none has.
-    lost = sum(((flags & ~kept.known).any() for flags in asked), start=jnp.asarray(False))
-    answer = jnp.where(lost, jnp.nan, 0.0)
-    certain = jnp.stack(heard).any() & ~lost
-    return jax.tree.map(lambda x: jnp.where(certain, x, answer.astype(x.dtype)), found)
+    # After a failure the derivative is NaN if it depends on a saved NaN. If it does not, and all
+    # cotangents are zero, it is 0 and not 0 times NaN.
+    depends_on_nan = sum(((flags & ~kept.known).any() for flags in by_save), jnp.asarray(False))
+    answer = jnp.where(depends_on_nan, jnp.nan, 0.0)
+    is_found = jnp.stack(nonzero).any() & ~depends_on_nan
+    return jax.tree.map(lambda x: jnp.where(is_found, x, answer.astype(x.dtype)), found)
 
 
 def _backwards(
-    program: _Program, x: _Inputs, kept: _Kept, wanted: _Inputs, cotangents: Sequence[Array | None]
+    program: _Program,
+    x: _Inputs,
+    kept: _Residuals,
+    wanted: _Inputs,
+    cotangents: Sequence[Array | None],
 ) -> _Inputs:
-    """From the last segment to the first, each run again and pulled back."""
+    """Run the segments again, from the last to the first, and pull the cotangents back."""
     shared, fixed = eqx.partition((x.params, x.traced), (wanted.params, wanted.traced))
     timed, pull_times = jax.vjp(_times(program), x.ts)
     done = segments(x.ts, program.substeps, program.steps).done
@@ -357,7 +362,7 @@ def _plus(wrt_start: Array, saves: Array | None) -> Array:
 
 
 def _at_ends(cotangent: Array | None, count: int) -> Array | None:
-    """Cotangents of the saved states (T, n) at the ends of the segments, but for the last save."""
+    """Cotangents of the saved states (T, n) at the ends of the segments, without the last save."""
     if cotangent is None:
         return None
     saves = len(cotangent) - 1

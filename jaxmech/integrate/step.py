@@ -1,4 +1,4 @@
-"""One step of one trajectory: the stages of the method, then back onto the constraints."""
+"""One step of one trajectory: the stages of the method, the projection, and the checks."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,11 +24,11 @@ from jaxmech.utils.jit_cache import jit_of
 
 @dataclass(frozen=True)
 class Scheme:
-    """All that is fixed before a trajectory is computed.
+    """The policies of a rollout.
 
     Attributes:
-        system: the system, its `singular_mass` set.
-        method: Runge-Kutta method and number of substeps.
+        system: the system, with its `singular_mass` set.
+        method: Runge-Kutta method with its number of substeps.
         formulation: law of motion.
         stabilization: what is done against drift.
     """
@@ -53,10 +53,7 @@ class Scheme:
     def law(
         self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
     ) -> tuple[EquationsOfMotion, Law]:
-        """The equations at a state, feedback included, and what the law of motion makes of them.
-
-        Only rows in `kept` count as independent, by default all.
-        """
+        """The equations at a state, with feedback, and their solution; only `kept` rows count."""
         eom = self.formulation.equations(self.system, q, v, t, params)
         feedback = self.stabilization.feedback(self.system, q, v, t, params)
         eom = replace(eom, b=eom.b + feedback)
@@ -65,7 +62,7 @@ class Scheme:
     def completed(
         self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params
     ) -> tuple[Array, Array, Array | None]:
-        """The state with what follows from a chart, and whether it was found; None without one."""
+        """The state completed by a chart, and whether that succeeded; None without a chart."""
         return (q, v, None) if chart is None else chart.complete(self.system, q, v, t, params)
 
     def after_step(
@@ -77,10 +74,8 @@ class Scheme:
         params: Params,
         before: RowsBefore,
     ) -> tuple[Array, Array, Array]:
-        """The state to go on from, and whether it could be reached.
-
-        With a chart: projected if the step was done without it, and in the chart of the next step.
-        """
+        """The stabilized state, and whether it could be reached."""
+        # Projection knows nothing of constraints on accelerations, so it cannot compare ranks.
         some_are_not_projected = any(isinstance(c, Acceleration) for c in self.system.constraints)
         known = None if some_are_not_projected else before
 
@@ -90,6 +85,7 @@ class Scheme:
         state = moved(self.stabilization)
         if chart is None:
             return state
+        # Where the chart was not usable the step was done in all coordinates, and drifts.
         if not isinstance(self.stabilization, Projection):
             state = jax.tree.map(partial(jnp.where, chart.usable), state, moved(Projection()))
         q, v, reached = state
@@ -99,7 +95,7 @@ class Scheme:
 
 
 class Health(eqx.Module):
-    """What a step says about itself.
+    """The checks of one step.
 
     Attributes:
         good: whether nothing went wrong.
@@ -118,79 +114,115 @@ class Health(eqx.Module):
 def step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
 ) -> tuple[Array, Array, Health]:
-    """q and v after one step of size h, and how it went.
+    """q (n,) and v (n,) after one step of size h from time t, and the health of the step."""
+    with jax.named_scope("stages"):
+        stages = _stages(scheme.method.tableau, q.dtype)
+        chart = scheme.formulation.chart(scheme.system, q, v, t, params)
+        end = _run_stages(scheme, stages, chart, q, v, t, h, params)
+        new_q, new_v = q + h * end.speeds[-1], v + h * end.accelerations[-1]
+    with jax.named_scope("projection"):
+        rows = RowsBefore(~end.independent, end.first_rank)
+        new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, t + h, params, rows)
+    with jax.named_scope("checks"):
+        health = _health(end, new_q, new_v, reached)
+    return new_q, new_v, health
 
-    Args:
-        scheme: what to integrate and how.
-        q: coordinates (n,) at time t.
-        v: velocities (n,) at time t.
-        t: time, scalar.
-        h: step, scalar.
-        params: parameters.
+
+class _StageState(eqx.Module):
+    """The carry of the loop over the stages.
+
+    Attributes:
+        speeds: sums of speeds for the stages that follow and, last, for the step.
+        accelerations: the same of accelerations.
+        good: whether nothing went wrong.
+        independent: whether all rows were independent at all stages.
+        status: `Status` so far, int32.
+        rank: smallest rank so far.
+        first_rank: rank at the first stage.
+        kept: which rows may be taken as independent.
     """
-    stages = _stages(scheme.method.tableau, q.dtype)
-    chart = scheme.formulation.chart(scheme.system, q, v, t, params)
 
-    def stage(carry: _Carry, own: _Stage) -> tuple[_Carry, None]:
-        speeds, accelerations, good, independent, status, rank, first_rank, kept = carry
-        stage_q, stage_v, stage_t = q + h * speeds[0], v + h * accelerations[0], t + own.node * h
+    speeds: Float[Array, " sums n"]
+    accelerations: Float[Array, " sums n"]
+    good: Bool[Array, ""]
+    independent: Bool[Array, ""]
+    status: Int[Array, ""]
+    rank: Int[Array, ""]
+    first_rank: Int[Array, ""]
+    kept: Bool[Array, " m"]
+
+
+def _run_stages(
+    scheme: Scheme, stages: "_Stage", chart: AbstractChart | None, q: Array, v: Array, t: Array,
+    h: Array, params: Params,
+) -> _StageState:  # fmt: skip
+    """The stages of the method, as a loop: so the law of motion is compiled once for all."""
+
+    def one(so_far: _StageState, own: _Stage) -> tuple[_StageState, None]:
+        stage_q, stage_v = q + h * so_far.speeds[0], v + h * so_far.accelerations[0]
+        stage_t = t + own.node * h
         stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
-        eom, law = scheme.law(stage_q, stage_v, stage_t, params, kept)
+        with jax.named_scope("law_of_motion"):
+            eom, law = scheme.law(stage_q, stage_v, stage_t, params, so_far.kept)
         failures: list[tuple[Array, Status | Array]] = [
             (~law.definite, Status.SINGULAR_MASS),
             *_failures(law.converged, Status.NONIDEAL_FAILED),
             *_failures(complete, Status.PROJECTION_FAILED),
-            _misled(eom, law, kept, own),
+            _check_dependent_rows(eom, law, so_far.kept, own),
         ]
-        status = jnp.where(status == Status.OK, _first_that_holds(*failures), status)
+        is_ok, good = so_far.status == Status.OK, so_far.good
+        status = jnp.where(is_ok, _first_that_holds(*failures), so_far.status)
         for failed, _ in failures:
             good &= ~failed
-        speeds, accelerations = own.added(speeds, stage_v), own.added(accelerations, law.qdd)
-        independent &= law.rank == rows
-        rank = jnp.minimum(rank, law.rank)
-        first_rank = jnp.where(own.is_start, law.rank, first_rank)
-        if law.kept is not None:  # what depends on others on the constraints does so near them
+        kept = so_far.kept
+        speeds, accelerations = (
+            own.added(so_far.speeds, stage_v), own.added(so_far.accelerations, law.qdd)
+        )  # fmt: skip
+        independent = so_far.independent & (law.rank == m)
+        rank = jnp.minimum(so_far.rank, law.rank)
+        first_rank = jnp.where(own.is_start, law.rank, so_far.first_rank)
+        # Later stages lie only near the constraints, where rows that are dependent on them seem
+        # independent: so the choice of the first stage stands.
+        if law.kept is not None:
             kept = jnp.where(own.is_start, law.kept, kept)
-        return (speeds, accelerations, good, independent, status, rank, first_rank, kept), None
+        return _StageState(
+            speeds, accelerations, good, independent, status, rank, first_rank, kept
+        ), None
 
-    # A loop, so that the law of motion is compiled once and not once per stage.
     none = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
-    m = sum(scheme.system.sizes(q, v, t, params))
-    rows = jnp.asarray(m, jnp.int32)
+    count = sum(scheme.system.sizes(q, v, t, params))
+    m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
+    ok, kept = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
+    return jax.lax.scan(one, _StageState(none, none, true, true, ok, m, m, kept), stages)[0]
+
+
+def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
+    """What the stages say, and whether the new state is finite and could be reached."""
+    finite = jnp.isfinite(q.sum() + v.sum())
+    good = end.good & (finite & reached)
     true, ok = jnp.asarray(True), jnp.asarray(Status.OK, jnp.int32)
-    start = none, none, true, true, ok, rows, rows, jnp.ones(m, bool)
-    sums, _ = jax.lax.scan(stage, start, stages)
-    speeds, accelerations, good, independent, status, rank, first_rank, _ = sums
-    new_q, new_v = q + h * speeds[-1], v + h * accelerations[-1]
-    judged = RowsBefore(~independent, first_rank)
-    new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, t + h, params, judged)
-    finite = jnp.isfinite(new_q.sum() + new_v.sum())
-    good &= finite & reached
 
     def bad() -> tuple[Array, Array]:
-        definite = status != Status.SINGULAR_MASS
+        definite = end.status != Status.SINGULAR_MASS
         ended = _first_that_holds((~finite, Status.NONFINITE), (~reached, Status.PROJECTION_FAILED))
-        first = definite & (~finite | (status == Status.OK))
-        return jnp.where(first, ended, status), definite & finite
+        first = definite & (~finite | (end.status == Status.OK))
+        return jnp.where(first, ended, end.status), definite & finite
 
+    # Behind `cond`, so that native code skips what is only needed where something is wrong.
     status, computed = jax.lax.cond(~good, bad, lambda: (ok, true))
-    rank = jax.lax.cond(~independent, lambda: rank, lambda: rows)
-    return new_q, new_v, Health(good, status, rank, computed)
-
-
-# Sums of speeds and of accelerations; whether all is good, and all rows independent; status; rank,
-# and that of the first stage; which rows may be taken as independent.
-_Carry = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
+    rows = jnp.asarray(end.kept.size, jnp.int32)
+    rank = jax.lax.cond(~end.independent, lambda: end.rank, lambda: rows)
+    return Health(good, status, rank, computed)
 
 
 class _Stage(eqx.Module):
-    """One stage of a method, and all of them with one more axis in front.
+    """A stage of a method, or all of them with an axis in front.
 
-    A rate enters the sums of the stages that follow it, up to the farthest that any rate of the
-    method reaches, and the sum of the step, which is the last.
+    The rate of a stage enters the sums of the stages that follow, as many of them as the method
+    uses, and the sum of the step, which is the last.
 
     Attributes:
-        node: at what fraction of the step it is taken.
+        node: the fraction of the step at which it is taken.
         weights: of its rate in each of the sums.
         is_start: whether it is the first stage.
         is_end: whether it is the first or the last stage.
@@ -202,7 +234,7 @@ class _Stage(eqx.Module):
     is_end: Bool[Array, " *S"]
 
     def added(self, sums: Float[Array, " sums n"], rate: Array) -> Float[Array, " sums n"]:
-        """The sums as the next stage finds them, its own first."""
+        """The sums for the next stage, its own first."""
         moved = jnp.concatenate([sums[1:-1], jnp.zeros_like(sums[:1]), sums[-1:]])
         return moved + self.weights[:, None] * rate[None]
 
@@ -227,49 +259,47 @@ def _stages(tableau: Tableau, dtype: Any) -> _Stage:
     )
 
 
-def _misled(eom: EquationsOfMotion, law: Law, kept: Array, own: _Stage) -> tuple[Array, Array]:
+def _check_dependent_rows(
+    eom: EquationsOfMotion, law: Law, kept: Array, own: _Stage
+) -> tuple[Array, Array]:
     """Whether the rows taken as dependent make the accelerations wrong, and the status for that.
 
-    It is asked only where there are such rows, at the first and at the last stage of a step.
+    It is checked only where there are such rows, at the first and the last stage of a step.
     """
     eom, law = jax.lax.stop_gradient((eom, law))
     no = jnp.asarray(False)
 
-    def look() -> tuple[Array, Array]:
-        lost = jax.lax.cond(own.is_start, lambda: _is_lost(eom.A, law.rank), lambda: no)
+    def check() -> tuple[Array, Array]:
+        lost = jax.lax.cond(own.is_start, lambda: _lost_rank(eom.A, law.rank), lambda: no)
         return lost | _contradicts(eom, law, kept), lost
 
     are_dependent = law.rank < eom.b.size
-    failed, lost = jax.lax.cond(own.is_end & are_dependent, look, lambda: (no, no))
+    failed, lost = jax.lax.cond(own.is_end & are_dependent, check, lambda: (no, no))
     code = jnp.where(lost, int(Status.ILL_CONDITIONED), int(Status.CONTRADICTORY))
     return failed, code.astype(jnp.int32)
 
 
-def _is_lost(A: Array, rank: Array) -> Bool[Array, ""]:
-    """Whether more rows are independent by more than eps^(1/4) of their length than were kept.
-
-    Here lengths are those of A itself. In the metric of M a light body between heavy ones makes
-    independent rows nearly parallel, to within the root of the ratio of the masses.
-    """
+def _lost_rank(A: Array, rank: Array) -> Bool[Array, ""]:
+    """Whether more rows are independent, by more than eps^(1/4) of their length, than were kept."""
+    # Lengths are those of A itself: in the metric of M, a light body between heavy ones makes
+    # independent rows parallel to within the square root of the ratio of the masses.
     squared = float(jnp.finfo(A.dtype).eps) ** 0.5
     return LDL(tolerance=squared).factor(A).rank > rank
 
 
 def _contradicts(eom: EquationsOfMotion, law: Law, kept: Array) -> Bool[Array, ""]:
-    """Whether A qdd misses b by more than eps^(1/4) of the accelerations that are at play.
-
-    Independent rows cannot contradict each other. The last stage lies only near the constraints,
-    so it counts if it has more dependent rows than the first.
-    """
+    """Whether A qdd misses b by more than eps^(1/4) of the accelerations involved."""
     tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
     miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
-    at_play = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
-    too_much = tolerance * (jnp.abs(eom.A).sum(1) * at_play + jnp.abs(eom.b))
+    size = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
+    too_much = tolerance * (jnp.abs(eom.A).sum(1) * size + jnp.abs(eom.b))
+    # Independent rows cannot contradict each other. The last stage lies only near the constraints,
+    # so it counts only if it has more dependent rows than the first.
     return (miss > too_much).any() & (law.rank < kept.sum())
 
 
 def _failures(good: Array | None, status: Status) -> list[tuple[Array, Status]]:
-    """The case that something has not come out well, if the law has such a thing."""
+    """The status for what has failed; none for a law without such a check."""
     return [] if good is None else [(~good.all(), status)]
 
 

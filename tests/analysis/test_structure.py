@@ -318,7 +318,7 @@ def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) 
         "function: plain vmap, because of the platform: lanes run on a CPU, and this is gpu"
     )
     with off():
-        assert repr(explain(jnp.sin, jnp.ones(3))).endswith("because of `lanes.off()`")
+        assert repr(explain(jnp.sin, jnp.ones(3))).endswith("because of `compiler.off()`")
 
 
 def test_a_wrong_gradient_and_a_step_that_cannot_run_as_lanes() -> None:

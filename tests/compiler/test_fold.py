@@ -90,7 +90,7 @@ def test_how_many_truths_hold(name: str) -> None:
     kernel = function_kernel(jax.make_jaxpr(fn)(jnp.ones(3)))
     graph = kernel.reader.graph
     assert {graph.nodes[i].op for i in kernel.outs[0]} == {op, MIRRORED.get(op, op)}
-    assert ("add" in [graph.nodes[i].op for i in kernel.needs.nodes]) == (name == "most")
+    assert ("add" in [graph.nodes[i].op for i in kernel.live.nodes]) == (name == "most")
     signs = 1.0 - 2.0 * np.array(list(np.ndindex(2, 2, 2)))
     np.testing.assert_array_equal(vectorize(fn)(signs), jax.vmap(fn)(signs))
 
@@ -133,5 +133,5 @@ def test_a_symmetric_elimination_takes_one_triangle() -> None:
         return LDL().factor(C).inverse_pivots[-1]
 
     kernel = function_kernel(jax.make_jaxpr(last)(jnp.ones((rows, rows + 1))))
-    ops = [kernel.reader.graph.nodes[number].op for number in kernel.needs.nodes]
+    ops = [kernel.reader.graph.nodes[number].op for number in kernel.live.nodes]
     assert ops.count("sub") == rows * (rows**2 - 1) // 6

@@ -207,8 +207,11 @@ def test_a_trajectory_has_the_same_bits_in_every_place() -> None:
 
 
 @pytest.mark.parametrize("name", ["signs", "saving", "nested", "gradient of a loop", "constants"])
-def test_as_rows_where_there_is_no_native_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_vmap_where_there_is_no_native_code(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert "lanes" not in str(jax.make_jaxpr(vectorize(FUNCTIONS[name]))(*batch(1, 2)))
     assert_agrees(FUNCTIONS[name])
 
 
@@ -278,9 +281,9 @@ def test_what_only_a_rare_case_needs_is_done_in_it() -> None:
         return lax.cond(needed[0] > 0, lambda: rare, lambda: common), common
 
     kernel = function_kernel(jax.make_jaxpr(fn)(jnp.ones(N), jnp.ones((N, N))))
-    nodes, needs = kernel.reader.graph.nodes, kernel.needs
-    (own,) = needs.branches.values()
-    always = [nodes[i].op for i in needs.nodes]
+    nodes, live = kernel.reader.graph.nodes, kernel.live
+    (own,) = live.branches.values()
+    always = [nodes[i].op for i in live.nodes]
     assert not {"sin", "cos"} & set(always)
     assert always.count("mul") == N + N**2  # one row of A @ x and all of A @ A[0]
     # The other rows, A.T @ x without the diagonal that is in A @ x, and sine times cosine.
@@ -293,7 +296,7 @@ def test_a_rare_case_with_little_to_do_is_a_choice() -> None:
         return lax.cond(x[0] > 0, lambda: -x, lambda: x)
 
     kernel = function_kernel(jax.make_jaxpr(fn)(jnp.ones(N)))
-    assert not kernel.needs.branches
+    assert not kernel.live.branches
 
 
 @pytest.mark.parametrize("places", [[], [0], [70], [3, 40], list(range(129))])

@@ -1,5 +1,5 @@
-"""From the graph to code that runs: `primitive` is the call as a JAX primitive.
+"""From a scalar graph to code that runs over a batch.
 
-`llvm/` writes LLVM assembly, which `cpu/` compiles and hands to XLA as a foreign function; `xla`
-writes JAX operations instead, for other platforms.
+`batch` chooses the back-end, `primitive` makes its code a JAX primitive, `llvm/` writes LLVM
+assembly, and `cpu/` compiles and calls it.
 """

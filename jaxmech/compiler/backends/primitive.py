@@ -87,7 +87,7 @@ def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Jaxpr
     kernel = eqn.params["kernel"]
 
     kernel = kernel.restricted(used)
-    if kernel.hidden:  # what is dropped shows that something is not finite
+    if kernel.unsafe_origins:  # a dropped result may be what shows a NaN
         return [True] * len(eqn.invars), eqn
     params = {**eqn.params, "kernel": kernel}
     outvars = [x for x, is_used in zip(eqn.outvars, used, strict=True) if is_used]

@@ -1,4 +1,4 @@
-"""From a jaxpr to a graph of scalars: `jaxprs` traces, `from_jaxpr` reads, `build` puts together.
+"""From a jaxpr to a graph of scalars: `from_jaxpr` reads it, `build` makes it a `Kernel`.
 
-`primitives` holds the meaning of each JAX primitive on arrays of node numbers.
+`primitives` holds how each JAX primitive is read, `jaxprs` what is inside calls and loops.
 """

@@ -1,4 +1,4 @@
-"""A function or a loop of one trajectory as a scalar graph, with the arrays that go in and out."""
+"""`Kernel`: a function or loop of one trajectory as a graph, with its arguments and results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import loop_content
-from jaxmech.compiler.ir.liveness import Needs, most_carried, needed, operations
-from jaxmech.compiler.ir.loops import Given, Saved, UnsupportedError, Value
-from jaxmech.compiler.optimize.fold_zeros import hidden
+from jaxmech.compiler.ir.liveness import Live, live_nodes, most_carried, operations
+from jaxmech.compiler.ir.loops import SequenceInput, Stacked, UnsupportedError, Value
+from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
 from jaxmech.utils.digests import jaxpr_digest
 
 MOST_READINGS = 4  # of one program
@@ -24,7 +24,7 @@ class Reading:
 
     Args:
         closed: the function.
-        read: reads it into the graph of a reader, and gives its results.
+        read: adds it to the graph of a reader and returns its results.
     """
 
     def __init__(self, closed: ClosedJaxpr, read: Callable[[JaxprReader], list[Value]]) -> None:
@@ -32,30 +32,30 @@ class Reading:
 
     @cached_property
     def digest(self) -> str:
-        """What is computed, in short."""
+        """A digest of the function."""
         return jaxpr_digest(self.closed)
 
     @cached_property
-    def settled(self) -> tuple[JaxprReader, list[Value]]:
-        """The graph and the results, read anew until no folded zero hides a non-finite number."""
-        watched = frozenset[int]()
+    def safe(self) -> tuple[JaxprReader, list[Value]]:
+        """The graph and the results, read again until no folded zero hides a non-finite number."""
+        unsafe = frozenset[int]()
         for _ in range(MOST_READINGS):
-            reader = JaxprReader(watched=watched)
+            reader = JaxprReader(unsafe_origins=unsafe)
             outs = self._read(reader)
-            found = hidden(reader.graph, reader.loops, _needs(reader, outs), outs)
+            found = unsafe_origins(reader.graph, reader.loops, _live(reader, outs), outs)
             if not found:
                 return reader, outs
-            watched |= found
+            unsafe |= found
         raise UnsupportedError("a product with zero that may be NaN")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kernel:
-    """What a batch computes of a function, with the arrays that go in and come out.
+    """The part of a function that a batch computes, with its arguments and results.
 
     Attributes:
         reading: the function.
-        sequences: which of its arguments are sequences, read by a loop.
+        sequences: which of its arguments are scanned by a loop.
         results: which of its results are computed.
         programs: native code made of it, by the kind of batch.
     """
@@ -83,98 +83,85 @@ class Kernel:
     @property
     def reader(self) -> JaxprReader:
         """Holds the graph."""
-        return self.reading.settled[0]
+        return self.reading.safe[0]
 
     @property
     def outs(self) -> list[Value]:
         """The results in the graph."""
-        return [self.reading.settled[1][k] for k in self.results]
+        return [self.reading.safe[1][k] for k in self.results]
 
     @cached_property
-    def needs(self) -> Needs:
-        """What of the graph has to be computed."""
-        return _needs(self.reader, self.outs)
+    def live(self) -> Live:
+        """The part of the graph that has to be computed."""
+        return _live(self.reader, self.outs)
 
     @cached_property
-    def hidden(self) -> set[int]:
-        """Where numbers begin that a folded zero would hide."""
-        return hidden(self.reader.graph, self.reader.loops, self.needs, self.outs)
+    def unsafe_origins(self) -> set[int]:
+        """Fingerprints of the nodes whose NaN a folded zero would hide."""
+        return unsafe_origins(self.reader.graph, self.reader.loops, self.live, self.outs)
 
     @cached_property
     def operations(self) -> int:
-        """Number of operations, each of the body of a loop counted once."""
-        return operations(self.reader.graph, self.reader.loops, self.needs)
+        """The number of operations, each loop body counted once."""
+        return operations(self.reader.graph, self.reader.loops, self.live)
 
     @cached_property
     def most_carried(self) -> int:
-        """The largest number of values that one of its loops carries."""
-        return most_carried(self.reader.loops, self.needs)
+        """The largest number of values in the carry of one of its loops."""
+        return most_carried(self.reader.loops, self.live)
 
 
-def _needs(reader: JaxprReader, outs: Sequence[Value]) -> Needs:
+def _live(reader: JaxprReader, outs: Sequence[Value]) -> Live:
     scalars = [int(i) for out in outs if isinstance(out, np.ndarray) for i in out.ravel()]
-    saved = [out for out in outs if isinstance(out, Saved)]
-    return needed(reader.graph, reader.loops, scalars, saved)
+    stacked = [out for out in outs if isinstance(out, Stacked)]
+    return live_nodes(reader.graph, reader.loops, scalars, stacked)
 
 
 def loop_kernel(
-    eqn: JaxprEqn, leading: Sequence[JaxprEqn] = (), wanted: Sequence[Var] = ()
+    eqn: JaxprEqn, prologue: Sequence[JaxprEqn] = (), wanted: Sequence[Var] = ()
 ) -> tuple[Kernel, list[Var]]:
-    """The kernel of a `scan`, and of equations that lead to its constants and its initial carry.
+    """The kernel of a `scan` and of the equations that compute its constants and initial carry.
 
     Args:
         eqn: the loop.
-        leading: those equations, in order.
-        wanted: what they compute that the kernel should give as well, after what the loop gives.
+        prologue: those equations, in order.
+        wanted: variables of the prologue that are results of the kernel too, after the loop's own.
 
     Returns:
-        The kernel, and the variables that are its arguments; the sequences of the loop follow.
+        The kernel, and the variables that are its arguments; the scanned arguments follow.
     """
-    _, fixed, carries = loop_content(eqn)
+    p = eqn.params
+    body, fixed, carries = loop_content(eqn)
     first = fixed + carries
-    inner = {var for one in leading for var in one.outvars}
-    atoms = [*chain(*(one.invars for one in leading)), *eqn.invars[:first]]
+    inner = {var for one in prologue for var in one.outvars}
+    atoms = [*chain(*(one.invars for one in prologue)), *eqn.invars[:first]]
     given = [atom for atom in atoms if not isinstance(atom, Literal) and atom not in inner]
     args = list(dict.fromkeys(given))
     sequences = [atom for atom in eqn.invars[first:] if not isinstance(atom, Literal)]
-    whole = Jaxpr((), [*args, *sequences], [*eqn.outvars, *wanted], [*leading, eqn])
+    whole = Jaxpr((), [*args, *sequences], [*eqn.outvars, *wanted], [*prologue, eqn])
+
+    scanned = [
+        SequenceInput(k, p["length"], aval.shape, aval.dtype)
+        for k, aval in enumerate(body.in_avals[first:])
+    ]
 
     def read(reader: JaxprReader) -> list[Value]:
-        return _read_loop(reader, eqn, leading, wanted, args)
+        inputs = reader.inputs([var.aval for var in args])
+        env: dict[Any, Value] = dict(zip(args, inputs, strict=True))
+        reader.equations(prologue, env)
+        values = [reader.value(atom, env) for atom in eqn.invars[:first]]
+        outs = reader.loop(body, values[:fixed], values[fixed:], scanned, p["length"], p["reverse"])
+        return outs + [env[var] for var in wanted]
 
     reading = Reading(ClosedJaxpr(whole, ()), read)
     places = range(len(args), len(args) + len(sequences))
     return Kernel(reading, places, tuple(range(len(whole.outvars)))), args
 
 
-def _read_loop(
-    reader: JaxprReader,
-    eqn: JaxprEqn,
-    leading: Sequence[JaxprEqn],
-    wanted: Sequence[Var],
-    args: Sequence[Var],
-) -> list[Value]:
-    p = eqn.params
-    body, fixed, carries = loop_content(eqn)
-    first = fixed + carries
-    env: dict[Any, Value] = dict(zip(args, reader.inputs([var.aval for var in args]), strict=True))
-    reader.equations(leading, env)
-    values = [reader.value(atom, env) for atom in eqn.invars[:first]]
-    reads = [
-        Given(k, p["length"], aval.shape, aval.dtype)
-        for k, aval in enumerate(body.in_avals[first:])
-    ]
-    outs = reader.loop(body, values[:fixed], values[fixed:], reads, p["length"], p["reverse"])
-    return outs + [env[var] for var in wanted]
-
-
 def function_kernel(closed: ClosedJaxpr) -> Kernel:
     """The kernel of a whole function of small arrays."""
 
     def read(reader: JaxprReader) -> list[Value]:
-        outs = reader.read(closed, reader.inputs(closed.in_avals))
-        if any(isinstance(out, Given) for out in outs):
-            raise UnsupportedError("a sequence that passes through")
-        return outs
+        return reader.read(closed, reader.inputs(closed.in_avals))
 
     return Kernel(Reading(closed, read), range(0), tuple(range(len(closed.out_avals))))

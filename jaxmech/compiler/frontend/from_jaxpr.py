@@ -1,9 +1,8 @@
-"""Reading a jaxpr: from operations on arrays to the scalar graph.
+"""Read a jaxpr into a scalar graph.
 
 An array is read as a numpy array of node numbers. A short loop is unrolled, unless it is large or
-the loop around another one; a long one becomes a `Loop` with a graph of its own. A `cond` becomes a
-choice, or a branch if one of its cases has nothing to do. Calls are read as if their content stood
-in their place.
+contains another loop; a long one becomes a `Loop` with a graph of its own. A `cond` becomes a
+select, or a branch if one of its sides computes nothing. Calls are inlined.
 """
 
 from collections.abc import Sequence
@@ -25,19 +24,20 @@ from jaxmech.compiler.ir.graph import Graph
 from jaxmech.compiler.ir.loops import (
     LARGEST_ARRAY,
     Ids,
-    Listed,
     Loop,
-    Saved,
-    Steps,
+    Scanned,
+    SequenceOfNodes,
+    Stacked,
     UnsupportedError,
     Value,
     dtype_of,
 )
 from jaxmech.compiler.optimize.fold import folded
 
-LARGEST_UNROLLED = 60_000  # nodes of all iterations; more take too long to compile
+LARGEST_UNROLLED = 60_000  # nodes of all iterations; more take long to compile
 LARGEST_GRAPH = 200_000  # nodes of one graph
-_BRANCHES = count()  # their numbers: one can move from the body of a loop to the graph around it
+# Unique over all graphs, because a branch can be hoisted from a loop into the graph around it.
+_BRANCH_NUMBERS = count()
 
 _IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
 
@@ -50,21 +50,23 @@ class JaxprReader:
         loops: the loops among them.
     """
 
-    def __init__(self, outer: Graph | None = None, watched: frozenset[int] = frozenset()) -> None:
-        self.graph = Graph(outer, watched)
+    def __init__(
+        self, outer: Graph | None = None, unsafe_origins: frozenset[int] = frozenset()
+    ) -> None:
+        self.graph = Graph(outer, unsafe_origins)
         self.loops: list[Loop] = []
 
     def leaves(self, op: str, shape: tuple[int, ...], dtype: Any, params: Sequence[Any]) -> Ids:
-        """An array of leaves of one kind, one for each of the params."""
+        """An array of leaves of one kind, with their parameters."""
         ids = [self.graph.add(op, (), p, dtype) for p in params]
         return np.array(ids, np.int64).reshape(shape)
 
     def inputs(self, avals: Sequence[Any]) -> list[Ids]:
-        """Leaves `input` for arrays of the given shapes and types, numbered throughout."""
+        """Consecutive `input` leaves for arrays of these shapes and types."""
         return self._numbered("input", avals)
 
     def read(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
-        """The values of a function, its operations added to the graph.
+        """Add the operations of a function to the graph and return its results.
 
         Raises:
             UnsupportedError: something in it cannot be taken apart into scalars.
@@ -79,7 +81,7 @@ class JaxprReader:
         return [self.value(atom, env) for atom in closed.jaxpr.outvars]
 
     def equations(self, eqns: Sequence[JaxprEqn], env: dict[Any, Value]) -> None:
-        """Adds equations; `env` has the values of their variables and gets those of the results.
+        """Add equations, reading and extending the values of variables in `env`.
 
         Raises:
             UnsupportedError: something in them cannot be taken apart into scalars.
@@ -117,35 +119,33 @@ class JaxprReader:
         return list(PRIMITIVES[name](self.graph, eqn, *arrays))
 
     def _cond(self, branches: Sequence[ClosedJaxpr], values: list[Ids]) -> list[Value]:
-        """The case that holds if that is known; else both, and a choice or a branch."""
+        """One side if the predicate is known; else both, joined by selects or a branch."""
         which, *rest = values
         known = self.graph.values[int(which)]
         if known is not None:
             return self.read(branches[int(np.clip(known, 0, len(branches) - 1))], rest)
         if len(branches) != 2:
             raise UnsupportedError("`switch` on a computed value")
-        (no, no_works), (yes, yes_works) = (self._case(branch, rest) for branch in branches)
-        usual, other, compare = (yes, no, "eq") if no_works and not yes_works else (no, yes, "ne")
+        (no, no_works), (yes, yes_works) = (self._side(branch, rest) for branch in branches)
+        usual, rare, compare = (yes, no, "eq") if no_works and not yes_works else (no, yes, "ne")
         zero = self.graph.const(0, self.graph.nodes[int(which)].dtype)
         holds = folded(self.graph, compare, int(which), zero)
         if no_works and yes_works:
-            return [
-                self._chosen("select_n", (), holds, *pair) for pair in zip(no, yes, strict=True)
-            ]
-        number, pairs = next(_BRANCHES), zip(usual, other, strict=True)
-        return [self._chosen("branch", number, holds, *pair) for pair in pairs]
+            pairs = zip(no, yes, strict=True)
+            return [self._selected("select_n", (), holds, *pair) for pair in pairs]
+        number, pairs = next(_BRANCH_NUMBERS), zip(usual, rare, strict=True)
+        return [self._selected("branch", number, holds, *pair) for pair in pairs]
 
-    def _case(self, case: ClosedJaxpr, args: Sequence[Value]) -> tuple[list[Ids], bool]:
-        """The values of a case, and whether there is something to do for them."""
+    def _side(self, side: ClosedJaxpr, args: Sequence[Value]) -> tuple[list[Ids], bool]:
+        """The results of one side of a `cond`, and whether they take any new node."""
         before = len(self.graph.nodes)
-        outs = self.read(case, args)
+        outs = self.read(side, args)
         arrays = [out for out in outs if isinstance(out, np.ndarray)]
         if len(arrays) < len(outs):
             raise UnsupportedError("`cond` with a loop that saves a sequence")
         return arrays, any(node.op != "const" for node in self.graph.nodes[before:])
 
-    def _chosen(self, op: str, params: Any, which: int, no: Ids, yes: Ids) -> Ids:
-        """An element-wise choice."""
+    def _selected(self, op: str, params: Any, which: int, no: Ids, yes: Ids) -> Ids:
         pairs = zip(no.ravel(), yes.ravel(), strict=True)
         ids = [folded(self.graph, op, which, int(a), int(b), params=params) for a, b in pairs]
         return np.array(ids, np.int64).reshape(no.shape)
@@ -154,56 +154,64 @@ class JaxprReader:
         p = eqn.params
         body, first, carries = loop_content(eqn)
         second = first + carries
-        consts, init, reads = values[:first], values[first:second], values[second:]
-        listed = all(isinstance(x, np.ndarray) for x in reads)
-        how = p["length"], p["reverse"]
-        if p["length"] > LONGEST_UNROLLED or not listed:
-            return self.loop(body, consts, init, reads, *how)
+        args = (
+            body,
+            values[:first],
+            values[first:second],
+            values[second:],
+            p["length"],
+            p["reverse"],
+        )
+        are_nodes = all(isinstance(x, np.ndarray) for x in values[second:])
+        if p["length"] > LONGEST_UNROLLED or not are_nodes:
+            return self.loop(*args)
         if p["length"] > 1 and holds_loop(body.jaxpr):
             with suppress(UnsupportedError):
-                return self.loop(body, consts, init, reads, *how)
-        return self._unrolled(body, consts, init, reads, *how)
+                return self.loop(*args)
+        return self._unrolled(*args)
 
     def _unrolled(
         self,
         closed: ClosedJaxpr,
         consts: list[Value],
         carry: list[Value],
-        reads: list[Value],
+        scanned: list[Value],
         length: int,
         reverse: bool,
     ) -> list[Value]:
         order, before = -1 if reverse else 1, len(self.graph.nodes)
-        first, saved = carry, list[list[Value]]()
+        init, stacked = carry, list[list[Value]]()
         for k in range(length)[::order]:
-            elements = [np.asarray(x[k]) for x in reads if isinstance(x, np.ndarray)]
+            elements = [np.asarray(x[k]) for x in scanned if isinstance(x, np.ndarray)]
             outs = self.read(closed, [*consts, *carry, *elements])
             carry = outs[: len(carry)]
-            saved.append(outs[len(carry) :])
-            if len(saved) == 1 and (len(self.graph.nodes) - before) * length > LARGEST_UNROLLED:
+            stacked.append(outs[len(carry) :])
+            # The first iteration tells how large all of them would be.
+            if len(stacked) == 1 and (len(self.graph.nodes) - before) * length > LARGEST_UNROLLED:
                 with suppress(UnsupportedError):
-                    return self.loop(closed, consts, first, reads, length, reverse)
-        if not all(isinstance(x, np.ndarray) for x in chain(*saved)):
+                    return self.loop(closed, consts, init, scanned, length, reverse)
+        if not all(isinstance(x, np.ndarray) for x in chain(*stacked)):
             raise UnsupportedError("a loop inside of a loop that saves a sequence for the outside")
-        return [*carry, *(np.stack(column[::order]) for column in zip(*saved, strict=True))]
+        return [*carry, *(np.stack(column[::order]) for column in zip(*stacked, strict=True))]
 
     def loop(
         self,
         closed: ClosedJaxpr,
         consts: Sequence[Value],
         init: Sequence[Value],
-        reads: Sequence[Value],
+        scanned: Sequence[Value],
         length: int,
         reverse: bool,
     ) -> list[Value]:
-        """Adds a loop that stays one; gives its results and the sequences that it saves."""
+        """Add a loop that is not unrolled; return its final carry and its stacked outputs."""
         arrays = [v for v in (*consts, *init) if isinstance(v, np.ndarray)]
         if len(arrays) < len(consts) + len(init):
             raise UnsupportedError("a whole sequence as a constant or a carry of a loop")
         fixed, start = arrays[: len(consts)], arrays[len(consts) :]
         carried = closed.in_avals[len(consts) : len(arrays)]
         inside = JaxprReader(self.graph)
-        steps = [_steps(x, a) for x, a in zip(reads, closed.in_avals[len(arrays) :], strict=True)]
+        pairs = zip(scanned, closed.in_avals[len(arrays) :], strict=True)
+        sequences = [_sequence(x, aval) for x, aval in pairs]
         captured = [
             np.array([inside.graph.capture(int(i)) for i in c.ravel()], np.int64).reshape(c.shape)
             for c in fixed
@@ -212,7 +220,7 @@ class JaxprReader:
             inside.leaves(
                 "element", s.shape, s.dtype, [(k, i) for i in range(int(np.prod(s.shape)))]
             )
-            for k, s in enumerate(steps)
+            for k, s in enumerate(sequences)
         ]
         outs = inside.read(closed, [*captured, *inside._numbered("carry", carried), *elements])
         ends = [out for out in outs if isinstance(out, np.ndarray)]
@@ -223,8 +231,8 @@ class JaxprReader:
             inner=inside.loops,
             init=_flat(start),
             carry=_flat(ends[: len(start)]),
-            reads=steps,
-            saves=ends[len(start) :],
+            scanned=sequences,
+            stacked=ends[len(start) :],
             length=length,
             reverse=reverse,
             place=len(self.graph.nodes),
@@ -235,7 +243,7 @@ class JaxprReader:
         avals = closed.out_avals[len(start) :]
         return [
             *results,
-            *(Saved(number, k, length, a.shape, a.dtype) for k, a in enumerate(avals)),
+            *(Stacked(number, k, length, a.shape, a.dtype) for k, a in enumerate(avals)),
         ]
 
     def _numbered(self, op: str, avals: Sequence[Any], loop: int | None = None) -> list[Ids]:
@@ -251,8 +259,8 @@ class JaxprReader:
         return arrays
 
 
-def _steps(value: Value, aval: Any) -> Steps:
-    return Listed(value, aval.dtype) if isinstance(value, np.ndarray) else value
+def _sequence(value: Value, aval: Any) -> Scanned:
+    return SequenceOfNodes(value, aval.dtype) if isinstance(value, np.ndarray) else value
 
 
 def _flat(arrays: Sequence[Ids]) -> list[int]:

@@ -1,4 +1,4 @@
-"""What the calls and loops of a jaxpr contain."""
+"""The jaxprs inside calls and loops, across versions of JAX."""
 
 from collections.abc import Iterator
 
@@ -22,34 +22,32 @@ _CALLS = {
 
 
 def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """The function that an equation calls, if a call is all that it is."""
+    """The function that an equation calls; None if it is no call, or a call over a batch."""
     name = eqn.primitive.name
-    if name not in _CALLS or eqn.params.get("levels"):  # over a batch it is more than a call
+    if name not in _CALLS or eqn.params.get("levels"):
         return None
     content = eqn.params[_CALLS[name]]
     return content if isinstance(content, ClosedJaxpr) else ClosedJaxpr(content, ())
 
 
 def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
-    """The body of a `scan`, and how many constants and how many carries it takes.
-
-    jax 0.12 has no counts but a grouping of the arguments.
-    """
+    """The body of a `scan`, and its numbers of constants and of carries."""
     p = eqn.params
     body = p["jaxpr"] if isinstance(p["jaxpr"], ClosedJaxpr) else ClosedJaxpr(p["jaxpr"], ())
     if "num_consts" in p:
         return body, p["num_consts"], p["num_carry"]
+    # jax 0.12 keeps a grouping of the arguments in place of the counts.
     consts, carry, _ = p["ft_in"].update(list(eqn.invars)).unpack()
     return body, len(list(consts)), len(list(carry))
 
 
 def holds_loop(jaxpr: Jaxpr) -> bool:
-    """Whether there is a `scan` in it, however deep."""
+    """Whether it contains a `scan`, at any depth."""
     return any(True for _ in _loops(jaxpr))
 
 
 def stays_loop(jaxpr: Jaxpr) -> bool:
-    """Whether there is a `scan` in it that is not unrolled, however deep."""
+    """Whether it contains a `scan` that is not unrolled, at any depth."""
     return any(_is_kept(eqn) for eqn in _loops(jaxpr))
 
 

@@ -1,7 +1,7 @@
-"""The primitives that can be taken apart into scalars, and how.
+"""How each JAX primitive is read into the scalar graph.
 
-Whatever only moves numbers about (slices, transposes, gathers at known places, ...) is carried out
-on node numbers in place of the numbers, by numpy or by JAX itself.
+Primitives that only move numbers (slices, transposes, gathers at constant indices, ...) are applied
+to the node numbers, by numpy or by JAX itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ def known(g: Graph, ids: Ids, dtype: Any) -> np.ndarray:
 
 
 def _each(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
-    """One operation for each place of arrays of one shape."""
+    """One operation for each element of arrays of the same shape."""
     places = zip(*(np.ravel(a).tolist() for a in arrays), strict=True)
     ids = [folded(g, op, *inputs, params=params) for inputs in places]
     return np.array(ids, np.int64).reshape(np.shape(arrays[0]))
@@ -57,7 +57,7 @@ def _slice(x: Ids, p: Params) -> Ids:
     return x[tuple(slice(*bounds) for bounds in where)]
 
 
-# What only moves numbers about, as numpy does it.
+# Primitives that only move numbers, as numpy does it.
 _MOVES: dict[str, Callable[[Ids, Params], Ids]] = {
     "reshape": lambda x, p: x.reshape(p["new_sizes"]),
     "transpose": lambda x, p: x.transpose(p["permutation"]),
@@ -77,9 +77,9 @@ def _concatenated(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
 
 
 def _by_primitive(*places: int) -> Reading:
-    """A primitive that moves the operands in these places (all if none); others are indices.
+    """A primitive that JAX applies to node numbers: those of the operands at these places, or all.
 
-    JAX itself carries it out, on node numbers in place of the numbers.
+    The other operands are indices, which have to be constants.
     """
 
     def move(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
@@ -91,7 +91,7 @@ def _by_primitive(*places: int) -> Reading:
         ]
         params = dict(eqn.params)
         if "fill_value" in params:
-            params["fill_value"] = -1
+            params["fill_value"] = -1  # no node number, so that it is recognized below
         with jax.ensure_compile_time_eval():
             out = eqn.primitive.bind(*operands, **params)
         for moved in out if eqn.primitive.multiple_results else [out]:
@@ -104,7 +104,7 @@ def _by_primitive(*places: int) -> Reading:
 
 
 def _starts(g: Graph, eqn: JaxprEqn, size: Sequence[int], x: Ids, starts: Sequence[Ids]) -> Any:
-    """Where a dynamic slice lies: at known places, pushed inside as JAX does."""
+    """The bounds of a dynamic slice with constant indices, clamped as in JAX."""
     first = [int(known(g, start, int)) for start in starts]
     pairs = zip(first, x.shape, size, strict=True)
     inside = [min(max(k, 0), whole - part) for k, whole, part in pairs]
@@ -112,7 +112,7 @@ def _starts(g: Graph, eqn: JaxprEqn, size: Sequence[int], x: Ids, starts: Sequen
 
 
 def _pad(g: Graph, eqn: JaxprEqn, x: Ids, filling: Ids) -> Iterable[Ids]:
-    """Negative padding cuts away."""
+    """Padding, inside too; negative padding crops."""
     config = eqn.params["padding_config"]
     sizes = [n + max(n - 1, 0) * gap for n, (_, _, gap) in zip(x.shape, config, strict=True)]
     spread = np.full(sizes, int(filling))
@@ -156,12 +156,12 @@ def _iota(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
 
 
 def _unset(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
-    """Numbers that nobody reads, in derivatives of a `cond` from jax 0.12 on; zeros as in XLA."""
+    """Unused numbers, in derivatives of a `cond` from jax 0.12 on; zeros as in XLA."""
     yield constant(g, np.zeros(shape_of(eqn.outvars[0]), dtype_of(eqn.outvars[0])))
 
 
-def _empty(op: str, dtype: Any) -> Any:
-    """What the combination of no numbers is."""
+def _neutral(op: str, dtype: Any) -> Any:
+    """The neutral element of a reduction."""
     if op in ("max", "min"):
         limits = np.iinfo(dtype) if np.issubdtype(dtype, np.integer) else None
         least, most = (limits.min, limits.max) if limits else (-np.inf, np.inf)
@@ -169,10 +169,10 @@ def _empty(op: str, dtype: Any) -> Any:
     return {"add": 0, "mul": 1, "and": True, "or": False}[op]
 
 
-def _combined(g: Graph, op: str, lines: Ids, dtype: Any) -> Ids:
-    """The last axis combined, from left to right."""
+def _reduced(g: Graph, op: str, lines: Ids, dtype: Any) -> Ids:
+    """A reduction of the last axis, from left to right."""
     if lines.shape[-1] == 0:
-        return constant(g, np.full(lines.shape[:-1], _empty(op, dtype), dtype))
+        return constant(g, np.full(lines.shape[:-1], _neutral(op, dtype), dtype))
     out = lines[..., 0]
     for k in range(1, lines.shape[-1]):
         out = _each(g, op, out, lines[..., k])
@@ -185,7 +185,7 @@ def _reduction(op: str) -> Reading:
         kept = [d for d in range(x.ndim) if d not in axes]
         size = int(np.prod([x.shape[d] for d in axes]))
         lines = x.transpose(*kept, *axes).reshape(*(x.shape[d] for d in kept), size)
-        yield _combined(g, op, lines, dtype_of(eqn.outvars[0]))
+        yield _reduced(g, op, lines, dtype_of(eqn.outvars[0]))
 
     return reduce
 
@@ -201,7 +201,7 @@ def _dot(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
     X = x.transpose(*bx, *fx, *cx).reshape(*batch, left[0], 1, left[1])
     Y = y.transpose(*by, *fy, *cy).reshape(*batch, 1, right, left[1])
     products = _each(g, "mul", *np.broadcast_arrays(X, Y))
-    yield _combined(g, "add", products, dtype_of(out)).reshape(shape_of(out))
+    yield _reduced(g, "add", products, dtype_of(out)).reshape(shape_of(out))
 
 
 def _clamp(g: Graph, eqn: JaxprEqn, low: Ids, x: Ids, high: Ids) -> Iterable[Ids]:
@@ -222,7 +222,7 @@ def _cumulative(op: str) -> Reading:
 
 
 def _scatter_add(g: Graph, eqn: JaxprEqn, x: Ids, places: Ids, updates: Ids) -> Iterable[Ids]:
-    """Every update is added where a one in its place would land."""
+    """Add each update where JAX puts a one in its place."""
     indices = known(g, places, dtype_of(eqn.invars[1]))
     out, dtype = x.ravel().copy(), dtype_of(eqn.invars[0])
     for k, number in enumerate(updates.ravel()):
@@ -235,14 +235,14 @@ def _scatter_add(g: Graph, eqn: JaxprEqn, x: Ids, places: Ids, updates: Ids) -> 
 
 
 def _argument(better: str) -> Reading:
-    """`argmax` and `argmin`: the first place of the best number."""
+    """`argmax` and `argmin`: the place of the first best number, or of the first NaN."""
 
     def find(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
         (axis,), dtype = eqn.params["axes"], eqn.params["index_dtype"]
         best, *rest = np.moveaxis(x, axis, 0)
         place = constant(g, np.zeros(best.shape, dtype))
         for k, line in enumerate(rest, start=1):
-            # NaN wins over numbers, and keeps its place once it has it.
+            # NaN beats numbers, and nothing beats NaN.
             wins = _each(g, "or", _each(g, better, line, best), _each(g, "ne", line, line))
             wins = _each(g, "and", wins, _each(g, "eq", best, best))
             here = constant(g, np.full(best.shape, k, dtype))

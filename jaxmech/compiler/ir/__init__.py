@@ -1,4 +1,4 @@
-"""The intermediate form: a graph of scalars, its loops, and which nodes are live.
+"""The intermediate representation: a graph of scalars, the loops in it, and which nodes are live.
 
-`graph` first, then `loops`; `liveness` finds what has to be computed, and `kernel` holds all of it.
+Read `graph` first, then `loops`; `liveness` finds the nodes that have to be computed.
 """

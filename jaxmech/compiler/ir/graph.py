@@ -1,14 +1,14 @@
 """The scalar graph: every number that a function computes, made once.
 
-Nodes are numbered in the order of their making, so the inputs of a node always come before it.
-Equal nodes are shared, and what is the same in every iteration of a loop is done outside of it.
+Nodes are in topological order: the inputs of a node have smaller numbers than the node. Equal nodes
+are shared, and loop-invariant nodes are hoisted into the graph around the loop.
 
 Leaves are `const`, `input` (of the whole function), `carry` and `element` (of a loop, in the graph
 of its body), `capture` (a node of the graph around the loop) and `result` (of a loop).
 
-A `branch` is a choice whose last input is a rare case: (whether it holds, the usual value, its own
-value), numbered with the others of the same case. What only it needs is computed only if it holds
-in some lane.
+A `branch` is a select whose last input belongs to a rare case. Its inputs are the condition, the
+usual value and the rare value; branches of the same `cond` share a number. Nodes that only the rare
+values depend on are skipped unless the condition holds in some lane.
 """
 
 from typing import Any, NamedTuple
@@ -17,14 +17,7 @@ import numpy as np
 
 
 class Node(NamedTuple):
-    """One scalar.
-
-    Attributes:
-        op: name of the operation or kind of leaf.
-        inputs: numbers of the nodes that it is made of.
-        params: whatever else the operation needs.
-        dtype: type of the scalar.
-    """
+    """A scalar: its operation or kind of leaf, the numbers of its inputs, parameters and type."""
 
     op: str
     inputs: tuple[int, ...]
@@ -33,67 +26,57 @@ class Node(NamedTuple):
 
 
 class Graph:
-    """Scalars and the operations that make them.
+    """Scalars and the operations that compute them.
 
     Attributes:
-        nodes: in the order of their making.
+        nodes: the nodes in topological order.
         values: the value of each constant as a numpy scalar, None for other nodes.
         outer: the graph around the loop whose body this is.
-        requested: operations asked for, before any was folded or shared.
-        marks: a number for each node that is the same whenever the same program is read.
-        watched: marks of nodes that may hide that they are not finite (`zeros.py`).
-        doubtful: whether a node is watched, or made of one that is.
-        zeros: products and quotients of zero that were folded: the operation and the other number.
-        folded: what the operations that were asked for have become.
-        depth: how many graphs there are around it.
+        requested: number of operations before folding and sharing.
+        fingerprints: a hash of each node that does not change when the same program is read again.
+        unsafe_origins: fingerprints of nodes whose NaN a folded zero would hide (`fold_zeros`).
+        unsafe: whether a node is one of those, or depends on one.
+        zeros: folded products and quotients of zero, as the operation and the other operand.
+        folded: memo from requested operations to the nodes that they became.
+        depth: how many graphs are around it.
     """
 
-    def __init__(self, outer: "Graph | None" = None, watched: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, outer: "Graph | None" = None, unsafe_origins: frozenset[int] = frozenset()
+    ) -> None:
         self.nodes: list[Node] = []
         self.values: list[Any] = []
         self.outer = outer
         self.requested = 0
-        self.marks: list[int] = []
-        self.watched: frozenset[int] = watched if outer is None else outer.watched
-        self.doubtful: list[bool] = []
+        self.fingerprints: list[int] = []
+        self.unsafe_origins: frozenset[int] = (
+            unsafe_origins if outer is None else outer.unsafe_origins
+        )
+        self.unsafe: list[bool] = []
         self.zeros: dict[tuple[str, int], None] = {}
         self.folded: dict[tuple[str, tuple[int, ...], Any], int] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
-        self._known: dict[Node, int] = {}
+        self._numbers: dict[Node, int] = {}
 
     def add(self, op: str, inputs: tuple[int, ...], params: Any, dtype: Any) -> int:
-        """The node as it is, or the equal one that exists already."""
+        """The number of a node, which is made unless an equal one exists."""
         node = Node(op, inputs, params, np.dtype(dtype))
-        number = self._known.get(node)
+        number = self._numbers.get(node)
         if number is None:
             if self.outer is not None and self._is_invariant(inputs):
-                return self._hoisted(node)
-            number = self._known[node] = len(self.nodes)
+                return self._hoist(node)
+            number = self._numbers[node] = len(self.nodes)
             self.nodes.append(node)
             self.values.append(None)
-            self._note(node)
+            self._annotate(node)
         return number
 
-    def _note(self, node: Node) -> None:
-        """Marks a new node; inputs may come in another order when the program is read again."""
-        if node.op == "capture":
-            assert self.outer is not None
-            self.marks.append(self.outer.marks[node.params])
-            self.doubtful.append(self.outer.doubtful[node.params])
-            return
-        made_of = sorted(self.marks[i] for i in node.inputs) or [self.depth]
-        mark = hash((node.op, node.op != "branch" and node.params, *made_of))
-        self.marks.append(mark)
-        is_float = node.dtype.kind == "f"
-        is_doubtful = mark in self.watched or any(self.doubtful[i] for i in node.inputs)
-        self.doubtful.append(is_float and is_doubtful)
-
-    def known(self, node: Node) -> int | None:
-        """The number of a node if it exists already."""
-        return self._known.get(node)
+    def find(self, node: Node) -> int | None:
+        """The number of a node, or None if it does not exist."""
+        return self._numbers.get(node)
 
     def const(self, value: Any, dtype: Any) -> int:
-        """A constant; its text tells 0.0 from -0.0 and makes NaN equal to itself."""
+        """A constant, keyed by its repr: that tells 0.0 from -0.0 and makes NaN equal to itself."""
         scalar = np.asarray(value, dtype)[()]
         number = self.add("const", (), repr(scalar), dtype)
         self.values[number] = scalar
@@ -106,17 +89,31 @@ class Graph:
             return self.const(self.outer.values[number], self.outer.nodes[number].dtype)
         return self.add("capture", (), number, self.outer.nodes[number].dtype)
 
+    def _annotate(self, node: Node) -> None:
+        if node.op == "capture":
+            assert self.outer is not None
+            self.fingerprints.append(self.outer.fingerprints[node.params])
+            self.unsafe.append(self.outer.unsafe[node.params])
+            return
+        # Sorted, because folding may order the inputs differently when the program is read again;
+        # without the number of a branch, which is a global counter.
+        inputs = sorted(self.fingerprints[i] for i in node.inputs) or [self.depth]
+        fingerprint = hash((node.op, node.op != "branch" and node.params, *inputs))
+        self.fingerprints.append(fingerprint)
+        is_unsafe = fingerprint in self.unsafe_origins or any(self.unsafe[i] for i in node.inputs)
+        self.unsafe.append(node.dtype.kind == "f" and is_unsafe)
+
     def _is_invariant(self, inputs: tuple[int, ...]) -> bool:
         ops = {self.nodes[i].op for i in inputs}
         return "capture" in ops and ops <= {"capture", "const"}
 
-    def _hoisted(self, node: Node) -> int:
-        """An operation that is the same in every iteration, done once outside of the loop."""
+    def _hoist(self, node: Node) -> int:
+        """A loop-invariant operation, computed in the graph around the loop."""
         assert self.outer is not None
-        inputs = tuple(self._outside(i) for i in node.inputs)
+        inputs = tuple(self._in_outer(i) for i in node.inputs)
         return self.capture(self.outer.add(node.op, inputs, node.params, node.dtype))
 
-    def _outside(self, number: int) -> int:
+    def _in_outer(self, number: int) -> int:
         node = self.nodes[number]
         assert self.outer is not None
         if node.op == "capture":

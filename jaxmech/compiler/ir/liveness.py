@@ -1,4 +1,4 @@
-"""What has to be computed of a graph for what is asked of it: nodes, and parts of its loops."""
+"""Liveness: the nodes that the results depend on, in all graphs, and which belong to rare cases."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -6,63 +6,60 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jaxmech.compiler.ir.graph import Graph, Node
-from jaxmech.compiler.ir.loops import Listed, Loop, Saved, Steps
+from jaxmech.compiler.ir.loops import Loop, Scanned, SequenceOfNodes, Stacked
 
-SMALLEST_BRANCH = 12  # operations and choices; fewer are sooner done than asked for
+SMALLEST_BRANCH = 12  # operations and selects; a jump around fewer costs more than it saves
 _LEAVES = {"const", "input", "carry", "element", "capture", "result"}
 
 
 @dataclass
-class LoopNeeds:
-    """What is needed of one loop.
-
-    Attributes:
-        carry: places in the carry.
-        saves: places among the saved sequences.
-        body: what that needs of the body.
-    """
+class LiveLoop:
+    """The live places of a loop's carry and stacked outputs, and the live nodes of its body."""
 
     carry: set[int] = field(default_factory=set)
-    saves: set[int] = field(default_factory=set)
-    body: "Needs | None" = None
+    stacked: set[int] = field(default_factory=set)
+    body: "Live | None" = None
 
 
 @dataclass
-class Needs:
-    """What is needed of one graph.
+class Live:
+    """The live part of a graph.
 
     Attributes:
-        nodes: numbers of nodes.
-        branches: by number of the branch, nodes that nothing else needs.
+        nodes: numbers of the nodes that are always computed.
+        branches: by number of the branch, the nodes that only it depends on.
         loops: by number of the loop.
     """
 
     nodes: set[int] = field(default_factory=set)
     branches: dict[int, set[int]] = field(default_factory=dict)
-    loops: dict[int, LoopNeeds] = field(default_factory=dict)
+    loops: dict[int, LiveLoop] = field(default_factory=dict)
 
 
-def needed(graph: Graph, loops: list[Loop], nodes: Iterable[int], saved: Iterable[Saved]) -> Needs:
-    """Everything that the given nodes and saved sequences depend on, and nothing else."""
+def live_nodes(
+    graph: Graph, loops: list[Loop], nodes: Iterable[int], stacked: Iterable[Stacked]
+) -> Live:
+    """Everything that the given nodes and stacked outputs depend on."""
     whole = _Scope(graph, loops)
     search = _LivenessSearch([(whole, i) for i in nodes])
-    for sequence in saved:
-        search.save(whole, sequence)
+    for sequence in stacked:
+        search.add_stacked(whole, sequence)
     while search.work:
-        search.visit_all()
+        search.run()
+        # Splitting off the branches may make more nodes live, in any scope.
         for scope in whole.scopes():
-            search.divide(scope)
-    return whole.found
+            search.split_branches(scope)
+    return whole.live
 
 
 class _Scope:
-    """A graph with what is known to be needed of it.
+    """A graph and what of it is live.
 
     Attributes:
-        around: the loop whose body this graph is, and the scope that holds the loop.
-        part: what is needed of that loop.
-        inner: the bodies of its own loops, by number.
-        rare: what each branch gives where its case holds.
+        around: the scope of the graph around it and the loop whose body it is.
+        part: the live part of that loop.
+        bodies: the scopes of the bodies of its own loops, by number.
+        rare: the rare values of each branch.
     """
 
     def __init__(
@@ -70,47 +67,47 @@ class _Scope:
     ) -> None:
         self.graph, self.loops = graph, loops
         self.around = around
-        self.found = Needs()
-        self.part = LoopNeeds(body=self.found)
-        self.inner: dict[int, _Scope] = {}
+        self.live = Live()
+        self.part = LiveLoop(body=self.live)
+        self.bodies: dict[int, _Scope] = {}
         self.rare: dict[int, set[int]] = {}
 
     def body(self, number: int) -> "_Scope":
         """The scope of the body of one of its loops."""
-        if number not in self.inner:
+        if number not in self.bodies:
             loop = self.loops[number]
-            scope = self.inner[number] = _Scope(loop.body, loop.inner, (self, loop))
-            self.found.loops[number] = scope.part
-        return self.inner[number]
+            scope = self.bodies[number] = _Scope(loop.body, loop.inner, (self, loop))
+            self.live.loops[number] = scope.part
+        return self.bodies[number]
 
     def scopes(self) -> "Iterator[_Scope]":
-        """This scope and all inside of it."""
+        """This scope and all inside it."""
         yield self
-        for scope in self.inner.values():
+        for scope in self.bodies.values():
             yield from scope.scopes()
 
 
 class _LivenessSearch:
-    """Follows what is needed through all graphs at once, so that no node is visited twice."""
+    """A search backwards from the results, through all graphs at once: it visits a node once."""
 
     def __init__(self, work: list[tuple[_Scope, int]]) -> None:
         self.work = work
 
-    def visit_all(self) -> None:
-        """Visits what is needed, but for the rare cases, until nothing is left."""
+    def run(self) -> None:
+        """Visit everything that is live, except for rare values, until nothing is left."""
         while self.work:
             scope, number = self.work.pop()
-            if number not in scope.found.nodes:
-                scope.found.nodes.add(number)
+            if number not in scope.live.nodes:
+                scope.live.nodes.add(number)
                 self._visit(scope, scope.graph.nodes[number])
 
-    def save(self, scope: _Scope, sequence: Saved) -> None:
-        """Needs a sequence that a loop saves."""
+    def add_stacked(self, scope: _Scope, sequence: Stacked) -> None:
+        """Make a stacked output of a loop live."""
         body = scope.body(sequence.loop)
-        if sequence.number not in body.part.saves:
-            body.part.saves.add(sequence.number)
-            ends = scope.loops[sequence.loop].saves[sequence.number]
-            self.work += [(body, int(i)) for i in ends.ravel()]
+        if sequence.number not in body.part.stacked:
+            body.part.stacked.add(sequence.number)
+            nodes = scope.loops[sequence.loop].stacked[sequence.number]
+            self.work += [(body, int(i)) for i in nodes.ravel()]
 
     def _visit(self, scope: _Scope, node: Node) -> None:
         usual = node.inputs[:-1] if node.op == "branch" else node.inputs
@@ -119,53 +116,52 @@ class _LivenessSearch:
             scope.rare.setdefault(node.params, set()).add(node.inputs[-1])
         elif node.op == "result":
             number, place = node.params
-            self._carry(scope.body(number), scope, scope.loops[number], place)
+            self._add_carry(scope.body(number), scope, scope.loops[number], place)
         elif scope.around is not None:
             outer, loop = scope.around
             if node.op == "carry":
-                self._carry(scope, outer, loop, node.params)
+                self._add_carry(scope, outer, loop, node.params)
             elif node.op == "capture":
                 self.work.append((outer, node.params))
             elif node.op == "element":
-                self._read(outer, loop.reads[node.params[0]])
+                self._add_scanned(outer, loop.scanned[node.params[0]])
 
-    def _read(self, scope: _Scope, steps: Steps) -> None:
-        """Needs a sequence that a loop reads."""
-        if isinstance(steps, Saved):
-            self.save(scope, steps)
-        elif isinstance(steps, Listed):
-            self.work += [(scope, int(i)) for i in np.ravel(steps.ids)]
+    def _add_scanned(self, scope: _Scope, sequence: Scanned) -> None:
+        if isinstance(sequence, Stacked):
+            self.add_stacked(scope, sequence)
+        elif isinstance(sequence, SequenceOfNodes):
+            self.work += [(scope, int(i)) for i in np.ravel(sequence.ids)]
 
-    def _carry(self, body: _Scope, outer: _Scope, loop: Loop, place: int) -> None:
-        """Needs a place in the carry of a loop: how it starts, and how it goes on."""
+    def _add_carry(self, body: _Scope, outer: _Scope, loop: Loop, place: int) -> None:
+        """Make a place of a carry live: its initial value and its next value."""
         if place not in body.part.carry:
             body.part.carry.add(place)
             self.work += [(outer, loop.init[place]), (body, loop.carry[place])]
 
-    def divide(self, scope: _Scope) -> None:
-        """Leaves to each branch what only it needs; a small one is no branch."""
-        found = scope.found
-        found.branches.clear()
+    def split_branches(self, scope: _Scope) -> None:
+        """Leave to each branch what only it depends on; a small one is computed always."""
+        live = scope.live
+        live.branches.clear()
         for number, values in scope.rare.items():
-            own, common = _own(scope.graph, found.nodes, values, set(scope.rare))
+            own, common = _exclusive(scope.graph, live.nodes, values, set(scope.rare))
             if len(own) + len(values) < SMALLEST_BRANCH:
-                self.work += [(scope, i) for i in values - found.nodes]
+                self.work += [(scope, i) for i in values - live.nodes]
             else:
-                found.branches[number] = own
+                live.branches[number] = own
                 self.work += [(scope, i) for i in common]
 
 
-def _own(
-    graph: Graph, known: set[int], nodes: Iterable[int], branches: set[int]
+def _exclusive(
+    graph: Graph, live: set[int], nodes: Iterable[int], branches: set[int]
 ) -> tuple[set[int], set[int]]:
-    """What some nodes depend on beside the known ones: operations, and what is for all to have.
+    """The operations that only the given nodes depend on, and what has to be computed before them.
 
-    That is leaves, and what some branches give: a branch is one jump, whoever asks for a part.
+    The latter are leaves, and values of other branches: branches are not nested.
     """
     own, common, work = set[int](), set[int](), list(nodes)
     while work:
         number = work.pop()
-        if number not in known and number not in own:
+        if number not in live and number not in own:
             node = graph.nodes[number]
             if node.op in _LEAVES or (node.op == "branch" and node.params in branches):
                 common.add(number)
@@ -175,26 +171,23 @@ def _own(
     return own, common
 
 
-def given(graph: Graph, needs: Needs, branch: int) -> list[int]:
-    """The nodes of a branch that are needed, in the order of their making."""
-    of_branches = (i for i in sorted(needs.nodes) if graph.nodes[i].op == "branch")
+def branch_outputs(graph: Graph, live: Live, branch: int) -> list[int]:
+    """The live nodes of a branch, in topological order."""
+    of_branches = (i for i in sorted(live.nodes) if graph.nodes[i].op == "branch")
     return [i for i in of_branches if graph.nodes[i].params == branch]
 
 
-def operations(graph: Graph, loops: list[Loop], needs: Needs) -> int:
-    """How many operations of a graph are needed, each of the body of a loop counted once.
-
-    Those of branches do not count.
-    """
-    own = sum(graph.nodes[i].op not in _LEAVES for i in needs.nodes)
-    inner = [(loops[k], part.body) for k, part in needs.loops.items() if part.body is not None]
+def operations(graph: Graph, loops: list[Loop], live: Live) -> int:
+    """The number of live operations, each loop body counted once, without those of branches."""
+    own = sum(graph.nodes[i].op not in _LEAVES for i in live.nodes)
+    inner = [(loops[k], part.body) for k, part in live.loops.items() if part.body is not None]
     return own + sum(operations(loop.body, loop.inner, body) for loop, body in inner)
 
 
-def most_carried(loops: list[Loop], needs: Needs) -> int:
-    """The largest number of values that one of the loops carries from turn to turn."""
+def most_carried(loops: list[Loop], live: Live) -> int:
+    """The largest number of live values in the carry of a loop."""
     counts = [0]
-    for k, part in needs.loops.items():
+    for k, part in live.loops.items():
         if part.body is not None:
             counts += [len(part.carry), most_carried(loops[k].inner, part.body)]
     return max(counts)

@@ -1,4 +1,4 @@
-"""Loops that stay loops in the scalar graph, and the sequences that they read and save."""
+"""Loops that are not unrolled, and the sequences that they scan and stack (as `xs` and `ys`)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmech.compiler.ir.graph import Graph
 
-LARGEST_ARRAY = 65_536  # numbers; of a larger one no scalars are made
+LARGEST_ARRAY = 65_536  # numbers of an array that is taken apart into scalars
 
 Ids = np.ndarray  # node numbers, in the shape of the array that they stand for
 
@@ -27,8 +27,8 @@ def shape_of(atom: Any) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """A sequence that comes from outside: number, iterations, shape and type of an element."""
+class SequenceInput:
+    """An argument of the kernel that a loop scans; `shape` and `dtype` are those of an element."""
 
     number: int
     length: int
@@ -37,8 +37,8 @@ class Given:
 
 
 @dataclass(frozen=True, eq=False)
-class Saved:
-    """A sequence that a loop of the same graph saves: its place among all that the loop saves."""
+class Stacked:
+    """A stacked output of a loop of the same graph: the loop, and its place among the outputs."""
 
     loop: int
     number: int
@@ -48,8 +48,8 @@ class Saved:
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
-    """A sequence of nodes of the graph that holds the loop, shape (iterations, ...)."""
+class SequenceOfNodes:
+    """Nodes of the graph around a loop, shape (iterations, ...), which the loop scans."""
 
     ids: Ids
     dtype: np.dtype
@@ -60,8 +60,8 @@ class Listed:
         return self.ids.shape[1:]
 
 
-Steps = Given | Saved | Listed
-Value = Ids | Given | Saved
+Scanned = SequenceInput | Stacked | SequenceOfNodes
+Value = Ids | SequenceInput | Stacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,22 +70,22 @@ class Loop:
 
     Attributes:
         body: graph of one iteration, with leaves `carry` k, `element` (sequence, k) and `capture`.
-        inner: the loops inside of the body.
-        init: nodes of the graph around it, with which the carry starts.
-        carry: nodes of the body, with which the carry goes on.
-        reads: the sequences of which every iteration gets an element.
-        saves: nodes of the body that every iteration saves.
+        inner: the loops inside the body.
+        init: the initial carry, nodes of the graph around the loop.
+        carry: the next carry, nodes of the body.
+        scanned: sequences of which every iteration gets an element.
+        stacked: nodes of the body, stacked over the iterations.
         length: number of iterations.
-        reverse: whether it goes from the last element to the first.
-        place: how many nodes the graph around it had before its results.
+        reverse: whether it runs from the last element to the first.
+        place: number of nodes of the graph around it before its results.
     """
 
     body: Graph
     inner: "list[Loop]"
     init: list[int]
     carry: list[int]
-    reads: list[Steps]
-    saves: list[Ids]
+    scanned: list[Scanned]
+    stacked: list[Ids]
     length: int
     reverse: bool
     place: int

@@ -1,5 +1,7 @@
 """Simplifications of the graph while it is built.
 
-`fold` removes zeros, ones and signs, `fold_booleans` does the same for truth values, `constants`
-evaluates operations on constants, and `fold_zeros` decides which products with zero may be folded.
+`fold` is algebra on numbers, `fold_booleans` the same for truth values, and `fold_constants`
+evaluates operations on constants. `fold_zeros` decides which products with zero may be folded:
+`nan_propagation` tells which NaN reach a result, `path_conditions` what holds where a value is
+used.
 """

@@ -1,9 +1,9 @@
-"""Operations on scalars, folded: what is known of the inputs spares an operation or makes another.
+"""Algebraic folding: an operation is simplified by what is known of its inputs.
 
-An operation on constants is a constant; a product with zero or one and a sum with zero are gone, so
-the sparsity of a matrix comes out by itself. Signs move outwards until a sum takes them, and what
-does not change in a loop is multiplied beforehand. So a product of several factors may be rounded
-in another order, and the sign of a zero may differ; sums keep their order.
+An operation on constants is a constant; products with zero or one and sums with zero disappear, so
+the sparsity of a matrix comes out by itself. Signs move outwards until a sum absorbs them, and
+loop-invariant factors are multiplied outside the loop. So a product of several factors may be
+rounded in another order, and the sign of a zero may differ; sums keep their order.
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from jaxmech.compiler.ir.graph import Graph, Node
-from jaxmech.compiler.optimize.constants import Fold, evaluated, plain
-from jaxmech.compiler.optimize.fold_booleans import branch, compared, junction, negation
+from jaxmech.compiler.optimize.fold_booleans import comparison, fold_and_or, fold_branch, fold_not
+from jaxmech.compiler.optimize.fold_constants import Fold, constants_only, fold_constants
 
-_KNOWN = {"const", "capture"}  # before a loop begins
+_INVARIANT = {"const", "capture"}  # in a loop
 
 
 def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
-    """The result of an operation, folded where its inputs allow it."""
+    """The node of an operation, folded where its inputs allow it."""
     g.requested += 1
     key = op, inputs, params
     known = g.folded.get(key)
@@ -44,7 +44,7 @@ def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if _is(g, y, 0):
         return x
     dtype = g.nodes[x].dtype
-    if (known := evaluated(g, np.add, (x, y), dtype)) is not None:
+    if (known := fold_constants(g, np.add, (x, y), dtype)) is not None:
         return known
     for a, b in ((x, y), (y, x)):
         if g.nodes[b].op == "neg":
@@ -61,13 +61,13 @@ def _sub(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if _is(g, x, 0):
         return _neg(g, "neg", (y,), ())
     dtype = g.nodes[x].dtype
-    if (known := evaluated(g, np.subtract, (x, y), dtype)) is not None:
+    if (known := fold_constants(g, np.subtract, (x, y), dtype)) is not None:
         return known
     if g.nodes[y].op == "neg":
         return _add(g, "add", (x, g.nodes[y].inputs[0]), ())
     if g.nodes[x].op == "neg":
         return _neg(g, "neg", (_add(g, "add", (g.nodes[x].inputs[0], y), ()),), ())
-    if (reverse := g.known(Node("sub", (y, x), (), dtype))) is not None:
+    if (reverse := g.find(Node("sub", (y, x), (), dtype))) is not None:
         return g.add("neg", (reverse,), (), dtype)
     return g.add("sub", (x, y), (), dtype)
 
@@ -77,19 +77,19 @@ def _neg(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     node = g.nodes[x]
     if node.op == "neg":
         return node.inputs[0]
-    known = evaluated(g, np.negative, (x,), node.dtype)
+    known = fold_constants(g, np.negative, (x,), node.dtype)
     return g.add("neg", (x,), (), node.dtype) if known is None else known
 
 
 def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     x, y = sorted(inputs)
     dtype = g.nodes[x].dtype
-    if (known := evaluated(g, np.multiply, (x, y), dtype)) is not None:
+    if (known := fold_constants(g, np.multiply, (x, y), dtype)) is not None:
         return known
     for a, b in ((x, y), (y, x)):
         factor = g.values[a]
         if factor is not None:
-            if factor == 0 and not g.doubtful[b]:
+            if factor == 0 and not g.unsafe[b]:
                 return _zero(g, "mul", b)
             if factor == 1:
                 return b
@@ -97,30 +97,30 @@ def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
                 return _neg(g, "neg", (b,), ())
         if g.nodes[a].op == "neg":
             return _neg(g, "neg", (_mul(g, "mul", (g.nodes[a].inputs[0], b), ()),), ())
-        if (product := _one_factor(g, a, b)) is not None:
+        if (product := _joined_factors(g, a, b)) is not None:
             return product
     return g.add("mul", (x, y), (), dtype)
 
 
 def _zero(g: Graph, op: str, other: int) -> int:
-    """A product of zero or a quotient of zero, folded; `zeros.py` looks at it again."""
+    """Fold a product with zero or a quotient of zero; `fold_zeros` reviews it."""
     dtype = g.nodes[other].dtype
     if dtype.kind == "f":
         g.zeros[op, other] = None
     return g.const(0, dtype)
 
 
-def _one_factor(g: Graph, factor: int, number: int) -> int | None:
-    """A known factor times the product of another and a number, as one factor times the number.
+def _joined_factors(g: Graph, factor: int, number: int) -> int | None:
+    """Rewrite a (b x) as (a b) x where a and b are loop-invariant; None where that is not possible.
 
-    Two factors that only a run knows are left alone in float32, whose range is small, and so are
-    constants that are very large or small.
+    The product a b must not overflow or underflow: constants are checked, and factors of unknown
+    size are joined in float64 only.
     """
     node = g.nodes[number]
-    if node.op != "mul" or node.dtype.kind != "f" or g.nodes[factor].op not in _KNOWN:
+    if node.op != "mul" or node.dtype.kind != "f" or g.nodes[factor].op not in _INVARIANT:
         return None
     for other, rest in (node.inputs, node.inputs[::-1]):
-        if g.nodes[other].op in _KNOWN and g.nodes[rest].op not in _KNOWN:
+        if g.nodes[other].op in _INVARIANT and g.nodes[rest].op not in _INVARIANT:
             values = [g.values[k] for k in (factor, other) if g.values[k] is not None]
             is_safe = all(2**-30 < abs(value) < 2**30 for value in values)
             if is_safe and (values or node.dtype == np.float64):
@@ -130,7 +130,9 @@ def _one_factor(g: Graph, factor: int, number: int) -> int | None:
 
 def _abs(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     (x,) = inputs
-    return plain(np.abs)(g, op, g.nodes[x].inputs if g.nodes[x].op == "neg" else inputs, params)
+    return constants_only(np.abs)(
+        g, op, g.nodes[x].inputs if g.nodes[x].op == "neg" else inputs, params
+    )
 
 
 def _square(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
@@ -147,9 +149,9 @@ def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     dtype = g.nodes[x].dtype
     floating = np.issubdtype(dtype, np.floating)
     quotient = np.divide if floating else lambda x, y: np.trunc(x / y)
-    if (known := evaluated(g, quotient, (x, y), dtype)) is not None:
+    if (known := fold_constants(g, quotient, (x, y), dtype)) is not None:
         return known
-    if _is(g, x, 0) and not g.doubtful[y]:
+    if _is(g, x, 0) and not g.unsafe[y]:
         return _zero(g, "div", y)
     if _is(g, y, 1):
         return x
@@ -162,7 +164,7 @@ def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
 
 
 def _integer_pow(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    """An integer power as multiplications, by squaring."""
+    """An integer power by repeated squaring."""
     (x,), exponent = inputs, dict(params)["y"]
     if exponent < 0:
         inverse = _integer_pow(g, op, inputs, (("y", -exponent),))
@@ -188,7 +190,7 @@ def _select(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
 
 
 def _under(g: Graph, which: int, value: int, number: int) -> int:
-    """A node where `which` is known to have a value: selects by it, one deep, make their choice."""
+    """A node where `which` has a known value, which resolves selects by it and in its inputs."""
     node = g.nodes[number]
     if node.op == "select_n" and node.inputs[0] == which:
         return node.inputs[1 + value]
@@ -207,7 +209,7 @@ def _convert(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     (x,), dtype = inputs, np.dtype(params)
     if g.nodes[x].dtype == dtype:
         return x
-    known = evaluated(g, lambda value: np.asarray(value).astype(dtype), (x,), dtype)
+    known = fold_constants(g, lambda value: np.asarray(value).astype(dtype), (x,), dtype)
     return g.add(op, (x,), params, dtype) if known is None else known
 
 
@@ -222,31 +224,31 @@ FOLDS: dict[str, Fold] = {
     "div": _div,
     "integer_pow": _integer_pow,
     "select_n": _select,
-    "branch": branch,
-    "and": junction,
-    "or": junction,
-    "not": negation,
+    "branch": fold_branch,
+    "and": fold_and_or,
+    "or": fold_and_or,
+    "not": fold_not,
     "convert_element_type": _convert,
-    "eq": compared(np.equal, commutes=True),
-    "ne": compared(np.not_equal, commutes=True),
-    "lt": compared(np.less),
-    "le": compared(np.less_equal),
-    "gt": compared(np.greater),
-    "ge": compared(np.greater_equal),
-    "max": plain(np.maximum, commutes=True),
-    "min": plain(np.minimum, commutes=True),
+    "eq": comparison(np.equal, commutes=True),
+    "ne": comparison(np.not_equal, commutes=True),
+    "lt": comparison(np.less),
+    "le": comparison(np.less_equal),
+    "gt": comparison(np.greater),
+    "ge": comparison(np.greater_equal),
+    "max": constants_only(np.maximum, commutes=True),
+    "min": constants_only(np.minimum, commutes=True),
     "abs": _abs,
-    "sign": plain(np.sign),
-    "sqrt": plain(np.sqrt),
-    "exp": plain(np.exp),
-    "log": plain(np.log),
-    "sin": plain(np.sin),
-    "cos": plain(np.cos),
-    "tan": plain(np.tan),
-    "tanh": plain(np.tanh),
-    "atan2": plain(np.arctan2),
-    "pow": plain(np.power),
-    "floor": plain(np.floor),
-    "ceil": plain(np.ceil),
-    "is_finite": plain(np.isfinite, dtype=bool),
+    "sign": constants_only(np.sign),
+    "sqrt": constants_only(np.sqrt),
+    "exp": constants_only(np.exp),
+    "log": constants_only(np.log),
+    "sin": constants_only(np.sin),
+    "cos": constants_only(np.cos),
+    "tan": constants_only(np.tan),
+    "tanh": constants_only(np.tanh),
+    "atan2": constants_only(np.arctan2),
+    "pow": constants_only(np.power),
+    "floor": constants_only(np.floor),
+    "ceil": constants_only(np.ceil),
+    "is_finite": constants_only(np.isfinite, dtype=bool),
 }

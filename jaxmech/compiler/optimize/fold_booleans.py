@@ -1,4 +1,4 @@
-"""Folds of truth values: their logic, comparisons that come down to it, and branches."""
+"""Boolean folding: logic, comparisons that reduce to logic, and branches."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from jaxmech.compiler.ir.graph import Graph
-from jaxmech.compiler.optimize.constants import Fold, evaluated, plain
+from jaxmech.compiler.optimize.fold_constants import Fold, constants_only, fold_constants
 
 
-def junction(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    """The fold of `and` and `or`."""
+def fold_and_or(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+    """Fold `and` and `or`, bitwise for integers."""
     x, y = sorted(inputs)
     dtype = g.nodes[x].dtype
     fn = {"and": np.bitwise_and, "or": np.bitwise_or}[op]
-    if (known := evaluated(g, fn, (x, y), dtype)) is not None:
+    if (known := fold_constants(g, fn, (x, y), dtype)) is not None:
         return known
     if x == y:
         return x
@@ -25,46 +25,46 @@ def junction(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     return g.add(op, (x, y), (), dtype)
 
 
-def negation(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    """The fold of `not`."""
+def fold_not(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+    """Fold `not`."""
     (x,) = inputs
     if g.nodes[x].op == "not":
         return g.nodes[x].inputs[0]
-    known = evaluated(g, np.invert, (x,), g.nodes[x].dtype)
+    known = fold_constants(g, np.invert, (x,), g.nodes[x].dtype)
     return g.add(op, inputs, params, g.nodes[x].dtype) if known is None else known
 
 
-def branch(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    """The fold of a branch: whether the case holds, the usual value, that of the case."""
+def fold_branch(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+    """Fold a branch: its inputs are the condition, the usual value and the rare one."""
     which, usual, rare = inputs
     if g.values[which] is not None:
         return rare if g.values[which] else usual
     return usual if usual == rare else g.add(op, inputs, params, g.nodes[usual].dtype)
 
 
-def compared(fn: Callable[..., Any], commutes: bool = False) -> Fold:
-    """The fold of a comparison; a count of truths may be as large as it can be, or zero."""
-    otherwise = plain(fn, commutes, bool)
+def comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
+    """The fold of a comparison; a count of booleans is compared by `or` or `and` where possible."""
+    otherwise = constants_only(fn, commutes, bool)
 
     def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
         for place, x in enumerate(inputs):
-            limit, truths = g.values[inputs[1 - place]], _counted(g, x)
-            if limit is not None and truths:
-                counts = range(len(truths) + 1)
+            limit, flags = g.values[inputs[1 - place]], _summed_booleans(g, x)
+            if limit is not None and flags:
+                counts = range(len(flags) + 1)
                 none, *some = (bool(fn(k, limit) if place == 0 else fn(limit, k)) for k in counts)
                 *few, every = none, *some
                 if len(set(some)) == 1:
-                    return _either(g, _joint(g, "or", truths), some[0], none)
+                    return _boolean(g, _joined(g, "or", flags), some[0], none)
                 if len(set(few)) == 1:
-                    return _either(g, _joint(g, "and", truths), every, none)
+                    return _boolean(g, _joined(g, "and", flags), every, none)
         return otherwise(g, op, inputs, params)
 
     return fold
 
 
-def _counted(g: Graph, number: int) -> list[int]:
-    """The truth values of which a node is the sum; none if it is something else, or a multiple."""
-    truths, work, seen = list[int](), [number], set[int]()
+def _summed_booleans(g: Graph, number: int) -> list[int]:
+    """The booleans that a node is the sum of; empty if it is anything else, or one occurs twice."""
+    flags, work, seen = list[int](), [number], set[int]()
     while work:
         number = work.pop()
         if number in seen:
@@ -72,18 +72,18 @@ def _counted(g: Graph, number: int) -> list[int]:
         seen.add(number)
         node = g.nodes[number]
         if node.op == "convert_element_type" and g.nodes[node.inputs[0]].dtype == bool:
-            truths += node.inputs
+            flags += node.inputs
         elif node.op == "add":
             work += node.inputs
         else:
             return []
-    return truths
+    return flags
 
 
-def _joint(g: Graph, op: str, truths: list[int]) -> int:
-    return reduce(lambda x, y: junction(g, op, (x, y), ()), truths)
+def _joined(g: Graph, op: str, flags: list[int]) -> int:
+    return reduce(lambda x, y: fold_and_or(g, op, (x, y), ()), flags)
 
 
-def _either(g: Graph, which: int, yes: bool, no: bool) -> int:
-    """A truth value made of another one."""
-    return g.const(yes, bool) if yes == no else which if yes else negation(g, "not", (which,), ())
+def _boolean(g: Graph, which: int, yes: bool, no: bool) -> int:
+    """The boolean that is `yes` where another one holds, and `no` elsewhere."""
+    return g.const(yes, bool) if yes == no else which if yes else fold_not(g, "not", (which,), ())

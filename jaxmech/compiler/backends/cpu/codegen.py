@@ -10,7 +10,7 @@ from jaxmech.compiler.backends.llvm.builder import Text
 from jaxmech.compiler.backends.llvm.lower import Assembler, Memory
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.graph import Node
-from jaxmech.compiler.ir.loops import Given, Saved
+from jaxmech.compiler.ir.loops import SequenceInput, Stacked
 
 LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
 FEW = 500  # operations: most wait for another one, and the code for twice the lanes is still short
@@ -63,12 +63,12 @@ class Source:
         """
         kernel, text = self.kernel, self.text
         graph, loops = kernel.reader.graph, kernel.reader.loops
-        assembler = Assembler(graph, loops, kernel.needs, text, self._input, self._sequence)
+        assembler = Assembler(graph, loops, kernel.live, text, self._input, self._sequence)
         assembler.write()
         for k in self.some:
             out, end = kernel.outs[k], self.ends[k]
-            if isinstance(out, Saved):
-                assembler.saved(out)
+            if isinstance(out, Stacked):
+                assembler.stacked(out)
                 continue
             assert isinstance(out, np.ndarray)
             for place, number in enumerate(out.ravel().tolist()):
@@ -104,15 +104,15 @@ class Source:
             return self.text.gather(address, node.dtype, self.kernel.avals[k].size)
         return self.text.load(address, node.dtype, 1)
 
-    def _sequence(self, steps: Given | Saved) -> Memory | None:
+    def _sequence(self, steps: SequenceInput | Stacked) -> Memory | None:
         """Where a sequence lies that is an argument or a result."""
         kernel, numbers = self.kernel, math.prod(steps.shape)
-        if isinstance(steps, Given):
+        if isinstance(steps, SequenceInput):
             k = kernel.sequences.start + steps.number
             apart = kernel.avals[k].size if k in self.moving else 0
             return Memory(self.starts[k], numbers, steps.dtype, 1, apart)
         for k in self.some:
             out = kernel.outs[k]
-            if isinstance(out, Saved) and (out.loop, out.number) == (steps.loop, steps.number):
+            if isinstance(out, Stacked) and (out.loop, out.number) == (steps.loop, steps.number):
                 return Memory(self.ends[k], numbers, out.dtype, 1, out.length * numbers)
         return None

@@ -1,8 +1,8 @@
-"""From the scalar graph to LLVM's assembly language, in which every scalar is one vector of lanes.
+"""Lower a scalar graph to LLVM assembly, in which every scalar is a vector with one lane each.
 
-A loop of the graph is a loop here, its carry a set of vectors that stay in registers as long as
-there are enough; a branch is a jump around what only it needs. Sums and products may be contracted
-to one rounding, nothing else is rearranged.
+A loop of the graph is a loop here, whose carry is kept in registers as far as they reach; a branch
+is a jump around the nodes that only it depends on. Sums and products may be contracted to fused
+multiply-adds, nothing else is rearranged.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from jaxmech.compiler.backends.llvm.builder import Text, splat, type_of
 from jaxmech.compiler.backends.llvm.instructions import instruction
 from jaxmech.compiler.backends.llvm.trigonometry import sine_and_cosine
 from jaxmech.compiler.ir.graph import Graph, Node
-from jaxmech.compiler.ir.liveness import LoopNeeds, Needs, given
-from jaxmech.compiler.ir.loops import Given, Listed, Loop, Saved, Steps
+from jaxmech.compiler.ir.liveness import Live, LiveLoop, branch_outputs
+from jaxmech.compiler.ir.loops import Loop, Scanned, SequenceInput, SequenceOfNodes, Stacked
 
 
 class Memory(NamedTuple):
@@ -23,10 +23,10 @@ class Memory(NamedTuple):
 
     Attributes:
         base: pointer.
-        numbers: numbers of an element.
+        numbers: numbers in an element.
         dtype: their type.
-        lanes: lanes that lie side by side; 1 where all share the sequence, or each has its own.
-        apart: numbers from the sequence of one lane to that of the next, or 0.
+        lanes: lanes side by side; 1 where all share the sequence, or each has its own.
+        apart: distance from the sequence of one lane to that of the next, or 0.
     """
 
     base: str
@@ -36,16 +36,19 @@ class Memory(NamedTuple):
     apart: int = 0
 
 
+_Place = Callable[[SequenceInput | Stacked], Memory | None]
+
+
 class Assembler:
     """Writes one graph; the body of a loop gets an assembler of its own.
 
     Args:
         graph: the scalars.
         loops: the loops among them.
-        needs: which of them are wanted.
+        live: which of them are computed.
         text: where the lines go.
         leaf: writes the load of an `input`.
-        memory: where a sequence from outside lies, or one that is a result.
+        memory: where a sequence lies that is an argument or a result of the kernel, else None.
         around: the assembler of the graph around the loop whose body this is.
         carry: names of the carry of that loop.
     """
@@ -54,14 +57,14 @@ class Assembler:
         self,
         graph: Graph,
         loops: list[Loop],
-        needs: Needs,
+        live: Live,
         text: Text,
         leaf: Callable[[Node], str],
-        memory: Callable[[Given | Saved], Memory | None],
+        memory: _Place,
         around: "Assembler | None" = None,
         carry: dict[int, str] | None = None,
     ) -> None:
-        self.graph, self.loops, self.needs, self.text = graph, loops, needs, text
+        self.graph, self.loops, self.live, self.text = graph, loops, live, text
         self.leaf, self.memory, self.around, self.carry = leaf, memory, around, carry or {}
         self.names: dict[int, str] = {}
         self.elements: dict[int, Memory] = {}
@@ -71,13 +74,13 @@ class Assembler:
         self._after: dict[int, str] = {}
 
     def write(self) -> None:
-        """Every node that is needed, in the order of their making."""
-        for number in sorted(self.needs.nodes):
+        """Write all live nodes."""
+        for number in sorted(self.live.nodes):
             self.names[number] = self._written(self.graph.nodes[number], number)
 
-    def saved(self, steps: Saved) -> Memory:
-        """Where a saved sequence lies."""
-        return self._loop(steps.loop)[1][steps.number]
+    def stacked(self, sequence: Stacked) -> Memory:
+        """Where a stacked output of a loop lies."""
+        return self._loop(sequence.loop)[1][sequence.number]
 
     def _written(self, node: Node, number: int) -> str:
         params: Any = node.params
@@ -98,7 +101,7 @@ class Assembler:
                 return self._element(self.elements[params[0]], params[1])
             case "sin" | "cos":
                 return self._sine_or_cosine(node)
-            case "branch" if params in self.needs.branches:
+            case "branch" if params in self.live.branches:
                 return self._branch(params, number)
         inputs = [(self.names[i], self.graph.nodes[i].dtype) for i in node.inputs]
         return instruction(self.text, node, inputs)
@@ -110,10 +113,11 @@ class Assembler:
         return self._pairs[angle][node.op == "cos"]
 
     def _branch(self, branch: int, number: int) -> str:
-        """The name of a branch's node; all nodes of a branch are written with the first of them."""
+        """The name of a branch's output; all outputs are written together with the first."""
         if number not in self._after:
-            nodes, own = self.graph.nodes, sorted(self.needs.branches[branch])
-            gives = [(i, nodes[i].inputs) for i in given(self.graph, self.needs, branch)]
+            nodes, own = self.graph.nodes, sorted(self.live.branches[branch])
+            outputs = branch_outputs(self.graph, self.live, branch)
+            gives = [(i, nodes[i].inputs) for i in outputs]
             which = self.names[nodes[number].inputs[0]]
             usual = [
                 (type_of(nodes[i].dtype, self.text.lanes), self.names[inputs[1]])
@@ -129,7 +133,7 @@ class Assembler:
                         self.text.select(which, rare, self.names[inputs[1]], nodes[i].dtype)
                     )
             self._pairs = pairs
-            for i in own:  # another branch computes it anew
+            for i in own:  # not defined after the jump: another branch has to compute it anew
                 del self.names[i]
             self._after.update(zip((i for i, _ in gives), after, strict=True))
         return self._after[number]
@@ -154,80 +158,76 @@ class Assembler:
         start = self.text.address(base, memory.dtype, offset)
         return self.text.address(start, memory.dtype, place * memory.lanes)
 
-    def _steps(self, steps: Steps) -> Memory:
-        if isinstance(steps, Saved):
-            return self.saved(steps)
-        if isinstance(steps, Given):
-            memory = self.memory(steps)
+    def _sequence(self, sequence: Scanned) -> Memory:
+        if isinstance(sequence, Stacked):
+            return self.stacked(sequence)
+        if isinstance(sequence, SequenceInput):
+            memory = self.memory(sequence)
             assert memory is not None
             return memory
-        return self._listed(steps)
+        return self._sequence_of_nodes(sequence)
 
-    def _listed(self, steps: Listed) -> Memory:
-        lines = steps.ids.reshape(len(steps.ids), -1)
-        values = [self.graph.values[int(i)] for i in lines.ravel()]
+    def _sequence_of_nodes(self, sequence: SequenceOfNodes) -> Memory:
+        """Store nodes side by side in memory; constants become a table."""
+        dtype, ids = sequence.dtype, sequence.ids.reshape(len(sequence.ids), -1)
+        values = [self.graph.values[int(i)] for i in ids.ravel()]
         if all(value is not None for value in values):
-            base = self.text.table(np.array(values, steps.dtype))
-            return Memory(base, lines.shape[1], steps.dtype, 1)
-        lanes = self.text.lanes
-        memory = Memory(
-            self.text.scratch(lines.size, steps.dtype), lines.shape[1], steps.dtype, lanes
-        )
-        for at, line in enumerate(lines.tolist()):
+            return Memory(self.text.table(np.array(values, dtype)), ids.shape[1], dtype, 1)
+        base = self.text.scratch(ids.size, dtype)
+        memory = Memory(base, ids.shape[1], dtype, self.text.lanes)
+        for at, line in enumerate(ids.tolist()):
             for place, i in enumerate(line):
                 self._store(i, memory, at, place)
         return memory
 
     def _loop(self, number: int) -> tuple[dict[int, str], dict[int, Memory]]:
-        """The wanted results and saved sequences of a loop, which is written once."""
+        """The live results and stacked outputs of a loop, which is written once."""
         if number not in self._ends:
             self._ends[number] = self._write_loop(
-                number, self.loops[number], self.needs.loops[number]
+                number, self.loops[number], self.live.loops[number]
             )
         return self._ends[number]
 
     def _write_loop(
-        self, number: int, loop: Loop, part: LoopNeeds
+        self, number: int, loop: Loop, part: LiveLoop
     ) -> tuple[dict[int, str], dict[int, Memory]]:
         inner = part.body
         assert inner is not None
         start = {k: self.names[loop.init[k]] for k in sorted(part.carry)}
-        saves = {k: self._place_for(number, loop, k) for k in sorted(part.saves)}
+        stacked = {k: self._place_for(number, loop, k) for k in sorted(part.stacked)}
         if loop.length == 0:
-            return start, saves
+            return start, stacked
         leaves = (loop.body.nodes[i] for i in inner.nodes)
         read = sorted({leaf.params[0] for leaf in leaves if leaf.op == "element"})
-        elements = {k: self._steps(loop.reads[k]) for k in read}
+        elements = {k: self._sequence(loop.scanned[k]) for k in read}
         text = self.text
         types = {k: type_of(loop.body.nodes[loop.carry[k]].dtype, text.lanes) for k in start}
         with text.loop(loop.length, [(types[k], start[k]) for k in start]) as (turn, carry, ends):
             body = Assembler(
-                loop.body, loop.inner, inner, text, self.leaf, _nowhere(self.memory), self,
+                loop.body, loop.inner, inner, text, self.leaf, _inside(self.memory), self,
                 dict(zip(start, carry, strict=True)),
             )  # fmt: skip
             body.elements = elements
             body.at = turn if not loop.reverse else text.line(f"sub i64 {loop.length - 1}, {turn}")
             body.write()
-            for k, memory in saves.items():
-                for place, i in enumerate(loop.saves[k].ravel().tolist()):
+            for k, memory in stacked.items():
+                for place, i in enumerate(loop.stacked[k].ravel().tolist()):
                     body._store(i, memory, body.at, place)
             ends += [body.names[loop.carry[k]] for k in start]
-        return dict(zip(start, ends, strict=True)), saves
+        return dict(zip(start, ends, strict=True)), stacked
 
     def _place_for(self, number: int, loop: Loop, k: int) -> Memory:
-        """Where a loop saves a sequence: in a result, or else in memory for a while."""
-        nodes = loop.saves[k].ravel().tolist()
+        """Where a stacked output goes: into a result of the kernel, or else into scratch memory."""
+        nodes = loop.stacked[k].ravel().tolist()
         dtype = loop.body.nodes[nodes[0]].dtype if nodes else np.dtype(float)
-        shape = loop.saves[k].shape
-        found = self.memory(Saved(number, k, loop.length, shape, dtype))
+        shape = loop.stacked[k].shape
+        found = self.memory(Stacked(number, k, loop.length, shape, dtype))
         if found is not None:
             return found
         base = self.text.scratch(loop.length * len(nodes), dtype)
         return Memory(base, len(nodes), dtype, self.text.lanes)
 
 
-def _nowhere(
-    memory: Callable[[Given | Saved], Memory | None],
-) -> Callable[[Given | Saved], Memory | None]:
-    """Inside of a loop: sequences from outside are where they are, what is saved is no result."""
-    return lambda steps: memory(steps) if isinstance(steps, Given) else None
+def _inside(memory: _Place) -> _Place:
+    """The places as seen by the body of a loop, whose stacked outputs are no results."""
+    return lambda sequence: memory(sequence) if isinstance(sequence, SequenceInput) else None

@@ -1,0 +1,170 @@
+"""NaN propagation: the nodes that cannot be NaN or infinite without a result showing it.
+
+A result shows it by being NaN or infinite itself, or, if it is an integer or a boolean such as a
+status, by depending on an `isfinite` of the node.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from jaxmech.compiler.ir.graph import Graph
+from jaxmech.compiler.ir.liveness import Live, LiveLoop
+from jaxmech.compiler.ir.loops import Loop, SequenceOfNodes, Stacked, Value
+from jaxmech.compiler.optimize.path_conditions import (
+    ALWAYS,
+    Condition,
+    add_condition,
+    alternatives,
+)
+
+# Operations that are NaN or infinite if an input is infinite; a quotient, if its dividend is.
+_KEEP_INFINITE = frozenset((
+    "add", "add_any", "sub", "neg", "mul", "abs", "sqrt", "log", "log1p", "cbrt", "sin", "cos",
+    "tan", "floor", "ceil", "round", "cosh", "sinh", "acosh", "asinh", "asin", "acos", "atanh",
+))  # fmt: skip
+# Operations that are NaN if an input is.
+_KEEP_NAN = _KEEP_INFINITE | frozenset((
+    "exp", "exp2", "expm1", "tanh", "atan", "atan2", "max", "min", "rsqrt", "logistic", "erf",
+    "erfc", "sign", "rem", "erf_inv", "lgamma", "digamma", "nextafter",
+))  # fmt: skip
+
+_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+class Propagation:
+    """Which nodes of a graph and of its loops propagate NaN (or infinite numbers) to a result.
+
+    A carry of a loop propagates if it does so within every iteration: its value after the last one
+    is a result that shows it, and in any other the next iteration passes it on.
+
+    Args:
+        infinite: whether to follow infinite numbers or NaN.
+        graph: the scalars.
+        loops: the loops among them.
+        live: which of them are computed.
+        outs: the results.
+    """
+
+    def __init__(
+        self, infinite: bool, graph: Graph, loops: list[Loop], live: Live, outs: Iterable[Value]
+    ) -> None:
+        self._infinite = infinite
+        self._keep = _KEEP_INFINITE if infinite else _KEEP_NAN
+        self._divided = slice(1) if infinite else slice(2)
+        self._conditions: dict[Graph, dict[int, set[Condition]]] = {}
+        self._tested: dict[Graph, set[int]] = {}
+        self._stacked: dict[tuple[Graph, int, int], set[int]] = {}
+        ends = list[int]()
+        for out in outs:
+            if isinstance(out, Stacked):
+                self._stacked[graph, out.loop, out.number] = set(range(int(np.prod(out.shape))))
+            elif isinstance(out, np.ndarray):
+                ends += [int(i) for i in out.ravel()]
+        self._sweep(graph, loops, live, ends)
+
+    def reaches_result(self, g: Graph, number: int, condition: Condition = ALWAYS) -> bool:
+        """Whether a node propagates to a result, at least under a condition."""
+        known = self._conditions.get(g, {}).get(number, ())
+        return any(one <= condition for one in known)
+
+    def _sweep(self, g: Graph, loops: list[Loop], live: Live, ends: Iterable[int]) -> None:
+        """One pass backwards; `tested` are the integers and booleans that results depend on."""
+        conditions, tested = defaultdict[int, set[Condition]](set), set[int]()
+        self._conditions[g], self._tested[g] = conditions, tested
+        for i in ends:
+            self._mark(g, i, ALWAYS) if g.nodes[i].dtype.kind == "f" else tested.add(i)
+        waiting = sorted(live.loops, key=lambda k: loops[k].place)
+        for number in reversed(range(len(g.nodes))):
+            while waiting and loops[waiting[-1]].place > number:
+                k = waiting.pop()
+                self._enter(g, k, loops[k], live.loops[k])
+            node = g.nodes[number]
+            if number in tested:
+                tested.update(i for i in node.inputs if g.nodes[i].dtype.kind != "f")
+                if node.op == "is_finite":
+                    self._mark(g, node.inputs[0], ALWAYS)
+            if number in conditions:
+                for condition in list(conditions[number]):
+                    self._mark_inputs(g, number, condition)
+
+    def _mark(self, g: Graph, number: int, condition: Condition) -> None:
+        if not self._infinite:
+            # A comparison with NaN has a known outcome, so it is no further condition on NaN.
+            condition = frozenset(one for one in condition if not _holds_for_nan(g, number, *one))
+        add_condition(self._conditions[g][number], condition)
+
+    def _mark_inputs(self, g: Graph, number: int, condition: Condition) -> None:
+        node, values = g.nodes[number], alternatives(g, number)
+        for i, own in values:
+            others = [g.values[j] for j, _ in values if j != i]
+            if all(value is not None and not np.isfinite(value) for value in others):
+                self._mark(g, i, condition)
+            elif own is not None:
+                self._mark(g, i, condition | own)
+        if node.op in self._keep or node.op == "convert_element_type":
+            inputs = node.inputs
+        else:
+            inputs = node.inputs[self._divided] if node.op == "div" else ()
+        for i in inputs:
+            if g.nodes[i].dtype.kind == "f":
+                self._mark(g, i, condition)
+
+    def _enter(self, g: Graph, number: int, loop: Loop, part: LiveLoop) -> None:
+        """Sweep the body of a loop, and mark the nodes around it that its leaves stand for."""
+        places = {
+            node.params[1]: i
+            for i, node in enumerate(g.nodes)
+            if node.op == "result" and node.params[0] == number
+        }
+        if loop.length == 0:
+            for k, i in places.items():
+                for condition in list(self._conditions[g].get(i, ())):
+                    self._mark(g, loop.init[k], condition)
+            return
+        body, inner = loop.body, part.body
+        assert inner is not None
+        leaves = {(n.op, n.params): i for i, n in enumerate(body.nodes) if not n.inputs}
+        stacked = [
+            int(i)
+            for k in part.stacked
+            for place, i in enumerate(loop.stacked[k].ravel())
+            if place in self._stacked.get((g, number, k), ()) or body.nodes[i].dtype.kind != "f"
+        ]
+        whole = [loop.carry[k] for k in part.carry if g.nodes[loop.init[k]].dtype.kind != "f"]
+        # The greatest fixed point: assume that all carries propagate, and drop those that do not.
+        kept = {k for k in part.carry if k in places and self.reaches_result(g, places[k])}
+        before: set[int] | None = None
+        while kept != before:
+            before = kept
+            self._stacked = {key: x for key, x in self._stacked.items() if key[0] is not body}
+            self._sweep(body, loop.inner, inner, [*(loop.carry[k] for k in kept), *whole, *stacked])
+            kept = {k for k in kept if self.reaches_result(body, leaves.get(("carry", k), -1))}
+        for i, node in enumerate(body.nodes):
+            if not node.inputs and i in self._tested[body]:
+                self._tested[g].update(self._sources(g, loop, node.op, node.params))
+            elif not node.inputs and self.reaches_result(body, i):
+                for source in self._sources(g, loop, node.op, node.params):
+                    self._mark(g, source, ALWAYS)
+
+    def _sources(self, g: Graph, loop: Loop, op: str, params: Any) -> list[int]:
+        """The nodes around a loop that a leaf of its body stands for."""
+        if op == "capture":
+            return [params]
+        if op == "carry":
+            return [loop.init[params]]
+        if op == "element":
+            sequence, place = loop.scanned[params[0]], params[1]
+            if isinstance(sequence, SequenceOfNodes):
+                return [int(element.ravel()[place]) for element in sequence.ids]
+            if isinstance(sequence, Stacked):
+                self._stacked.setdefault((g, sequence.loop, sequence.number), set()).add(place)
+        return []
+
+
+def _holds_for_nan(g: Graph, number: int, which: int, holds: bool) -> bool:
+    """Whether a comparison comes out like this whenever the number is NaN."""
+    node = g.nodes[which]
+    return number in node.inputs and node.op in _COMPARED and holds == (node.op == "ne")

@@ -1,0 +1,119 @@
+"""Path conditions: which booleans hold where a value is used, and the signs that follow from them.
+
+A value that only one side of a select uses matters only under the condition of that side.
+"""
+
+from jaxmech.compiler.ir.graph import Graph
+
+Condition = frozenset[
+    tuple[int, bool]
+]  # conjunction: numbers of booleans, and what they have to be
+ALWAYS: Condition = frozenset()
+
+_SELECTS = ("select_n", "branch")
+_MOST_BOOLEANS, _MOST_CONDITIONS = 4, 12  # more are not followed
+_DEEPEST = 40  # operations that a sign is traced through
+_SIGNED = ("add", "mul", "div", "max", "min", "sqrt", "rsqrt", "convert_element_type")
+
+
+def alternatives(g: Graph, number: int) -> list[tuple[int, Condition | None]]:
+    """The values of a select with their conditions; empty for other nodes.
+
+    The condition is None where an integer selects.
+    """
+    node = g.nodes[number]
+    if node.op not in _SELECTS:
+        return []
+    which, *values = node.inputs
+    if g.nodes[which].dtype != bool:
+        return [(value, None) for value in values]
+    return [(value, frozenset([_without_not(g, which, bool(k))])) for k, value in enumerate(values)]
+
+
+def _without_not(g: Graph, which: int, holds: bool) -> tuple[int, bool]:
+    while g.nodes[which].op == "not":
+        (which,), holds = g.nodes[which].inputs, not holds
+    return which, holds
+
+
+def conjunction(condition: Condition, own: Condition | None) -> Condition:
+    """Both conditions, or the first alone where the second is unknown or too many are joined."""
+    return condition if own is None or len(condition) >= _MOST_BOOLEANS else condition | own
+
+
+def add_condition(known: set[Condition], condition: Condition) -> None:
+    """Add to a disjunction; two conditions that differ in the value of one boolean become one."""
+    if (
+        len(condition) > _MOST_BOOLEANS
+        or len(known) >= _MOST_CONDITIONS
+        or any(k <= condition for k in known)
+    ):
+        return
+    for which, holds in condition:
+        rest = condition - {(which, holds)}
+        if rest | {(which, not holds)} in known:
+            add_condition(known, rest)
+            return
+    for stronger in [k for k in known if condition < k]:
+        known.remove(stronger)
+    known.add(condition)
+
+
+def is_positive(
+    g: Graph, number: int, condition: Condition = ALWAYS, or_zero: bool = False
+) -> bool:
+    """Whether a number is known to be positive or NaN under a condition."""
+    return _Signs().of(g, number, condition, _DEEPEST) >= (1 if or_zero else 2)
+
+
+class _Signs:
+    """Signs of numbers: 2 if positive or NaN, 1 if not negative or NaN, 0 if nothing is known."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Graph, int, Condition], int] = {}
+
+    def of(self, g: Graph, number: int, condition: Condition, depth: int) -> int:
+        """The sign of a number under a condition, traced through at most `depth` operations."""
+        key = g, number, condition
+        if key not in self.known:
+            self.known[key] = self._sign(g, number, condition, depth)
+        return self.known[key]
+
+    def _sign(self, g: Graph, number: int, condition: Condition, depth: int) -> int:
+        value, node = g.values[number], g.nodes[number]
+        if value is not None:
+            return 2 if value > 0 else int(value == 0)
+        if depth == 0 or node.dtype.kind != "f":
+            return 0
+        if node.op == "capture":
+            assert g.outer is not None
+            return self.of(g.outer, node.params, ALWAYS, depth - 1)
+        if any(self._implies_positive(g, number, *one, depth - 1) for one in condition):
+            return 2
+        if values := alternatives(g, number):
+            return min(self.of(g, i, conjunction(condition, own), depth - 1) for i, own in values)
+        if node.op in ("exp", "exp2"):
+            return 2
+        if node.op == "abs" or (node.op == "mul" and node.inputs[0] == node.inputs[1]):
+            return 1
+        if node.op not in _SIGNED:
+            return 0
+        signs = [self.of(g, i, condition, depth - 1) for i in node.inputs]
+        # One positive summand is enough if none is negative; a product needs all factors.
+        return max(signs) if node.op == "max" or (node.op == "add" and min(signs)) else min(signs)
+
+    def _implies_positive(self, g: Graph, number: int, which: int, holds: bool, depth: int) -> bool:
+        """Whether a boolean implies that the number exceeds one that is not negative.
+
+        The number may also be NaN, because a comparison that is false leaves that open.
+        """
+        node = g.nodes[which]
+        if node.op == "not":
+            return self._implies_positive(g, number, node.inputs[0], not holds, depth)
+        if node.op == ("and" if holds else "or"):
+            return any(self._implies_positive(g, number, i, holds, depth) for i in node.inputs)
+        if node.op not in ("gt", "ge", "lt", "le"):
+            return False
+        larger, smaller = node.inputs if (node.op[0] == "g") == holds else node.inputs[::-1]
+        is_strict = (node.op[1] == "t") == holds
+        return larger == number and self.of(g, smaller, ALWAYS, depth) >= (1 if is_strict else 2)
