@@ -1,4 +1,4 @@
-"""Whether a state satisfies the constraints, how to correct it, and constraints that contradict."""
+"""Whether a state satisfies the constraints, and whether the constraints agree with each other."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jaxmech.analysis.findings import Finding, Severity, listed
-from jaxmech.analysis.row_dependence import dependences, independence
+from jaxmech.analysis.row_dependence import dependences, independence, owners
 from jaxmech.analysis.states import Pose, State, violated
 from jaxmech.assemble import assemble
 from jaxmech.formulations import Motion
@@ -55,7 +55,7 @@ def _cannot_be_met(left: Sequence[Violation]) -> Finding:
 def _changes(system: System, state: State) -> str:
     """The changes that `assemble` would make, the largest first."""
     q, v, t, params = state
-    # Under vmap it does not raise.
+    # Under vmap, since `assemble` then returns instead of raising where it does not converge.
     new_q, new_v = jax.vmap(lambda q, v: assemble(system, q, v, t, params))(q[None], v[None])
     changes = [*(np.asarray(new_q[0]) - q), *(np.asarray(new_v[0]) - v)]
     names = [*system.coordinates, *(f"{c}'" for c in system.coordinates)]
@@ -74,23 +74,21 @@ def contradictions(
     eps = float(np.finfo(np.asarray(motion.qdd).dtype).eps)
     qdd = np.asarray(motion.qdd, float)
     miss = np.abs(pose.A @ qdd - pose.b)
-    at_play = np.abs(pose.A).sum(1) * np.abs(qdd).max() + np.abs(pose.b)
-    bad = set(np.nonzero(miss > eps**0.25 * at_play)[0].tolist())
-    if not bad:
-        return {}
+    terms = np.abs(pose.A).sum(1) * np.abs(qdd).max() + np.abs(pose.b)
+    bad = np.nonzero(miss > eps**0.25 * terms)[0]
     names = [c.name for c in system.constraints]
-    found = independence(pose.rows, tolerance)
-    concerned = dependences(found, names, sizes)
-    ends = np.cumsum([0, *sizes])
-    owner = {row: names[int(np.searchsorted(ends, row, side="right")) - 1] for row in bad}
+    owner, _ = owners(names, sizes)
+    missed: dict[str, float] = {}
+    for k in bad:
+        missed[owner[k]] = max(float(miss[k]), missed.get(owner[k], 0.0))
     return {
         d.name: Finding(
             Severity.SERIOUS,
             f"no acceleration satisfies constraint {d.name!r}"
             + (f" and {listed(d.others)} at once" if d.others else ": it does not depend on any")
-            + f"; it is missed by {max(miss[row] for row in bad if owner[row] == d.name):.3g}",
+            + f"; it is missed by {missed[d.name]:.3g}",
             "let them ask for the same, or leave one of them out",
         )
-        for d in concerned
-        if d.name in owner.values()
+        for d in dependences(independence(pose.rows, tolerance), names, sizes)
+        if d.name in missed
     }

@@ -28,8 +28,8 @@ class ShortRun:
     """A few RK4 steps with projection, for checks that need a run.
 
     Args:
-        steps: how many.
-        h: their size [s]; by default at most 1 ms, and so short that the initial accelerations
+        steps: number of steps.
+        h: size of a step [s]; by default at most 1 ms, and so short that the initial accelerations
             change no coordinate by more than about a millionth of 1 + |q| in one step.
 
     Raises:
@@ -65,7 +65,7 @@ class Slope:
 
 
 def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, ...]:
-    """The reverse gradient of a short run against central differences, for each parameter."""
+    """Compare the reverse gradient of a short run with central differences, for each parameter."""
     q, v, t, params = pose.state
     h = run.h or _step_size(pose, np.asarray(qdd))
     draw = np.random.default_rng(5)

@@ -208,10 +208,9 @@ def _holds(
 
 def _require_followed(system: System, found: InverseDynamics, params: Params) -> None:
     for k in np.nonzero(~np.asarray(found.consistent))[0]:
-        state = system.arguments(found.q[k], found.v[k], found.ts[k], params)
-        broken = violations(system, *state)
+        broken = violations(system, *system.arguments(found.q[k], found.v[k], found.ts[k], params))
         name, level = (
-            broken[0][:2] if broken else (_missed(system, found, int(k), params), "acceleration")
+            broken[0][:2] if broken else (_missed(system, found, k, params), "acceleration")
         )
         raise ValueError(
             f"Argument `path` must satisfy the constraints, but violates {name!r} at "
@@ -227,7 +226,7 @@ def _require_followed(system: System, found: InverseDynamics, params: Params) ->
         )
 
 
-def _missed(system: System, found: InverseDynamics, k: int, params: Params) -> str:
+def _missed(system: System, found: InverseDynamics, k: Any, params: Params) -> str:
     """The name of the constraint that the accelerations violate most."""
     q, v, t, params = system.arguments(found.q[k], found.v[k], found.ts[k], params)
     misses = {}

@@ -44,17 +44,10 @@ from jaxmech.parts.vectors import (
 
 @dataclass(frozen=True)
 class Mass:
-    """The mass properties of a body as they were given.
-
-    Attributes:
-        mass: [kg].
-        inertia: [kg m^2], a number in the plane; in space three principal moments or a matrix.
-        center: the centre of mass, to which `inertia` then belongs, or None.
-        static_moment: S about the reference point, to which `inertia` then belongs, or None.
-    """
+    """Mass properties as given; `inertia` is about P only if there is no `center`."""
 
     mass: Value
-    inertia: Any
+    inertia: Any  # a number in the plane; in space three principal moments or a matrix
     center: Vector | None = None
     static_moment: Vector | None = None
 

@@ -36,24 +36,18 @@ def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequenc
         raise TypeError(
             "Argument `bodies` must not hold `ground`, which is always there; leave it out."
         )
-    wrong = {
-        "bodies": [x for x in bodies if not isinstance(x, AbstractBody)],
-        "joints": [x for x in joints if not isinstance(x, AnyJoint)],
-        "forces": [
-            x for x in forces if not (isinstance(x, AbstractForce | Gravity) or callable(x))
-        ],
-    }
-    examples = {
-        "bodies": "planar_body(...)",
-        "joints": "revolute(...) or Holonomic(...)",
-        "forces": "gravity(...) or a function",
-    }
-    for argument, parts in wrong.items():
+    kinds: tuple[tuple[str, Sequence[Any], Any, str], ...] = (
+        ("bodies", bodies, AbstractBody, "planar_body(...)"),
+        ("joints", joints, AnyJoint, "revolute(...) or Holonomic(...)"),
+        ("forces", forces, AbstractForce | Gravity | Callable, "gravity(...) or a function"),
+    )
+    for argument, parts, kind, example in kinds:
         for part in parts:
-            raise TypeError(
-                f"Argument `{argument}` must hold objects such as {examples[argument]}, "
-                f"but holds {part!r}; move it to where it belongs."
-            )
+            if not isinstance(part, kind):
+                raise TypeError(
+                    f"Argument `{argument}` must hold objects such as {example}, "
+                    f"but holds {part!r}; move it to where it belongs."
+                )
 
 
 def _require_distinct(argument: str, names: Iterable[str]) -> None:

@@ -76,7 +76,7 @@ class Reader:
         except (KeyError, TypeError, IndexError) as error:
             wanted = repr(value) if isinstance(value, str) else str(error)
             if not isinstance(self.params, dict):
-                has = f"which is no dictionary but {self.params!r}"
+                has = f"which is not a dictionary but {self.params!r}"
             else:
                 has = f"which has {', '.join(map(str, self.params)) or 'none'}"
             if not isinstance(value, str) and not isinstance(error, KeyError):
@@ -143,7 +143,7 @@ def direction(part: str, argument: str, values: Vector, size: int) -> Vector:
 
 
 def are_numbers(kept: Vector) -> bool:
-    """Whether what a part keeps is made of plain numbers alone."""
+    """Whether a checked vector consists of plain numbers only."""
     return isinstance(kept, tuple) and all(isinstance(value, float) for value in kept)
 
 
@@ -156,7 +156,7 @@ def unit(read: Reader, kept: Vector, size: int) -> Numbers:
 def _source(value: Any) -> str:
     if isinstance(value, str):
         return f"the parameter {value!r}"
-    return f"what {getattr(value, '__name__', value)!s} returns"
+    return f"the value of {getattr(value, '__name__', value)!s}"
 
 
 def _wrong(part: str, argument: str, plain: str, value: Any) -> str:
