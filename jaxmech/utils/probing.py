@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Var
+from jaxtyping import Array
 
 KEPT = 64  # answers of each question
 
@@ -26,12 +27,7 @@ def asked_once(fn: Callable[..., Any]) -> Callable[..., Any]:
     @lru_cache(maxsize=KEPT)
     def answer(system: Any, structure: Any, kinds: tuple[Any, ...]) -> Any:
         with jax.ensure_compile_time_eval():
-            leaves = [
-                np.ones(shape, dtype)
-                if content is None
-                else np.frombuffer(content, dtype).reshape(shape)
-                for shape, dtype, content in kinds
-            ]
+            leaves = [_example(*kind) for kind in kinds]
         return fn(system, *jax.tree.unflatten(structure, leaves))
 
     @wraps(fn)
@@ -42,10 +38,17 @@ def asked_once(fn: Callable[..., Any]) -> Callable[..., Any]:
     return asked
 
 
-def _kind(leaf: Any) -> tuple[Any, ...]:
+def _kind(leaf: Any) -> tuple[tuple[int, ...], Any, bytes | None]:
+    """Shape and type, and the content of what keeps its value at generic states."""
     dtype = jnp.result_type(leaf)
     fixed = not jnp.issubdtype(dtype, jnp.floating) and not isinstance(leaf, jax.core.Tracer)
     return np.shape(leaf), dtype, np.asarray(leaf, dtype).tobytes() if fixed else None
+
+
+def _example(shape: tuple[int, ...], dtype: Any, content: bytes | None) -> Array:
+    if content is None:
+        return jnp.ones(shape, dtype)
+    return jnp.asarray(np.frombuffer(content, dtype).reshape(shape))
 
 
 def generic(tree: Any, seed: int) -> Any:
