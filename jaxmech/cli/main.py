@@ -144,7 +144,7 @@ def _resumable(arguments: Namespace, *options: str) -> Iterator[None]:
         given = ((name, getattr(arguments, name)) for name in options)
         again = [f"jaxmech {arguments.command} {arguments.config}"]
         again += [f"--{name} {value}" for name, value in given if value]
-        _tell(f"interrupted; what is done is kept, continue by: {' '.join(again)}")
+        _tell(f"interrupted; finished work is kept; continue with: {' '.join(again)}")
         raise
 
 
@@ -173,7 +173,7 @@ def _verify(arguments: Namespace) -> int:
     if (path / "results.zarr").is_dir():  # not of a fit
         results = open_results(path)
         blocks = f"; {len(results.blocks)} of {results.count} blocks are computed"
-    print(f"{path} is as it was written{blocks}")
+    print(f"{path} is undamaged{blocks}")
     return DONE
 
 

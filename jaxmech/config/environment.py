@@ -79,7 +79,7 @@ def changes(
             found += _functions(then, now, comparable)
         elif key == "draws":
             names = changed(old or {}, new or {})
-            found += [f"other values are drawn for {', '.join(names)}"] if names else []
+            found += [f"different values are drawn for {', '.join(names)}"] if names else []
         elif old != new:
             texts = f"{json.dumps(old)} there and {json.dumps(new)} here"
             found.append(_TOLD.get(key, f"{key} is {texts}"))
@@ -89,20 +89,20 @@ def changes(
 def _functions(then: Mapping[str, Any], now: Mapping[str, Any], comparable: bool) -> list[str]:
     old, new = then.get("model_sha256"), now.get("model_sha256")
     if not comparable:
-        return ["the model file has another text"] if old != new else []
+        return ["the model file has changed"] if old != new else []
     names = changed(then.get("functions") or {}, now.get("functions") or {})
     if not names:
         return []
-    edited = f"its file there, {_MODEL}, has another text" if old != new else ""
-    imports = "its file has the same text, but not what it imports" if old else ""
+    edited = f"its file there, {_MODEL}, is different" if old != new else ""
+    imports = "its file is the same, but not what it imports" if old else ""
     why = edited or imports
-    return [f"the model computes something else in {', '.join(names)}{f' ({why})' if why else ''}"]
+    return [f"the model differs in {', '.join(names)}{f' ({why})' if why else ''}"]
 
 
 _MODEL = "model.py"
 _TOLD = {
-    "jaxmech_sha256": "the source files of jaxmech are others",
-    "data_sha256": "the measurements are others",
+    "jaxmech_sha256": "the source files of jaxmech differ",
+    "data_sha256": "the measurements differ",
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import tomllib
+import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +19,20 @@ class FolderError(InputError):
     """A run folder that cannot be used, and what to do about it."""
 
 
+class RunWarning(UserWarning):
+    """A warning about a run, such as damage that was repaired or other versions."""
+
+
+def warn(text: str) -> None:
+    """Issue a `RunWarning`, where messages have no other receiver."""
+    warnings.warn(text, RunWarning, stacklevel=2)
+
+
 def require_run_or_nothing(path: Path) -> None:
     """Make the folder, or raise a FolderError if it holds files that are not of a run."""
     if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
-        raise FolderError(f"{path} holds files that are no run; choose another folder by --out")
+        text = "holds files that are not a run; choose another folder with --out"
+        raise FolderError(f"{path} {text}")
     path.mkdir(parents=True, exist_ok=True)
 
 
@@ -45,7 +56,7 @@ def require_same_config(path: Path, now: Mapping[str, Any], may_change: Containe
         key, old, new = difference
         raise FolderError(
             f"{path} holds the run of a different configuration: `{key}` is {old} there and {new} "
-            f"here; choose another folder by --out, or set it back"
+            f"here; choose another folder with --out, or set it back"
         )
 
 
@@ -72,8 +83,8 @@ def require_same_environment(
     found = changes(stored_environment(path), facts, decisive)
     if found:
         raise FolderError(
-            f"{path} holds what was computed otherwise: {'; '.join(found)}. Old and new results do "
-            "not mix: set it back, or choose another folder by --out"
+            f"{path} holds results that were computed differently: {'; '.join(found)}. Old and new "
+            "results must not be mixed: change that back, or choose another folder with --out"
         )
 
 

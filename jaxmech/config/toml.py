@@ -14,8 +14,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, get_args, get_origin, get_type_hints
 
+from jaxmech.config.convert import Config, plain, structure
 from jaxmech.config.errors import InputError, Key, Problem, StudyError
-from jaxmech.config.schema import Config, OneOf, choice_of, plain, structure, words
+from jaxmech.config.schema import OneOf, choice_of, words
 
 _WIDTH = 98  # characters of a line of help
 _NO_LINE = sys.maxsize

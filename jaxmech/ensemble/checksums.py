@@ -61,7 +61,7 @@ def read_seal(path: Path) -> dict[str, str]:
     if not (path / SEAL).is_file():
         raise FolderError(
             f"{path} holds a run without {SEAL}: it is of an older jaxmech, or the file was "
-            f"deleted, and damage would pass unseen; {again}"
+            f"deleted, and damage would go unnoticed; {again}"
         )
     try:
         seal = json.loads((path / SEAL).read_text(encoding="utf-8"))
@@ -72,6 +72,13 @@ def read_seal(path: Path) -> dict[str, str]:
         text = f"is of format {found}, and this jaxmech reads format {FORMAT}"
         raise FolderError(f"{path} {text}; {again}")
     return files
+
+
+def add_to_seal(path: Path, files: Iterable[Path]) -> None:
+    """Add the digests of finished files to `seal.json`, or replace them."""
+    seal, added = read_seal(path), digests(path, files)
+    if not added.items() <= seal.items():
+        write_seal(path, {**seal, **added})
 
 
 def damaged(root: Path, files: Mapping[str, str], block: int | None = None) -> Iterator[Damage]:

@@ -10,13 +10,14 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import qmc
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of
-from jaxmech.config.load import Subject
+from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.distributions import Distribution, Fixed, Normal, Sobol, needs_default
 from jaxmech.ensemble.study import Study
 
@@ -132,6 +133,32 @@ def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, s
         ("parameters", model.params if model else None, "a parameter"),
     ]
     return [(section, names, f"{what} of {subject.name}") for section, names, what in named]
+
+
+def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
+    """The unknown models, options, variables and parameters in the plain data of a configuration.
+
+    Example:
+        >>> [p.key for p in name_problems({"model": "pendulum", "start": {"phi": 1.0}})]
+        [('start', 'phi')]
+    """
+    name, options = data.get("model"), data.get("model_options", {})
+    if not isinstance(name, str) or not isinstance(options, dict):
+        return []
+    try:
+        subject = load(name, options, folder)
+    except StudyError as error:
+        return list(error.problems)
+    return [
+        Problem((section, key), not_one_of(key.partition("[")[0], known, what))
+        for section, known, what in known_names(subject)
+        for key in _keys(data.get(section))
+        if known is not None and key.partition("[")[0] not in known
+    ]
+
+
+def _keys(table: Any) -> list[str]:
+    return list(table) if isinstance(table, dict) else []
 
 
 def _missing(study: Study, subject: Subject) -> Iterable[Problem]:

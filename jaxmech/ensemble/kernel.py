@@ -23,7 +23,7 @@ from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
-from jaxmech.system import System, as_dtype
+from jaxmech.system import as_dtype
 from jaxmech.utils.checks import MissingParameterError
 
 Tree = dict[str, dict[str, Any]]  # section, name -> value
@@ -99,38 +99,34 @@ def with_substeps(study: Study, subject: Subject, variables: Iterable[Variable])
     """The study with its number of substeps, chosen from some of its trajectories if not given."""
     if study.method.substeps is not None:
         return study
-    dtype = np.dtype(study.precision)
+    program = _Trajectory(study, subject)
     rows = np.unique(np.linspace(0, study.size - 1, min(study.size, MEMBERS)).round().astype(int))
-    varying, same = _inputs(variables, rows, dtype)
-    initial = _initial(study, subject, dtype)
+    varying, same = _inputs(variables, rows, program.dtype)
 
     def one(own: Tree) -> tuple[Any, Any, Any]:
-        inputs = {section: same[section] | own[section] for section in SECTIONS}
-        return *initial(inputs), _params(subject, inputs)
+        inputs = _merged(same, own)
+        return *program.initial(inputs), program.params(inputs)
 
     plan = Plan(subject.system, study.method, study.formulation, study.projection)
     with _told():
         q, v, params = jax.jit(jax.vmap(one, axis_size=len(rows)))(varying)
-        ts = np.tile(save_times(study).astype(dtype), (len(rows), 1))
-        needed = members_need(plan, q, v, ts, as_dtype(params, dtype))
+        ts = np.tile(program.ts, (len(rows), 1))
+        needed = members_need(plan, q, v, ts, as_dtype(params, program.dtype))
     substeps = rounded_up((needed or 1) / (study.times.saves - 1))
     return replace(study, method=replace(study.method, substeps=substeps))
 
 
 def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]) -> BlockProgram:
     """The kernel of a study, which is compiled at its first call."""
-    dtype, size = np.dtype(study.precision), study.block_size
-    initial = _initial(study, subject, dtype)
-    trajectory = _trajectory(study, subject, dtype)
+    program = _Trajectory(study, subject)
 
     def block(varying: Tree, same: Tree) -> dict[str, jax.Array]:
         def one(own: Tree) -> dict[str, jax.Array]:
-            inputs = {section: same[section] | own[section] for section in SECTIONS}
-            return trajectory(*initial(inputs), inputs)
+            return program.arrays(_merged(same, own))
 
-        return jax.vmap(one, axis_size=size)(varying)
+        return jax.vmap(one, axis_size=study.block_size)(varying)
 
-    return BlockProgram(jax.jit(block), tuple(variables), size, dtype)
+    return BlockProgram(jax.jit(block), tuple(variables), study.block_size, program.dtype)
 
 
 def save_times(study: Study) -> np.ndarray:
@@ -138,37 +134,46 @@ def save_times(study: Study) -> np.ndarray:
     return np.linspace(study.times.start, study.times.end, study.times.saves)
 
 
-def _initial(
-    study: Study, subject: Subject, dtype: np.dtype[Any]
-) -> Callable[[Tree], tuple[Any, Any]]:
-    """The consistent state nearest to that of the model, with the drawn values in place."""
-    system, model = subject.system, subject.model
-    start = save_times(study).astype(dtype)[0]
+def _merged(same: Tree, own: Tree) -> Tree:
+    return {section: same[section] | own[section] for section in SECTIONS}
 
-    def initial(inputs: Tree) -> tuple[Any, Any]:
-        params = _params(subject, inputs)
-        q, v = jnp.zeros((2, system.n), dtype)
+
+@dataclass(frozen=True, eq=False)
+class _Trajectory:
+    """One trajectory of a study as a function of its draws."""
+
+    study: Study
+    subject: Subject
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.study.precision)
+
+    @property
+    def ts(self) -> np.ndarray:
+        return save_times(self.study).astype(self.dtype)
+
+    def params(self, inputs: Tree) -> dict[str, Any]:
+        defaults = self.subject.model.params if self.subject.model else {}
+        return {**defaults, **inputs["parameters"]}
+
+    def initial(self, inputs: Tree) -> tuple[Any, Any]:
+        """The consistent state nearest to that of the model, with the drawn values in place."""
+        system, model, params = self.subject.system, self.subject.model, self.params(inputs)
+        q, v = jnp.zeros((2, system.n), self.dtype)
         if model:
-            q, v = (jnp.asarray(x, dtype) for x in model.state(inputs["start"], params))
+            q, v = (jnp.asarray(x, self.dtype) for x in model.state(inputs["start"], params))
         for name, value in inputs["coordinates"].items():
             q = q.at[system.coordinates.index(name)].set(value)
         for name, value in inputs["velocities"].items():
             v = v.at[system.coordinates.index(name)].set(value)
-        return assemble(system, q, v, start, params, fixed=study.fixed)
+        return assemble(system, q, v, self.ts[0], params, fixed=self.study.fixed)
 
-    return initial
-
-
-def _trajectory(
-    study: Study, subject: Subject, dtype: np.dtype[Any]
-) -> Callable[[Any, Any, Tree], dict[str, Any]]:
-    """The trajectory from a consistent state, as the arrays that are saved."""
-    system, ts = subject.system, save_times(study).astype(dtype)
-
-    def trajectory(q: Any, v: Any, inputs: Tree) -> dict[str, Any]:
-        params = _params(subject, inputs)
+    def arrays(self, inputs: Tree) -> dict[str, Any]:
+        """The trajectory, as the arrays that are saved."""
+        study, params = self.study, self.params(inputs)
         sol = simulate(
-            system, q, v, ts, params,
+            self.subject.system, *self.initial(inputs), self.ts, params,
             method=study.method, projection=study.projection, formulation=study.formulation,
         )  # fmt: skip
         audit = {
@@ -180,26 +185,16 @@ def _trajectory(
             "worst_position_residual": jnp.nanmax(sol.position_residual),
             "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
         }
-        return audit | _series(study, system, sol, params)
+        return audit | self._series(sol, params)
 
-    return trajectory
-
-
-def _params(subject: Subject, inputs: Tree) -> dict[str, Any]:
-    defaults = subject.model.params if subject.model else {}
-    return {**defaults, **inputs["parameters"]}
-
-
-def _series(study: Study, system: System, sol: Solution, params: Any) -> dict[str, Any]:
-    """The arrays that are saved at every time."""
-    series: dict[str, Any] = {
-        name: getattr(sol, name) for name in study.save if name not in _OBSERVED
-    }
-    if _OBSERVED.isdisjoint(study.save):
+    def _series(self, sol: Solution, params: Any) -> dict[str, Any]:
+        """The arrays that are saved at every time."""
+        save = self.study.save
+        series: dict[str, Any] = {n: getattr(sol, n) for n in save if n not in _OBSERVED}
+        if _OBSERVED.isdisjoint(save):
+            return series
+        seen = observe(self.subject.system, sol, params, formulation=self.study.formulation)
+        series |= {n: getattr(seen, n) for n in ("qdd", "constraint_force") if n in save}
+        if "multipliers" in save:
+            series |= {f"multipliers_{name}": value for name, value in seen.multipliers.items()}
         return series
-    seen = observe(system, sol, params, formulation=study.formulation)
-    plain: dict[str, Any] = {"qdd": seen.qdd, "constraint_force": seen.constraint_force}
-    series |= {name: value for name, value in plain.items() if name in study.save}
-    if "multipliers" in study.save:
-        series |= {f"multipliers_{name}": value for name, value in seen.multipliers.items()}
-    return series

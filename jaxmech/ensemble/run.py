@@ -1,7 +1,6 @@
 """`run`: compute a study block by block into its run folder, or finish what is there."""
 
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from jaxmech.analysis.states import State
 from jaxmech.analysis.unused import unused_parameters
 from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.config.load import Subject, load
+from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.draws import Variable, draw
 from jaxmech.ensemble.estimate import LARGE, LONG, StudyEstimate, in_time, require_possible
@@ -25,10 +25,6 @@ from jaxmech.ensemble.results import open_results
 from jaxmech.ensemble.store import RunFolder, open_run, with_stored_substeps
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
-
-
-class RunWarning(UserWarning):
-    """A warning about a run, such as damage that was repaired or other versions."""
 
 
 def run(
@@ -59,7 +55,7 @@ def run(
         StudyError: the study is impossible, naming the keys.
         FolderError: the run folder cannot be used.
     """
-    study, tell = study.resolved(), tell or _warn
+    study, tell = study.resolved(), tell or warn
     subject, variables, forecast = planned(study, out, folder)
     study = with_substeps(with_stored_substeps(study, out), subject, variables)
     kernel = compile_kernel(study, subject, variables)
@@ -129,10 +125,6 @@ def _conclude(target: RunFolder) -> dict[str, Any]:
     json_, text = SUMMARY
     target.conclude({json_: as_json(summary), text: as_table(summary)})
     return summary
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, RunWarning, stacklevel=2)
 
 
 def _trajectories(target: RunFolder, blocks: list[int]) -> int:

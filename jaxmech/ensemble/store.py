@@ -26,6 +26,7 @@ import numpy as np
 import tomli_w
 import zarr
 
+from jaxmech.config.convert import plain
 from jaxmech.config.environment import INPUT, VERSIONS, changes, started
 from jaxmech.config.load import Subject
 from jaxmech.config.run_folder import (
@@ -38,13 +39,13 @@ from jaxmech.config.run_folder import (
     stored_environment,
     write_whole,
 )
-from jaxmech.config.schema import plain
 from jaxmech.ensemble.checksums import (
     BLOCKS,
     RESULTS,
     SEAL,
     SUMMARY,
     Damage,
+    add_to_seal,
     block_damage,
     block_files,
     damaged,
@@ -79,11 +80,6 @@ class RunFolder:
     block: int
 
     @property
-    def results(self) -> Path:
-        """The Zarr group."""
-        return self.path / RESULTS
-
-    @property
     def count(self) -> int:
         """How many blocks the whole run has."""
         return -(-self.size // self.block)
@@ -97,7 +93,7 @@ class RunFolder:
         """Store one block and then mark it as finished."""
         for file in list(block_files(self.path, block, arrays)):  # zarr would read what is there
             file.unlink()
-        group = zarr.open_group(self.results, mode="r+")
+        group = zarr.open_group(self.path / RESULTS, mode="r+")
         first = block * self.block
         last = min(first + self.block, self.size)
         for name, values in arrays.items():
@@ -113,10 +109,7 @@ class RunFolder:
             file = self.path / name
             if not file.is_file() or file.read_text() != text:
                 write_whole(file, text)
-        seal = read_seal(self.path)
-        added = digests(self.path, (self.path / name for name in texts))
-        if added != {name: seal.get(name) for name in texts}:
-            write_seal(self.path, {**seal, **added})
+        add_to_seal(self.path, (self.path / name for name in texts))
 
 
 @contextmanager
@@ -220,7 +213,7 @@ def _repair(
     if left:
         raise FolderError(
             f"{path} was damaged: {told(left)}. Put that back, or compute the study again in "
-            "another folder by --out"
+            "another folder with --out"
         )
 
 

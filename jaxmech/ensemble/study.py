@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Literal
 
+from jaxmech.config.convert import plain
 from jaxmech.config.errors import Problem, StudyError, refuse
-from jaxmech.config.schema import plain
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod

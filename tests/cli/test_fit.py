@@ -16,8 +16,8 @@ from jaxmech.cli.fit.build import settings, subjects
 from jaxmech.cli.fit.report import Outcome
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
+from jaxmech.config.convert import structure
 from jaxmech.config.errors import Problem, StudyError
-from jaxmech.config.schema import structure
 from jaxmech.config.toml import described, key_lines, read
 from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, MultiStart, Shooting, cross_validation
@@ -175,7 +175,7 @@ def test_another_configuration_needs_another_folder(done, tmp_path, capsys) -> N
         assert main(arguments) == 2
     finally:
         csv.write_text(text)
-    assert "the measurements are others" in capsys.readouterr().err
+    assert "the measurements differ" in capsys.readouterr().err
 
 
 def test_an_interrupted_fit_goes_on(done, monkeypatch, capsys) -> None:
@@ -196,7 +196,7 @@ def test_an_interrupted_fit_goes_on(done, monkeypatch, capsys) -> None:
         patch.setattr(checkpoint.Checkpoint, "save", stopped)
         assert main(arguments) == 130
     error = capsys.readouterr().err
-    assert error.endswith(f"continue by: jaxmech fit {config} --out {parted}\n")
+    assert error.endswith(f"continue with: jaxmech fit {config} --out {parted}\n")
     assert not (parted / "fit.npz").exists()
     assert main(arguments) == 0
     whole, again = (load_fit(folder / "fit.npz") for folder in (done.folder / "run", parted))
@@ -442,6 +442,6 @@ def test_an_edited_model_of_a_fit_is_refused(done, capsys) -> None:
         assert main(arguments) == 2
     finally:
         file.write_text(text)
-    assert "computes something else in lagrangian of viscous, lagrangian of viscous and dry" in (
+    assert "the model differs in lagrangian of viscous, lagrangian of viscous and dry" in (
         capsys.readouterr().err
     )

@@ -49,7 +49,7 @@ def test_a_run_that_is_interrupted_continues_to_the_same_bits(tmp_path, sent, co
     error = process.communicate(timeout=60)[1]
     assert process.returncode == code, error
     if code == 130:
-        assert f"continue by: jaxmech ensemble {config} --out {tmp_path / 'run'}" in error
+        assert f"continue with: jaxmech ensemble {config} --out {tmp_path / 'run'}" in error
         assert "Traceback" not in error
     done = finished_blocks(tmp_path / "run")
     assert 0 < len(done) < 100
@@ -169,7 +169,7 @@ def test_folders_are_refused_with_a_message(tmp_path, capsys) -> None:
     assert main(["ensemble", config, "--out", f"{config}/run"]) == 2
     assert "cannot be used: Not a directory" in capsys.readouterr().err
     assert main(["ensemble", config, "--out", str(tmp_path)]) == 2
-    assert "holds files that are no run" in capsys.readouterr().err
+    assert "holds files that are not a run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

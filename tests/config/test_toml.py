@@ -7,8 +7,9 @@ import pytest
 
 from jaxmech.cli.fit.build import subjects
 from jaxmech.cli.fit.study import FitStudy
+from jaxmech.config.convert import structure
 from jaxmech.config.load import load
-from jaxmech.config.schema import POLICIES, structure
+from jaxmech.config.schema import POLICIES
 from jaxmech.config.toml import ConfigError, described, key_lines, read
 from jaxmech.ensemble import (
     DISTRIBUTIONS,

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, run
-from jaxmech.ensemble.run import RunWarning
+from jaxmech.ensemble import RunWarning, Study, run
 from jaxmech.ensemble.store import with_stored_substeps
 from tests.ensemble.studies import arrays, same_bits, write_study
 

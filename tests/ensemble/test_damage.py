@@ -236,7 +236,7 @@ def test_a_sound_run_is_sound(whole, copy, capsys) -> None:
     killed(copy, 1, 2)
     assert verify(copy) == ()
     assert main(["verify", str(copy)]) == 0
-    assert capsys.readouterr().out == f"{copy} is as it was written; 1 of 3 blocks are computed\n"
+    assert capsys.readouterr().out == f"{copy} is undamaged; 1 of 3 blocks are computed\n"
 
 
 def test_verify_names_everything_and_changes_nothing(copy, capsys) -> None:
@@ -333,7 +333,7 @@ def test_damage_is_not_healed_by_other_functions(whole, copy) -> None:
         patch.setattr(RUN, "origin", lambda *args: changed)
         with (
             pytest.warns(RunWarning, match=r"was damaged: .*computed again: block 1"),
-            pytest.raises(FolderError, match="the model computes something else in force"),
+            pytest.raises(FolderError, match="the model differs in force"),
         ):
             run(study, copy, folder=whole.parent)
     assert (copy / "blocks" / "000001").exists()

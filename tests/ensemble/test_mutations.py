@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jaxmech.config.convert import structure
 from jaxmech.config.errors import Problem, StudyError
-from jaxmech.config.schema import structure
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import Study, name_problems
 from jaxmech.ensemble.draws import Variable

@@ -14,8 +14,7 @@ import hashlib
 import os
 import shutil
 import tomllib
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ import tomli_w
 from jaxmech.cli.fit.build import Subjects, settings, subjects
 from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
+from jaxmech.config.convert import plain
 from jaxmech.config.digest import digest, system_digests
 from jaxmech.config.environment import DECISIVE, INPUT, environment, started
 from jaxmech.config.errors import InputError, Problem, StudyError
@@ -37,11 +37,18 @@ from jaxmech.config.run_folder import (
     require_run_or_nothing,
     require_same_config,
     require_same_environment,
+    warn,
     write_whole,
 )
-from jaxmech.config.schema import plain
-from jaxmech.ensemble import RunWarning
-from jaxmech.ensemble.checksums import SEAL, damaged, digests, read_seal, told, write_seal
+from jaxmech.ensemble.checksums import (
+    SEAL,
+    add_to_seal,
+    damaged,
+    digests,
+    read_seal,
+    told,
+    write_seal,
+)
 from jaxmech.identify.cross_validation import cross_validate
 from jaxmech.identify.cross_validation_report import CrossValidation
 from jaxmech.identify.data.recording import Recording
@@ -77,12 +84,12 @@ def run_fit(
     recordings = _recordings(study, folder)
     name, facts = study.model, _facts(study, found, recordings, folder)
     study = _resolved(study, found, folder, out)
-    with _opened(out, study, found, facts, tell or _warn):
+    with _opened(out, study, found, facts, tell or warn):
         comparison = _compared(study, found, recordings, out, progress)
-        _seal(out, (out / _CANDIDATES).glob("*.json"))
+        add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
         chosen = comparison.chosen if comparison else next(iter(found.by_name))
         fit = _fitted(study, found.by_name[chosen], recordings, out, progress)
-        _seal(out, [out / FIT])
+        add_to_seal(out, [out / FIT])
         title = f"{name}, {chosen}" if comparison else name
         outcome = Outcome(title, fit, comparison, tuple(map(str, study.data.observed)))
         write_whole(out / "report.txt", as_text(outcome))
@@ -161,10 +168,6 @@ def _digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
     return found | {"values, bounds and priors": hashlib.sha256(said.encode()).hexdigest()}
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, RunWarning, stacklevel=2)
-
-
 @contextmanager
 def _opened(
     out: Path,
@@ -206,17 +209,9 @@ def _lost(out: Path) -> list[str]:
     kept = [one for one in lost if one.file in _BEGUN]
     if kept:
         raise FolderError(
-            f"{out} was damaged: {told(kept)}. Put that back, or fit in another folder by --out"
+            f"{out} was damaged: {told(kept)}. Put that back, or fit in another folder with --out"
         )
     return [one.file for one in lost]
-
-
-def _seal(out: Path, files: Iterable[Path]) -> None:
-    """Add the digests of finished files."""
-    seal = read_seal(out)
-    added = digests(out, files)
-    if not added.items() <= seal.items():
-        write_seal(out, {**seal, **added})
 
 
 def _compared(

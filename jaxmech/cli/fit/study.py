@@ -224,10 +224,10 @@ def _problems(study: FitStudy) -> Iterator[Problem]:
     steps, names = study.optimizer, [one.name for one in study.candidates]
     patient = isinstance(steps, Adam) and steps.patience is not None
     if patient and not study.data.validation:
-        text = "needs data.validation, the recordings that are looked at"
+        text = "needs data.validation, the recordings that it monitors"
         yield Problem(("optimizer", "patience"), text)
     if patient and study.candidates:
-        text = "must be left out where candidates are compared: it looks at what is held out"
+        text = "must be left out where candidates are compared: it would use held-out recordings"
         yield Problem(("optimizer", "patience"), text)
     if study.choice is not None and not study.candidates:
         yield Problem(("choice",), "must be left out without [[candidates]]")
@@ -237,7 +237,7 @@ def _problems(study: FitStudy) -> Iterator[Problem]:
         if not name:
             yield Problem((f"candidates[{k}]", "name"), "must not be empty")
         if name in names[:k]:
-            yield Problem((f"candidates[{k}]", "name"), f"must be its own, but {name!r} is twice")
+            yield Problem((f"candidates[{k}]", "name"), f"must be unique, but {name!r} is not")
     yield from _unweighed(study)
 
 

@@ -1,0 +1,232 @@
+"""Plain data, as `tomllib` reads them, into frozen dataclasses and back.
+
+Reading is strict: an integer stands for a number, but nothing else is converted, no unknown key is
+accepted, and all problems are found at once.
+"""
+
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from jaxmech.config.errors import Key, Problem, StudyError, not_one_of
+from jaxmech.config.schema import (
+    NAME,
+    OneOf,
+    alternatives,
+    choice_of,
+    hints_of,
+    inline_field,
+    required,
+    words,
+)
+
+Config = TypeVar("Config")
+_LONGEST = 60  # characters of a value that a message shows
+
+
+def structure(data: Mapping[str, Any], kind: type[Config]) -> Config:
+    """The dataclass that the plain data of a TOML file stand for, or a StudyError.
+
+    Example:
+        >>> from jaxmech.stabilization import AbstractStabilization
+        >>> structure({"name": "baumgarte", "alpha": 5, "beta": 5}, AbstractStabilization)
+        Baumgarte(alpha=5.0, beta=5.0)
+    """
+    built: Config = _read(kind, data, ())
+    return built
+
+
+def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
+    """The plain data of a dataclass, as in its TOML file, or a StudyError where there are none.
+
+    Example:
+        >>> from jaxmech.stabilization import AbstractStabilization, Projection
+        >>> plain(Projection(), AbstractStabilization)
+        {'name': 'projection', 'iterations': 2, 'solver': 'ldl'}
+    """
+    kind = required(type(value) if kind is None else kind)
+    if choice := choice_of(kind):
+        name = choice.name_of(value)
+        if name is None or (choice.tag is None and value != choice.kinds[name]()):
+            known = ", ".join(f"{one.__name__}(...)" for one in choice.kinds.values())
+            text = f"must be one of {known} without other settings, but is {value!r}"
+            raise StudyError([Problem(key, text)])
+        return name if choice.tag is None else {choice.tag: name} | plain(value, None, key)
+    if is_dataclass(value):
+        found: dict[str, Any] = {}
+        for f, hint in hints_of(type(value)).items():
+            inner = plain(getattr(value, f), hint, (*key, f))
+            if inline_field(type(value)) == f:
+                found |= inner
+            elif inner is not None:
+                found[f] = inner
+        return found
+    if isinstance(value, Mapping):
+        item = get_args(kind)[1] if get_origin(kind) is Mapping else None
+        item = None if item is Any else item
+        return {name: plain(entry, item, (*key, name)) for name, entry in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _read(kind: Any, value: Any, key: Key) -> Any:
+    """A value of a TOML file as an object of the given type, or a StudyError."""
+    kind = required(kind)
+    if choice := choice_of(kind):
+        return _chosen(choice, value, key)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _table(kind, value, key)
+    if get_origin(kind) is Mapping:
+        _require_table(value, key)
+        item = get_args(kind)[1]
+        return _gathered((name, item, entry, (*key, name)) for name, entry in value.items())
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise _wrong(key, f"must be {words(kind)}", value)
+        item, numbered = get_args(kind)[0], enumerate(value)
+        places = ((str(k), item, x, (*key[:-1], f"{key[-1]}[{k}]")) for k, x in numbered)
+        return tuple(_gathered(places).values())
+    return _scalar(kind, value, key)
+
+
+def _scalar(kind: Any, value: Any, key: Key) -> Any:
+    if get_origin(kind) is Literal:
+        fits = value in get_args(kind)
+    elif kind is float:
+        fits = _is_number(value)
+    elif kind == NAME:
+        fits = type(value) in (int, str)
+    elif kind in (int, str, bool):
+        fits = type(value) is kind
+    else:
+        fits = kind is Any or _is_number(value) or _is_numbers(value)
+    if not fits:
+        raise _wrong(key, f"must be {words(kind)}", value)
+    return _floats(value) if kind is float or float in get_args(kind) else value
+
+
+def _wrong(key: Key, needed: str, value: Any) -> StudyError:
+    return StudyError([Problem(key, f"{needed}, but is {_shown(value)}")])
+
+
+def _is_number(value: Any) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max  # False for NaN, and for integers beyond all floats
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_number(x) or _is_numbers(x) for x in value)
+
+
+def _require_table(value: Any, key: Key) -> None:
+    if not isinstance(value, dict):
+        raise _wrong(key, "must be a table", value)
+
+
+def _gathered(
+    entries: Iterable[tuple[str, Any, Any, Key]], problems: Iterable[Problem] = ()
+) -> dict[str, Any]:
+    """Read entries (name, type, value, key), or raise their problems and the given ones."""
+    built: dict[str, Any] = {}
+    found: list[Problem] = []
+    for name, kind, value, key in entries:
+        try:
+            built[name] = _read(kind, value, key)
+        except StudyError as error:
+            found += error.problems
+    if found := [*found, *problems]:
+        raise StudyError(found)
+    return built
+
+
+def _table(kind: type, value: Any, key: Key) -> Any:
+    """Read one dataclass of the schema."""
+    _require_table(value, key)
+    hints, inline = hints_of(kind), inline_field(kind)
+    own = [name for name in value if name in hints and name != inline]
+    entries = [(name, hints[name], value[name], (*key, name)) for name in own]
+    if inline:
+        rest = {name: entry for name, entry in value.items() if name not in own}
+        entries.append((inline, hints[inline], rest, key))
+    unknown = [] if inline else [name for name in value if name not in hints]
+    built = _gathered(entries, _key_problems(kind, unknown, own, key))
+    if problems := list(_too_large(kind, built, key)):
+        raise StudyError(problems)
+    try:
+        return kind(**built)
+    except ValueError as error:  # each value is possible by itself, or its class refuses it
+        raise StudyError(Problem((*key, *p.key), p.message) for p in _told(error)) from None
+
+
+def _key_problems(
+    kind: type, unknown: Iterable[str], own: Collection[str], key: Key
+) -> Iterator[Problem]:
+    """The unknown and the missing keys of a table."""
+    place = f"a key of `{'.'.join(key)}`" if key else "a key of a configuration"
+    for name in unknown:
+        yield Problem((*key, name), not_one_of(name, hints_of(kind), place))
+    for f in fields(kind):
+        if f.name not in own and f.default is MISSING and f.default_factory is MISSING:
+            yield Problem((*key, f.name), "must be given, but is missing")
+
+
+def _too_large(kind: type, built: Mapping[str, Any], key: Key) -> Iterator[Problem]:
+    for f in fields(kind):
+        if (most := f.metadata.get("most")) is not None and built.get(f.name, most) > most:
+            text = f"must be at most {most}, but is {built[f.name]}; the default is {f.default}"
+            yield Problem((*key, f.name), text)
+
+
+def _told(error: ValueError) -> Iterable[Problem]:
+    """The problems in an error of a class: "Argument `substeps` must be ..." is of that key."""
+    if isinstance(error, StudyError):
+        return error.problems
+    parts = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(error), re.DOTALL)
+    return [Problem((parts[1],), parts[2]) if parts else Problem((), str(error))]
+
+
+def _chosen(choice: OneOf, value: Any, key: Key) -> Any:
+    """Read one of several classes, which a table names by its tag."""
+    tag, kinds = choice.tag, choice.kinds
+    if tag is None:
+        if not isinstance(value, str) or value not in kinds:
+            raise _wrong(key, f"must be {alternatives(kinds)}", value)
+        return kinds[value]()
+    if choice.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
+        return _bare(choice.bare, tag, value, key)
+    name = value.get(tag, choice.default) if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        known = ", ".join(f'"{one}"' for one in kinds)
+        what = f"must be a table with `{tag}`, one of {known}; but is {_shown(value)}"
+        raise StudyError([Problem(key, what)])
+    if name not in kinds:
+        raise StudyError([Problem((*key, tag), not_one_of(name, kinds, f"a known {tag}"))])
+    return _table(kinds[name], {k: item for k, item in value.items() if k != tag}, key)
+
+
+def _bare(kind: type, tag: str, value: Any, key: Key) -> Any:
+    """Read a number, or a list of them, in place of a table."""
+    if not (_is_number(value) or _is_numbers(value)):
+        raise _wrong(key, f"must be a finite number, a list of them or a table with `{tag}`", value)
+    try:
+        return kind(_floats(value))
+    except StudyError as error:  # the field of the class is no key here
+        raise StudyError(Problem(key, p.message) for p in error.problems) from None
+
+
+def _floats(value: Any) -> Any:
+    return [_floats(item) for item in value] if isinstance(value, list) else float(value)
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value}"'
+        case dict():
+            return f"a table of {', '.join(value) or 'nothing'}"
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
