@@ -1,7 +1,7 @@
 """Laws of motion, one per file: from M, Q, A and b to accelerations and multipliers.
 
-`base` is what a law has to provide, `udwadia_kalaba` the default, `acceleration` the function that
-evaluates any of them, and `compare` runs several on the same system.
+`base` is the interface, `udwadia_kalaba` the default, `acceleration` evaluates any of them at a
+state, and `compare` several.
 """
 
 from jaxmech.formulations.acceleration import Motion as Motion

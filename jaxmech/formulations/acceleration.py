@@ -1,4 +1,4 @@
-"""`acceleration`: what a system does at one state, with everything a person asks about it."""
+"""`acceleration`: accelerations, multipliers and constraint force at one state."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ class Motion(eqx.Module):
 
     Attributes:
         qdd: accelerations, shape (n,).
-        multipliers: the smallest lambda of those possible, shape (m,), in the order of the rows of
-            A; it depends on how a constraint is scaled.
+        multipliers: the shortest possible lambda, shape (m,), in the order of the rows of A; it
+            depends on how constraints are scaled.
         constraint_force: A^T lambda, the force of the constraints on the system, shape (n,).
         rank: number of independent constraint equations.
-        residual: largest |A qdd - b|; not small where constraints contradict each other.
-        definite: false where M is singular and the constraints do not make up for it.
+        residual: largest |A qdd - b|; large where constraints contradict each other.
+        definite: false where [M; A] lacks full column rank.
         nonideal_force: C, what the non-ideal constraints add, shape (n,); zero for ideal ones.
-        converged: false where C depends on the multipliers and no such pair, or more than one, was
+        converged: false where C depends on the multipliers, and no solution or more than one was
             found; C is then that of the ideal multipliers.
     """
 
@@ -63,12 +63,12 @@ def acceleration(
         formulation: the law of motion.
 
     Returns:
-        A `Motion`. Its multipliers are the member of smallest norm of the family of Kalaba et al.
-        1995, equation (17).
+        A `Motion`. Its multipliers are the shortest of the family of Kalaba et al. 1995, equation
+        (17).
 
     Raises:
         ValueError: an argument or what a function of the system returns has the wrong shape.
-        TypeError: `system` is no `System`.
+        TypeError: `system` is not a `System`.
 
     Example:
         >>> from jaxmech import models
@@ -96,7 +96,7 @@ def acceleration(
 
 
 def null_projector(eom: EquationsOfMotion) -> Float[Array, " m m"]:
-    """I - C C^+: what may be added to the multipliers without changing the motion, (m, m).
+    """I - C C^+ (m, m): the projector onto changes of multipliers that do not change the motion.
 
     C = A M^-1/2 and A have the same column space, so C C^+ = A A^+ (Kalaba et al. 1995, equation
     (17)). It is zero when the constraints are independent.

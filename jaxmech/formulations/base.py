@@ -1,4 +1,4 @@
-"""What every law of motion takes and gives."""
+"""The interface of a law of motion."""
 
 import abc
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from jaxmech.system import Params, System
 
 
 class Law(eqx.Module):
-    """What a law of motion says at one state.
+    """The solution of a law of motion at one state.
 
     Attributes:
         qdd: accelerations with the constraints, shape (n,).
@@ -20,11 +20,11 @@ class Law(eqx.Module):
         multipliers: some lambda with M qdd = Q + A^T lambda, shape (m,).
         rank: number of independent constraint equations.
         definite: whether the mass matrix (with the constraints, if it is singular) was positive
-            definite; if not, nothing else here means anything.
+            definite; if not, the other fields are meaningless.
         nonideal_force: C in M qdd = Q + A^T lambda + C, shape (n,); None for ideal constraints.
-        converged: whether multipliers were found that C depends on; None if it does not.
+        converged: whether the multipliers that C depends on were found; None if C does not.
         kept: which constraint equations (for `SVD()` singular values) were taken as independent,
-            shape (m,); None where the law does not tell.
+            shape (m,); None where the law does not know.
     """
 
     qdd: Float[Array, " n"]
@@ -38,10 +38,10 @@ class Law(eqx.Module):
 
 
 class AbstractChart(eqx.Module):
-    """Which coordinates and velocities a law integrates during one step, the others following.
+    """Which coordinates and velocities are integrated during one step; the others follow from them.
 
     Attributes:
-        usable: whether the others follow well enough; if not, `complete` leaves a state as it is.
+        usable: whether they follow accurately; if not, `complete` returns the state unchanged.
     """
 
     usable: eqx.AbstractVar[Bool[Array, ""]]
@@ -50,7 +50,7 @@ class AbstractChart(eqx.Module):
     def complete(
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> tuple[Array, Array, Bool[Array, ""]]:
-        """q and v with those that follow from the others, and whether they could be found."""
+        """q and v with the dependent components, and whether they could be found."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class AbstractFormulation(abc.ABC):
     def equations(
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> EquationsOfMotion:
-        """M, Q, A and b at a state, in the way that belongs to the law."""
+        """M, Q, A and b at a state."""
         return system.equations(q, v, t, params)
 
     def chart(
@@ -70,7 +70,7 @@ class AbstractFormulation(abc.ABC):
         return None
 
     def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"] | None:
-        """The matrix that is inverted, by whose condition a law is judged; None without one."""
+        """The matrix that is inverted, for its condition number; None without one."""
         return None
 
     def takes_as_singular(self, found: SingularMass) -> SingularMass:
@@ -79,23 +79,11 @@ class AbstractFormulation(abc.ABC):
 
     @abc.abstractmethod
     def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
-        """Accelerations and multipliers at one state.
-
-        Args:
-            eom: the equations at the state.
-            kept: what may be taken as independent, as `Law.kept` told nearby; by default all.
-        """
+        """Accelerations and multipliers; only rows in `kept` may count as independent."""
 
 
 def only(eom: EquationsOfMotion, kept: Bool[Array, " m"] | None) -> EquationsOfMotion:
-    """The equations with zeros in the rows that may not be kept, which every solver then drops.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> eom = EquationsOfMotion(jnp.eye(1), jnp.ones(1), jnp.ones((2, 1)), jnp.ones(2))
-        >>> print(only(eom, jnp.array([True, False])).b)
-        [1. 0.]
-    """
+    """The equations with zeros in the rows that may not be kept, which every solver drops."""
     if kept is None:
         return eom
     A, b = jnp.where(kept[:, None], eom.A, 0.0), jnp.where(kept, eom.b, 0.0)

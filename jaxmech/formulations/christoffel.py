@@ -1,17 +1,17 @@
 """The kinetic energy as a metric, and its Christoffel symbols.
 
-For a Lagrangian at most quadratic in the velocities, with time as the coordinate q^0 = t, q'^0 = 1,
+For a Lagrangian at most quadratic in the velocities, with time as coordinate q^0 = t, q'^0 = 1,
 
     L = g_ab q'^a q'^b / 2 + U,    a, b = 0, 1, ..., n
 
 where g_rs (r, s = 1...n) is the mass matrix, g_r0 the part of L linear in the velocities (moving
-coordinates, gyroscopic and magnetic terms), and U(t, q) all that holds no velocity; g_00 is put
-into U. With the symbols of the first and of the second kind
+coordinates, gyroscopic and magnetic terms), and U(t, q) the part without velocities, which
+includes g_00. With the symbols of the first and of the second kind
 
     Gamma_r,ab = (dg_ra/dq^b + dg_rb/dq^a - dg_ab/dq^r) / 2,    Gamma^s_ab = g^sr Gamma_r,ab
 
-Lagrange's equations are (Zegzhda, Naumova, Soltakhanov and Yushkov 2016, equation (3.1), the total
-mass taken into g)
+Lagrange's equations are (Zegzhda, Naumova, Soltakhanov and Yushkov 2016, equation (3.1), with the
+total mass included in g)
 
     g_rs q''^s + Gamma_r,ab q'^a q'^b = Q_r,    Q_r = dU/dq^r + F_r.
 
@@ -33,7 +33,7 @@ from jaxmech.utils.probing import concrete, generic
 
 
 class Christoffel(eqx.Module):
-    """Christoffel symbols at a state; the last two indices begin with that of time.
+    """Christoffel symbols at a state; the last two indices start with time.
 
     Attributes:
         first: Gamma_r,ab, shape (n, n + 1, n + 1), symmetric in a and b.
@@ -57,7 +57,7 @@ def metric_tensor(
 
     Raises:
         ValueError: the Lagrangian is not quadratic in the velocities, or a shape is wrong.
-        TypeError: `system` is no `System`.
+        TypeError: `system` is not a `System`.
 
     Example:
         >>> polar = System(
@@ -84,7 +84,7 @@ def christoffel_symbols(system: System, q: Any, t: Any = 0.0, params: Params = N
 
     Raises:
         ValueError: the Lagrangian is not quadratic in the velocities, or a shape is wrong.
-        TypeError: `system` is no `System`.
+        TypeError: `system` is not a `System`.
 
     Example:
         >>> polar = System(
@@ -104,7 +104,7 @@ def christoffel_symbols(system: System, q: Any, t: Any = 0.0, params: Params = N
 
 
 def first_kind(system: System, q: Array, t: Array, params: Params) -> Float[Array, " n k k"]:
-    """Gamma_r,ab (n, n + 1, n + 1), for arguments that are arrays already."""
+    """Gamma_r,ab, for arguments that are arrays."""
     extended = jnp.concatenate([t[None], q])
     slope = jax.jacfwd(lambda x: _metric(system, x, params))(extended)  # [a, b, c]: dg_ab/dq^c
     twice = slope + slope.transpose(0, 2, 1) - slope.transpose(2, 0, 1)
@@ -112,7 +112,7 @@ def first_kind(system: System, q: Array, t: Array, params: Params) -> Float[Arra
 
 
 def potential_force(system: System, q: Array, t: Array, params: Params) -> Float[Array, " n"]:
-    """dU/dq (n,), U being the Lagrangian without velocities."""
+    """dU/dq, where U is the Lagrangian without velocities."""
 
     def still(q: Array) -> Array:
         value = system.lagrangian(q, jnp.zeros_like(q), t, params)
@@ -122,16 +122,7 @@ def potential_force(system: System, q: Array, t: Array, params: Params) -> Float
 
 
 def require_quadratic(system: System, q: Array, t: Array, params: Params) -> None:
-    """Raise a ValueError unless the mass matrix is free of the velocities, at generic arguments.
-
-    Example:
-        >>> fast = System(lambda q, v, t, p: -jnp.sqrt(1 - v @ v / 9), coordinates=("x",))
-        >>> require_quadratic(fast, jnp.zeros(1), jnp.zeros(()), None)
-        Traceback (most recent call last):
-        ValueError: Christoffel symbols need a `lagrangian` that is quadratic in the velocities,
-        but the mass matrix of this one depends on them; choose another law, such as
-        UdwadiaKalaba().
-    """
+    """Raise a ValueError if the mass matrix depends on the velocities, at generic arguments."""
 
     def masses(q: Array, v: Array, t: Array, params: Params) -> Array:
         return jnp.stack([system.mass(q, scale * v, t, params) for scale in (0.0, 0.1, 1.0)])
@@ -148,7 +139,7 @@ def require_quadratic(system: System, q: Array, t: Array, params: Params) -> Non
 
 
 def _metric(system: System, extended: Array, params: Params) -> Array:
-    """g_ab as a function of (t, q): the Hessian of L at rest, bordered by its slope."""
+    """g_ab as a function of (t, q): the Hessian of L at rest, bordered by its gradient."""
     t, q = extended[0], extended[1:]
 
     def lagrangian(v: Array) -> Array:

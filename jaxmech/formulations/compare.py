@@ -40,20 +40,20 @@ FORMULATIONS: tuple[AbstractFormulation, ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """What one law says at a state; NaN and 0 where it is not defined.
+    """The result of one law at a state; NaN and 0 where it is not defined.
 
     Attributes:
         formulation: the law.
         reason: why it is not defined for the system or the state; empty where it is.
-        qdd: largest difference to the accelerations of the reference, over the largest
-            acceleration at play (constrained or free).
-        constraint_force: the same for A^T lambda, over the largest of Q and A^T lambda.
-        multipliers: the same for the shortest lambda, over the largest of them.
+        qdd: largest difference from the accelerations of the reference, relative to the largest
+            acceleration (constrained or free).
+        constraint_force: the same for A^T lambda, relative to the largest of Q and A^T lambda.
+        multipliers: the same for the shortest lambda, relative to the largest of them.
         rank: number of independent constraint equations.
         residual: largest |A qdd - b|.
-        condition: condition number of the matrix that the law inverts, without what it takes for
-            zero; NaN where the law names none.
-        operations: what an acceleration asks for, M, Q, A and b included.
+        condition: condition number of the matrix that the law inverts, without singular values that
+            count as zero; NaN for a law without such a matrix.
+        operations: number of scalar operations for M, Q, A, b and the accelerations.
     """
 
     formulation: AbstractFormulation
@@ -92,10 +92,10 @@ def compare_formulations(
     *,
     formulations: Sequence[AbstractFormulation] = FORMULATIONS,
 ) -> Comparison:
-    """The laws of motion at one state: how far apart they are, how well posed, at what cost.
+    """Compare the laws of motion at one state: their differences, condition numbers and costs.
 
-    Differences are those to `UdwadiaKalaba(SVD())`. A law that is not defined for the system is
-    listed with the reason. A non-ideal force is left out. Only for actual values: it cannot run
+    Differences are those from `UdwadiaKalaba(SVD())`. A law that is not defined for the system is
+    listed with the reason. Non-ideal forces are ignored. It needs concrete values, and cannot run
     under `jit` or `vmap`.
 
     Args:
@@ -108,7 +108,7 @@ def compare_formulations(
 
     Raises:
         ValueError: an argument or what a function of the system returns has the wrong shape.
-        TypeError: `system` is no `System`, or a formulation is none.
+        TypeError: `system` is not a `System`, or a formulation is not a law of motion.
 
     Example:
         >>> from jaxmech import models
@@ -162,7 +162,7 @@ def _found(law: AbstractFormulation, system: System, state: Any) -> _Found:
     return _Found(eom, *_solved(law, eom))
 
 
-# Each of these runs once or a few times, so that the compiler is asked for little.
+# Each of these runs only a few times, so compiling fast matters more than fast code.
 _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
@@ -182,7 +182,7 @@ def _solution(law: AbstractFormulation, system: System, *state: Any) -> tuple[Ar
 
 
 def _numbers(found: _Found) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Accelerations, A^T lambda, and the shortest lambda with that A^T lambda."""
+    """Accelerations, A^T lambda, and the shortest lambda with the same A^T lambda."""
     A, multipliers = np.asarray(found.eom.A), np.asarray(found.law.multipliers)
     force = A.T @ multipliers
     shortest = np.linalg.pinv(A.T, rcond=_negligible(A)) @ force
@@ -200,7 +200,7 @@ def _difference(value: Any, exact: Any, *others: Any) -> float:
 
 
 def _condition(matrix: Array | None) -> float:
-    """Largest over smallest singular value, those below eps^(2/3) of the largest left out."""
+    """The condition number, without singular values below eps^(2/3) of the largest."""
     if matrix is None:
         return np.nan
     values = np.linalg.svd(np.asarray(matrix), compute_uv=False)
@@ -219,7 +219,7 @@ def _line(row: Row) -> str:
 
 
 def _short(policy: Any) -> str:
-    """The repr without what has its default value."""
+    """The repr without default values."""
     values = {field.name: (getattr(policy, field.name), field.default) for field in fields(policy)}
     shown = [
         f"{name}={_short(value) if is_dataclass(value) else repr(value)}"

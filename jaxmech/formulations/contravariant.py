@@ -1,24 +1,25 @@
 """The contravariant form of the equations of motion, with metric tensor and Christoffel symbols.
 
-Zegzhda, Naumova, Soltakhanov and Yushkov 2016, sections 3 and 4, their total mass taken into the
-metric tensor g = M. With the kinetic energy as a metric (`christoffel`), the equations of motion
-solved for the accelerations are
+Zegzhda, Naumova, Soltakhanov and Yushkov 2016, sections 3 and 4, with their total mass included in
+the metric tensor g = M. With the kinetic energy as a metric (`christoffel`), the equations of
+motion solved for the accelerations are
 
     q''^s = Q^s - Gamma^s_ab q'^a q'^b + g^sr A_kr Lambda_k     (3.4)
 
-(the sign of Lambda as everywhere here). Put into A q'' = b this is the multiplier system
+(with the sign convention of this package for Lambda). Inserted into A q'' = b this is the
+multiplier system
 
     (A g^-1 A^T) Lambda = b - A (Q^s - Gamma^s_ab q'^a q'^b)    (4.1)
 
-whose solution goes back into (3.4), which makes (4.2). Or the reactions are eliminated: with those
-of Maggi's second group, Lambda = B'^T (g q'' + Gamma - Q), (3.1) becomes E q'' = F, (4.3), where
+whose solution is inserted into (3.4), which gives (4.2). Or the reactions are eliminated: with
+those of Maggi's second group, Lambda = B'^T (g q'' + Gamma - Q), (3.1) becomes E q'' = F, (4.3),
+where
 
     E = (I - A^T B'^T) g,    F = (I - A^T B'^T) (Q - Gamma),    A B' = I.
 
-The paper inverts E. But B'^T E = (I - (A B')^T) B'^T g = 0 whatever the choice of B': E has rank
-n - m only, for the information on the constraints has been projected out, and they are needed once
-more. Here they are added as A^T W A q'' = A^T W b, which leaves the system square: multiplied by
-B'^T it is A q'' = b again, and what remains is (4.3).
+The paper inverts E. But B'^T E = (I - (A B')^T) B'^T g = 0 for every choice of B': E has only rank
+n - m, because the constraints have been projected out. Here they are added again as A^T W A q'' =
+A^T W b, which keeps the system square: multiplied by B'^T it is A q'' = b, and the rest is (4.3).
 """
 
 from dataclasses import dataclass, replace
@@ -37,8 +38,8 @@ from jaxmech.system import Params, System
 class Contravariant(AbstractFormulation):
     """The contravariant form, for Lagrangians that are quadratic in the velocities.
 
-    Terms linear in them (moving coordinates, magnetic fields) and explicit time are covered. M has
-    to be regular: without its inverse, the contravariant metric tensor, there is no such form.
+    Terms linear in the velocities (moving coordinates, magnetic fields) and explicit time are
+    covered. M has to be regular: its inverse is the contravariant metric tensor.
 
     Args:
         eliminate: whether the reactions are eliminated as in (4.3), with the constraints added,
@@ -46,12 +47,8 @@ class Contravariant(AbstractFormulation):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> eom = EquationsOfMotion(
-        ...     M=jnp.eye(2),
-        ...     Q=jnp.array([0.0, -9.81]),
-        ...     A=jnp.array([[0.6, 0.8]]),
-        ...     b=jnp.array([-25.0]),
-        ... )
+        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
+        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
         >>> law = Contravariant(eliminate=True).solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
@@ -62,7 +59,7 @@ class Contravariant(AbstractFormulation):
     def equations(
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> EquationsOfMotion:
-        """M = g and Q_r - Gamma_r,ab q'^a q'^b from the metric; A and b as ever."""
+        """M = g and Q_r - Gamma_r,ab q'^a q'^b from the metric, with the usual A and b."""
         eom = system.equations(q, v, t, params)
         rate = jnp.concatenate([jnp.ones_like(v[:1]), v])
         inertia = (first_kind(system, q, t, params) * (rate[:, None] * rate[None, :])[None]).sum(
@@ -80,11 +77,7 @@ class Contravariant(AbstractFormulation):
         return eom.A @ _raised(_regular(eom), eom.A)
 
     def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
-        """Accelerations and multipliers at one state.
-
-        Raises:
-            ValueError: M lacks full rank.
-        """
+        """Accelerations and multipliers at one state, or a ValueError where M lacks full rank."""
         eom = only(eom, kept)
         mass = _regular(eom)
         free = mass.upper(mass.lower(eom.Q))
@@ -104,10 +97,10 @@ class Contravariant(AbstractFormulation):
 def eliminated(
     eom: EquationsOfMotion,
 ) -> tuple[Float[Array, " n n"], Float[Array, " n"]]:
-    """E and F of equation (4.3) as it is printed, with B' = A^+.
+    """E and F of equation (4.3) as printed, with B' = A^+.
 
-    E has the rank of M less that of A: E qdd = F alone does not determine the motion, E qdd = F
-    and A qdd = b together do.
+    The rank of E is that of M minus that of A: only E qdd = F and A qdd = b together determine the
+    motion.
 
     Args:
         eom: the equations at a state.

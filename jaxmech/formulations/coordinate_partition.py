@@ -1,6 +1,6 @@
-"""Dependent and independent coordinates: the motion in as many coordinates as it has freedoms.
+"""Coordinate partitioning: the motion in as many coordinates as there are degrees of freedom.
 
-Where the rows of A = df/dx are independent, as many coordinates, one for each, are functions of the
+Where the rows of A = df/dx are independent, one coordinate for each of them is a function of the
 others: x_dep = g(y, x_ind, t) solves f(x, t) = y (implicit function theorem; on the constraints
 y = 0). Bravy 1987, "Lagrangian Multipliers and Superfluous Variables" (NRL Memorandum Report 6001),
 derives from Hamilton's principle, with E = d/dt dL/dv - dL/dx = M qdd - Q,
@@ -8,20 +8,20 @@ derives from Hamilton's principle, with E = d/dt dL/dv - dL/dx = M qdd - Q,
     E_j + sum_a E_a dg_a/dx_j = 0          for the independent coordinates j     (2)
     lambda_b = sum_a E_a dg_a/dy_b         over the dependent coordinates a      (4)
 
-No inverse function has to be known: with B = dg/dy, the inverse of the columns of A that belong to
-the dependent coordinates, dg/dx_j = -B dA/dx_j. So all velocities and accelerations are those of
-the independent coordinates times N = I_ind - B A I_ind, plus what belongs to the right sides:
+The function g need not be known: B = dg/dy is the inverse of the columns of A that belong to the
+dependent coordinates, and dg/dx_j = -B dA/dx_j. So all velocities and accelerations are those of
+the independent coordinates times N = I_ind - B A I_ind, plus a term from the right-hand sides:
 
     qdd = N qdd_ind + B b,    (N^T M N) qdd_ind = N^T (Q - M B b),    lambda = B^T (M qdd - Q)
 
-The sum (2) is N^T E = 0, and N^T M N is definite wherever [M; A] has full column rank, so M may be
+The sum (2) is N^T E = 0, and N^T M N is definite if [M; A] has full column rank, so M may be
 singular.
 
-Which coordinates are dependent is found by elimination with complete pivoting, anew at the start of
-every step: a chart in which g exists at one pose (a rod that is not horizontal) is none at another.
-Within a step the independent ones alone are integrated, and Newton's method finds the others. Where
-the rank of A is about to fall there is no good chart, and noise would come into the motion from the
-dependent coordinates; such a step is done in all coordinates and ends with a projection.
+Dependent coordinates are chosen by elimination with complete pivoting at the start of every step,
+because a choice for which g exists at one pose (a rod that is not horizontal) may fail at another.
+Within a step only the independent ones are integrated, and Newton's method finds the others. Near a
+loss of rank of A no choice is good, and the dependent coordinates would add noise to the motion;
+such a step is done in all coordinates and ends with a projection.
 """
 
 from collections.abc import Callable
@@ -49,8 +49,8 @@ class Partition(AbstractChart):
         positions: pivots of the position constraints; those of their columns are dependent.
         velocities: pivots of the velocity constraints.
         usable: whether all of these pivots are well above zero.
-        iterations: of Newton's method for the positions.
-        velocity_iterations: of Newton's method for the velocities.
+        iterations: Newton iterations for the positions.
+        velocity_iterations: Newton iterations for the velocities.
     """
 
     positions: Pivots
@@ -62,7 +62,7 @@ class Partition(AbstractChart):
     def complete(
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> tuple[Array, Array, Bool[Array, ""]]:
-        """The state with the dependent q and v that belong to the independent ones."""
+        """The state with dependent q and v computed from the independent ones."""
 
         def positions(q: Array) -> Array:
             return system.position_level(q, t, params)
@@ -77,12 +77,7 @@ class Partition(AbstractChart):
     def _root(
         self, level: Callable[[Array], Array], x: Array, chosen: Pivots, iterations: int
     ) -> tuple[Array, Array]:
-        """level(x) = 0 in the dependent components of x, and whether it was nearly met at the last.
-
-        Nearly is sqrt(eps) times what a change of every component by its size could make of a row;
-        the last correction, with the inverse of the one before, takes what is left to round-off.
-        Rows without a pivot have a say too: they may contradict the others.
-        """
+        """Solve level(x) = 0 for the dependent components of x; also whether that succeeded."""
         if chosen.sizes.size == 0:
             return x, jnp.asarray(True)
 
@@ -93,6 +88,8 @@ class Partition(AbstractChart):
 
         none = jnp.zeros((chosen.rows.shape[1], x.size), x.dtype)
         new, A, B = jax.lax.fori_loop(0, iterations, newton, (x, none, none.T))
+        # The residual may be sqrt(eps) of a relative change of every component, before a last
+        # correction with the inverse at hand. Rows without a pivot may contradict the others.
         left = level(new)
         tolerance = float(jnp.finfo(x.dtype).eps) ** 0.5
         nearly = (jnp.abs(left) <= tolerance * times(jnp.abs(A), 1 + jnp.abs(new))).all()
@@ -104,26 +101,22 @@ class CoordinatePartition(AbstractFormulation):
     """The equations of motion in independent coordinates, after Bravy 1987.
 
     Constraints on positions and velocities hold to round-off at every stage and after every step,
-    with `projection=None` too. A row that depends on others gets no pivot and a multiplier of zero.
-    What only constraints on accelerations hold may drift. The choice of coordinates has no
-    derivative. Batches run as lanes; the backward pass of a gradient is a plain vmap.
+    even with `projection=None`; constraints on accelerations may drift. A row that depends on
+    others gets no pivot and a multiplier of zero. The choice of coordinates has no derivative.
+    Batches run as lanes; the backward pass of a gradient is a plain vmap.
 
     Args:
-        iterations: of Newton's method for the dependent coordinates at every stage; each squares
-            the error of a prediction that is off by about the square of the step.
-        tolerance: a pivot below this share of its row counts as zero; by default eps^(1/3).
+        iterations: Newton iterations for the dependent coordinates at every stage; each squares the
+            error, which is at first about the square of the step.
+        tolerance: a pivot below this fraction of its row counts as zero; by default eps^(1/3).
 
     Raises:
-        ValueError: `iterations` is not a positive integer, or `tolerance` not in [0, 1).
+        ValueError: `iterations` is not a positive integer, or `tolerance` is not in [0, 1).
 
     Example:
         >>> import jax.numpy as jnp
-        >>> eom = EquationsOfMotion(
-        ...     M=jnp.eye(2),
-        ...     Q=jnp.array([0.0, -9.81]),
-        ...     A=jnp.array([[0.6, 0.8]]),
-        ...     b=jnp.array([-25.0]),
-        ... )
+        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
+        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
         >>> law = CoordinatePartition().solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
@@ -147,12 +140,7 @@ class CoordinatePartition(AbstractFormulation):
     def chart(
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> Partition | None:
-        """The choice of dependent coordinates and velocities at the start of a step.
-
-        Round-off is divided by a pivot once in the dependent coordinates, and once more in their
-        velocities and in their accelerations; and a pivot changes during a step. So a chart is
-        usable if its pivots are above eps^(1/8).
-        """
+        """The choice of dependent coordinates and velocities at the start of a step."""
         A = jax.jacfwd(lambda v: system.velocity_level(q, v, t, params))(v)
         if A.shape[0] == 0:
             return None
@@ -162,6 +150,8 @@ class CoordinatePartition(AbstractFormulation):
             A = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
             positions = pivots(A, self.tolerance)
         sizes = jnp.concatenate([positions.sizes, velocities.sizes])
+        # Round-off is divided by a pivot in the dependent coordinates, again in their velocities
+        # and again in their accelerations, and a pivot changes during a step.
         enough = float(jnp.finfo(A.dtype).eps) ** (1 / 8)
         return Partition(
             positions=positions,
@@ -172,7 +162,7 @@ class CoordinatePartition(AbstractFormulation):
         )
 
     def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
-        """Accelerations by (2) and multipliers by (4) at one state; a chart needs no `kept`."""
+        """Accelerations by (2) and multipliers by (4) at one state; `kept` is not needed."""
         chosen, B, N, mass = _reduced(eom, self.tolerance)
         M, Q, A = eom.M, eom.Q, eom.A
         driven = times(B, eom.b)

@@ -5,13 +5,13 @@ Of all accelerations that satisfy A qdd = b, nature takes the one that makes
     G(qdd) = (qdd - a)^T M (qdd - a),    a = M^-1 Q
 
 smallest (Gauss 1829; Kalaba, Udwadia, Xu and Itiki 1995, equations (18) and (19)). With M = L L^T
-and z = L^T (qdd - a), G = z^T z (their equation (20); any root of M serves). What satisfies the
-constraints is qdd = x + N^T w, with one solution x and the null space N of A, so that w is that of
-a least-squares problem without constraints:
+and z = L^T (qdd - a), G = z^T z (their equation (20); any root of M serves). The accelerations that
+satisfy the constraints are qdd = x + N^T w, with one solution x and the null space N of A, and w
+solves a least-squares problem without constraints:
 
     | L^T N^T w - L^T (a - x) |  ->  min
 
-The multipliers are those of stationarity: half the slope of G, M (qdd - a), is A^T lambda.
+The multipliers follow from stationarity: half the gradient of G, M (qdd - a), is A^T lambda.
 """
 
 from dataclasses import dataclass, replace
@@ -34,12 +34,8 @@ class GaussPrinciple(AbstractFormulation):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> eom = EquationsOfMotion(
-        ...     M=jnp.eye(2),
-        ...     Q=jnp.array([0.0, -9.81]),
-        ...     A=jnp.array([[0.6, 0.8]]),
-        ...     b=jnp.array([-25.0]),
-        ... )
+        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
+        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
         >>> law = GaussPrinciple().solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
@@ -69,17 +65,17 @@ class GaussPrinciple(AbstractFormulation):
 def gauss_function(
     eom: EquationsOfMotion, qdd: Float[Array, " n"], *, singular_mass: SingularMass = False
 ) -> Float[Array, ""]:
-    """G = (qdd - a)^T M (qdd - a), how much a trial acceleration is constrained; a scalar.
+    """G = (qdd - a)^T M (qdd - a), Gauss' measure of constraint of a trial acceleration, a scalar.
 
-    Kalaba et al. 1995, equation (18). Its unit is that of force times acceleration, and it is zero
-    for the free acceleration a = M^-1 Q.
+    Kalaba et al. 1995, equation (18). Its unit is force times acceleration, and it is zero for the
+    free acceleration a = M^-1 Q.
 
     Args:
         eom: the equations at a state.
         qdd: the trial acceleration, shape (n,); it need not satisfy the constraints.
-        singular_mass: whether M lacks full rank. There is no free acceleration then; with
-            M + A^T W A and Q + A^T W b in the place of M and Q, G has the same minimum, and among
-            accelerations that satisfy the constraints the same differences.
+        singular_mass: whether M lacks full rank, so that there is no free acceleration. G is then
+            formed with M + A^T W A and Q + A^T W b, which has the same minimum, and the same
+            differences between accelerations that satisfy the constraints.
 
     Raises:
         ValueError: M is not positive definite. Under `jit` the value is NaN instead.
@@ -95,7 +91,7 @@ def gauss_function(
     mass = cholesky(M)
     if is_known(mass.definite) and not mass.definite:
         raise ValueError(
-            "Argument `eom` must have a positive definite M, but has not; where [M; A] has full "
+            "Argument `eom` must have a positive definite M, but does not; where [M; A] has full "
             "column rank pass `singular_mass=True`."
         )
     z = mass.lower(times(M, jnp.asarray(qdd)) - Q)

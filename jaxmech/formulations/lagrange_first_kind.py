@@ -5,10 +5,10 @@ Kalaba, Udwadia, Xu and Itiki 1995, equation (1), for the unknowns qdd and lambd
     [ M  -A^T ] [ qdd    ]   [ Q ]
     [ A    0  ] [ lambda ] = [ b ]
 
-Nothing is inverted before, so M may be singular. Whatever the rank of A, the system has a solution
-where A qdd = b has one, and qdd in it is unique if [M; A] has full column rank: for a positive
-semidefinite M, K (x, l) = 0 means M x = 0, A x = 0 and A^T l = 0. With redundant rows only the
-multipliers are open, K lacks rank, and what is computed is a solution of smallest norm.
+M is not inverted, so it may be singular. Whatever the rank of A, the system has a solution if A qdd
+= b has one, and its qdd is unique if [M; A] has full column rank: for a positive semidefinite M,
+K (x, l) = 0 means M x = 0, A x = 0 and A^T l = 0. With redundant rows only the multipliers are
+undetermined, K lacks rank, and a solution of smallest norm is computed.
 """
 
 from dataclasses import dataclass
@@ -26,19 +26,15 @@ from jaxmech.linalg import QR, row_weights, unit_rows
 class LagrangeFirstKind(AbstractFormulation):
     """The multiplier system of Lagrange's equations of the first kind, solved as one.
 
-    The system is first scaled to a unit diagonal of M and unit rows of A, then solved by `QR`,
-    which drops the rows that depend on others. It needs no positive M, only a unique acceleration:
-    `Law.definite` says whether there is one. With the multipliers among its unknowns the system is
-    as badly conditioned as C C^T: near a singular pose the laws that work with C go further.
+    The system is scaled to a unit diagonal of M and unit rows of A, then solved by `QR`, which
+    drops dependent rows. M need not be definite, but the acceleration has to be unique:
+    `Law.definite` says whether it is. The system is as badly conditioned as C C^T, so that laws
+    that use C itself are more accurate near a singular pose.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> eom = EquationsOfMotion(
-        ...     M=jnp.eye(2),
-        ...     Q=jnp.array([0.0, -9.81]),
-        ...     A=jnp.array([[0.6, 0.8]]),
-        ...     b=jnp.array([-25.0]),
-        ... )
+        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
+        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
         >>> law = LagrangeFirstKind().solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
@@ -55,22 +51,20 @@ class LagrangeFirstKind(AbstractFormulation):
         K, scale = _scaled(eom)
         rows = QR().factor(K)
         solution = scale * rows.smallest(scale * jnp.concatenate([eom.Q, eom.b]))[0]
-        determined = (rows.U[:, :n] ** 2).sum()  # dimensions of qdd that the equations pin down
+        determined = (rows.U[:, :n] ** 2).sum()  # dimension of qdd that the equations determine
         return Law(
             qdd=solution[:n],
             free=free_acceleration(eom),
             multipliers=solution[n:],
             rank=rows.rank - n,
-            definite=~(determined < n - 0.5),  # true for NaN, which then shows in the result
+            definite=~(determined < n - 0.5),  # true for NaN, which the result then shows
             kept=rows.kept[n:],
         )
 
 
 def _scaled(eom: EquationsOfMotion) -> tuple[Float[Array, " k k"], Float[Array, " k"]]:
-    """D K D and the diagonal of D: unit diagonal of D M D, unit rows of A D.
-
-    A coordinate without mass of its own takes the size of the constraints on it instead.
-    """
+    """D K D and the diagonal of D: unit diagonal of D M D, unit rows of A D."""
+    # A coordinate without mass is scaled by the constraints on it.
     M, A = eom.M, eom.A
     mass = jnp.diagonal(M)
     tied = (row_weights(M, A)[:, None] * A * A).sum(0)

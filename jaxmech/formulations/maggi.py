@@ -12,10 +12,9 @@ equations of motion fall into two groups, without and with the reactions Lambda:
     B^T (M qdd - Q) = 0         (3.2)
     B'^T (M qdd - Q) = Lambda   (3.3)
 
-Here w are the components of qdd along an orthonormal basis of the null space of A, so that no
-choice of independent coordinates can go wrong, and B' = A^+, which covers redundant rows too. The
-transformation knows nothing of masses, and M may be singular: B^T M B is regular wherever [M; A]
-has full column rank.
+Here w are the components of qdd along an orthonormal basis of the null space of A, which needs no
+choice of independent coordinates, and B' = A^+, which covers redundant rows. The transformation
+does not depend on masses, and M may be singular: B^T M B is regular if [M; A] has full column rank.
 """
 
 from dataclasses import dataclass
@@ -35,19 +34,15 @@ class Maggi(AbstractFormulation):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> eom = EquationsOfMotion(
-        ...     M=jnp.eye(2),
-        ...     Q=jnp.array([0.0, -9.81]),
-        ...     A=jnp.array([[0.6, 0.8]]),
-        ...     b=jnp.array([-25.0]),
-        ... )
+        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
+        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
         >>> law = Maggi().solve(eom)
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
     """
 
     def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
-        """B^T M B, the mass of the free pseudo-accelerations, (n, n) with zeros behind."""
+        """B^T M B, the mass of the free pseudo-accelerations, padded with zeros to (n, n)."""
         N = null_space(eom.A)
         return N @ eom.M @ N.T
 
@@ -57,7 +52,7 @@ class Maggi(AbstractFormulation):
         M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
         rows, N = QR().factor(A), null_space(A)
         x, _ = rows.smallest(b)
-        unused = jnp.where((N * N).sum(1) > 0, 0.0, 1.0)  # w has n components, these are zero
+        unused = jnp.where((N * N).sum(1) > 0, 0.0, 1.0)  # components of w beyond the null space
         mass = cholesky(N @ M @ N.T + jnp.diag(unused))
         w = mass.upper(mass.lower(times(N, Q - times(M, x))))
         qdd = x + times(N.T, w)

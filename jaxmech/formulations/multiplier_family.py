@@ -4,10 +4,10 @@ Kalaba, Udwadia, Xu and Itiki 1995, equation (17): with C = A M^-1/2 and an arbi
 
     lambda = (C^T)^+ C^+ (b - A a) + (I - C C^+) w3
 
-The first part is the shortest of them all, the second what redundant constraints may pass on to
-each other. A^T lambda is the same for every w3: A^T (I - C C^+) = M^1/2 C^T (I - C C^+), and
-C^T C C^+ = (C C^+ C)^T = C^T. So a single multiplier of a redundant constraint is a matter of
-convention, and only A^T lambda and the motion can be measured.
+The first part is the shortest of all, the second what redundant constraints can pass on to each
+other. A^T lambda is the same for every w3, because C^T C C^+ = (C C^+ C)^T = C^T. So a single
+multiplier of a redundant constraint is a convention, and only A^T lambda and the motion can be
+measured.
 """
 
 from typing import Any
@@ -24,12 +24,12 @@ from jaxmech.system import System
 
 
 class MultiplierFamily(eqx.Module):
-    """Every lambda with M qdd = Q + A^T lambda, for the one qdd of the motion.
+    """Every lambda with M qdd = Q + A^T lambda, for the qdd of the motion.
 
     Attributes:
         smallest: the shortest of them, shape (m,).
         projector: I - C C^+, shape (m, m), zero for independent constraints.
-        dimension: number of directions left open, m less the rank of A.
+        dimension: number of undetermined directions, m minus the rank of A.
         constraint_force: A^T lambda, the same for all, shape (n,).
     """
 
@@ -39,10 +39,7 @@ class MultiplierFamily(eqx.Module):
     constraint_force: Float[Array, " n"]
 
     def member(self, w3: Any) -> Float[Array, " m"]:
-        """The multipliers that belong to an arbitrary w3, shape (m,).
-
-        With a lambda wanted as w3 it is the member that comes nearest to it.
-        """
+        """The multipliers that belong to w3 (m,): of all members the nearest to it."""
         return self.smallest + times(self.projector, jnp.asarray(w3, self.smallest.dtype))
 
 
@@ -55,7 +52,7 @@ def multiplier_family(
     *,
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> MultiplierFamily:
-    """The multipliers at one state, all of them.
+    """All multipliers at one state.
 
     Args:
         system: the system, with n coordinates and m constraint equations.
@@ -67,7 +64,7 @@ def multiplier_family(
 
     Raises:
         ValueError: an argument or what a function of the system returns has the wrong shape.
-        TypeError: `system` is no `System`.
+        TypeError: `system` is not a `System`.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,28 +1,26 @@
 """Constraints that do work: the force C beside that of the multipliers.
 
-For ideal constraints the work of the constraint force is zero in every virtual displacement w. If
-it is w^T C instead, with a C that has to be known (Udwadia and Kalaba 2002), the equations of
-motion are
+The force of ideal constraints does no work in any virtual displacement w. If it does the work
+w^T C, with a given C (Udwadia and Kalaba 2002), the equations of motion are
 
     M qdd = Q + A^T lambda + C,    A qdd = b
 
-and every law of motion solves them with Q + C in the place of Q:
+and every law of motion solves them with Q + C in place of Q:
 
     qdd = a + M^-1/2 D^+ (b - A a) + M^-1/2 (I - D^+ D) M^-1/2 C,    D = A M^-1/2.
 
-Friction depends on what it rubs against: C = C(lambda), where lambda itself, being affine in Q,
-depends on C. With K = d lambda / dQ of the law and its ideal multipliers lambda0,
+Friction depends on the multipliers, C = C(lambda), and lambda, which is affine in Q, depends on C.
+With K = d lambda / dQ of the law and its ideal multipliers lambda0,
 
     lambda = lambda0 + K C(lambda)
 
-is a fixed point in as many unknowns as there are multipliers. Coulomb friction is affine in them
-but for the corners of |lambda|: each combination of signs has one linear system, and its solution
-counts if it has these signs (Painleve 1895 found that there may be none, where friction is strong
-enough to jam, or several). All combinations are tried, so existence and uniqueness are decided. Of
-a force that is not of this kind, or has more than `CORNERS` corners, solutions are sought by
-Newton's method from two sides, from lambda0 and from -lambda0: for one multiplier and a force
-that grows with its size that decides as well; for others it may miss that there are several, or
-fail where there is one.
+is a fixed-point equation in the multipliers. Coulomb friction is affine in them except for the
+corners of |lambda|: each combination of signs gives one linear system, whose solution is valid if
+it has these signs. There may be none, where friction is strong enough to jam, or several (Painleve
+1895). All combinations are tried, so existence and uniqueness are decided. For other forces, or
+more than `CORNERS` corners, solutions are found by Newton's method from lambda0 and from -lambda0.
+For one multiplier and a force that grows with its size that decides existence and uniqueness too;
+in general it may miss that there are several solutions, or fail where there is one.
 """
 
 import itertools
@@ -58,37 +56,10 @@ def solve_law(
     *,
     kept: Bool[Array, " m"] | None = None,
 ) -> Law:
-    """What a law of motion makes of the equations, with the non-ideal force of the system.
+    """The solution of a law of motion with the non-ideal force C of the system.
 
-    Args:
-        formulation: the law of motion.
-        system: the system.
-        eom: its equations at the state.
-        state: q, v, t and params.
-        kept: what may be taken as independent, as `Law.kept` told nearby; by default all.
-
-    Returns:
-        The `Law`. With a non-ideal force, `nonideal_force` is C; and if C depends on the
-        multipliers, `converged` says whether they were found. If not, C is that of the ideal
-        multipliers.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from jaxmech.constraints import Holonomic
-        >>> from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
-        >>> block = System(
-        ...     lambda q, v, t, p: v @ v - 19.62 * q[1],  # 2 kg
-        ...     [Holonomic(lambda q, t, p: q[1], "table")],
-        ...     nonideal=lambda q, v, multipliers, t, p: jnp.stack(
-        ...         [-p * jnp.abs(multipliers[0]) * jnp.tanh(v[0] / 1e-3), 0.0]
-        ...     ),
-        ...     coordinates=("x", "y"),
-        ... )
-        >>> state = jnp.zeros(2), jnp.array([1.0, 0.0]), jnp.zeros(()), jnp.asarray(0.5)
-        >>> eom = block.equations(*state)
-        >>> law = solve_law(UdwadiaKalaba(), block, eom, state)
-        >>> print(law.qdd.round(3), law.multipliers.round(2), law.nonideal_force.round(2))
-        [-4.905 0. ] [19.62] [-9.81 0. ]
+    Of the `Law`, `nonideal_force` is C; if C depends on the multipliers, `converged` says whether
+    they were found, and if not, C is that of the ideal multipliers.
     """
 
     def solve(Q: Array) -> Law:
@@ -117,21 +88,19 @@ def solve_law(
 def _fixed_point(
     force: Force, start: Array, K: Array, state: State
 ) -> tuple[Array, Bool[Array, ""]]:
-    """lambda = start + K C(lambda), and whether it was found and is the only one.
-
-    The search happens at frozen arguments; the derivative is that of the last steps.
-    """
+    """The solution of lambda = start + K C(lambda), and whether it was found and is unique."""
 
     def miss(multipliers: Array, start: Array, K: Array, state: State) -> Array:
         return multipliers - start - times(K, force(multipliers, state))
 
     def newton(multipliers: Array, start: Array, K: Array, state: State) -> Array:
         slope = jax.jacfwd(force)(multipliers, state)
-        slope = jnp.where(jnp.isfinite(slope), slope, 0.0)  # |lambda| has none at zero
+        slope = jnp.where(jnp.isfinite(slope), slope, 0.0)  # |lambda| is not differentiable at 0
         whole = jnp.eye(start.size, dtype=start.dtype) - K @ slope
         left = miss(multipliers, start, K, state)
         return multipliers - QR().factor(whole).smallest(left)[0]
 
+    # The search is not differentiated; the derivative is that of the refinements after it.
     frozen = jax.lax.stop_gradient((start, K, state))
     affine = pieces(force, start, state)
     if affine is not None and affine.count <= CORNERS:
@@ -157,7 +126,7 @@ def _fixed_point(
 def _on_every_side(
     affine: Pieces, start: Array, K: Array, state: State
 ) -> tuple[Array, Int[Array, " s"]]:
-    """The solution for each combination of sides, (s, m), and how many there are (many are 2)."""
+    """The solution for each combination of sides (s, m), and its number of solutions (2: many)."""
     signs = np.array([*itertools.product((1.0, -1.0), repeat=affine.count)], start.dtype)
     one = jnp.eye(start.size, dtype=start.dtype)
     loose = float(jnp.finfo(start.dtype).eps) ** (2 / 3)

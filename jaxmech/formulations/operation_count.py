@@ -1,4 +1,4 @@
-"""How many operations on numbers a function asks for, counted in its jaxpr."""
+"""The number of scalar operations of a function, counted in its jaxpr."""
 
 from collections.abc import Callable
 from math import prod
@@ -9,7 +9,7 @@ from jax.extend.core import Jaxpr, JaxprEqn
 
 from jaxmech.compiler.frontend.jaxprs import call_content, loop_content
 
-# What only moves numbers, or makes them once.
+# Primitives that only move numbers, or make constants.
 _FREE = {
     "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "device_put",
     "dynamic_slice", "dynamic_update_slice", "expand_dims", "gather", "iota", "pad", "reshape",
@@ -19,11 +19,11 @@ _SUMS = {"argmax", "argmin", "cumsum", "reduce_and", "reduce_max", "reduce_or", 
 
 
 def operations(fn: Callable[..., Any], *args: Any) -> int:
-    """Sums, products, comparisons and so on that `fn(*args)` asks for, one for each number.
+    """The number of scalar sums, products, comparisons and so on in `fn(*args)`.
 
-    Counted as written: nothing is folded, shared or dropped, a loop counts as often as it runs,
-    and moving numbers is free. A library factorization of an n by n matrix counts as one operation
-    for each of its numbers, far too few.
+    Operations are counted as written: nothing is folded, shared or eliminated, a loop counts as
+    often as it runs, and moving numbers is free. A library factorization of an n by n matrix counts
+    as one operation for each of its numbers, which is far too few.
 
     Args:
         fn: a function of arrays and pytrees of arrays.

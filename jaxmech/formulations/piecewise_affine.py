@@ -1,9 +1,9 @@
-"""Functions that are affine between corners: |x|, max(x, y) and comparisons of affine functions.
+"""Piecewise affine functions: |x|, max(x, y) and comparisons of affine functions.
 
-Where every such operation is told which side of its corner to take, what is left is affine. So an
-equation with such a function in it has as many candidates for a solution as there are combinations
-of sides, each from one linear system, and those on the sides that they were computed with are all
-its solutions. Whether a function is of this kind is read off its operations, not off its values.
+With a fixed side of its corner for every such operation, the function is affine. So an equation
+with it has one candidate solution for each combination of sides, from a linear system, and those
+that lie on the sides they were computed with are all its solutions. Whether a function is piecewise
+affine is decided by its operations, not by its values.
 """
 
 import math
@@ -18,13 +18,13 @@ from jaxtyping import Array, Float
 
 from jaxmech.compiler.frontend.jaxprs import call_content
 
-_AFFINE = {  # in all of their operands together
+_AFFINE = {  # jointly in all operands
     "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "copy_p",
     "cumsum", "expand_dims", "neg", "pad", "reduce_sum", "reshape", "rev", "slice", "squeeze",
     "sub", "transpose",
 }  # fmt: skip
 _BILINEAR = {"mul", "dot_general"}
-_IN_THE_FIRST = {"div", "dynamic_slice", "gather"}  # operand; the others must not depend on x
+_AFFINE_IN_FIRST = {"div", "dynamic_slice", "gather"}  # if the other operands do not depend on x
 _CORNERS: dict[str, Callable[..., Any]] = {
     "abs": lambda side, x: (side * x, x),
     "sign": lambda side, x: (side, x),
@@ -35,17 +35,17 @@ _CORNERS: dict[str, Callable[..., Any]] = {
     "lt": lambda side, x, y: (side < 0, x - y),
     "le": lambda side, x, y: (side < 0, x - y),
 }
-_WITHOUT_SLOPE = {"sign", "gt", "ge", "lt", "le"}
+_CONSTANT_BETWEEN = {"sign", "gt", "ge", "lt", "le"}
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """A function of x and other arguments whose corners are told their sides.
+    """A piecewise affine function of x and other arguments.
 
     Attributes:
         count: number of corners.
-        fn: `fn(sides, x, *args)` with sides (count,) of -1 and 1: the value, affine in x, and
-            what is positive at each corner if its side is 1 and negative if it is -1, (count,).
+        fn: `fn(sides, x, *args)` with sides (count,) of -1 and 1: the value, which is affine in x,
+            and (count,) numbers whose signs are the sides where these are right.
     """
 
     count: int
@@ -53,29 +53,21 @@ class Pieces:
 
 
 class _NotAffineError(Exception):
-    """An operation that is neither affine in x nor a corner."""
+    """An operation that is neither affine nor piecewise affine in x."""
 
 
 def pieces(fn: Callable[..., Array], x: Array, *args: Any) -> Pieces | None:
-    """The affine pieces of a function of x; None where it is not known to consist of such.
-
-    Args:
-        fn: from x and the others to an array.
-        x: shape (k,); like the others only its shape and type matter.
-        args: what else `fn` depends on, in any way.
+    """The affine pieces of a function of x (k,); None if it is not piecewise affine.
 
     Example:
-        >>> found = pieces(lambda x, mu: x - mu * jnp.abs(x.sum()), jnp.zeros(2), 0.5)
-        >>> value, at_corner = found.fn(jnp.array([-1.0]), jnp.array([1.0, 2.0]), 0.5)
-        >>> print(found.count, value, at_corner)
-        1 [2.5 3.5] [3.]
-        >>> print(pieces(lambda x: x * x, jnp.zeros(2)))
-        None
+        >>> found = pieces(lambda x: 2.0 * jnp.abs(x.sum()), jnp.zeros(2))
+        >>> print(found.count, *found.fn(jnp.array([-1.0]), jnp.array([1.0, 2.0])))
+        1 -6.0 [3.]
     """
     closed = jax.make_jaxpr(fn)(x, *args)
     count = 0
 
-    def told(sides: Array | None, x: Array, *args: Any) -> tuple[Array, Array]:
+    def on_sides(sides: Array | None, x: Array, *args: Any) -> tuple[Array, Array]:
         nonlocal count
         reading = _Reading(sides)
         values = [*jax.tree.leaves(x), *jax.tree.leaves(args)]
@@ -85,14 +77,14 @@ def pieces(fn: Callable[..., Array], x: Array, *args: Any) -> Pieces | None:
         return out, jnp.concatenate([jnp.zeros(0, x.dtype), *at_corners])
 
     try:
-        jax.eval_shape(told, None, x, *args)
+        jax.eval_shape(on_sides, None, x, *args)
     except _NotAffineError:
         return None
-    return Pieces(count, told)
+    return Pieces(count, on_sides)
 
 
 class _Reading:
-    """One pass over the operations of a function; without sides it only counts the corners."""
+    """One evaluation of a jaxpr; without sides it only counts the corners."""
 
     def __init__(self, sides: Array | None) -> None:
         self.sides = sides
@@ -122,7 +114,7 @@ class _Reading:
     def evaluated(
         self, eqn: JaxprEqn, values: list[Any], depends: list[bool]
     ) -> tuple[list[Any], list[bool]]:
-        """The results of one operation, a corner taken on its side."""
+        """The results of one operation, and which of them depend on x."""
         content = call_content(eqn)
         if content is not None:
             return self.run(content, values, depends)
@@ -130,7 +122,7 @@ class _Reading:
         if name in _CORNERS and any(depends):
             out, corner = _CORNERS[name](self.next_side(values), *values)
             self.corners.append(corner)
-            return [out], [name not in _WITHOUT_SLOPE]
+            return [out], [name not in _CONSTANT_BETWEEN]
         if any(depends) and not _is_affine(name, depends):
             raise _NotAffineError(name)
         out = eqn.primitive.bind(*values, **eqn.params)
@@ -149,7 +141,7 @@ class _Reading:
 def _is_affine(name: str, depends: list[bool]) -> bool:
     if name in _BILINEAR:
         return sum(depends) == 1
-    if name in _IN_THE_FIRST:
+    if name in _AFFINE_IN_FIRST:
         return not any(depends[1:])
     if name == "select_n":
         return not depends[0]

@@ -31,20 +31,16 @@ class UdwadiaKalaba(AbstractFormulation):
     Args:
         solver: how C^+ is computed: `LDL()` (fast), `QR()` (near singular poses), `SVD()`
             (reference).
-        singular_mass: whether M lacks full rank; found out by default. M is then made definite
-            with the constraints, which leaves the motion as it is when [M; A] has full column rank.
+        singular_mass: whether M lacks full rank; detected by default. If so, M is made definite
+            with the constraints, which does not change the motion if [M; A] has full column rank.
 
     Raises:
         TypeError: `solver` is not a solver.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> eom = EquationsOfMotion(
-        ...     M=jnp.eye(2),
-        ...     Q=jnp.array([0.0, -9.81]),
-        ...     A=jnp.array([[0.6, 0.8]]),
-        ...     b=jnp.array([-25.0]),
-        ... )
+        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
+        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
         >>> law = UdwadiaKalaba().solve(eom)
         >>> print(law.qdd, law.multipliers)
         [-10.2912 -23.5316] [-17.152]
@@ -63,11 +59,11 @@ class UdwadiaKalaba(AbstractFormulation):
         require_kind("solver", self.solver, AbstractSolver, "LDL()")
 
     def takes_as_singular(self, found: SingularMass) -> SingularMass:
-        """What `singular_mass` says; by default what was found, and so the rows that M needs."""
+        """`singular_mass` if it is given, with the rows that were found to be needed."""
         return found if self.singular_mass is None else self.singular_mass and (found or True)
 
     def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
-        """C = A L^-T with rows of unit length, (m, n), or C C^T, (m, m), for the solver LDL."""
+        """C = A L^-T with rows of unit length (m, n), or C C^T (m, m) for the solver LDL."""
         M, _ = self._regular(eom)
         C, _ = unit_rows(cholesky(M).lower(eom.A.T).T)
         return C @ C.T if isinstance(self.solver, LDL) else C

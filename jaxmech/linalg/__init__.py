@@ -1,7 +1,7 @@
 """Small dense factorizations in plain `jnp`; nothing here knows any mechanics.
 
-`base` is what a solver of the constrained equations has to provide; `ldl`, `qr` and `svd` are the
-three, and `metric` makes their solutions differentiable without going through a factorization.
+`base` is what a solver of the constrained equations provides; `ldl`, `qr` and `svd` are the three,
+and `metric` differentiates their solutions without differentiating a factorization.
 """
 
 from jaxmech.linalg.base import AbstractRowSpace as AbstractRowSpace
@@ -11,17 +11,17 @@ from jaxmech.linalg.base import unit_rows as unit_rows
 from jaxmech.linalg.cholesky import Cholesky as Cholesky
 from jaxmech.linalg.cholesky import cholesky as cholesky
 from jaxmech.linalg.ldl import LDL as LDL
-from jaxmech.linalg.least_squares import shortest as shortest
 from jaxmech.linalg.metric import Metric as Metric
 from jaxmech.linalg.metric import metric as metric
 from jaxmech.linalg.metric import row_weights as row_weights
 from jaxmech.linalg.metric import with_rows as with_rows
-from jaxmech.linalg.null_space import null_space as null_space
 from jaxmech.linalg.pivots import Pivots as Pivots
 from jaxmech.linalg.pivots import pivots as pivots
 from jaxmech.linalg.products import product as product
 from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR
-from jaxmech.linalg.qr import column_space_projector as column_space_projector
+from jaxmech.linalg.subspaces import column_space_projector as column_space_projector
+from jaxmech.linalg.subspaces import null_space as null_space
+from jaxmech.linalg.subspaces import shortest as shortest
 from jaxmech.linalg.svd import SVD as SVD

@@ -1,7 +1,7 @@
 """Cholesky factorization M = L L^T of a small matrix, column by column.
 
-Written as `jnp` operations on shrinking columns rather than as a library call: under `vmap` they
-fuse into a few loops over the batch, where a batched LAPACK call works through it one by one.
+Written as `jnp` operations on shrinking columns, which become native code for a batch; a batched
+LAPACK call would factorize the matrices one after another.
 """
 
 import equinox as eqx
@@ -14,10 +14,9 @@ class Cholesky(eqx.Module):
 
     Attributes:
         columns: column j of L below the diagonal, shape (n - j - 1,).
-        inverse_pivots: one over its diagonal element: solves then multiply, which is many times
-            faster than dividing.
-        definite: whether every pivot was positive beyond round-off; if not, the bad pivots were
-            replaced by 1 and nothing computed from the factor means anything.
+        inverse_pivots: one over each diagonal element of L; multiplying is faster than dividing.
+        definite: whether every pivot was positive beyond round-off; if not, bad pivots were
+            replaced by 1 and the factor is meaningless.
     """
 
     columns: tuple[Array, ...]
@@ -44,12 +43,6 @@ class Cholesky(eqx.Module):
 def cholesky(M: Float[Array, " n n"]) -> Cholesky:
     """Factorize a symmetric matrix, with a flag instead of NaN where it is not positive definite.
 
-    Args:
-        M: symmetric matrix, shape (n, n).
-
-    Returns:
-        The factor; a pivot counts as zero below 4 n eps times its diagonal element.
-
     Example:
         >>> import jax.numpy as jnp
         >>> factor = cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
@@ -58,6 +51,7 @@ def cholesky(M: Float[Array, " n n"]) -> Cholesky:
     """
     columns, inverse_pivots = [], []
     definite = jnp.asarray(True)
+    # Round-off of the elimination: smaller pivots are taken for zero.
     threshold = 4 * M.shape[0] * jnp.finfo(M.dtype).eps * jnp.abs(jnp.diagonal(M))
     for smallest in threshold:
         singular = M[0, 0] <= smallest  # false for NaN, which then shows in the result

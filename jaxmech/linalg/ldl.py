@@ -39,8 +39,8 @@ class LDLRowSpace(AbstractRowSpace):
 class LDL(AbstractSolver):
     """Elimination on C C^T, the default: fastest, exact for redundant consistent constraints.
 
-    A pivot below `tolerance` belongs to a row that depends on the rows before it; the row is
-    dropped without a branch, and its multiplier is zero.
+    A pivot below `tolerance` belongs to a row that depends on the rows before it. The row is
+    dropped, without a branch, and its multiplier is zero.
 
     Args:
         tolerance: squared relative length below which a row is dependent; by default eps^(2/3).
@@ -54,10 +54,8 @@ class LDL(AbstractSolver):
     """
 
     def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> LDLRowSpace:
-        """Factorize C C^T; the pivots are held against the squared lengths of the rows of C.
-
-        Of the Gram matrix only the lower triangle is read: as lanes, the upper is not computed.
-        """
+        """Factorize C C^T; pivots are compared with the squared lengths of the rows of C."""
+        # Only the lower triangle is read, so native code does not compute the upper one.
         gram = (C[:, None, :] * C[None, :, :]).sum(-1)
         smallest = self.thresholds(C, kept) * (C * C).sum(1)
         rank = jnp.zeros((), jnp.int32)

@@ -1,15 +1,11 @@
-"""A mass matrix together with constraint rows: the two solves that all of mechanics here needs.
+"""A mass matrix with constraint rows, and the two solves that the mechanics needs.
 
 With M = L L^T and C = A L^-T, the smallest x in the metric x^T M x with A x = r is
 
     x = L^-T C^+ r = M^-1 A^T lambda.
 
-(Kalaba et al. 1995 have C = A M^-1/2; any square root of M serves, and this one has no trouble with
-equal masses.)
-
-A matrix M without full rank is made definite with the constraints themselves: M + A^T W A has
-the same constrained motion as long as [M; A] has full column rank (after Udwadia and Phohomsiri
-2006).
+Kalaba et al. 1995 have C = A M^-1/2; any square root of M serves, and this one is differentiable
+for equal masses.
 """
 
 from typing import Any
@@ -41,7 +37,7 @@ class Metric(eqx.Module):
 
     @property
     def definite(self) -> Bool[Array, ""]:
-        """Whether M was positive definite; if not, no result means anything."""
+        """Whether M was positive definite; if not, all results are meaningless."""
         return self.mass.definite
 
     @property
@@ -83,12 +79,9 @@ def _solved(
 
 @_solved.defjvp
 def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The derivative of a solution is a solution with the same factors and other right sides.
-
-    So nothing is differentiated through a factorization: M x' = Q' - M' x + A'^T lambda + A^T
-    lambda' and A x' = b' - A' x. A dropped row has no multiplier and stays dropped, which is right
-    at constant rank.
-    """
+    """M x' = Q' - M' x + A'^T lambda + A^T lambda' and A x' = b' - A' x, with the same factors."""
+    # Nothing is differentiated through a factorization, whose derivative is singular for equal
+    # values. A dropped row has no multiplier and stays dropped, which is right at constant rank.
     mass, rows, _, A, Q, b = primals
     _, _, dM, dA, dQ, db = tangents
     free, x, multipliers = _solution(mass, rows, A, Q, b)
@@ -104,7 +97,7 @@ def metric(
     solver: AbstractSolver,
     kept: Bool[Array, " m"] | None = None,
 ) -> Metric:
-    """Factorize M (n, n) and the rows A (m, n), of which only `kept` may be kept; by default all.
+    """Factorize M and the rows A, of which only those in `kept` may be independent.
 
     Example:
         >>> import jax.numpy as jnp
@@ -123,10 +116,10 @@ def with_rows(
     solver: AbstractSolver,
     kept: Bool[Array, " m"] | None = None,
 ) -> Metric:
-    """The same for an M that is factorized already."""
+    """The same with the Cholesky factor of M."""
     return Metric(M, A, mass, solver.factor(mass.lower(A.T).T, kept))
 
 
 def row_weights(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " m"]:
-    """The diagonal of W that makes M + A^T W A of one size: tr(M) / n over the rows' squares."""
+    """The diagonal of W that makes the terms of M + A^T W A alike: tr(M) / n over |row|^2."""
     return jnp.trace(M) / M.shape[0] * unit_rows(A)[1] ** 2

@@ -1,8 +1,8 @@
 """Elimination with complete pivoting: which columns of a matrix depend on the others.
 
-Complete pivoting takes the largest number that is left, wherever it stands. So it finds the rank,
-and the pivots are as good a choice of independent rows and columns as elimination can make. The
-choice is held as rows of zeros and a one, which have a fixed shape whatever is chosen.
+Complete pivoting takes the largest remaining number of the matrix as the next pivot, which reveals
+the rank and gives well-conditioned independent rows and columns. The choice is stored as one-hot
+vectors, whose shapes do not depend on it.
 """
 
 from typing import Any
@@ -17,12 +17,12 @@ from jaxmech.linalg.products import product, times
 
 
 class Pivots(eqx.Module):
-    """Pairs of a row and a column, in the order of elimination; k is the smaller of m and n.
+    """Pivots in the order of elimination; k is the smaller of m and n.
 
     Attributes:
-        rows: a one in the row of each pivot, all zero where no pivot was left, shape (k, m).
-        columns: a one in its column, likewise, shape (k, n).
-        sizes: what was left of the number there, as a share of its row, shape (k,).
+        rows: a one in the row of each pivot, shape (k, m); zeros where no pivot was left.
+        columns: a one in its column, shape (k, n); zeros likewise.
+        sizes: absolute values of the pivots, for rows of unit length, shape (k,).
     """
 
     rows: Float[Array, " k m"]
@@ -40,19 +40,15 @@ class Pivots(eqx.Module):
         return self.columns.sum().astype(jnp.int32)
 
     def inverse(self, A: Float[Array, " m n"]) -> Float[Array, " n m"]:
-        """B such that x = B r solves A x = r in the dependent components, the others being zero.
+        """B such that x = B r solves A x = r with zeros in the independent components.
 
-        It is zero for the rows without a pivot, and for those whose pivot has vanished from this A.
+        Its columns are zero for rows without a pivot, and for rows whose pivot vanishes in this A.
         """
         return _inverse(self.rows, self.columns, A)
 
 
 def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
-    """Choose pivots among the rows of A, scaled to unit length, and its columns.
-
-    Args:
-        A: matrix, shape (m, n). The choice has no derivative.
-        tolerance: a number below this is no pivot; by default eps^(1/3).
+    """Choose pivots of A with rows of unit length, down to a tolerance, by default eps^(1/3).
 
     Example:
         >>> import jax.numpy as jnp
@@ -81,6 +77,7 @@ def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
         rest = rest * (1 - row)[:, None] * (1 - column)[None, :]
         return rest, (row, column, jnp.where(keep, jnp.abs(value), 0.0))
 
+    # A choice has no derivative.
     start = jax.lax.stop_gradient(unit_rows(A)[0])
     return Pivots(*jax.lax.scan(choose, start, None, length=count)[1])
 
@@ -105,6 +102,6 @@ def _inverse(rows: Array, columns: Array, A: Array) -> Array:
 
 @_inverse.defjvp
 def _inverse_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    """B' = -B A' B, as for any inverse: in the pivots' rows and columns B is one."""
+    """B' = -B A' B, as for any inverse: B is the inverse of the pivots' rows and columns."""
     B = _inverse(*primals)
     return B, -product(B, product(tangents[2], B))

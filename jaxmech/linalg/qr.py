@@ -9,7 +9,7 @@ from jaxmech.linalg.products import times
 
 
 class QRRowSpace(AbstractRowSpace):
-    """C = (R + D) U with orthonormal rows in U, strictly lower triangular R and diagonal D.
+    """C = (R + D) U with orthonormal rows U, strictly lower triangular R and diagonal D.
 
     Attributes:
         U: orthonormal rows, zero where a row of C was dropped, shape (m, n).
@@ -48,9 +48,9 @@ class QRRowSpace(AbstractRowSpace):
 
 
 class QR(AbstractSolver):
-    """Gram-Schmidt on the rows of C, done twice: the more accurate choice near a singular pose.
+    """Gram-Schmidt twice on the rows of C: the more accurate choice near a singular pose.
 
-    It never squares the condition number as C C^T does, and as a loop over rows it compiles fast.
+    It does not square the condition number, as C C^T does, and compiles fast as a loop over rows.
     A row that keeps less than `tolerance` of its length is dropped as dependent on those before it.
 
     Args:
@@ -85,21 +85,3 @@ class QR(AbstractSolver):
         U, (R, inverse_lengths) = jax.lax.scan(orthogonalize, jnp.zeros_like(C), rows)
         kept = inverse_lengths > 0
         return QRRowSpace(U, R, inverse_lengths, scale, kept.sum(dtype=jnp.int32), kept)
-
-
-def column_space_projector(A: Float[Array, " m n"]) -> Float[Array, " m m"]:
-    """The orthogonal projector A A^+ onto the space of the columns of A.
-
-    Its rank is the number of rows that `QR` calls independent.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> print(column_space_projector(jnp.array([[1.0, 1.0], [2.0, 2.0]])).round(12))
-        [[0.2 0.4]
-         [0.4 0.8]]
-    """
-    within = (QR().factor(A).U[:, None, :] * A[None, :, :]).sum(
-        2
-    )  # columns without what counts as zero
-    V = QR().factor(within).U
-    return (V[:, :, None] * V[:, None, :]).sum(0)

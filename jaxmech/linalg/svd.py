@@ -1,4 +1,4 @@
-"""`SVD`: the pseudo-inverse from singular values, the audited reference."""
+"""`SVD`: the pseudo-inverse from singular values, the reference."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ class SVDRowSpace(AbstractRowSpace):
 
 
 class SVD(AbstractSolver):
-    """Singular values of C: slowest, and the reference that `LDL` and `QR` are held against.
+    """Singular values of C: the slowest, and the reference for `LDL` and `QR`.
 
     Its derivative is that of the pseudo-inverse (Golub and Pereyra 1973), right at constant rank.
 
