@@ -55,7 +55,7 @@ def _number(value: Any) -> str:
 def _counts(model: Model) -> tuple[int, int, int]:
     """Coordinates, constraint equations, degrees of freedom at the default initial state."""
 
-    @jax.jit  # one compilation for all of it is faster than many small operations
+    @jax.jit  # one compilation is faster than many small ones
     def rows() -> jax.Array:
         q, v = model.initial()
         return model.system.equations(q, v, 0.0, model.params).A

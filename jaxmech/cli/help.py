@@ -1,17 +1,17 @@
-"""What the commands say of themselves in `--help`."""
+"""The texts of `--help`."""
 
 ABOUT = """\
 Constrained mechanics in batches: Monte Carlo studies and fits from a configuration file.
 
-  jaxmech ensemble configs/double_pendulum.toml    compute, or continue what was interrupted
-  jaxmech fit configs/fit_pendulum.toml            parameters from recordings, with their report
+  jaxmech ensemble configs/double_pendulum.toml    run a study, or continue an interrupted run
+  jaxmech fit configs/fit_pendulum.toml            fit parameters to recordings, with a report
   jaxmech plot runs/double_pendulum                draw the pictures of a run again
   jaxmech verify runs/double_pendulum              look for damaged files
   jaxmech models                                   list the ready models
   jaxmech models chain                             one model: sketch, parameters, start variables
-  jaxmech check my_robot.py:arm                    what to know before trusting a system
-  jaxmech compare four_bars                        all laws of motion at one state
-  jaxmech bench                                    speed against other ways, in a clone
+  jaxmech check my_robot.py:arm                    check a system before trusting it
+  jaxmech compare four_bars                        compare all laws of motion at one state
+  jaxmech bench                                    compare the speed with other methods, in a clone
   jaxmech info                                     versions and devices
 """
 ENSEMBLE = """\
@@ -23,42 +23,43 @@ VERIFY = """\
 Compare every file of a run folder with the digest that was stored with it, name what is damaged,
 and change nothing. `jaxmech ensemble` computes damaged blocks again, to the same bits.
 
-exit code: 0 as it was written, finished or not; 1 damaged; 2 no run folder, or not to be judged
+exit code: 0 undamaged, finished or not; 1 damaged; 2 no run folder, or one without digests
 """
 FIT = """\
-Fit the parameters of a model to recordings in a .npz or .csv file, or go on where an interrupted
-fit was. With candidates, cross-validation inside the recordings to fit chooses one of them; the
-validation recordings are only looked at. The run folder holds `report.md`, `report.txt`, `fit.npz`,
+Fit the parameters of a model to recordings in a .npz or .csv file, or continue an interrupted fit.
+With candidates, cross-validation within the fitted recordings chooses one of them; the validation
+recordings are used for the report alone. The run folder holds `report.md`, `report.txt`, `fit.npz`,
 `config.toml`, `environment.json` and `pictures/`.
 """
 BENCH = """\
-Measure the speed of batches against other ways to the same trajectories, over the size of the batch
-and the length of a chain, and the price of gradients. The run folder holds `speed.md`,
-`speed.json`, `speed.png` and `scaling.png`; what is measured until Ctrl-C is kept. The benchmark is
+Compare the speed of batches with other methods for the same trajectories, over the batch size and
+the length of a chain, and measure the cost of gradients. The run folder holds `speed.md`,
+`speed.json`, `speed.png` and `scaling.png`; Ctrl-C keeps what is measured by then. The benchmark is
 the folder `experiments/speed` of a clone. MuJoCo and diffrax take part where they are installed:
 pip install -e '.[bench]'
 """
 CHECK = """\
-Say what a person should know before trusting a system: degrees of freedom, redundant and
-contradictory constraints by name, singular poses and masses, whether the start is consistent and
-what would make it so, functions or derivatives that are not numbers, coordinates that nothing acts
-on, parameters that nothing depends on, gradients against differences, and whether batches run as
-lanes. Every finding comes with what to do about it.
+Check a system before trusting it: degrees of freedom, redundant and contradictory constraints by
+name, singular poses and masses, whether the initial state is consistent and how to make it so,
+functions or derivatives that are non-finite, coordinates that nothing acts on, unused parameters,
+gradients against finite differences, and whether batches are compiled to lanes. Every finding comes
+with a remedy.
 
 SYSTEM is a ready model, or path/file.py:attribute, where the attribute is a Model, a System, or a
 function that returns one. A Model knows its state; beside a System the file may hold `q0`, `v0` (at
-rest), `t0` (0) and `params` (None). Without `q0` a state is looked for with `assemble` and printed;
+rest), `t0` (0) and `params` (None). Without `q0` a state is found by `assemble` and printed;
 parameters that are not given either are then numbers around 1.
 
 exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
 """
 COMPARE = """\
-All laws of motion at one state of a system: how far their accelerations, constraint forces and
-multipliers are apart, how well posed each is, and what it costs. SYSTEM is as for `check`.
+Compare all laws of motion at one state of a system: the differences of their accelerations,
+constraint forces and multipliers, their condition numbers and their costs. SYSTEM is as for
+`check`.
 """
 EXAMPLE = """\
 example
-  model = "double_pendulum"                  # or "path/file.py:system", seen from this file
+  model = "double_pendulum"                  # or "path/file.py:system", relative to this file
   size = 4096
   [times]
   end = 10.0
@@ -83,14 +84,14 @@ example
   [data]
   file = "fit_pendulum.csv"
   time = "t [s]"
-  observed = ["theta [rad]"]                 # the motion begins there too
+  observed = ["theta [rad]"]                 # also the initial coordinates
   v0 = ["omega [rad/s]"]
-  recording = "swing"                        # a column that tells recordings apart
+  recording = "swing"                        # the column that names the recording
   validation = ["5", "6"]
   [parameters]
-  free = ["gravity", "viscous"]              # else all of the model
+  free = ["gravity", "viscous"]              # by default all of the model
   bounds = { viscous = [0, inf] }
-  [[candidates]]                             # the recordings choose one of several
+  [[candidates]]                             # cross-validation chooses one
   name = "viscous"
   model_options = { law = "viscous" }
 

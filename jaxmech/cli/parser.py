@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     verify.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
     models = add("models", "list the ready models, or show one")
     models.add_argument("name", metavar="NAME", nargs="?", help="a model of the list")
-    check = add("check", "what to know before trusting a system", texts.CHECK)
+    check = add("check", "check a system before trusting it", texts.CHECK)
     check.add_argument(
         "--fast", action="store_true", help="without gradients and lanes, which take longest"
     )

@@ -17,7 +17,7 @@ from jaxmech.constraints import Acceleration
 from jaxmech.models import Model
 from jaxmech.system import System
 
-SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the coordinates from which a state is looked for
+SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the guesses from which a state is assembled
 
 
 class SituationError(InputError):
@@ -168,7 +168,7 @@ class _Asked(dict[str, Any]):
 def _asked_for(system: System, given: Mapping[str, Any]) -> dict[str, Any] | None:
     """The parameters that the functions of a system ask for by name; None if there are none."""
     asked, x, t = _Asked(given), jnp.ones(system.n), jnp.zeros(())
-    with suppress(Exception):  # what is wrong is told when a state is looked for with these
+    with suppress(Exception):  # errors are reported when a state is assembled
         system.lagrangian(x, x, t, asked)
         system.velocity_level(x, x, t, asked)
         for c in system.constraints:

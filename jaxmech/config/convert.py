@@ -156,7 +156,7 @@ def _table(kind: type, value: Any, key: Key) -> Any:
         raise StudyError(problems)
     try:
         return kind(**built)
-    except ValueError as error:  # each value is possible by itself, or its class refuses it
+    except ValueError as error:  # the class refuses a value, or values that do not fit together
         raise StudyError(Problem((*key, *p.key), p.message) for p in _told(error)) from None
 
 
@@ -212,7 +212,7 @@ def _bare(kind: type, tag: str, value: Any, key: Key) -> Any:
         raise _wrong(key, f"must be a finite number, a list of them or a table with `{tag}`", value)
     try:
         return kind(_floats(value))
-    except StudyError as error:  # the field of the class is no key here
+    except StudyError as error:  # the name of the field is not a key of the file
         raise StudyError(Problem(key, p.message) for p in error.problems) from None
 
 

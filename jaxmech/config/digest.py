@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxmech.system import Params, System, as_dtype
 from jaxmech.utils.digests import jaxpr_digest, sha256
 
-_NO_DERIVATIVE = (TypeError, ValueError, NotImplementedError)  # as JAX says it
+_NO_DERIVATIVE = (TypeError, ValueError, NotImplementedError)  # what JAX raises
 
 
 def digest(fn: Callable[..., Any], *args: Any) -> str:

@@ -15,7 +15,7 @@ from jaxmech.config.digest import changed
 from jaxmech.config.load import Subject
 from jaxmech.utils.digests import sources_digest
 
-# The results of a run may change in their last bits with any of these.
+# A change of any of these may change the last bits of the results.
 DECISIVE = (
     "jaxmech",
     "jaxmech_sha256",
@@ -31,9 +31,9 @@ DECISIVE = (
     "data_sha256",
     "draws",
 )
-INPUT = ("functions", "data_sha256", "draws")  # decides even what a finished run may be shown for
-_DECIDES_TRACES = ("jax", "x64")  # functions cannot be compared where these differ
-VERSIONS = ("jaxmech", "jax")  # stored results may be shown by others
+INPUT = ("functions", "data_sha256", "draws")  # must agree even for a finished run to be shown
+_DECIDES_TRACES = ("jax", "x64")  # digests of functions are comparable only where these agree
+VERSIONS = ("jaxmech", "jax")  # differences that are reported, but allowed
 _PACKAGES = ("jaxmech", "jax", "jaxlib", "numpy", "scipy", "zarr")
 
 

@@ -158,6 +158,6 @@ def _told(error: Exception) -> str:
 
 def _where(error: Exception, path: Path) -> str:
     if isinstance(error, SyntaxError):
-        return ""  # its own text names file and line
+        return ""  # its text names file and line
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     return f" ({path}, line {lines[-1]})" if lines else ""

@@ -103,7 +103,7 @@ def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a folder against other processes."""
     try:
         import fcntl
-    except ImportError:  # no such locks on Windows; writing twice gives the same bits anyway
+    except ImportError:  # Windows has no such locks; two processes would write the same bits
         (path / LOCK).touch()
         yield
         return

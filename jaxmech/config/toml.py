@@ -86,7 +86,7 @@ def key_lines(text: str) -> dict[Key, int]:
             table = key = (*around, f"{name}[{entries[name]}]")
         elif header := re.match(rf"\s*\[({_DOTTED})\s*\]", line):
             table = key = _split(header[1])
-            if (name := key[0]) in entries:  # a table in the last entry of an array of tables
+            if (name := key[0]) in entries:  # a table within the last entry of an array of tables
                 table = key = (f"{name}[{entries[name]}]", *key[1:])
         elif entry := re.match(rf"({_DOTTED})\s*=", line):
             key = table + _split(entry[1])
@@ -137,7 +137,7 @@ def _choices(choice: OneOf | None) -> Iterator[str]:
         left = f'    {choice.tag} = "{name}"' if choice else ""
         text = f"{left:<34}{(kind.__doc__ or '').partition(chr(10))[0]}"
         yield fill(text, width=_WIDTH, subsequent_indent=" " * 34)
-        if not alike or place == len(kinds):  # the keys that all of them have, only once
+        if not alike or place == len(kinds):  # keys that all of them share are listed once
             yield from _described(kind, indent=6)
 
 

@@ -11,10 +11,10 @@ from jaxmech.ensemble.study import Study
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
 _ONCE = 7  # numbers of the audit, beside the series
-_COPIES = 3  # of a block in memory: computed, under way, stored
-LARGE = 2**30  # bytes worth a word
-LONG = 60.0  # seconds worth a word
-_MOST_STEPS = 2**31 - 1  # what a loop of XLA counts
+_COPIES = 3  # of a block in memory: computed, in transfer, being stored
+LARGE = 2**30  # bytes from which a study is announced with its size
+LONG = 60.0  # seconds from which the remaining time is announced
+_MOST_STEPS = 2**31 - 1  # XLA counts the iterations of a loop in int32
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate
 
 def in_bytes(count: int | float) -> str:
     """A readable number of bytes, such as "3.2 GB"."""
-    count = min(count, 10**30)  # beyond it, integers may be no floating-point numbers
+    count = min(count, 10**30)  # larger integers may overflow a float
     for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -87,24 +87,25 @@ def in_time(seconds: float) -> str:
 def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem]:
     free, memory = _free_disk(out), _available_memory()
     steps = (study.times.saves - 1) * (study.method.substeps or 1)
+
+    def beyond_memory(what: str, count: int) -> str:
+        return f"{what} takes {in_bytes(count)} of memory, and {in_bytes(memory)} are there"
+
     if found.trajectory * _COPIES > memory:
-        text = f"must be fewer: one trajectory with {study.times.saves} saves takes"
-        text += f" {in_bytes(found.trajectory)} of memory, and {in_bytes(memory)} are there"
-        yield Problem(("times", "saves"), text)
+        what = f"must be fewer: one trajectory with {study.times.saves} saves"
+        yield Problem(("times", "saves"), beyond_memory(what, found.trajectory))
     if steps > _MOST_STEPS:
         text = f"must be fewer: {steps} steps in all are more than {_MOST_STEPS}"
         yield Problem(("method", "substeps"), text)
     if found.draws > memory:
-        text = f"must be less: what is drawn for {study.size} trajectories takes"
-        text += f" {in_bytes(found.draws)} of memory, and {in_bytes(memory)} are there"
-        yield Problem(("size",), text)
+        what = f"must be less: what is drawn for {study.size} trajectories"
+        yield Problem(("size",), beyond_memory(what, found.draws))
     if found.block * _COPIES > memory:
-        text = f"must be smaller: a block of {study.block_size} trajectories takes"
-        text += f" {in_bytes(found.block * _COPIES)} of memory, and {in_bytes(memory)} are there"
-        yield Problem(("block",), text)
+        what = f"must be smaller: a block of {study.block_size} trajectories"
+        yield Problem(("block",), beyond_memory(what, found.block * _COPIES))
     if found.memory > memory:
-        text = f"must be smaller: what it holds takes {in_bytes(found.memory)} of memory, and"
-        yield Problem(("chunk",), f"{text} {in_bytes(memory)} are there")
+        what = "must be smaller: what it holds"
+        yield Problem(("chunk",), beyond_memory(what, found.memory))
     if found.disk > free:
         text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"
         text += f" {in_bytes(free)} are free; save fewer times or series"

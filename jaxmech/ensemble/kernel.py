@@ -90,7 +90,7 @@ def _told() -> Iterator[None]:
     except KeyError as error:
         message = f"must give the parameter {error}, which the model asks for"
         raise refuse("parameters", message) from error
-    except Exception as error:  # whatever the functions of a user raise is the user's to see
+    except Exception as error:  # the model is the user's code and may raise anything
         told = f"{type(error).__name__}: {error}"
         raise refuse("model", f"cannot be computed: {told}") from error
 

@@ -34,7 +34,7 @@ _TITLES = {
     "velocities": "initial velocity of",
     "parameters": "parameter",
 }
-_CODECS = [ZstdCodec(), Crc32cCodec()]  # so that other readers find damage too
+_CODECS = [ZstdCodec(), Crc32cCodec()]  # other readers notice damage, too
 _BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
 
 

@@ -119,7 +119,7 @@ def verify(path: Path) -> tuple[Damage, ...]:
     seal = _seal(path)
     try:
         found = [*damaged(path, seal)]
-        if f"{RESULTS}/zarr.json" not in seal:  # of a fit
+        if f"{RESULTS}/zarr.json" not in seal:  # the run is a fit
             return tuple(found)
         if not any(one.file == "config.toml" for one in found):
             config = tomllib.loads((path / "config.toml").read_text())

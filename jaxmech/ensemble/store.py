@@ -91,13 +91,14 @@ class RunFolder:
 
     def write(self, block: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Store one block and then mark it as finished."""
-        for file in list(block_files(self.path, block, arrays)):  # zarr would read what is there
+        for file in list(block_files(self.path, block, arrays)):  # zarr would read them
             file.unlink()
         group = zarr.open_group(self.path / RESULTS, mode="r+")
         first = block * self.block
         last = min(first + self.block, self.size)
         for name, values in arrays.items():
             array_of(group, name)[first:last] = np.asarray(values)[: last - first]
+        # The data must be on the disk before the mark: a crash may reorder unflushed writes.
         for file in block_files(self.path, block, arrays):
             flush(file)
             flush(file.parent)
@@ -127,7 +128,7 @@ def open_run(
     A folder that is in use, holds anything else, or was begun with another configuration, functions
     or environment raises a FolderError.
     """
-    if subject.source:  # the folder's own copy of the file is what its configuration names
+    if subject.source:  # the stored configuration names the copy of the file
         study = replace(study, model=f"model.py:{subject.name.rpartition(':')[2]}")
     folder = RunFolder(path, study.size, study.block_size)
 
@@ -152,7 +153,7 @@ def with_stored_substeps(study: Study, path: Path) -> Study:
     """The study with the substeps of an existing run folder, if it names none itself."""
     try:
         stored = tomllib.loads((path / "config.toml").read_text())["method"]["substeps"]
-    except (OSError, ValueError, KeyError, TypeError):  # `open_run` says what is wrong with it
+    except (OSError, ValueError, KeyError, TypeError):  # `open_run` reports it
         return study
     if study.method.substeps is not None or not isinstance(stored, int) or stored < 1:
         return study
@@ -190,7 +191,7 @@ def _check(
             tell(f"{path} is shown as it was stored: {'; '.join(other)}")
     for block in blocks:
         mark_of(path, block).unlink(missing_ok=True)
-    if any(one.file in SUMMARY for one in lost):  # it follows from the results once more
+    if any(one.file in SUMMARY for one in lost):  # it is computed from the results again
         write_seal(path, {name: sha for name, sha in seal.items() if name not in SUMMARY})
 
 
@@ -212,17 +213,17 @@ def _repair(
     shutil.rmtree(fresh)
     if left:
         raise FolderError(
-            f"{path} was damaged: {told(left)}. Put that back, or compute the study again in "
+            f"{path} was damaged: {told(left)}. Restore it, or compute the study again in "
             "another folder with --out"
         )
 
 
 def _create(path: Path, study: Study, subject: Subject, layout: Layout, environment: str) -> None:
-    for name in _CREATED:  # what an interrupted creation left behind
+    for name in _CREATED:  # left behind by an interrupted creation
         if (path / name).is_dir():
             shutil.rmtree(path / name)
     (path / BLOCKS).mkdir()
-    with warnings.catch_warnings():  # consolidated metadata is what xarray looks for first
+    with warnings.catch_warnings():  # xarray reads consolidated metadata first
         warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
         layout.create(path / RESULTS)
         zarr.consolidate_metadata(path / RESULTS)

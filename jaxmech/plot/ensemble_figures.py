@@ -12,7 +12,7 @@ from jaxmech.plot.panels import MOST_PANELS, grid, legend_below, save, single
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import Status
 
-MOST_TRAJECTORIES = 16_384  # enough for any quantile that is drawn
+MOST_TRAJECTORIES = 16_384  # suffices for all quantiles that are drawn
 
 
 def draw_pictures(results: Results) -> list[Path]:
@@ -38,9 +38,16 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
     }
     q, v, energy = (stored.get(name) for name in ("q", "v", "energy"))
     if q is not None:
-        yield "quantile_bands", _bands(ts, q, names)
+        figure, panels = grid(len(names))
+        for k, ax in enumerate(panels):
+            quantile_bands(ts, q[..., k], name=names[k], ax=ax)
+        legend_below(figure, panels[0], columns=3)
+        yield "quantile_bands", figure
     if q is not None and v is not None:
-        yield "phase_portrait", _portraits(q, v, names)
+        figure, panels = grid(len(names))
+        for k, ax in enumerate(panels):
+            phase_portrait(q[..., k], v[..., k], name=names[k], ax=ax)
+        yield "phase_portrait", figure
     if "position_residual" in stored:
         figure, ax = single()
         drift(ts, stored["position_residual"], stored.get("velocity_residual"), ax=ax)
@@ -53,21 +60,6 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
             quantile_bands(ts, energy, name="energy, not conserved [J]", ax=ax)
             ax.legend(frameon=False, fontsize="small")
         yield "energy", figure
-
-
-def _bands(ts: np.ndarray, q: np.ndarray, names: tuple[str, ...]) -> Figure:
-    figure, rows = grid(len(names))
-    for k, ax in enumerate(ax for row in rows for ax in row):
-        quantile_bands(ts, q[..., k], name=names[k], ax=ax)
-    legend_below(figure, rows[0][0], columns=3)
-    return figure
-
-
-def _portraits(q: np.ndarray, v: np.ndarray, names: tuple[str, ...]) -> Figure:
-    figure, rows = grid(len(names))
-    for k, ax in enumerate(ax for row in rows for ax in row):
-        phase_portrait(q[..., k], v[..., k], name=names[k], ax=ax)
-    return figure
 
 
 def _title(results: Results) -> str:

@@ -10,7 +10,7 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
 from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, labelled
 
-MOST_MARKS = 200  # measurements drawn along one recording; more would be a line
+MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a line
 MOST_WRITTEN = 12  # parameters up to which the numbers are written into the cells
 _DARK = 0.6  # correlation from which the text on a cell is white
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from jaxmech.identify.result import Fit
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
-from jaxmech.plot.panels import MOST_PANELS, grid, legend_below, save, single
+from jaxmech.plot.panels import MOST_PANELS, columns_of, grid, legend_below, save, single
 
 _CELL = 0.45  # inches of a parameter in the picture of the correlations
 
@@ -36,7 +36,7 @@ def _figures(fit: Fit, sensors: Sequence[str]) -> Iterator[tuple[str, str, Figur
     side = max(3.0, _CELL * len(fit.names) + 1.5)
     figure = Figure(figsize=(side, side), layout="constrained")
     ax = correlation(fit, ax=figure.subplots())
-    if not ax.texts:  # too many to be written
+    if not ax.texts:  # too many parameters to write the numbers
         figure.colorbar(ax.images[0], ax=ax, shrink=0.5, label="correlation")
     yield "correlation", "", figure
 
@@ -44,11 +44,11 @@ def _figures(fit: Fit, sensors: Sequence[str]) -> Iterator[tuple[str, str, Figur
 def _by_recording(
     fit: Fit, draw: Callable[..., Axes], count: int, validation: bool, sensors: Sequence[str]
 ) -> Figure:
-    figure, rows = grid(count)
-    columns = len(rows[0])
-    for k, ax in enumerate(ax for row in rows for ax in row):
+    figure, panels = grid(count)
+    columns = columns_of(count)
+    for k, ax in enumerate(panels):  # each recording has scales of its own, so ticks stay
         draw(fit, k, validation=validation, sensors=sensors, ax=ax)
         ax.set_xlabel("t [s]" if k + columns >= count else "")
         ax.set_ylabel("" if k % columns else ax.get_ylabel())
-    legend_below(figure, rows[0][0], columns=4)
+    legend_below(figure, panels[0], columns=4)
     return figure

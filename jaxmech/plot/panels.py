@@ -40,16 +40,21 @@ def single() -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def grid(count: int) -> tuple[Figure, list[list[Axes]]]:
+def columns_of(count: int) -> int:
+    """The number of columns of a grid of so many panels."""
+    return min(count, 2 if count <= 4 else 4)
+
+
+def grid(count: int) -> tuple[Figure, list[Axes]]:
     """A figure of so many small panels, by row."""
-    columns = min(count, 2 if count <= 4 else 4)
+    columns = columns_of(count)
     rows = ceil(count / columns)
     size = max(3.2 * columns, 6.0), 2.3 * rows + 0.6
     figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False)
-    for ax in panels.flat[count:]:
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for ax in panels[count:]:
         ax.axis("off")
-    return figure, [list(row[: count - k * columns]) for k, row in enumerate(panels)]
+    return figure, panels[:count]
 
 
 def legend_below(figure: Figure, ax: Axes, columns: int) -> None:

@@ -427,7 +427,7 @@ def test_damage_to_a_fit_is_named_and_healed(done, tmp_path, capsys) -> None:
     config = (out / "config.toml").read_text()
     (out / "config.toml").write_text(config.replace("folds = 4", "folds = 3"))
     assert main(arguments) == 2
-    assert "was damaged: config.toml was changed. Put that back" in capsys.readouterr().err
+    assert "was damaged: config.toml was changed. Restore it" in capsys.readouterr().err
 
 
 def test_an_edited_model_of_a_fit_is_refused(done, capsys) -> None:

@@ -182,10 +182,11 @@ def _opened(
         with locked(out):
             if any((out / name).exists() for name in (SEAL, FIT, "progress")):
                 again = _lost(out)
-                require_same_config(out, plain(study), {"data.file"})  # its digest decides
+                require_same_config(out, plain(study), {"data.file"})
                 finished = (out / FIT).is_file() and not again
                 require_same_environment(out, facts, INPUT if finished else DECISIVE)
-                for name in again:  # from the beginning: another step at the end has other bits
+                # From the beginning: a step from the last checkpoint would have other bits.
+                for name in again:
                     (out / name).unlink(missing_ok=True)
                     state = "progress/fit" if name == FIT else name.removesuffix(".json")
                     shutil.rmtree(out / state, ignore_errors=True)
@@ -209,7 +210,7 @@ def _lost(out: Path) -> list[str]:
     kept = [one for one in lost if one.file in _BEGUN]
     if kept:
         raise FolderError(
-            f"{out} was damaged: {told(kept)}. Put that back, or fit in another folder with --out"
+            f"{out} was damaged: {told(kept)}. Restore it, or fit in another folder with --out"
         )
     return [one.file for one in lost]
 
