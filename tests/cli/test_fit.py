@@ -235,6 +235,9 @@ def test_what_counts_as_success() -> None:
         ("[choice]", "[parameters.start]\ndry = [1, 2]\n[choice]", "dry must be a number, but is"),
         ("[choice]", 'start = { dri = "a" }\n[choice]', "toml:30: candidates[1].start.dri is not"),
         ("step = 0.05", "step = -1", "toml:20: method.step must be positive"),
+        ("step = 0.05", "stepp = 1", "toml:20: method.stepp is not a key of `method`"),
+        ("step = 0.05", "method = {}", "toml:20: method.method is not a key of `method`"),
+        ("step = 0.05", "substeps = 0", "toml:20: method.substeps must be a positive integer"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, old, new, message) -> None:

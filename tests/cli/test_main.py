@@ -1,6 +1,7 @@
 """The commands, from the outside: exit codes, messages, and runs that are killed."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -233,6 +234,33 @@ def test_help_teaches(capsys, command) -> None:
             "chunk",
         ):
             assert word in shown
+
+
+BENCHMARK = """
+import sys, time
+from pathlib import Path
+out = Path(sys.argv[2])
+out.mkdir()
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(0.5)  # as long as writing what is measured takes
+    (out / "kept").touch()
+    sys.exit(130)
+"""
+
+
+def test_an_interrupted_benchmark_keeps_what_is_measured(tmp_path) -> None:
+    (tmp_path / "experiments" / "speed").mkdir(parents=True)
+    (tmp_path / "experiments" / "speed" / "__main__.py").write_text(BENCHMARK)
+    out = tmp_path / "run"
+    command = [sys.executable, "-c", LISTENING, "bench", "--out", str(out)]
+    with subprocess.Popen(command, cwd=tmp_path, start_new_session=True) as process:
+        while not out.is_dir() and process.poll() is None:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+        assert process.wait(60) == 130
+    assert (out / "kept").is_file()
 
 
 def test_the_package_runs_as_a_module() -> None:
