@@ -16,7 +16,7 @@ from jaxmech.utils.checks import is_known, require_finite, require_kind, with_st
 from jaxmech.utils.jit_cache import jit_of
 
 Start = Callable[[Array, Array, Params], tuple[Array, Array]]
-CORRECTIONS = 6  # Newton steps onto the constraints: from 20 % off, five arrive at round-off
+CORRECTIONS = 6  # Newton steps onto the constraints: from an error of 20 %, five reach round-off
 
 
 @with_standard_promotion
@@ -36,10 +36,9 @@ def assemble(
     for v and the velocity constraints, with M at the guess. Pure: works under `jit` and `vmap`,
     and its derivatives are those of the minimizer (implicit function theorem).
 
-    Nearest means that no state in the neighbourhood is nearer, which is verified by first and
-    second derivatives, and that none was passed on the way from the guess. Where a loop closes in
-    several ways, another one far from there may be nearer still (`docs/limits.md`). Where the
-    nearest state is degenerate, as for a guess in a center of curvature, derivatives are NaN.
+    The result is a local minimum, verified by first and second derivatives. Where a loop closes in
+    several ways, another one may be nearer (`docs/limits.md`). Where the nearest state is
+    degenerate, as for a guess in a center of curvature, derivatives are NaN.
 
     Args:
         system: the system, with n coordinates.
@@ -54,11 +53,11 @@ def assemble(
         Consistent q (n,) and v (n,).
 
     Raises:
-        TypeError: `system` is no `System`, or names are not in a sequence.
+        TypeError: `system` is not a `System`, or names are not in a sequence.
         ValueError: a name is unknown, a shape is wrong, a guess is not finite, a constraint
-            cannot be met, or no nearest state was found. Not under `jit` or `vmap`: there
-            `simulate` reports a state that does not meet the constraints as `INCONSISTENT`, and
-            where no nearest one was found q or v is NaN, which it reports as `NONFINITE`.
+            cannot be met, or no nearest state was found. Under `jit` and `vmap`, a state that does
+            not meet the constraints is returned, which `simulate` reports as `INCONSISTENT`; where
+            no nearest one was found q or v is NaN, which it reports as `NONFINITE`.
 
     Example:
         >>> from jaxmech import models
@@ -102,7 +101,7 @@ def _assemble(
 def _with_free(
     level: Level, x: Array, free: tuple[int, ...], M: Array, context: tuple[Any, ...]
 ) -> Array:
-    """The nearest point with only the free components moving."""
+    """The nearest point if only the free components can move."""
     index = np.array(free, dtype=int)
     if not free or jax.eval_shape(level, x, *context).shape == (0,):
         return x
@@ -110,7 +109,6 @@ def _with_free(
         return nearest(level, x, M, context)
 
     def whole(y: Array, x: Array) -> Array:
-        """x with y in its free places."""
         return x.at[index].set(y)
 
     def inner(y: Array, x: Array, *context: Any) -> Array:
@@ -161,7 +159,7 @@ def _require_met(
 def begin(
     system: System, start: Start | None, q0: Array, v0: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:
-    """The state q (n,), v (n,) for recorded start variables (k,)."""
+    """The initial state for recorded variables, by the function `start` or by projection."""
     if start is not None:
         q, v = start(q0, v0, params)
         return jnp.asarray(q), jnp.asarray(v)
@@ -169,10 +167,11 @@ def begin(
 
 
 def onto(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-    """The state on the constraints near another; a loop, so that a correction compiles once."""
+    """A state on the constraints near another one."""
     known = examined(system, q, v, t, params)
 
     def correct(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         return Projection(iterations=1).after_step(known, *state, t, params)[:2]
 
+    # A loop, so that a correction is compiled once.
     return jax.lax.fori_loop(0, CORRECTIONS, correct, (q, v))

@@ -1,11 +1,11 @@
-"""The three kinds of constraint a person can write, and the rows A a = b that each gives.
+"""The three kinds of constraints, and the rows A a = b of each.
 
     Holonomic      phi(q, t, p) = 0          a closed loop, a rod, a prescribed position
     Nonholonomic   psi(q, v, t, p) = 0       rolling, a knife edge, a prescribed speed
     Acceleration   chi(q, v, a, t, p) = 0    a servo or program constraint, affine in a
 
-q are coordinates, v velocities, a accelerations, t time, p parameters. Differentiated until it is
-linear in a, each becomes (Udwadia and Kalaba 1992; for phi, Kalaba et al. 1995, equation (24))
+q are coordinates, v velocities, a accelerations, t time, p parameters. Differentiated until linear
+in a, each becomes (Udwadia and Kalaba 1992; for phi, Kalaba et al. 1995, equation (24))
 
     A = dphi/dq,   b = -(d2phi/dt2 along the motion, without A a)
     A = dpsi/dv,   b = -(dpsi/dq v + dpsi/dt)
@@ -35,7 +35,7 @@ def rate(fn: Callable[[Array, Array], Array], q: Array, v: Array, t: Array) -> A
 
 @dataclass(frozen=True, repr=False)
 class AbstractConstraint(abc.ABC):
-    """A named function that is zero; its kind says on what the function depends."""
+    """A named function that has to be zero; subclasses differ in its arguments."""
 
     fn: Callable[..., Array]
     name: str = ""
@@ -70,7 +70,7 @@ class AbstractConstraint(abc.ABC):
 
     @abc.abstractmethod
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
-        """What must vanish, (k,), at the level at which the constraint is written."""
+        """The value (k,) that has to vanish, at the level of the constraint."""
 
 
 class Holonomic(AbstractConstraint):
@@ -78,7 +78,7 @@ class Holonomic(AbstractConstraint):
 
     Args:
         fn: returns a scalar or a (k,) array, zero when the constraint holds.
-        name: how messages, reactions and reports call it; by default the name of `fn`.
+        name: its name in messages, reactions and reports; by default that of `fn`.
 
     Raises:
         TypeError: `fn` is not a function or `name` not a string.
@@ -110,7 +110,7 @@ class Nonholonomic(AbstractConstraint):
 
     Args:
         fn: returns a scalar or a (k,) array, zero when the constraint holds.
-        name: how messages, reactions and reports call it; by default the name of `fn`.
+        name: its name in messages, reactions and reports; by default that of `fn`.
 
     Raises:
         TypeError: `fn` is not a function or `name` not a string.
@@ -134,11 +134,11 @@ class Nonholonomic(AbstractConstraint):
 class Acceleration(AbstractConstraint):
     """A constraint on the accelerations: `fn(q, v, a, t, params) = 0`, affine in a.
 
-    Affinity is checked where the constraint is used, at fixed generic arguments.
+    Whether it is affine is checked where the constraint is used, at fixed generic arguments.
 
     Args:
         fn: returns a scalar or a (k,) array, zero when the constraint holds.
-        name: how messages, reactions and reports call it; by default the name of `fn`.
+        name: its name in messages, reactions and reports; by default that of `fn`.
 
     Raises:
         TypeError: `fn` is not a function or `name` not a string.
@@ -166,7 +166,8 @@ class Acceleration(AbstractConstraint):
 
             return jax.vmap(slope)(points * scales[:, None])
 
-        scales = np.array([-1e3, -1.0, -1e-3, 1e-3, 1.0, 1e3])  # abs, clip and the like too
+        # Over several magnitudes, so that abs, clip and the like are detected.
+        scales = np.array([-1e3, -1.0, -1e-3, 1e-3, 1.0, 1e3])
         q, v, t, params = state
         points = jnp.zeros((scales.size, *q.shape), q.dtype)
         found = concrete(slopes, *generic((points, q, v, t, params), seed=1))

@@ -1,15 +1,14 @@
 """The point of a surface level(y) = 0 that is nearest to a guess, and its derivative.
 
-In coordinates w in which M is the identity, y = guess + T w, this is the point of the surface that
-is nearest to the origin. Gauss-Newton steps reach the surface; from there a damped Newton method
-goes along it (Absil, Mahony and Sepulchre 2008, chapters 6 and 7). With C = A T, the projector P on
-the directions along the surface and the multipliers of C^T lambda = (1 - P) w, a step d solves
+In coordinates w in which M is the identity, y = guess + T w, this is the point of the surface
+nearest to the origin. Gauss-Newton steps reach the surface; a damped Newton method then moves
+along it (Absil, Mahony and Sepulchre 2008, chapters 6 and 7). With C = A T, the projector P onto
+the tangent space of the surface and the multipliers of C^T lambda = (1 - P) w, a step d solves
 
     (B + mu) d = -P w,    B = P H P + 1 - P,    H = 1 - T^T (d2/dy2 lambda . level) T
 
-and Gauss-Newton steps return to the surface. Where that does not lead nearer to the guess the step
-is not taken and mu grows. So the distance never grows, and at the end B tells whether it is
-smallest.
+and Gauss-Newton steps return to the surface. If the result is not nearer to the guess the step is
+rejected and mu grows. So the distance never grows, and at the end B tells whether it is a minimum.
 """
 
 from collections.abc import Callable
@@ -38,16 +37,16 @@ def nearest(
     """A local minimum of (y - guess)^T M (y - guess) subject to level(y, *context) = 0.
 
     Args:
-        level: the surface, from (n,) to (m,); it must not close over anything that is traced.
+        level: the surface, from (n,) to (m,); it must not close over traced values.
         guess: shape (n,).
         M: positive definite, shape (n, n).
         context: what else `level` depends on.
 
     Returns:
-        A point no farther away than the one to which Gauss-Newton steps lead; a point off the
-        surface where they do not reach it, and NaN where no minimum was found on it. The
-        derivative, of any order, is that of the minimizer (implicit function theorem): NaN where
-        the minimum is degenerate, zero where none was found.
+        A point no farther away than the one found by Gauss-Newton steps alone; a point off the
+        surface if they do not reach it, and NaN if no minimum was found on it. Its derivative, of
+        any order, is that of the minimizer (implicit function theorem): NaN where the minimum is
+        degenerate, zero where none was found.
 
     Example:
         >>> def circle(y, radius):
@@ -69,7 +68,7 @@ def nearest(
 
 @nearest.defjvp
 def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Array]:
-    """The optimality conditions go on to hold: C d = -level' across, B d = -(...)' along."""
+    """Differentiate the optimality conditions: across the surface and along it."""
     y = nearest(level, *primals)
     found = jnp.isfinite(y).all()
     inside = jnp.where(found, y, jax.lax.stop_gradient(primals[0]))
@@ -91,7 +90,7 @@ def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Arra
 
 
 class _Place(eqx.Module):
-    """The surface at a point, seen in coordinates w."""
+    """The surface at a point, in coordinates w."""
 
     reached: Bool[Array, ""]  # whether the point is on it
     rows: AbstractRowSpace  # the factorized C
@@ -103,12 +102,12 @@ class _Place(eqx.Module):
 
 
 class _Search(eqx.Module):
-    """The nearest point so far, and the step that is to be tried from there, in coordinates w."""
+    """The nearest point so far, and the next step to try, in coordinates w."""
 
     y: Float[Array, " n"]
     place: _Place
     step: Float[Array, " n"]
-    promised: Float[Array, ""]  # by how much half the squared distance is to decrease
+    promised: Float[Array, ""]  # decrease of half the squared distance
     damping: Float[Array, ""]  # mu
     count: Int[Array, ""]  # of steps; before the first one y is the guess
     minimal: Bool[Array, ""]
@@ -116,10 +115,10 @@ class _Search(eqx.Module):
 
 
 class _Problem:
-    """What is minimized, with the functions of a point y that a search needs."""
+    """The minimization problem, with the functions of a point y that the search needs."""
 
     def __init__(self, level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> None:
-        self.level = jax.jit(lambda y: level(y, *context))  # read once, not once per derivative
+        self.level = jax.jit(lambda y: level(y, *context))  # traced once, not once per derivative
         self.guess = guess
         one = jnp.eye(guess.size, dtype=guess.dtype)
         self.one = one
@@ -134,11 +133,11 @@ class _Problem:
         self.eps = float(jnp.finfo(guess.dtype).eps)
 
     def size(self, y: Array) -> Float[Array, ""]:
-        """What round-off and tolerances are relative to."""
+        """The length to which round-off and tolerances are relative."""
         return _length(times(self.root, y - self.guess)) + _length(times(self.root, y))
 
     def place(self, y: Array) -> _Place:
-        """Derivatives at y."""
+        """The surface at y."""
         A, w = jax.jacfwd(self.level)(y), times(self.root, y - self.guess)
         C = product(A, self.T)
         rows = QR().factor(C)
@@ -154,7 +153,7 @@ class _Problem:
         return _Place(near(value, A, y), rows, w, multipliers, P, H, B)
 
     def advance(self, search: _Search) -> _Search:
-        """Takes the step if it leads nearer to the guess, and plans the next one."""
+        """Accept the step if it leads nearer to the guess, and plan the next one."""
         y = self.back(search.y + times(self.T, search.step))
         place, old = self.place(y), search.place
         nearer = (old.w - place.w) @ (old.w + place.w) / 2
@@ -166,15 +165,15 @@ class _Problem:
         return self.planned(search, y, place, taken)
 
     def planned(self, search: _Search, y: Array, place: _Place, taken: Bool[Array, ""]) -> _Search:
-        """The next step, and whether it has become so small that y is the minimum."""
+        """The next step, and whether it is so small that y is the minimum."""
         slope, size = times(place.P, place.w), self.size(y)
-        # Discs of Gershgorin: no eigenvalue of B is below `lowest` or above `highest`.
+        # Gershgorin discs: no eigenvalue of B is below `lowest` or above `highest`.
         diagonal = jnp.diagonal(place.B)
         radii = jnp.abs(place.B).sum(1) - jnp.abs(diagonal)
         lowest, highest = jnp.min(diagonal - radii), jnp.max(jnp.abs(diagonal) + radii)
         damping = jnp.where(taken, search.damping / 8, 4 * search.damping + highest / 16)
         damping = jnp.where(damping < highest / 100, 0.0, damping)
-        # A saddle on a line of symmetry has no slope; there a push in any direction helps.
+        # The gradient vanishes at a saddle on a line of symmetry; a push leaves it.
         push = 1e-2 * _length(place.w) * times(place.P, _some_direction(y))
         raised = damping + self.eps**0.5 - lowest
 
@@ -202,7 +201,7 @@ class _Problem:
         )
 
     def back(self, y: Array) -> Array:
-        """Gauss-Newton steps to the surface, each shortened to what helps most, until none does."""
+        """Gauss-Newton steps with line search to the surface, until none reduces the residual."""
         lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
 
         def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:

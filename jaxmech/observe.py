@@ -1,4 +1,4 @@
-"""`observe`: everything else about a trajectory, at its saved times."""
+"""`observe`: accelerations, multipliers, reactions and residuals along a trajectory."""
 
 from functools import partial
 from itertools import accumulate
@@ -19,11 +19,11 @@ class Observation(eqx.Module):
 
     Attributes:
         qdd: accelerations, shape (T, n).
-        multipliers: by constraint name, shape (T, k): the smallest lambda of those possible.
+        multipliers: by constraint name, shape (T, k): the shortest possible lambda.
         reactions: by constraint name, A_k^T lambda_k, shape (T, n): the generalized force of that
             constraint on the system.
-        constraint_force: the sum of the reactions, shape (T, n); unique under redundancy too.
-        nonideal_force: what the non-ideal constraints add to it, shape (T, n); zero for ideal ones.
+        constraint_force: the sum of the reactions, shape (T, n); unique even under redundancy.
+        nonideal_force: the force that non-ideal constraints add, shape (T, n); zero for ideal ones.
         energy: v . dL/dv - L [J], shape (T,).
         residuals: by constraint name, shape (T, k): phi of a holonomic constraint, psi of a
             nonholonomic one, A qdd - b of one on accelerations.
@@ -54,15 +54,15 @@ def observe(
 
     Args:
         system: the system that was simulated.
-        solution: what `simulate` gave back.
-        params: the parameters that it was simulated with.
+        solution: the result of `simulate`.
+        params: the parameters of the simulation.
         formulation: law of motion.
 
     Returns:
         An `Observation`; NaN where the solution is.
 
     Raises:
-        TypeError: `system` is no `System` or `solution` no `Solution`.
+        TypeError: `system` is not a `System`, or `solution` is not a `Solution`.
         ValueError: `solution` is a batch, or has other coordinates than the system.
 
     Example:

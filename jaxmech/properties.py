@@ -1,4 +1,4 @@
-"""What is true of a system at almost every state, found without knowing any actual value."""
+"""Structural properties: what holds at almost every state, found without knowing any value."""
 
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from jaxmech.linalg import times
 from jaxmech.system import Params, System
 from jaxmech.utils.probing import asked_once, concrete_at, generic, wide
 
-SAMPLES = 16  # wide states at which rows are held against all rows
+SAMPLES = 16  # states at which sets of rows are compared
 
 
 def examined(system: System, q: Array, v: Array, t: Array, params: Params) -> System:
@@ -45,8 +45,8 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
 def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
     """Whether nothing depends on time, no force acts, and no constraint does work.
 
-    A non-ideal constraint is taken to do work. A conservation law that is not detected leaves the
-    energy drift unreported.
+    Non-ideal constraints are taken to do work. If it is not detected, the energy drift is not
+    reported.
     """
     if system.force is not None or system.nonideal is not None:
         return False
@@ -62,11 +62,11 @@ def _generic_states(*state: Any) -> list[tuple[Array, Array, Array, Params]]:
 
 
 def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:
-    """Few and sparse rows of A without which M + A^T W A would be much worse somewhere.
+    """Few and sparse rows of A with which M + A^T W A is well conditioned.
 
-    With N the null space of M and rows of unit length, the singular values of A N say how well A
-    makes up for M. From the densest on, rows are left out as long as the least of them stays above
-    half of what all rows give, or of one, at every sampled state.
+    With N the null space of M and rows of unit length, the singular values of A N measure how well
+    A complements M. Rows are dropped, the densest first, as long as the smallest singular value
+    stays above half of that of all rows, or of one, at every sampled state.
     """
     sampled = []
     for seed in range(SAMPLES):
@@ -111,7 +111,7 @@ def _is_singular(M: np.ndarray) -> bool:
 
 
 def _work_sources(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """dL/dt, and the power that each constraint could put in: A v off its own surface.
+    """Zero if energy is conserved: dL/dt, and A v of each constraint where that need not vanish.
 
     The power of a constraint force is (A v) . lambda. For dphi/dt = A v + phi_t = 0 it vanishes if
     phi_t does; for psi = 0 if A v is psi itself, that is, if psi is linear and homogeneous in v.

@@ -1,4 +1,4 @@
-"""`simulate`: one trajectory, or under `jax.vmap` as many as fit."""
+"""`simulate`: one trajectory, or a batch under `jax.vmap`."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -28,7 +28,7 @@ from jaxmech.utils.jit_cache import jit_of
 
 
 class SimulationError(RuntimeError):
-    """A trajectory failed. What was computed until then is in `solution`.
+    """A trajectory failed; `solution` holds what was computed until then.
 
     Attributes:
         solution: the `Solution`, NaN from the failure on.
@@ -74,21 +74,20 @@ def simulate(
         ts: save times [s], shape (T,), strictly increasing or decreasing.
         params: the parameters that the functions of the system expect.
         method: Runge-Kutta method with its number of steps per save interval, by default chosen
-            from the motion (`choose_substeps`). Under `jit`, where nothing is known of the motion,
-            that is one step, with a `StepWarning`.
-        projection: what is done against drift: `Projection()`, `Baumgarte(...)` or None.
+            from the motion (`choose_substeps`). Under `jit`, where the motion is unknown, the
+            default is one step, with a `StepWarning`.
+        projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
-        derivative: `ReverseMode()`, or `ForwardMode()` where `jax.jvp` alone is needed.
-        throw: whether a failure raises. It can only when actual values are at hand; under `jit`
-            and `vmap` the failure is in `status` alone.
+        derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.
+        throw: whether a failure raises; under `jit` and `vmap` it is only recorded in `status`.
 
     Returns:
         A `Solution` with q (T, n), v (T, n), status and audit, all in the precision of q0 and v0.
 
     Raises:
         ValueError: a shape is wrong, a value is not finite, or the times are not in order.
-        TypeError: `system` is no `System`, a policy is of the wrong kind, or an argument does not
-            hold real numbers.
+        TypeError: `system` is not a `System`, a policy is of the wrong kind, or an argument does
+            not hold real numbers.
         SimulationError: the trajectory failed and `throw` is set; it carries the solution.
 
     Example:
@@ -180,7 +179,7 @@ def _times(ts: Any, dtype: Any) -> Array:
 
 
 def _explanation(system: System, solution: Solution, params: Params) -> str:
-    """What went wrong and when, with the name of a violated constraint where there is one."""
+    """What went wrong and when, with the names of violated constraints."""
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:

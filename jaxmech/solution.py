@@ -11,12 +11,12 @@ from jaxtyping import Array, Float, Int
 from jaxmech.status import Status
 from jaxmech.utils.checks import is_known
 
-TOO_COARSE = 1e-3  # integration error from which on a step is called too coarse
+TOO_COARSE = 1e-3  # integration error above which a step is called too coarse
 _REMEDY = "give a larger `RK4(substeps=...)` (`method.substeps`), or leave it out to have it chosen"
 
 
 class Solution(eqx.Module):
-    """What `simulate` gives back. Under `jax.vmap` every array gets a leading batch axis.
+    """The result of `simulate`. Under `jax.vmap` every array gets a leading batch axis.
 
     Attributes:
         ts: save times [s], shape (T,).
@@ -30,12 +30,12 @@ class Solution(eqx.Module):
         velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
         rank: smallest number of independent constraint equations seen.
         step: longest step of the integration [s].
-        integration_error: estimate of the error at the end that the steps of the integration make,
-            relative to the motion: the largest over coordinates and velocities, each in units of
-            the range it went through and of its largest speed (of at least 1 % of the widest range
-            and the highest speed). It adds up the errors of the steps, found from differences of
-            the states, and contains neither rounding nor that chaotic motion makes errors grow.
-            NaN where there were fewer than three steps before the end or a failure.
+        integration_error: estimate of the integration error at the end relative to the motion: the
+            largest over coordinates and velocities, each relative to its range and to its largest
+            speed (at least 1 % of the widest range and of the highest speed). It is the sum of the
+            errors of the steps, estimated from differences of the states, without rounding errors
+            and without the growth of errors in chaotic motion. NaN if there were fewer than three
+            steps before the end or a failure.
         coordinates: their names.
 
     Example:
@@ -76,7 +76,7 @@ class Solution(eqx.Module):
 
 
 def _card(sol: Solution) -> list[str]:
-    """A few lines that say what was computed and how far it can be trusted."""
+    """A summary of what was computed and how accurate it is."""
     status = np.atleast_1d(np.asarray(sol.status).ravel())
     many = f"{status.size} trajectories, " if np.ndim(sol.status) else ""
     ts = np.atleast_1d(np.asarray(sol.ts))
@@ -95,7 +95,7 @@ def _card(sol: Solution) -> list[str]:
 
 
 def _hints(sol: Solution) -> Iterator[str]:
-    """What to do about steps that are too coarse."""
+    """Remedies for steps that are too coarse."""
     errors = np.atleast_1d(np.asarray(sol.integration_error))
     coarse = int(np.sum(errors > TOO_COARSE))
     if coarse:

@@ -1,11 +1,10 @@
-"""Staying on the constraints: what to do about drift, and how far off a state is.
+"""Stabilization: what is done against drift off the constraints, and how far off a state is.
 
-Differentiated constraints A qdd = b only keep the second derivative of phi at zero; round-off and
-step errors make phi itself grow. `Projection` puts every step back onto phi = 0 and psi = 0 in the
-mass metric; `Baumgarte` feeds the violation back into b; with neither, the drift is left to grow.
+The differentiated constraints A qdd = b only keep the second derivative of phi at zero, so that
+round-off and step errors make phi itself grow. `Projection` moves every state back onto phi = 0 and
+psi = 0 in the mass metric; `Baumgarte` feeds the violation back into b; `Free` lets it drift.
 """
 
-import abc
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,11 +21,11 @@ from jaxmech.utils.field_docs import doc
 
 
 class RowsBefore(NamedTuple):
-    """What the stages of a step found of the constraint rows.
+    """The constraint rows at the stages of a step.
 
     Attributes:
         dependent: whether some rows depended on others.
-        rank: number of independent rows at the start of the step.
+        rank: number of independent rows at the first stage.
     """
 
     dependent: Bool[Array, ""]
@@ -34,32 +33,11 @@ class RowsBefore(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AbstractStabilization(abc.ABC):
-    """What is done against drift: in the accelerations, and after each step."""
+class AbstractStabilization:
+    """What is done against drift: in the accelerations, and after each step; by default nothing."""
 
-    @abc.abstractmethod
     def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
         """What is added to b, shape (m,) or a scalar zero."""
-
-    @abc.abstractmethod
-    def after_step(
-        self,
-        system: System,
-        q: Array,
-        v: Array,
-        t: Array,
-        params: Params,
-        before: RowsBefore | None = None,
-    ) -> tuple[Array, Array, Array]:
-        """The state to go on from, and whether it could be reached."""
-
-
-@dataclass(frozen=True)
-class Free(AbstractStabilization):
-    """Nothing is done; `projection=None` means this."""
-
-    def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """Zero."""
         return jnp.zeros((), q.dtype)
 
     def after_step(
@@ -71,21 +49,25 @@ class Free(AbstractStabilization):
         params: Params,
         before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
-        """The state as it is."""
+        """The state to go on from, and whether it could be reached."""
         return q, v, jnp.asarray(True)
+
+
+class Free(AbstractStabilization):
+    """No stabilization; `projection=None` means this."""
 
 
 @dataclass(frozen=True)
 class Projection(AbstractStabilization):
-    """After each step, q and then v go to the nearest point of the constraints; the default.
+    """Move q, and then v, to the nearest point of the constraints after each step; the default.
 
-    Nearest is meant in the metric of M: dq = -M^-1 A^T (A M^-1 A^T)^+ phi, repeated with the same
+    Nearest in the metric of M: dq = -M^-1 A^T (A M^-1 A^T)^+ phi, repeated with the same
     factorization (Gauss-Newton). The correction is part of the step and is differentiated with it.
 
     Args:
-        iterations: corrections per step; each makes the error smaller by a factor of the size of
-            the first correction, so that two reach round-off where the step is not too coarse.
-        solver: how dependent rows are dealt with.
+        iterations: corrections per step; each reduces the error by a factor of the size of the
+            first correction, so that two reach round-off unless the step is too coarse.
+        solver: how dependent rows are handled.
 
     Raises:
         ValueError: `iterations` is not a positive integer.
@@ -108,10 +90,6 @@ class Projection(AbstractStabilization):
         require_positive_integer("iterations", self.iterations, remedy)
         require_kind("solver", self.solver, AbstractSolver, "LDL()")
 
-    def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """Zero: projection leaves the accelerations alone."""
-        return jnp.zeros((), q.dtype)
-
     def after_step(
         self,
         system: System,
@@ -121,7 +99,7 @@ class Projection(AbstractStabilization):
         params: Params,
         before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:
-        """q and v on the constraints, and whether the last correction left them there."""
+        """q and v on the constraints, and whether the corrections converged."""
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
         if A_velocity.shape[0] == 0:
             return q, v, jnp.asarray(True)
@@ -142,14 +120,15 @@ class Projection(AbstractStabilization):
             return position & velocity & ~is_misled()
 
         def is_misled() -> Array:
-            """Whether a row was kept that depends on others at the start and at the end."""
+            """Whether a row was kept that is dependent at the start and at the end of the step."""
             if before is None:
                 return jnp.asarray(False)
             A = constraint_jacobians(system, q, v, t, params)[1]
             after = metric(M, A, self.solver).rank
             return jnp.maximum(before.rank, after) < velocities.rank
 
-        # What a small last correction leaves is smaller still, unless a row was dropped.
+        # After a small last correction the error is smaller still, unless a row was dropped. So the
+        # residuals are computed again only in the rare other cases.
         size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
         plain = size <= _tolerance(q.dtype) ** 2
         plain &= (positions.rank == len(A_position)) & (velocities.rank == len(A_velocity))
@@ -161,10 +140,10 @@ class Projection(AbstractStabilization):
 
 @dataclass(frozen=True)
 class Baumgarte(AbstractStabilization):
-    """The violation is fed back: phi'' + 2 alpha phi' + beta^2 phi = 0 and psi' + alpha psi = 0.
+    """Feed the violation back: phi'' + 2 alpha phi' + beta^2 phi = 0 and psi' + alpha psi = 0.
 
-    Baumgarte 1972. The drift stays bounded, not zero, and the constraints get time scales of their
-    own that the step has to resolve.
+    Baumgarte 1972. The drift remains bounded, but not zero, and the step has to resolve the time
+    scales of the feedback.
 
     Args:
         alpha: damping rate [1/s].
@@ -202,18 +181,6 @@ class Baumgarte(AbstractStabilization):
                 terms.append(-self.alpha * c.value(q, v, t, params))
         return jnp.concatenate(terms) if terms else jnp.zeros((), q.dtype)
 
-    def after_step(
-        self,
-        system: System,
-        q: Array,
-        v: Array,
-        t: Array,
-        params: Params,
-        before: RowsBefore | None = None,
-    ) -> tuple[Array, Array, Array]:
-        """The state as it is."""
-        return q, v, jnp.asarray(True)
-
 
 def metric_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     """M, made definite with the constraints as in `regular` if it is singular, (n, n)."""
@@ -233,17 +200,14 @@ def constraint_jacobians(
 
 
 def near(level: Array, A: Array, x: Array) -> Array:
-    """Whether x lies on the constraints to first order: |level| <= |A| (1 + |x|) tolerance.
-
-    That is what a change of every component by tolerance (1 + |x_j|) can make of a row; components
-    that a row does not depend on have no say, however large. The tolerance is eps^(3/8): 1.3e-6 in
-    float64, 2.5e-3 in float32.
-    """
+    """Whether x lies on the constraints to first order: |level| <= |A| (1 + |x|) tolerance."""
+    # So much can a change of every component by tolerance (1 + |x_j|) change a row. The tolerance
+    # is eps^(3/8): 1.3e-6 in float64, 2.5e-3 in float32.
     return jnp.all(jnp.abs(level) <= _tolerance(x.dtype) * reach(A, x))
 
 
 def reach(A: Array, x: Array) -> Array:
-    """|A| (1 + |x|): what a relative change of every component makes of each row, at most."""
+    """|A| (1 + |x|): the largest effect on each row of a relative change of every component."""
     return times(jnp.abs(A), 1 + jnp.abs(x))
 
 
@@ -252,7 +216,7 @@ def _tolerance(dtype: Any) -> float:
 
 
 class Violation(NamedTuple):
-    """A constraint that does not hold: its name, the level it fails at, and by how much."""
+    """A violated constraint: its name, the level at which it is violated, and by how much."""
 
     name: str
     level: str
@@ -260,7 +224,7 @@ class Violation(NamedTuple):
 
 
 def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
-    """The constraints that do not hold at an actual state, positions before velocities."""
+    """The constraints that are violated at a known state, positions before velocities."""
     found = []
     for c in system.constraints:
         alone = replace(system, constraints=(c,))

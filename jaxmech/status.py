@@ -1,10 +1,10 @@
-"""What became of a trajectory: one code, and a sentence that says what to do about it."""
+"""Status codes of a trajectory, each with a message and the usual remedy."""
 
 from enum import IntEnum
 
 
 class Status(IntEnum):
-    """How a trajectory ended. Anything but `OK` comes with the time at which it happened.
+    """How a trajectory ended; for all but `OK`, a solution has the time of the failure too.
 
     Example:
         >>> print(Status(0))

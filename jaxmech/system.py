@@ -1,4 +1,4 @@
-"""`System`: a Lagrangian, a force and named constraints, and what follows from them at a state."""
+"""`System`: a Lagrangian, a force and named constraints, and the equations of motion at a state."""
 
 import pickle
 import sys
@@ -31,16 +31,16 @@ class System:
         force: `force(q, v, t, params)`, shape (n,): the non-conservative generalized force.
         coordinates: the names of the n coordinates.
         nonideal: `nonideal(q, v, multipliers, t, params)`, shape (n,): C in
-            M qdd = Q + A^T lambda + C, the part of the constraint force that does work, as
-            friction does. The multipliers (m,) are in the order of the rows of A, the smallest
+            M qdd = Q + A^T lambda + C, the part of the constraint force that does work, such as
+            friction. The multipliers (m,) are in the order of the rows of A, and the shortest
             possible under redundancy; for friction C = -mu |lambda| times the direction of
-            sliding. That direction is not defined at rest: with a smooth `jnp.tanh(v / eps)` in
-            the place of the sign, a body sticks but for creeping at a fraction of eps, which the
-            step has to resolve.
+            sliding. At rest that direction is undefined: with a smooth `jnp.tanh(v / eps)` in
+            place of the sign, a sticking body creeps at a fraction of eps, which the step has to
+            resolve.
 
     Raises:
-        TypeError: a function is not callable, or a constraint is of no known kind.
-        ValueError: there is no coordinate, or a name is empty or given twice.
+        TypeError: a function is not callable, or a constraint is not of one of the three kinds.
+        ValueError: there are no coordinates, or a name is empty or given twice.
 
     Example:
         >>> import jax.numpy as jnp
@@ -82,8 +82,8 @@ class System:
         return f"System(coordinates={self.coordinates}, constraints={self.constraints}{forces})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickled by its functions, which must be importable: made with `def` in a module."""
-        if "cloudpickle" not in sys.modules:  # which takes any function
+        """Pickle the functions, which must be importable, unless cloudpickle is in use."""
+        if "cloudpickle" not in sys.modules:
             given: list[tuple[str, Any]] = [("lagrangian", self.lagrangian), ("force", self.force)]
             given += [("nonideal", self.nonideal)]
             given += [(f"constraint {c.name!r}", c) for c in self.constraints]
@@ -116,7 +116,7 @@ class System:
             `EquationsOfMotion` with M (n, n), Q (n,), A (m, n), b (m,).
 
         Raises:
-            ValueError: an argument or what a function returns has the wrong shape, or an
+            ValueError: an argument or the value of a function has the wrong shape, or an
                 `Acceleration` constraint is not affine in the acceleration.
         """
         q, v, t, params = self.arguments(q, v, t, params)
@@ -159,12 +159,12 @@ class System:
         return v @ jax.grad(L, argnums=1)(q, v, t) - L(q, v, t)
 
     def position_level(self, q: Array, t: Array, params: Params) -> Array:
-        """What must vanish at the level of positions: phi of the holonomic constraints, (k,)."""
+        """phi of the holonomic constraints, (k,)."""
         holonomic = [c for c in self.constraints if isinstance(c, Holonomic)]
         return _stacked([c.value(q, t, params) for c in holonomic], q.dtype)
 
     def velocity_level(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """What must vanish at the level of velocities: dphi/dt and psi, in system order, (k,)."""
+        """dphi/dt and psi, in the order of the constraints, (k,)."""
 
         def value(constraint: Holonomic | Nonholonomic) -> Array:
             if isinstance(constraint, Nonholonomic):
@@ -175,7 +175,7 @@ class System:
         return _stacked([value(c) for c in levels], q.dtype)
 
     def sizes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[int, ...]:
-        """How many equations each constraint has, in system order."""
+        """The number of equations of each constraint."""
         rows = jax.eval_shape(
             lambda q, v, t, p: [c.rows(q, v, t, p)[1] for c in self.constraints], q, v, t, params
         )
@@ -184,7 +184,7 @@ class System:
     def arguments(
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
     ) -> tuple[Array, Array, Array, Params]:
-        """(q, v, t, params) as arrays of the one floating-point type of q and v, shapes checked."""
+        """(q, v, t, params) in the floating-point type of q and v, with shapes checked."""
         given = zip((*names, "t"), (q, v, t), ((self.n,), (self.n,), ()), strict=True)
         q, v, t = (
             _shaped(f"Argument `{name}`", as_numbers(name, x, half=name == "t"), shape, _VMAP)
@@ -279,7 +279,7 @@ def _default_name(constraint: AbstractConstraint, number: int) -> str:
 
 
 def _name_of(fn: Callable[..., Array], default: str) -> str:
-    """The name a function was defined with, which a lambda or a partial function has not."""
+    """The name of a function, or the default for lambdas and partial functions."""
     name = getattr(fn, "__name__", "<lambda>")
     return default if name == "<lambda>" else name
 

@@ -1,7 +1,7 @@
 """Fixed-step integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
 
-`step_size` finds how many steps a motion needs, `default_steps` applies it, and `error_estimate`
-estimates the integration error of a finished run.
+`step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
+`error_estimate` estimates the integration error of a finished run.
 """
 
 from jaxmech.integrate.derivative import AbstractDerivative as AbstractDerivative

@@ -1,4 +1,4 @@
-"""The number of steps between two saves, where the method does not say it."""
+"""The default number of steps between two saves."""
 
 import inspect
 import warnings
@@ -19,7 +19,7 @@ from jaxmech.utils.tracers import actual
 
 
 class StepWarning(UserWarning):
-    """The step of the integration could not be chosen as it should be."""
+    """The step size could not be chosen from the motion."""
 
 
 def choose_substeps(
@@ -33,15 +33,15 @@ def choose_substeps(
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> int:
-    """The steps between two saves that `simulate` would choose, for `RK4(substeps=...)`.
+    """The number of steps between two saves that `simulate` would choose, for `RK4(substeps=...)`.
 
-    For functions that are compiled as a whole: under `jax.jit` no value is known from which a step
-    could be chosen. The arguments are those of `simulate`, of one trajectory; of several that are
-    to share a step, take the largest answer.
+    It is for functions under `jax.jit`, where no values are known from which a step size could be
+    chosen. The arguments are those of `simulate` for one trajectory; for several that share a step
+    size, take the largest result.
 
-    The step aims at a relative error of 1e-6 over the run (1e-4 for methods below order 4, and
-    never less than 1000 roundings), as `Solution.integration_error` counts it. It is found by a
-    trial of up to 1000 steps, each done again as two halves.
+    The step size aims at a relative error over the run of 1e-6 (1e-4 for methods below order 4, and
+    at least 1000 eps), as in `Solution.integration_error`. It is found by a trial of up to 1000
+    steps, each repeated as two half steps.
 
     Raises:
         ValueError: the values of the arguments are not known.
@@ -76,16 +76,7 @@ def choose_substeps(
 def with_steps(
     plan: Plan, method: AbstractMethod, q0: Any, v0: Any, ts: Any, params: Params
 ) -> AbstractMethod:
-    """The method with its number of steps: the given one, or one chosen from the run.
-
-    Args:
-        plan: what is integrated.
-        method: as it was given.
-        q0: initial coordinates (n,), whose values may be those of a batch.
-        v0: initial velocities (n,).
-        ts: save times (T,).
-        params: parameters.
-    """
+    """The method with the given number of steps, or one chosen from the motion."""
     if method.substeps is not None:
         return method
     found = _substeps(plan, (q0, v0, ts, params))
@@ -105,7 +96,7 @@ def resolved_method(
     projection: AbstractStabilization | None,
     formulation: AbstractFormulation,
 ) -> AbstractMethod:
-    """The method with which `simulate` integrates, for what is compiled or changed afterwards."""
+    """The method with the number of steps that `simulate` would use."""
     require_kind("method", method, AbstractMethod, "RK4()")
     if method.substeps is not None:
         return method
@@ -115,7 +106,7 @@ def resolved_method(
 
 
 def _substeps(plan: Plan, run: Any) -> int | None:
-    """How many steps from save to save the most demanding member needs, None if it is not known."""
+    """Steps per save interval for the most demanding member; None if values are unknown."""
     values = actual(run, MEMBERS)
     if values is None:
         return None
@@ -130,17 +121,9 @@ def _substeps(plan: Plan, run: Any) -> int | None:
 
 
 def members_need(plan: Plan, q: Any, v: Any, ts: Any, params: Params) -> int | None:
-    """How many equal steps from the first to the last time the most demanding member needs.
+    """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
 
-    Args:
-        plan: what is integrated.
-        q: initial coordinates of up to `MEMBERS` members, shape (M, n).
-        v: initial velocities, shape (M, n).
-        ts: times, shape (M, T), of which the first and the last count.
-        params: parameters, with the axis of the members in front.
-
-    Returns:
-        The number, None if the system holds traced values.
+    All arguments have the axis of the members in front. None if the system holds traced values.
     """
     q, v, ts, params = jax.tree.map(_filled, (q, v, ts, params))
     needed = steps_needed(plan, q, v, np.stack([ts[:, 0], ts[:, -1]], axis=1), params)
@@ -150,13 +133,13 @@ def members_need(plan: Plan, q: Any, v: Any, ts: Any, params: Params) -> int | N
 
 
 def _filled(rows: Any) -> np.ndarray:
-    """One row or `MEMBERS` of them, so that few shapes are compiled."""
+    """Padded to one row or `MEMBERS` rows, so that few shapes are compiled."""
     rows = np.asarray(rows)
     return rows if len(rows) == 1 else rows[np.minimum(np.arange(MEMBERS), len(rows) - 1)]
 
 
 def _outside() -> int:
-    """How far up the first caller is that does not belong to the package."""
+    """The stack level of the first caller outside of the package."""
     level, frame = 0, inspect.currentframe()
     while frame and frame.f_globals.get("__name__", "").startswith(("jaxmech", "jax.")):
         level, frame = level + 1, frame.f_back
@@ -164,12 +147,12 @@ def _outside() -> int:
 
 
 _UNKNOWN = (
-    "no step could be chosen, because under `jax.jit` the values of the start and the parameters "
-    "are not known; one step is made from save to save. Give `method=RK4(substeps=...)`; "
-    "`choose_substeps` tells the number outside of `jax.jit`."
+    "no step size could be chosen, because under `jax.jit` the values of the initial state and the "
+    "parameters are not known; one step per save interval is made. Give "
+    "`method=RK4(substeps=...)`; `choose_substeps` finds the number outside of `jax.jit`."
 )
 _TOO_MANY = (
-    "a relative error of 1e-6 would need {:,} steps, which are more than are chosen (1,000,000): "
-    "the system is stiff, or not smooth. Look at `integration_error`, and give the number by "
-    "`method=RK4(substeps=...)` (`method.substeps`)."
+    "a relative error of 1e-6 would need {:,} steps, more than the most that are chosen "
+    "(1,000,000): the system is stiff, or not smooth. Look at `integration_error`, and give the "
+    "number by `method=RK4(substeps=...)` (`method.substeps`)."
 )

@@ -1,10 +1,10 @@
-"""An estimate of the integration error from the states of a run, at no further step.
+"""An estimate of the integration error from the states of a run, without further steps.
 
 A method of order p makes an error of about c h^(p + 1) q^(p + 1) in a step of size h. The
 derivative is a divided difference over the last four states, each taken twice: q gives the values
 and v the slopes (Hermite; Stoer and Bulirsch, Introduction to Numerical Analysis, 2.1.5). The
-errors of the steps add up, and are set in relation to the motion. What the motion makes of an error
-later is left out, and errors that cancel are counted.
+errors of the steps are added up, relative to the motion. How the motion amplifies an error later is
+not included, and errors that cancel are counted.
 """
 
 from itertools import pairwise
@@ -18,11 +18,11 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.methods import Tableau
 
-STATES = 4  # that one difference is taken over
-_HIGHEST = 5  # order that the states tell of
-_LEAST = 0.01  # of the widest motion counts as the motion of a coordinate that moves less
-_IN_V = 4  # errors of velocities partly cancel: found by comparison with true errors
-_ROUNDING = 16.0  # eps |q| that a difference may be off by
+STATES = 4  # of one divided difference
+_HIGHEST = 5  # order of a method whose error they can estimate
+_LEAST = 0.01  # least motion of a coordinate, relative to the widest motion
+_IN_V = 4  # errors of velocities partly cancel; found by comparison with true errors
+_ROUNDING = 16.0  # rounding error of a difference, in eps |q|
 
 
 class Recent(eqx.Module):
@@ -47,7 +47,7 @@ class Recent(eqx.Module):
         return Recent(q, v, jnp.ones((STATES - 1,), q.dtype), jnp.zeros((), jnp.int32))
 
     def after(self, q: Array, v: Array, h: Array) -> "Recent":
-        """What there is when a step of size h leaves (q, v)."""
+        """The states before the one to which a step of size h leads from (q, v)."""
         q, v, h = jax.lax.stop_gradient((q, v, h))
         return Recent(
             jnp.concatenate([self.q[1:], q[None]]),
@@ -58,15 +58,15 @@ class Recent(eqx.Module):
 
 
 class Defect(eqx.Module):
-    """Errors of the steps so far, and how far the motion has gone.
+    """Errors of the steps so far, and the extent of the motion.
 
     Attributes:
         q: sum of the errors of the coordinates, shape (n,).
         v: sum of the errors of the velocities, shape (n,).
-        low: least coordinates seen, shape (n,).
-        high: largest coordinates seen, shape (n,).
-        fastest: largest |v| seen, shape (n,).
-        seen: how many differences have been taken.
+        low: smallest coordinates, shape (n,).
+        high: largest coordinates, shape (n,).
+        fastest: largest |v|, shape (n,).
+        seen: number of differences taken.
     """
 
     q: Float[Array, " n"]
@@ -84,7 +84,7 @@ class Defect(eqx.Module):
         return Defect(zero, zero, q, q, jnp.abs(v), jnp.zeros((), jnp.int32))
 
     def after(self, recent: Recent, q: Array, v: Array, steps: int, tableau: Tableau) -> "Defect":
-        """With the error of the last step, as that of `steps` of them."""
+        """With the error of the last step, counted for each of `steps` steps."""
         q, v = jax.lax.stop_gradient((q, v))
         in_q, in_v = _step_errors(recent, q, v, tableau)
         known = recent.count == STATES - 1
@@ -109,11 +109,9 @@ class Defect(eqx.Module):
 def relative(
     q: Array, v: Array, low: Array, high: Array, fastest: Array, duration: Array
 ) -> Float[Array, ""]:
-    """The largest of the errors in q and v (n,), relative to how far and how fast all went.
-
-    A coordinate that moves less than 1 % of the widest motion is held against that: it may stand
-    still but for errors. A motion that is lost in rounding counts as none.
-    """
+    """The largest error in q and v (n,), relative to the range and the speed of each coordinate."""
+    # A coordinate that hardly moves is compared with 1 % of the widest motion, because it may move
+    # by errors alone; and no motion is smaller than rounding.
     rounding = jnp.sqrt(jnp.finfo(low.dtype).eps) * jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
     width, speed = high - low, fastest
     width = jnp.maximum(jnp.maximum(width, _LEAST * width.max()), rounding)
@@ -126,11 +124,11 @@ def _share(error: Array, size: Array) -> Array:
 
 
 def _step_errors(recent: Recent, q: Array, v: Array, tableau: Tableau) -> tuple[Array, Array]:
-    """Errors of one step in q and in v, each of shape (n,); nothing where rounding is larger."""
+    """Errors of one step in q and in v (n,); zero where rounding errors are larger."""
     order = min(tableau.order, _HIGHEST)
     h, odd = jnp.abs(recent.h[-1]), 2 * (order // 2) + 1
     of_q, of_v = (jnp.abs(x) for x in _derivatives(recent, q, v, odd))
-    if order == odd:  # the derivative that counts is the higher one
+    if order == odd:  # the derivative in the error is the next higher one
         faster = of_v.max() / jnp.maximum(of_q.max(), jnp.finfo(q.dtype).tiny)
         of_q, of_v = of_v / (odd + 1), of_v * faster / (odd + 1)
     size = _constant(tableau) * h ** (order + 1)
@@ -140,11 +138,9 @@ def _step_errors(recent: Recent, q: Array, v: Array, tableau: Tableau) -> tuple[
 
 
 def _derivatives(recent: Recent, q: Array, v: Array, level: int) -> tuple[Array, Array]:
-    """q^(level) / level! of the motion through the last states, for an odd level; and its rate.
-
-    Of the differences, only those are compared that have every state twice: where q and v do not
-    quite agree, the others are off to either side.
-    """
+    """q^(level) / level! of the motion through the last states, for an odd level, and its rate."""
+    # The rate compares only differences with every state taken twice: the others have errors of
+    # either sign where q and v do not quite agree.
     values, slopes = (*recent.q, q), (*recent.v, v)
     places = [k for k in range(STATES) for _ in range(2)]
     ends = [jnp.zeros((), q.dtype)]
@@ -162,7 +158,7 @@ def _derivatives(recent: Recent, q: Array, v: Array, level: int) -> tuple[Array,
 
 
 def _constant(tableau: Tableau) -> float:
-    """The error of a step for q' = z q, in units of the first term of the series that is missed."""
+    """The error of a step for q' = z q, relative to the first missing term of the Taylor series."""
     count = len(tableau.nodes)
     table = np.zeros((count, count))
     for j, row in enumerate(tableau.stages):

@@ -11,10 +11,10 @@ class Tableau(NamedTuple):
     """Coefficients of an explicit Runge-Kutta method.
 
     Attributes:
-        nodes: c, at what fraction of the step each stage is taken.
-        stages: a, row i holds the weights of the stages before stage i.
-        weights: b, how the stages make up the step.
-        order: of accuracy.
+        nodes: c, the fraction of the step at which each stage is taken.
+        stages: a, row i has the weights of the stages before stage i.
+        weights: b, of the stages in the step.
+        order: order of accuracy.
     """
 
     nodes: tuple[float, ...]
@@ -50,11 +50,7 @@ class AbstractMethod:
 
     @property
     def count(self) -> int:
-        """The number of substeps, once it is chosen.
-
-        Raises:
-            ValueError: it is not.
-        """
+        """The number of substeps, or a ValueError while it is not chosen."""
         if self.substeps is None:
             raise ValueError("Argument `substeps` must be chosen by now; give it a number.")
         return self.substeps

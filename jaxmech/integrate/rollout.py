@@ -17,7 +17,7 @@ from jaxmech.system import Params
 
 
 class Trajectory(eqx.Module):
-    """What a rollout saves.
+    """The result of a rollout.
 
     Attributes:
         q: coordinates at the save times, shape (T, n), NaN after a failure.
@@ -26,8 +26,8 @@ class Trajectory(eqx.Module):
         velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
         rank: smallest number of independent constraint equations seen.
         status: how it ended, a `Status`.
-        t_failed: time of the last good state before a failure, NaN if there was none.
-        error: estimate of the integration error relative to the motion, as in `Solution`.
+        t_failed: time of the last good state before a failure, NaN without one.
+        error: estimated integration error relative to the motion, as in `Solution`.
     """
 
     q: Float[Array, " T n"]
@@ -41,7 +41,7 @@ class Trajectory(eqx.Module):
 
 
 class StepSegments(eqx.Module):
-    """The run from ts[0] to ts[-1], cut into segments of equally many steps, S in all; or one.
+    """The S segments, of the same number of steps, from ts[0] to ts[-1]; or one of them.
 
     Attributes:
         t: save time before each segment, shape (S,).
@@ -78,29 +78,20 @@ def rollout(
     *,
     segment: int | None = None,
 ) -> tuple[Trajectory, _Pair]:
-    """The trajectory from (q0, v0) at ts[0], saved at ts.
+    """The trajectory from (q0, v0) saved at ts, and q and v at the ends of the segments (S, n).
 
-    Args:
-        scheme: what to integrate and how.
-        q0: initial coordinates (n,).
-        v0: initial velocities (n,).
-        ts: save times (T,).
-        params: parameters.
-        segment: steps in a segment, a divisor of the substeps; by default all of them.
-
-    Returns:
-        The trajectory, and the q and v at the ends of the segments, shapes (S, n).
+    A segment has as many steps as `segment` says, a divisor of the substeps, by default all.
     """
     substeps = scheme.method.count
     steps = segment or substeps
     per_save = substeps // steps
     start = _start(scheme, q0, v0, ts[0], params)
-    looks, each = _looks(substeps, steps, len(ts) - 1)
+    estimated, each = _estimates(substeps, steps, len(ts) - 1)
 
     def one_segment(
         carry: tuple[_RolloutState, Defect], x: tuple[StepSegments, Array]
     ) -> tuple[tuple[_RolloutState, Defect], tuple[_Rows, _Pair]]:
-        (state, defect), (own, is_looked_at) = carry, x
+        (state, defect), (own, is_estimated) = carry, x
         first = own.done == 0
         state = eqx.tree_at(
             lambda s: (s.position_residual, s.velocity_residual),
@@ -113,16 +104,16 @@ def rollout(
 
         state = jax.lax.fori_loop(0, steps, one_step, state)
 
-        def look() -> Defect:
+        def estimate() -> Defect:
             q, v, recent = state.q, state.v, state.recent
             return defect.after(recent, q, v, each, scheme.method.tableau)
 
-        running = is_looked_at & (state.status == Status.OK)
-        defect = jax.lax.cond(running, look, lambda: defect)
-        return (state, defect), (_shown(state), (state.q, state.v))
+        running = is_estimated & (state.status == Status.OK)
+        defect = jax.lax.cond(running, estimate, lambda: defect)
+        return (state, defect), (_saved(state), (state.q, state.v))
 
     (end, defect), (saved, ends) = jax.lax.scan(
-        one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), looks)
+        one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), estimated)
     )
     q, v, position_residual, velocity_residual = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
@@ -136,18 +127,16 @@ def rollout(
     return trajectory, ends
 
 
-def _looks(substeps: int, steps: int, saves: int) -> tuple[Array, int]:
-    """After which segments (S,) the error is estimated, and for how many steps it then stands.
-
-    Where segments are short and there are many, not after each: no state is looked at twice.
-    """
+def _estimates(substeps: int, steps: int, saves: int) -> tuple[Array, int]:
+    """After which segments (S,) the error is estimated, and for how many steps it then counts."""
+    # Not after each of many short segments: every state is used in one difference at most.
     count = saves * (substeps // steps)
     stride = -(-STATES // steps) if count > 64 else 1
     return jnp.asarray(np.arange(count) % stride == stride - 1), steps * stride
 
 
-def _shown(state: _RolloutState) -> _Rows:
-    """The rows of a save, NaN after a failure."""
+def _saved(state: _RolloutState) -> _Rows:
+    """What is saved of a state, NaN after a failure."""
     alive = jnp.isnan(state.t_failed)
     rows = state.q, state.v, state.position_residual, state.velocity_residual
     q, v, position, velocity = (jnp.where(alive, x, jnp.nan) for x in rows)
@@ -155,13 +144,7 @@ def _shown(state: _RolloutState) -> _Rows:
 
 
 def segments(ts: Array, substeps: int, steps: int) -> StepSegments:
-    """The segments of a run.
-
-    Args:
-        ts: save times (T,).
-        substeps: steps from one save time to the next.
-        steps: steps in a segment, a divisor of `substeps`.
-    """
+    """The segments, of `steps` steps each, of a run with `substeps` steps per save interval."""
     count = substeps // steps
     done = np.tile(np.arange(count) * steps, len(ts) - 1)
     return StepSegments(
@@ -180,17 +163,7 @@ def bare_segment(
     params: Params,
     t_failed: Array,
 ) -> tuple[Array, Array]:
-    """q and v after one segment, without the audit; nothing moves from `t_failed` on.
-
-    Args:
-        scheme: what to integrate and how.
-        steps: how many steps the segment has.
-        q: coordinates at its start (n,).
-        v: velocities at its start (n,).
-        own: the segment alone, scalars in place of arrays.
-        params: parameters.
-        t_failed: as the rollout found it.
-    """
+    """q and v after one segment, without the audit; nothing moves after `t_failed`."""
 
     @partial(jax.checkpoint, prevent_cse=False)
     def one_step(state: tuple[Array, Array], k: Array) -> tuple[Array, Array]:
@@ -225,7 +198,7 @@ def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _Rol
 def _advance(
     scheme: Scheme, state: _RolloutState, t: Array, h: Array, params: Params
 ) -> _RolloutState:
-    """The next state, or the same one for good once something has gone wrong."""
+    """The next state, or the same one forever after a failure."""
     q, v, health = step(scheme, state.q, state.v, t, h, params)
     position, velocity = _residuals(scheme, q, v, t + h, params)
     running = state.status == Status.OK
@@ -251,7 +224,7 @@ def _advance(
 
 
 def _residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-    """Largest |phi|, and largest |dphi/dt| and |psi|; an audit has no derivative."""
+    """Largest |phi|, and largest |dphi/dt| and |psi|, without derivatives."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
     position = scheme.system.position_level(q, t, params)
     velocity = scheme.system.velocity_level(q, v, t, params)

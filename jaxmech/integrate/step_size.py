@@ -1,9 +1,10 @@
-"""The number of steps that a motion needs, from a trial with steps that are checked by halves.
+"""The number of steps that a motion needs, from trials with step doubling.
 
-From the start, each step of a trial is also done as two of half the size; the difference, by
-Richardson's extrapolation, is the error of the step (Hairer, Norsett and Wanner, Solving Ordinary
-Differential Equations I, II.4). The errors of the trial add up, in relation to the motion, as in
-`Solution.integration_error`; the order of the method says how many steps bring them to the target.
+Each step of a trial is repeated as two half steps; their difference, by Richardson extrapolation,
+is the error of the step (Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I,
+II.4). The errors of a trial are added up relative to the motion, as in
+`Solution.integration_error`; the order of the method tells how many steps reduce them to the
+target.
 """
 
 from dataclasses import dataclass, replace
@@ -24,22 +25,22 @@ from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
 from jaxmech.utils.jit_cache import jit_of
 
-MEMBERS = 16  # of a batch that are tried
-TARGET = 1e-6  # relative error of a whole run; for methods below order 4, that of `_ROUGH`
-MOST_STEPS = 1_000_000  # of a run that are chosen
+MEMBERS = 16  # of a batch that take part in a trial
+TARGET = 1e-6  # relative error of a whole run; `_ROUGH` for methods below order 4
+MOST_STEPS = 1_000_000  # that are chosen for a run
 _ROUGH = 1e-4
 _TRIED = 1000  # steps of a trial
-_FIRST = 16  # steps from the first to the last time in the first trial, at least
+_FIRST = 16  # steps from the first to the last time in the first trial
 _TRIALS = 10
-_RESOLVED = 1e-3  # an error below which the order of the method can be relied on
+_RESOLVED = 1e-3  # error below which the motion is resolved, so that the order of the method shows
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is integrated and how, but for the number of steps.
+    """What is integrated and how, without the number of steps.
 
     Attributes:
-        system: whose motion it is.
+        system: the system.
         method: Runge-Kutta method; its substeps do not matter.
         formulation: law of motion.
         stabilization: what is done against drift.
@@ -55,17 +56,9 @@ class Plan:
 
 
 def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int | None:
-    """How many equal steps bring the error of the worst member from ts[0] to ts[-1] to the target.
+    """Equal steps from ts[:, 0] to ts[:, 1] that bring the error of the worst member to the target.
 
-    Args:
-        plan: what is integrated.
-        q: starts of the members, shape (M, n).
-        v: velocities there, shape (M, n).
-        ts: first and last time of each member, shape (M, 2).
-        params: parameters, with an axis of the members in front.
-
-    Returns:
-        The number, or None where the system holds traced values.
+    All arguments have the axis of the members in front. None if the system holds traced values.
     """
     order = plan.method.tableau.order
     eps = float(jnp.finfo(q.dtype).eps)
@@ -87,13 +80,13 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
 
 @dataclass(frozen=True)
 class _Trial:
-    """What a trial with some number of steps has shown, of each member (M,).
+    """The result of a trial, of each member (M,).
 
     Attributes:
         many: steps from the first to the last time.
-        error: relative error of the whole run, infinite where it cannot be told.
+        error: relative error of the whole run, infinite where it is unknown.
         done: steps that were made.
-        good: whether none failed.
+        good: whether no step failed.
     """
 
     many: int
@@ -103,15 +96,17 @@ class _Trial:
 
     @property
     def known(self) -> np.ndarray:
-        """Whether the error can be told."""
+        """Whether the error is known."""
         return np.isfinite(self.error)
 
     def settled(self, before: "_Trial | None", ratio: np.ndarray) -> np.ndarray:
-        """Whether the number of steps can be told from here."""
+        """Whether the needed number of steps follows from this trial and the one before."""
         near = self.good & (ratio <= 2.0)
         if before is None:
             return near
         growth = self.many / before.many
+        # A resolved motion whose error does not fall with the order of the method is not smooth;
+        # more trials would not help. Nor would they if both trials failed at the same place.
         resolved = self.known & (np.maximum(self.error, before.error) < _RESOLVED)
         rough = resolved & (self.error > before.error / growth**1.5)
         place = abs(self.done / self.many - before.done / before.many) * before.many
@@ -121,7 +116,7 @@ class _Trial:
 
 def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -> _Trial | None:
     q, v, ts, params = jax.tree.map(jnp.asarray, (q, v, ts, params))
-    # A thousand steps are compiled even where users look into their functions one by one.
+    # Compiled even under `jax.disable_jit()`, by which users step through their functions.
     with jax.ensure_compile_time_eval(), jax.disable_jit(False):
         found = _trial(plan, q, v, ts, params, jnp.asarray(many), jnp.asarray(min(many, _TRIED)))
     if any(isinstance(x, jax.core.Tracer) for x in found):
@@ -139,7 +134,7 @@ _Found = tuple[Array, Array, Array]
 def _trial(
     plan: Plan, q: Array, v: Array, ts: Array, params: Any, many: Array, tried: Array
 ) -> _Found:
-    """The error of the first steps, how many went well, and whether all did; each of shape (M,)."""
+    """The error of the first steps, how many succeeded, and whether all did, (M,) each."""
     first = jax.tree.map(lambda x: x[0], (q, v, ts[:, 0], params))
     policies = plan.method, plan.formulation, plan.stabilization
     scheme = Scheme.of(plan.system, *policies, *first)
@@ -162,7 +157,7 @@ def _trial(
             return jax.lax.cond(carry[-1] & (k < tried), lambda: more(k, carry), lambda: carry)
 
         start = q, v, [zero, zero], (q, q, jnp.abs(v)), jnp.zeros((), int), jnp.asarray(True)
-        # Lanes take loops of a known length, and leave out what all rest in; elsewhere nothing is.
+        # Native code needs a loop of known length, and skips steps in which all lanes rest.
         count = _TRIED if why_not() is None else tried
         _, _, errors, sizes, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
         low, high, fastest = sizes
@@ -176,7 +171,7 @@ def _trial(
 def _doubled(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Any
 ) -> tuple[Array, Array, list[Array], Array]:
-    """q and v after two half steps, the errors of one whole step, and whether all went well."""
+    """q and v after two half steps, the errors of one whole step, and whether all succeeded."""
 
     def part(k: Array, carry: Any) -> Any:  # a loop, so that the step is compiled once
         whole, state, good = carry
@@ -200,7 +195,7 @@ def _doubled(
 
 
 def rounded_up(number: float) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: few different ones, and easy to divide.
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: few different ones, with many divisors.
 
     Example:
         >>> [rounded_up(x) for x in (0.2, 3.0, 5.0, 9.0, 100.0)]

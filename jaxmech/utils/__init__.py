@@ -1,1 +1,1 @@
-"""Helpers without a subject of their own: argument checks, structure probes, trees, jit caches."""
+"""Helpers that belong to no subject: argument checks, probes of structure, pytrees, jit caches."""

@@ -1,4 +1,4 @@
-"""Checks of actual values; what is still being traced passes, and shows up in a status later."""
+"""Argument checks, for concrete values only: traced ones pass, and are reported in a status."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,12 +13,12 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 def is_known(tree: Any) -> bool:
-    """Whether every leaf has an actual value, not one still being traced."""
+    """Whether no leaf is being traced."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
 def require_function(argument: str, value: Any) -> None:
-    """Raise a TypeError unless the value is a function that can be told from others by its hash.
+    """Raise a TypeError unless the value is a hashable function.
 
     Example:
         >>> require_function("force", 0.0)
@@ -51,7 +51,7 @@ def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
 
 
 def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
-    """Raise a ValueError unless the value is a whole number from 1 on.
+    """Raise a ValueError unless the value is a positive integer.
 
     Example:
         >>> require_positive_integer("substeps", 0.5, "count the steps")
@@ -79,7 +79,7 @@ def require_seed(value: Any) -> None:
 
 
 def require_finite(**arguments: Any) -> None:
-    """Raise a ValueError that names the first argument, and its place, that is NaN or infinite.
+    """Raise a ValueError that names the first element that is NaN or infinite.
 
     Example:
         >>> require_finite(q0=[1.0, 2.0])
@@ -98,12 +98,7 @@ def require_finite(**arguments: Any) -> None:
 
 
 def as_numbers(argument: str, value: Any, *, half: bool = False) -> jax.Array:
-    """An array of real numbers in the byte order of the machine, or a TypeError.
-
-    Args:
-        argument: what the message calls it.
-        value: numbers, an array, or a sequence of them.
-        half: whether float16 and bfloat16 are taken, since they will be converted.
+    """An array of real numbers in native byte order, or a TypeError; float16 only if `half`.
 
     Example:
         >>> as_numbers("q0", None)
@@ -135,7 +130,7 @@ def _host_numbers(argument: str, value: Any) -> Any:
         raise TypeError(f"{need}, but holds Python objects; write `np.asarray(..., float)`.")
     if not any(jnp.issubdtype(x.dtype, kind) for kind in (np.number, np.bool_)):
         raise TypeError(f"{need}, but is {value!r}.")
-    plain = isinstance(value, bool | int | float)  # stays of the weak type that JAX gives it
+    plain = isinstance(value, bool | int | float)  # remains weakly typed
     return value if plain else x.astype(x.dtype.newbyteorder("="))
 
 
@@ -156,11 +151,7 @@ class MissingParameterError(ValueError):
 
 @contextmanager
 def asking(what: str, params: Any) -> Iterator[None]:
-    """Within, a missing parameter raises a `MissingParameterError` that says who asked for it.
-
-    Args:
-        what: which function of the system is called.
-        params: the parameters it is given.
+    """Turn the KeyError of a missing parameter into a `MissingParameterError` that says who asked.
 
     Example:
         >>> with asking("`lagrangian`", {"m": 1.0}):
@@ -186,7 +177,7 @@ def asking(what: str, params: Any) -> Iterator[None]:
 
 
 def with_standard_promotion(fn: Fn) -> Fn:
-    """The function, free to mix integers and floating-point numbers whatever JAX is set to.
+    """Let a function mix integers and floating-point numbers under any setting of JAX.
 
     Example:
         >>> import jax

@@ -1,7 +1,7 @@
-"""`jit_of`: `jax.jit` for functions of a system, whose programs do not pile up.
+"""`jit_of`: `jax.jit` with a bounded number of static arguments for which programs are kept.
 
-`jax.jit` keeps what it has compiled for every static argument. Here these are systems, so a process
-that makes one system after the other would keep the programs of all of them.
+`jax.jit` keeps the programs of every static argument. Here these are systems, so a process that
+makes one system after another would keep the programs of all of them.
 """
 
 import inspect
@@ -15,10 +15,7 @@ KEPT = 32  # static arguments of which each function keeps its programs
 
 
 def jit_of(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`jax.jit` with static arguments, which keeps only the programs that were used last.
-
-    Args:
-        static: names of the arguments that are static; hashable.
+    """`jax.jit` with named static arguments, which keeps the most recently used programs only.
 
     Example:
         >>> import jax.numpy as jnp
@@ -34,7 +31,7 @@ def jit_of(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
         @lru_cache(maxsize=KEPT)
         def program(values: tuple[Any, ...]) -> Callable[..., Any]:
-            # JAX drops what it has traced and compiled for a function along with the function.
+            # JAX drops the programs of a function together with the function.
             return jax.jit(partial(fn, **dict(zip(static, values, strict=True))))
 
         @wraps(fn)

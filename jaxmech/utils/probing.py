@@ -1,8 +1,8 @@
-"""Asking a function for its structure while its arguments are still being traced.
+"""Structural questions about a function, answered while its arguments are still being traced.
 
-A property that holds at a generic point (fixed pseudo-random numbers in the place of every array)
-holds almost everywhere. So "is the mass matrix always singular?" or "is this affine?" can be
-answered under `jit` and `vmap`, where no actual value is known.
+A property that holds at a generic point (fixed pseudo-random numbers in place of every array) holds
+almost everywhere. So "is the mass matrix always singular?" or "is this affine?" can be answered
+under `jit` and `vmap`, where no values are known.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,14 +15,11 @@ import numpy as np
 from jax.extend.core import Var
 from jaxtyping import Array
 
-KEPT = 64  # answers of each question
+KEPT = 64  # answers to each question
 
 
 def asked_once(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Remember the answers of a function fn(system, *state) that evaluates at generic states.
-
-    They depend on the shapes and types of the state alone, and on its integers.
-    """
+    """Cache fn(system, *state), which may depend on shapes, types and integers only."""
 
     @lru_cache(maxsize=KEPT)
     def answer(system: Any, structure: Any, kinds: tuple[Any, ...]) -> Any:
@@ -39,7 +36,7 @@ def asked_once(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], Any, bytes | None]:
-    """Shape and type, and the content of what keeps its value at generic states."""
+    """Shape and type, and the content of integers, which keep their values at generic states."""
     dtype = jnp.result_type(leaf)
     fixed = not jnp.issubdtype(dtype, jnp.floating) and not isinstance(leaf, jax.core.Tracer)
     return np.shape(leaf), dtype, np.asarray(leaf, dtype).tobytes() if fixed else None
@@ -52,11 +49,7 @@ def _example(shape: tuple[int, ...], dtype: Any, content: bytes | None) -> Array
 
 
 def generic(tree: Any, seed: int) -> Any:
-    """The same pytree with numbers from [0.5, 1.5) in the place of all floating-point leaves.
-
-    Integers keep their value where it is known; a traced one, which would make everything
-    computed from it traced, becomes 1.
-    """
+    """The pytree with numbers from [0.5, 1.5) in place of all floating-point leaves."""
     draw = np.random.default_rng(seed)
 
     def leaf(x: Any) -> Any:
@@ -64,6 +57,7 @@ def generic(tree: Any, seed: int) -> Any:
         if jnp.issubdtype(dtype, jnp.floating):
             return jnp.asarray(draw.uniform(0.5, 1.5, np.shape(x)), dtype)
         countable = jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_
+        # Known integers keep their value; a traced one would make all that follows traced.
         traced = isinstance(x, jax.core.Tracer)
         return jnp.ones(np.shape(x), dtype) if traced and countable else x
 
@@ -72,10 +66,7 @@ def generic(tree: Any, seed: int) -> Any:
 
 
 def wide(tree: Any, seed: int) -> Any:
-    """The same pytree with normal numbers of both signs, a few units wide, in place of all arrays.
-
-    For what may hold at one sign only, or vanish somewhere.
-    """
+    """The pytree with normally distributed numbers of both signs in place of all leaves."""
     draw = np.random.default_rng(seed)
 
     def leaf(x: Any) -> Any:
@@ -93,7 +84,7 @@ def concrete(fn: Callable[..., Any], *args: Any) -> np.ndarray | None:
 def concrete_at(
     fn: Callable[..., Any], points: Iterable[tuple[Any, ...]]
 ) -> Iterator[np.ndarray | None]:
-    """The same at several points of the same shapes, for which fn is compiled once."""
+    """The same at several points of equal shapes, for which fn is compiled once."""
     compiled = jax.jit(fn)
     for args in points:
         with jax.ensure_compile_time_eval():
@@ -102,7 +93,7 @@ def concrete_at(
 
 
 def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether fn(*args) may depend on its first argument, read off the operations of fn.
+    """Whether fn(*args) may depend on its first argument, judged by its jaxpr.
 
     Example:
         >>> depends_on(lambda x, y: (x + y, y), (1.0, 2.0)), depends_on(lambda x, y: y, (1.0, 2.0))

@@ -1,4 +1,4 @@
-"""The actual values behind the arguments of a function, also under `jax.vmap` and `jax.grad`."""
+"""The values behind the arguments of a function under `jax.vmap` and `jax.grad`."""
 
 from typing import Any
 
@@ -11,17 +11,10 @@ from jaxmech.utils.checks import is_known
 
 
 def actual(tree: Any, most: int) -> Any:
-    """The arguments of some of the trajectories, with an axis of them in front.
+    """The values of up to `most` evenly spaced members of a batch, as numpy arrays with that axis.
 
-    Under `jax.vmap`, also nested, evenly spaced members of the batch; else the one there is. What
-    is differentiated has a value. Under `jit`, `scan` and `checkpoint` there is none.
-
-    Args:
-        tree: a pytree of arrays.
-        most: how many members there may be.
-
-    Returns:
-        A pytree of numpy arrays, or None where the values are not known.
+    Without `jax.vmap` there is one member. None under `jit`, `scan` and `checkpoint`, where values
+    are unknown.
 
     Example:
         >>> import jax.numpy as jnp
@@ -43,13 +36,14 @@ def _one(leaf: Any) -> Any:
 
 
 def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
-    """The same of leaves that have the axis in front."""
+    """The same for leaves that have the axis in front."""
     if is_known(leaves):
         rows = max((len(leaf) for leaf in leaves), default=1)
         places = _spread(rows, most)
         return [np.broadcast_to(x, (rows, *np.shape(x)[1:]))[places] for x in leaves]
     found: list[list[np.ndarray] | None] = []
 
+    # The batching rule of a function that computes nothing sees the batch behind the tracers.
     @custom_vmap
     def look(*leaves: Any) -> Any:
         return jnp.zeros(())
@@ -59,9 +53,8 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
         places = _spread(size, most)
 
         def rows(leaf: Any, is_batched: bool) -> Any:
-            picked = (
-                leaf[places] if is_batched else jnp.broadcast_to(leaf, (len(places), *leaf.shape))
-            )
+            shape = len(places), *leaf.shape
+            picked = leaf[places] if is_batched else jnp.broadcast_to(leaf, shape)
             return picked.reshape(len(places) * picked.shape[1], *picked.shape[2:])
 
         pairs = zip(leaves, in_batched, strict=True)
@@ -74,5 +67,5 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
 
 
 def _spread(count: int, most: int) -> np.ndarray:
-    """Evenly spaced places, both ends included; all if there are no more than `most`."""
+    """At most `most` evenly spaced places, including both ends."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))

@@ -13,9 +13,6 @@ from jaxtyping import Array
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
     """The leaves of a pytree with readable names.
 
-    Args:
-        tree: any pytree.
-
     Example:
         >>> named_leaves({"arm": {"l": 2.0}, "springs": [3.0, 4.0]})
         [('arm.l', 2.0), ('springs[0]', 3.0), ('springs[1]', 4.0)]
@@ -40,7 +37,7 @@ def _name(path: Any) -> str:
 
 
 def is_within(name: str, branches: Iterable[str]) -> bool:
-    """Whether a leaf is one of the named branches, or lies in one of them.
+    """Whether a leaf is, or is inside, one of the named branches.
 
     Example:
         >>> is_within("arm.l", ["arm"]), is_within("springs[1]", ["springs"])
@@ -52,7 +49,7 @@ def is_within(name: str, branches: Iterable[str]) -> bool:
 
 
 def numbered(name: str, entries: Iterable[tuple[int, ...]]) -> list[str]:
-    """Names of single numbers of a leaf.
+    """The names of the elements of a leaf.
 
     Example:
         >>> numbered("m", [()]), numbered("inertia", [(0, 0), (0, 1)])
@@ -62,7 +59,7 @@ def numbered(name: str, entries: Iterable[tuple[int, ...]]) -> list[str]:
 
 
 def number_names(tree: Any) -> tuple[str, ...]:
-    """Names of all floating-point numbers of a pytree of arrays, in the order of `numbers_of`.
+    """The names of all floating-point numbers of a pytree, in the order of `numbers_of`.
 
     Example:
         >>> number_names({"count": jnp.array(3), "m": jnp.array([1.0, 2.0])})
@@ -78,9 +75,6 @@ def number_names(tree: Any) -> tuple[str, ...]:
 
 def numbers_of(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
     """The floating-point numbers of a pytree as one vector, and the inverse function.
-
-    Args:
-        tree: any pytree of arrays.
 
     Example:
         >>> numbers, with_numbers = numbers_of({"count": jnp.array(3), "m": jnp.array([1.0, 2.0])})

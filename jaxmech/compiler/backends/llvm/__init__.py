@@ -1,4 +1,4 @@
-"""LLVM assembly for a graph: `lower` goes through it, `instructions` writes each operation.
+"""LLVM assembly for a scalar graph: `lower` walks the graph, `instructions` writes each operation.
 
-`builder` collects the text, and `trigonometry` holds sine and cosine.
+`builder` collects the text, and `trigonometry` has sine and cosine.
 """

@@ -1,4 +1,4 @@
-"""Lines of LLVM's assembly language, in which a value is a vector: one number of every lane."""
+"""A builder of LLVM assembly in which every value is a vector, one number for each lane."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ import numpy as np
 from jaxmech.compiler.ir.loops import UnsupportedError
 
 _TYPES = {"f8": "double", "f4": "float", "i8": "i64", "i4": "i32", "b1": "i1"}
-_ALIGN = 64  # bytes, of memory that is used for a while
+_ALIGN = 64  # bytes, of scratch memory
 
 
 class Text:
-    """The lines of one function, with what they need of constants and of declarations.
+    """The lines of one function, with its tables of constants and declarations.
 
     Args:
         lanes: numbers in a vector.
@@ -24,7 +24,7 @@ class Text:
         self.lines: list[str] = []
         self.tables: list[str] = []
         self.declared: dict[str, str] = {}
-        self.bytes = 0  # of memory that is used for a while
+        self.bytes = 0  # of scratch memory
         self.block = "entry"
         self._count = 0
 
@@ -34,23 +34,23 @@ class Text:
         return f"%x{self._count}"
 
     def line(self, operation: str) -> str:
-        """Adds a line; gives the name of its value."""
+        """Add an instruction and return the name of its value."""
         name = self.name()
         self.lines.append(f"{name} = {operation}")
         return name
 
     def label(self, block: str) -> None:
-        """Begins a block."""
+        """Begin a basic block."""
         self.lines.append(f"{block}:")
         self.block = block
 
     def call(self, kind: str, function: str, *args: tuple[str, str]) -> str:
-        """Calls a function that gives one value of a kind; args are kinds and names."""
+        """Call a function; args are types and names."""
         self.declared[function] = f"declare {kind} @{function}({', '.join(k for k, _ in args)})"
         return self.line(f"call {kind} @{function}({', '.join(f'{k} {x}' for k, x in args)})")
 
     def table(self, values: np.ndarray) -> str:
-        """A table of constants in memory."""
+        """An array of constants in memory."""
         kind = _in_memory(values.dtype)
         name = f"@table{len(self.tables)}"
         items = ", ".join(f"{kind} {_literal(x, values.dtype)}" for x in values)
@@ -58,20 +58,20 @@ class Text:
         return name
 
     def scratch(self, count: int, dtype: np.dtype) -> str:
-        """Memory for `count` vectors, to be used for a while."""
+        """Scratch memory for `count` vectors."""
         start = self.bytes
         size = count * self.lanes * max(dtype.itemsize, 1)
         self.bytes += -(-size // _ALIGN) * _ALIGN
         return self.line(f"getelementptr inbounds i8, ptr %scratch, i64 {start}")
 
     def address(self, base: str, dtype: np.dtype, offset: str | int) -> str:
-        """Address of the number at an offset."""
+        """The address of the number at an offset."""
         if offset == 0:
             return base
         return self.line(f"getelementptr inbounds {_in_memory(dtype)}, ptr {base}, i64 {offset}")
 
     def load(self, address: str, dtype: np.dtype, lanes: int) -> str:
-        """A vector from memory; a single number becomes one that is the same in every lane."""
+        """Load a vector, or a single number into all lanes."""
         kind, many = _in_memory(dtype), self.lanes
         if lanes == 1:
             value = self.line(f"load {kind}, ptr {address}")
@@ -84,14 +84,14 @@ class Text:
         return value
 
     def store(self, value: str, address: str, dtype: np.dtype) -> None:
-        """A vector into memory."""
+        """Store a vector."""
         kind = f"<{self.lanes} x {_in_memory(dtype)}>"
         if dtype.kind == "b":
             value = self.line(f"zext <{self.lanes} x i1> {value} to {kind}")
         self.lines.append(f"store {kind} {value}, ptr {address}, align {max(dtype.itemsize, 1)}")
 
     def gather(self, address: str, dtype: np.dtype, apart: int) -> str:
-        """A vector from numbers that lie apart, by how many numbers."""
+        """Load a vector with a stride of `apart` numbers."""
         kind, vector = _in_memory(dtype), "poison"
         many = f"<{self.lanes} x {kind}>"
         for lane in range(self.lanes):
@@ -102,7 +102,7 @@ class Text:
         return vector
 
     def scatter(self, value: str, address: str, dtype: np.dtype, apart: int) -> None:
-        """A vector into numbers that lie apart."""
+        """Store a vector with a stride of `apart` numbers."""
         kind = _in_memory(dtype)
         many = f"<{self.lanes} x {kind}>"
         if dtype.kind == "b":
@@ -113,7 +113,7 @@ class Text:
             self.lines.append(f"store {kind} {number}, ptr {place}")
 
     def spread(self, value: str, kind: str) -> str:
-        """A single number as a vector."""
+        """Broadcast a number to all lanes."""
         many = f"<{self.lanes} x {kind}>"
         first = self.line(f"insertelement {many} poison, {kind} {value}, i64 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
@@ -123,11 +123,9 @@ class Text:
     def loop(
         self, length: int, carry: Sequence[tuple[str, str]]
     ) -> Iterator[tuple[str, list[str], list[str]]]:
-        """A loop: its turn, the names of its carry, and a list for how the carry goes on.
+        """A loop of `length` >= 1 iterations, with types and initial values of its carry.
 
-        Args:
-            length: number of turns, at least one.
-            carry: type and start of each.
+        Yields its counter, the names of the carry, and a list for the names of the next carry.
         """
         self._count += 1
         label, turn, following = f"loop{self._count}", self.name(), self.name()
@@ -149,13 +147,10 @@ class Text:
     def branch(
         self, which: str, carry: Sequence[tuple[str, str]]
     ) -> Iterator[tuple[list[str], list[str]]]:
-        """A branch, left out where a truth value is false in every lane: a rare case.
+        """A rarely taken branch, skipped if `which` is false in every lane.
 
-        Gives the names of the carry after it, and a list for how the carry ends in it.
-
-        Args:
-            which: the truth value.
-            carry: type and start of each.
+        `carry` has the types and values without it; yields the names after it, and a list for the
+        values computed in it.
         """
         self._count += 1
         label, names, ends = f"case{self._count}", [self.name() for _ in carry], list[str]()
@@ -172,7 +167,7 @@ class Text:
             self.lines.append(f"{name} = phi {type_} [ {start}, %{before} ], [ {end}, %{last} ]")
 
     def each(self, function: str, dtype: np.dtype, *inputs: str) -> str:
-        """A function of the C library, lane by lane."""
+        """Call a function of the C library, lane by lane."""
         kind, many = type_of(dtype, 1), type_of(dtype, self.lanes)
         function = function if kind == "double" else f"{function}f"
         result = "poison"
@@ -183,23 +178,19 @@ class Text:
         return result
 
     def intrinsic(self, name: str, dtype: np.dtype, *inputs: str) -> str:
-        """An operation of LLVM on vectors."""
+        """An intrinsic of LLVM on vectors."""
         kind = type_of(dtype, self.lanes)
         suffix = f"v{self.lanes}f{8 * dtype.itemsize}"
         return self.call(kind, f"llvm.{name}.{suffix}", *((kind, x) for x in inputs))
 
     def select(self, which: str, yes: str, no: str, dtype: np.dtype) -> str:
-        """In every lane the one or the other."""
+        """Select lane by lane."""
         kind = type_of(dtype, self.lanes)
         return self.line(f"select <{self.lanes} x i1> {which}, {kind} {yes}, {kind} {no}")
 
 
 def type_of(dtype: np.dtype, lanes: int) -> str:
-    """The type of a vector, or of one number where lanes is 1.
-
-    Raises:
-        UnsupportedError: there is none for it.
-    """
+    """The LLVM type of a vector, or of a number if lanes is 1, or an `UnsupportedError`."""
     kind = _TYPES.get(dtype.str[1:])
     if kind is None:
         raise UnsupportedError(f"numbers of type {dtype}")
@@ -207,7 +198,7 @@ def type_of(dtype: np.dtype, lanes: int) -> str:
 
 
 def splat(text: Text, value: Any, dtype: np.dtype) -> str:
-    """A constant, the same in every lane."""
+    """A constant in all lanes."""
     return f"splat ({type_of(dtype, 1)} {_literal(value, dtype)})"
 
 
@@ -216,7 +207,7 @@ def _in_memory(dtype: np.dtype) -> str:
 
 
 def _literal(value: Any, dtype: np.dtype) -> str:
-    """A constant; one of a floating-point type by its bits, for float32 those of its double."""
+    """A constant; a floating-point one by the bits of a double, as LLVM writes float32 too."""
     if dtype.kind == "f":
         return f"0x{np.float64(dtype.type(value)).view(np.uint64):016X}"
     return str(int(value))

@@ -1,4 +1,4 @@
-"""Every operation on scalars as instructions of LLVM on vectors, one number of every lane."""
+"""Scalar operations as LLVM instructions on vectors, one number for each lane."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from jaxmech.compiler.backends.llvm.builder import Text, splat, type_of
 from jaxmech.compiler.ir.graph import Node
 from jaxmech.compiler.ir.loops import UnsupportedError
 
-# Functions of the C library, called lane by lane where LLVM has no instruction for vectors.
+# Called lane by lane from the C library, because LLVM has no vector instructions for them.
 _LIBRARY = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "cosh", "erf", "erfc", "exp",
     "exp2", "expm1", "log1p", "sinh", "tan", "tanh",
@@ -47,11 +47,7 @@ _INTEGER = {
 
 
 def instruction(text: Text, node: Node, inputs: Sequence[tuple[str, np.dtype]]) -> str:
-    """Writes an operation; inputs are names and types.
-
-    Raises:
-        UnsupportedError: there is none for it.
-    """
+    """Write an operation on inputs (names and types); an `UnsupportedError` if there is none."""
     names, dtype = [name for name, _ in inputs], inputs[0][1]
     if node.op == "convert_element_type":
         return _converted(text, names[0], dtype, node.dtype)
@@ -96,7 +92,7 @@ def _rsqrt(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
 
 
 def _log(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
-    """Numbers too small to be normal count as zero, for the processor as for XLA, but not for C."""
+    """Subnormal numbers are zero for the processor and for XLA, but not for the C library."""
     found = text.each("log", dtype, x)
     is_zero = text.line(f"fcmp oeq {type_of(dtype, text.lanes)} {x}, zeroinitializer")
     return text.select(is_zero, splat(text, -np.inf, dtype), found, dtype)
@@ -130,7 +126,7 @@ def _direction(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
 
 
 def _quotient(operation: str) -> "_Written":
-    """As in XLA: x / 0 is -1, x rem 0 is x, and what has no place in the type wraps around."""
+    """Integer division as in XLA: x / 0 is -1, x rem 0 is x, and overflow wraps around."""
 
     def written(text: Text, node: Node, dtype: np.dtype, x: str, y: str) -> str:
         kind, lanes = type_of(dtype, text.lanes), text.lanes
@@ -158,7 +154,7 @@ def _extreme(comparison: str) -> "_Written":
 
 
 def _extreme_or_nan(comparison: str) -> "_Written":
-    """NaN if either is, as in XLA; the intrinsics for that also tell signed zeros, at length."""
+    """NaN if either is, as in XLA; intrinsics would order signed zeros too, more slowly."""
     among_numbers = _extreme(comparison)
 
     def written(text: Text, node: Node, dtype: np.dtype, x: str, y: str) -> str:
@@ -226,7 +222,7 @@ def _converted(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
 
 
 def _truncated(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
-    """To integers: what is too large becomes the largest, NaN zero, as in XLA."""
+    """Conversion to integers as in XLA: it saturates, and NaN becomes zero."""
     kind, many = type_of(old, text.lanes), type_of(new, text.lanes)
     suffix = f"v{text.lanes}i{8 * new.itemsize}.v{text.lanes}f{8 * old.itemsize}"
     return text.call(many, f"llvm.fptosi.sat.{suffix}", (kind, x))

@@ -1,11 +1,11 @@
 """Sine and cosine of the same argument as a pair of polynomials.
 
 The functions of the C library take one number at a time. Here x is reduced by the nearest multiple
-of pi/2, held in three parts: a fused multiply-add rounds once, and x less the multiple of the first
-part needs no rounding at all (Boldo, Daumas and Li 2009). The minimax polynomials of Cephes
-(Moshier 1989, `sin.c`) give both on [-pi/4, pi/4]. The multiple itself is found by adding a number
-so large that no fraction has a place beside it; its last two bits then tell the quarter of a turn.
-So |x| must be below 2^51.
+of pi/2, stored in three parts: a fused multiply-add rounds once, and subtracting the multiple of
+the first part is exact (Boldo, Daumas and Li 2009). The minimax polynomials of Cephes (Moshier
+1989, `sin.c`) give both on [-pi/4, pi/4]. The multiple is rounded to an integer by adding a number
+too large to have a fraction; the last two bits of the sum then give the quadrant. So |x| must be
+below 2^51.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import numpy as np
 from jaxmech.compiler.backends.llvm.builder import Text, splat, type_of
 
 PARTS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)  # their sum is pi/2
-LARGE = 1.5 * 2.0**52  # numbers of this size are whole, and divisible by four in the last two bits
+LARGE = 1.5 * 2.0**52  # has no fraction, and is divisible by four
 SINE = (
     1.58962301576546568060e-10,
     -2.50507477628578072866e-8,
@@ -37,7 +37,7 @@ _WHOLE = np.dtype(np.int64)
 
 
 def sine_and_cosine(text: Text, x: str, dtype: np.dtype) -> tuple[str, str]:
-    """Writes both of a vector x of angles [rad]; float32 goes through double precision."""
+    """Write sine and cosine of a vector x [rad]; float32 is computed in double precision."""
     if dtype == np.float32:
         many = [type_of(np.dtype(t), text.lanes) for t in (np.float32, np.float64)]
         wide = text.line(f"fpext {many[0]} {x} to {many[1]}")
@@ -49,7 +49,7 @@ def sine_and_cosine(text: Text, x: str, dtype: np.dtype) -> tuple[str, str]:
 
 
 class _Pair:
-    """The operations, one by one, in double precision."""
+    """The operations in double precision."""
 
     def __init__(self, text: Text) -> None:
         self.text, self.dtype = text, np.dtype(np.float64)
@@ -70,7 +70,7 @@ class _Pair:
         return self.turned(raised, sine, cosine)
 
     def turned(self, raised: str, sine: str, cosine: str) -> tuple[str, str]:
-        """By as many quarters as the last two bits tell: the two change places, and signs."""
+        """Rotate by the quadrant in the last two bits: swap sine and cosine, and change signs."""
         text, dtype = self.text, self.dtype
         quarters = self.bits(raised)
         odd = self.with_whole("icmp ne", self.with_whole("and", quarters, 1), 0)
@@ -79,7 +79,7 @@ class _Pair:
         return self.signed(s, quarters), self.signed(c, self.with_whole("add", quarters, 1))
 
     def signed(self, x: str, quarters: str) -> str:
-        """Changes the sign where the last bit but one is set."""
+        """Change the sign where the second-last bit is set."""
         sign = self.with_whole("and", self.with_whole("shl", quarters, 62), -(2**63))
         changed = self.text.line(f"xor {self.whole} {self.bits(x)}, {sign}")
         return self.text.line(f"bitcast {self.whole} {changed} to {self.kind}")
