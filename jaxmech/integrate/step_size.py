@@ -195,12 +195,7 @@ def _doubled(
 
 
 def rounded_up(number: float) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: few different ones, with many divisors.
-
-    Example:
-        >>> [rounded_up(x) for x in (0.2, 3.0, 5.0, 9.0, 100.0)]
-        [1, 3, 6, 12, 128]
-    """
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: few different ones, with many divisors."""
     power = 1
     while power < number:
         if power >= 2 and number <= power * 3 // 2:

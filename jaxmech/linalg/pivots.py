@@ -52,12 +52,9 @@ def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> A = jnp.array([[1.0, 0.0, 3.0], [2.0, 0.0, 6.0]])
-        >>> chosen = pivots(A)
+        >>> chosen = pivots(jnp.array([[1.0, 0.0, 3.0], [2.0, 0.0, 6.0]]))
         >>> print(chosen.dependent, chosen.rank)
         [0. 0. 1.] 1
-        >>> print(chosen.inverse(A) @ jnp.array([6.0, 12.0]))
-        [0. 0. 2.]
     """
     m, n = A.shape
     count = min(m, n)

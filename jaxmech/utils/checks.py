@@ -18,13 +18,7 @@ def is_known(tree: Any) -> bool:
 
 
 def require_function(argument: str, value: Any) -> None:
-    """Raise a TypeError unless the value is a hashable function.
-
-    Example:
-        >>> require_function("force", 0.0)
-        Traceback (most recent call last):
-        TypeError: Argument `force` must be a function, but is 0.0.
-    """
+    """Raise a TypeError unless the value is a hashable function."""
     if not callable(value):
         raise TypeError(f"Argument `{argument}` must be a function, but is {value!r}.")
     try:
@@ -37,13 +31,7 @@ def require_function(argument: str, value: Any) -> None:
 
 
 def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
-    """Raise a TypeError unless the value is an instance of the kind.
-
-    Example:
-        >>> require_kind("method", "rk4", int, "RK4()")
-        Traceback (most recent call last):
-        TypeError: Argument `method` must be an object such as RK4(), but is 'rk4'.
-    """
+    """Raise a TypeError unless the value is an instance of the kind."""
     if not isinstance(value, kind):
         raise TypeError(
             f"Argument `{argument}` must be an object such as {example}, but is {value!r}."
@@ -51,13 +39,7 @@ def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
 
 
 def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
-    """Raise a ValueError unless the value is a positive integer.
-
-    Example:
-        >>> require_positive_integer("substeps", 0.5, "count the steps")
-        Traceback (most recent call last):
-        ValueError: Argument `substeps` must be a positive integer, but is 0.5; count the steps.
-    """
+    """Raise a ValueError unless the value is a positive integer."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < 1:
         raise ValueError(
@@ -66,27 +48,14 @@ def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
 
 
 def require_seed(value: Any) -> None:
-    """Raise a ValueError unless the value is a whole number from 0 on.
-
-    Example:
-        >>> require_seed(-1)
-        Traceback (most recent call last):
-        ValueError: Argument `seed` must be zero or a positive integer, but is -1.
-    """
+    """Raise a ValueError unless the value is a whole number from 0 on."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < 0:
         raise ValueError(f"Argument `seed` must be zero or a positive integer, but is {value!r}.")
 
 
 def require_finite(**arguments: Any) -> None:
-    """Raise a ValueError that names the first element that is NaN or infinite.
-
-    Example:
-        >>> require_finite(q0=[1.0, 2.0])
-        >>> require_finite(q0=[1.0, float("nan")])
-        Traceback (most recent call last):
-        ValueError: Argument `q0[1]` must be finite, but is nan.
-    """
+    """Raise a ValueError that names the first element that is NaN or infinite."""
     for argument, tree in arguments.items():
         for path, leaf in jax.tree.leaves_with_path(tree):
             if not is_known(leaf) or not jnp.issubdtype(jnp.result_type(leaf), jnp.inexact):
@@ -98,13 +67,7 @@ def require_finite(**arguments: Any) -> None:
 
 
 def as_numbers(argument: str, value: Any, *, half: bool = False) -> jax.Array:
-    """An array of real numbers in native byte order, or a TypeError; float16 only if `half`.
-
-    Example:
-        >>> as_numbers("q0", None)
-        Traceback (most recent call last):
-        TypeError: Argument `q0` must hold real numbers, but is None.
-    """
+    """An array of real numbers in native byte order, or a TypeError; float16 only if `half`."""
     if is_known(value) and not isinstance(value, jax.Array):
         value = _host_numbers(argument, value)
     x = jnp.asarray(value)
@@ -151,15 +114,7 @@ class MissingParameterError(ValueError):
 
 @contextmanager
 def asking(what: str, params: Any) -> Iterator[None]:
-    """Turn the KeyError of a missing parameter into a `MissingParameterError` that says who asked.
-
-    Example:
-        >>> with asking("`lagrangian`", {"m": 1.0}):
-        ...     {"m": 1.0}["g"]
-        Traceback (most recent call last):
-        jaxmech.utils.checks.MissingParameterError: Argument `params` must hold 'g', which
-        `lagrangian` asks for, but holds m.
-    """
+    """Turn the KeyError of a missing parameter into a `MissingParameterError`."""
     try:
         yield
     except KeyError as error:
@@ -177,14 +132,7 @@ def asking(what: str, params: Any) -> Iterator[None]:
 
 
 def with_standard_promotion(fn: Fn) -> Fn:
-    """Let a function mix integers and floating-point numbers under any setting of JAX.
-
-    Example:
-        >>> import jax
-        >>> with jax.numpy_dtype_promotion("strict"):
-        ...     print(with_standard_promotion(lambda: jnp.arange(2) * jnp.ones(2))())
-        [0. 1.]
-    """
+    """Let a function mix integers and floating-point numbers under any setting of JAX."""
 
     @wraps(fn)
     def promoting(*args: Any, **kwargs: Any) -> Any:

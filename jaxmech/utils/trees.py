@@ -37,24 +37,12 @@ def _name(path: Any) -> str:
 
 
 def is_within(name: str, branches: Iterable[str]) -> bool:
-    """Whether a leaf is, or is inside, one of the named branches.
-
-    Example:
-        >>> is_within("arm.l", ["arm"]), is_within("springs[1]", ["springs"])
-        (True, True)
-        >>> is_within("m", ["mu"])
-        False
-    """
+    """Whether a leaf is, or is inside, one of the named branches."""
     return any(name == b or name.startswith((f"{b}.", f"{b}[")) for b in branches)
 
 
 def numbered(name: str, entries: Iterable[tuple[int, ...]]) -> list[str]:
-    """The names of the elements of a leaf.
-
-    Example:
-        >>> numbered("m", [()]), numbered("inertia", [(0, 0), (0, 1)])
-        (['m'], ['inertia[0,0]', 'inertia[0,1]'])
-    """
+    """The names of the elements of a leaf."""
     return [f"{name}[{','.join(map(str, entry))}]" if entry else name for entry in entries]
 
 
