@@ -118,7 +118,7 @@ def owners(names: Sequence[str], sizes: Sequence[int]) -> tuple[list[str], list[
     return [name for name, _ in pairs], [k for _, k in pairs]
 
 
-def without_rows(A: Rows, x: Rows, tolerance: float) -> Rows:
+def without_rows(A: Rows, x: NDArray[np.floating], tolerance: float) -> NDArray[np.floating]:
     """The part of a vector x (n,) that is orthogonal to the rows of A (m, n)."""
     rows, _ = unit(A)
     return x - np.linalg.pinv(rows, rcond=tolerance) @ (rows @ x)
