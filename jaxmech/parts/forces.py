@@ -1,13 +1,13 @@
 """Gravity, springs, dampers, torques and applied forces.
 
-    force            acts between                   enters as
-    gravity          on all bodies                  potential
-    spring           a point of a, a point of b     potential
-    torsion_spring   a and b                        potential
-    damper           a point of a, a point of b     force
-    torsion_damper   a and b                        force
-    torque           a and b                        force
-    applied_force    on a point of a body           force
+    force            acts on                             enters as
+    gravity          all bodies                          potential
+    spring           a point of a and a point of b       potential
+    torsion_spring   a and b                             potential
+    damper           a point of a and a point of b       force
+    torsion_damper   a and b                             force
+    torque           a and b                             force
+    applied_force    a point of a body                   force
 
 The energy of a mechanism with potentials alone is conserved, and audited in every simulation.
 """
