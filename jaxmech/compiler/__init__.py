@@ -8,6 +8,7 @@ simplifies it, and `backends/` generate and run the code. Nothing here knows any
 
 from jaxmech.compiler.explain import Explanation as Explanation
 from jaxmech.compiler.operation import AbstractRule as AbstractRule
+from jaxmech.compiler.operation import Arrays as Arrays
 from jaxmech.compiler.operation import Flags as Flags
 from jaxmech.compiler.operation import bind as bind
 from jaxmech.compiler.operation import operation_of as operation_of

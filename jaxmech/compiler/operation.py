@@ -26,6 +26,7 @@ from jaxmech.compiler.vectorize import run_alone, run_batched, without_unused
 from jaxmech.utils.jit_cache import jit_of
 
 Flags = tuple[bool, ...]
+Arrays = Sequence[Array]
 
 
 class AbstractRule(abc.ABC):
@@ -40,22 +41,12 @@ class AbstractRule(abc.ABC):
     smooth: tuple[int, ...]
 
     @abc.abstractmethod
-    def jvp(
-        self,
-        args: Sequence[Array],
-        residuals: Sequence[Array],
-        wanted: Flags,
-        tangents: Sequence[Array],
-    ) -> list[Array]:
+    def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
         """Tangents of the smooth results, from those of the wanted arguments."""
 
     @abc.abstractmethod
     def vjp(
-        self,
-        args: Sequence[Array],
-        residuals: Sequence[Array],
-        wanted: Flags,
-        cotangents: Sequence[Array | None],
+        self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
         """Cotangents of the wanted arguments, from those of the smooth results; None is zero."""
 
@@ -70,29 +61,19 @@ class PlainRule(AbstractRule):
         floating = (jnp.issubdtype(x.dtype, jnp.inexact) for x in call.out_avals)
         self.smooth = tuple(k for k, flag in enumerate(floating) if flag)
 
-    def jvp(
-        self,
-        args: Sequence[Array],
-        residuals: Sequence[Array],
-        wanted: Flags,
-        tangents: Sequence[Array],
-    ) -> list[Array]:
+    def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
         """By `jax.jvp`."""
         return jax.jvp(self._smooth(args, wanted), _select(wanted, args), list(tangents))[1]
 
     def vjp(
-        self,
-        args: Sequence[Array],
-        residuals: Sequence[Array],
-        wanted: Flags,
-        cotangents: Sequence[Array | None],
+        self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
         """By `jax.vjp`."""
         outs, pullback = jax.vjp(self._smooth(args, wanted), *_select(wanted, args))
         given = zip(cotangents, outs, strict=True)
         return list(pullback([jnp.zeros_like(x) if ct is None else ct for ct, x in given]))
 
-    def _smooth(self, args: Sequence[Array], wanted: Flags) -> Callable[..., list[Array]]:
+    def _smooth(self, args: Arrays, wanted: Flags) -> Callable[..., list[Array]]:
         """The smooth results as a function of the wanted arguments."""
 
         def smooth(*some: Array) -> list[Array]:
@@ -225,11 +206,7 @@ _batched.multiple_results = True
 
 @jit_of("call", "op", "used", "levels")
 def _compiled(
-    args: Sequence[Array],
-    call: ClosedJaxpr,
-    op: Operation,
-    used: Flags,
-    levels: tuple[BatchAxis, ...],
+    args: Arrays, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...]
 ) -> list[Array]:
     return list(_batched.bind(*args, call=call, op=op, used=used, levels=levels))
 
@@ -286,7 +263,7 @@ mlir.register_lowering(_batched, _lowered)
 
 
 def _over_batch(
-    args: Sequence[Array], axes: Sequence[int | None], **params: Any
+    args: Arrays, axes: Sequence[int | None], **params: Any
 ) -> tuple[list[Array], list[int]]:
     """Add an axis. The innermost is compiled to native code; outer ones lengthen its batch."""
     pairs = list(zip(args, axes, strict=True))

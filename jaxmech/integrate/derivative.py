@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.compiler import AbstractRule, Flags, bind, hoisted, operation_of
+from jaxmech.compiler import AbstractRule, Arrays, Flags, bind, hoisted, operation_of
 from jaxmech.integrate.rollout import StepSegments, Trajectory, bare_segment, rollout, segments
 from jaxmech.integrate.step import Scheme, step
 from jaxmech.system import Params
@@ -214,32 +214,20 @@ class _Rule(AbstractRule):
         self.smooth = (trajectory.q, trajectory.v, residuals.ends.q, residuals.ends.v)
         self.residual_structure = jax.tree.structure(residuals)
 
-    def jvp(
-        self,
-        args: Sequence[Array],
-        residuals: Sequence[Array],
-        wanted: Flags,
-        tangents: Sequence[Array],
-    ) -> list[Array]:
+    def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
         inputs, was = self._trees(args, residuals)
         given = iter(tangents)
         whole = [next(given) if flag else None for flag in wanted]
         return _jvp(self.program, inputs, was, jax.tree.unflatten(self.structure, whole))
 
     def vjp(
-        self,
-        args: Sequence[Array],
-        residuals: Sequence[Array],
-        wanted: Flags,
-        cotangents: Sequence[Array | None],
+        self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
         inputs, was = self._trees(args, residuals)
         flags = jax.tree.unflatten(self.structure, wanted)
         return jax.tree.leaves(_vjp(self.program, inputs, was, flags, cotangents))
 
-    def _trees(
-        self, args: Sequence[Array], residuals: Sequence[Array]
-    ) -> tuple[_Inputs, _Residuals]:
+    def _trees(self, args: Arrays, residuals: Arrays) -> tuple[_Inputs, _Residuals]:
         return (
             jax.tree.unflatten(self.structure, args),
             jax.tree.unflatten(self.residual_structure, residuals),

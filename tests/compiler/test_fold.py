@@ -78,7 +78,7 @@ COUNTS: dict[str, tuple[str, int, str]] = {
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_how_many_truths_hold(name: str) -> None:
+def test_counts_of_booleans(name: str) -> None:
     comparison, limit, op = COUNTS[name]
 
     def fn(x: jax.Array) -> jax.Array:
@@ -96,7 +96,7 @@ def test_how_many_truths_hold(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_both_ways_are_one_number(name: str) -> None:
+def test_a_difference_and_its_reverse_are_shared(name: str) -> None:
     one, other = SAME[name](Body())
     assert one == other
 

@@ -109,7 +109,7 @@ def is_finite(outs: Any, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_is_not_finite_is_not_finite_as_lanes(name: str) -> None:
+def test_non_finite_numbers_agree_with_vmap(name: str) -> None:
     fn, x = FUNCTIONS[name], jnp.asarray(POINTS)
     mine, plain = jax.jit(vectorize(fn))(x), jax.jit(jax.vmap(fn))(x)
     finite = is_finite(plain, len(x))

@@ -59,7 +59,7 @@ def native(fn: Callable[..., Any], *args: Any) -> JaxprEqn:
     return eqn
 
 
-def test_what_nobody_asks_for_is_not_computed() -> None:
+def test_unused_outputs_are_eliminated() -> None:
     def asked(x: Any) -> Any:
         return vectorize(audited)(x)[0][0]
 
@@ -96,7 +96,7 @@ def leading(x: Any) -> Any:
     return lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) + x, start), start.sum()
 
 
-def test_what_leads_to_a_loop_goes_with_it() -> None:
+def test_the_prologue_of_a_loop_is_compiled_with_it() -> None:
     x = batch(5)
     names = {eqn.primitive.name for eqn in program(vectorize(leading), x)}
     assert "lanes" in names
@@ -105,7 +105,7 @@ def test_what_leads_to_a_loop_goes_with_it() -> None:
         np.testing.assert_allclose(mine, plain, rtol=1e-13)
 
 
-def test_constants_that_lead_to_a_loop_are_folded() -> None:
+def test_constants_in_a_prologue_are_folded() -> None:
     with_constant = explain(leading, batch(5)).parts[0]
     without = explain(
         lambda x: lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) + x, jnp.exp(x)), batch(5)
@@ -130,7 +130,7 @@ def test_effects_before_a_loop_happen() -> None:
     assert sorted(seen) == sorted(map(float, x[:, 0]))
 
 
-def test_too_much_before_a_loop_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_prologue_is_computed_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "MOST_PASSED", 2)
     x = batch(5)
     assert "exp" in {eqn.primitive.name for eqn in program(vectorize(leading), x)}

@@ -250,7 +250,7 @@ FALLBACKS: dict[str, tuple[Function, str]] = {
 
 
 @pytest.mark.parametrize("name", FALLBACKS)
-def test_what_is_not_known_falls_back_and_says_why(name: str) -> None:
+def test_unsupported_functions_fall_back_and_say_why(name: str) -> None:
     fn, reason = FALLBACKS[name]
     assert reason in repr(explain(fn, *batch(0, 5)))
     assert_agrees(fn)
@@ -265,7 +265,7 @@ def test_loops_run_as_lanes_beside_what_falls_back() -> None:
     assert_agrees(fn)
 
 
-def test_zeros_and_equal_numbers_cost_nothing() -> None:
+def test_zeros_are_folded_and_equal_nodes_shared() -> None:
     x, A = batch(0, 5)
     sparse = explain(lambda x, A: jnp.eye(N) @ x * 1.0 + 0.0, x, A).parts[0]
     assert sparse.kept == 0
@@ -274,7 +274,7 @@ def test_zeros_and_equal_numbers_cost_nothing() -> None:
     assert shared.kept == 3 * N
 
 
-def test_what_only_a_rare_case_needs_is_done_in_it() -> None:
+def test_nodes_of_a_rare_case_are_computed_in_its_branch() -> None:
     def fn(x: Any, A: Any) -> Any:
         needed, common = A @ x, A @ A[0]
         rare = jnp.sin(common) * jnp.cos(needed) + (A.T @ x)
@@ -291,7 +291,7 @@ def test_what_only_a_rare_case_needs_is_done_in_it() -> None:
     assert kernel.operations == len([op for op in always if op not in ("input", "const")])
 
 
-def test_a_rare_case_with_little_to_do_is_a_choice() -> None:
+def test_a_small_branch_is_a_select() -> None:
     def fn(x: Any) -> Any:
         return lax.cond(x[0] > 0, lambda: -x, lambda: x)
 
@@ -347,7 +347,7 @@ def test_random_functions(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["log", "log2", "log10", "sqrt", "reciprocal"])
-def test_numbers_too_small_to_be_normal_count_as_zero(name: str) -> None:
+def test_subnormal_numbers_are_zero(name: str) -> None:
     """As in XLA on a CPU: a logarithm is infinite and a root zero."""
     tiny = np.finfo(float).tiny
     x = jnp.array([5e-324, tiny / 16, tiny, 2 * tiny, 0.0, -tiny / 2, 1.0])

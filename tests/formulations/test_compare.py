@@ -58,7 +58,7 @@ def test_the_condition_is_that_of_what_is_solved() -> None:
     assert ldl == pytest.approx(svd**2, rel=1e-3)
 
 
-def test_what_is_no_formulation_is_refused() -> None:
+def test_other_objects_are_refused() -> None:
     with pytest.raises(TypeError, match="formulations"):
         compare_formulations(REDUNDANT.system, [0, 1], [0, 0], 0, {}, formulations=["maggi"])
 

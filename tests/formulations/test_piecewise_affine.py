@@ -53,5 +53,5 @@ def test_a_function_is_its_piece_on_its_own_sides(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_bends_otherwise_is_no_such_function(name: str) -> None:
+def test_functions_that_are_not_piecewise_affine(name: str) -> None:
     assert pieces(OTHERS[name], jnp.zeros(3)) is None

@@ -139,7 +139,7 @@ def test_none_one_or_several_solutions_are_told_apart(kind: str, mu: float) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mu", [0.2, 0.4, 0.7])
-def test_of_20_000_states_none_is_told_wrongly(kind: str, mu: float) -> None:
+def test_20_000_states_are_classified_correctly(kind: str, mu: float) -> None:
     counted = judged(kind, mu, 20_000)
     assert counted["none or several"] > 100
     assert counted["silent"] == counted["false"] == counted["wrong"] == 0

@@ -94,7 +94,7 @@ def test_tolerance_decides_what_is_dependent(solver: Any, kept: float) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
-def test_what_may_not_be_kept_is_dropped(solver: Any) -> None:
+def test_rows_outside_kept_are_dropped(solver: Any) -> None:
     """A third row that is hardly independent: of the C nearby where it was not, only y counts."""
     there = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 0.0]])
     here = there + np.array([[0, 0, 0], [0, 0, 0], [0, 0, 1e-3]])

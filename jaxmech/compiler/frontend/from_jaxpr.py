@@ -39,6 +39,8 @@ LARGEST_GRAPH = 200_000  # nodes of one graph
 # Unique over all graphs, because a branch can be hoisted from a loop into the graph around it.
 _BRANCH_NUMBERS = count()
 
+Values = Sequence[Value]
+
 _IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
 
 
@@ -65,12 +67,8 @@ class JaxprReader:
         """Consecutive `input` leaves for arrays of these shapes and types."""
         return self._numbered("input", avals)
 
-    def read(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
-        """Add the operations of a function to the graph and return its results.
-
-        Raises:
-            UnsupportedError: something in it cannot be taken apart into scalars.
-        """
+    def read(self, closed: ClosedJaxpr, args: Values) -> list[Value]:
+        """Add the operations of a function to the graph, or raise an UnsupportedError."""
         consts = [c if isinstance(c, np.ndarray) else np.asarray(c) for c in closed.consts]
         env: dict[Any, Value] = {
             var: constant(self.graph, const)
@@ -81,11 +79,7 @@ class JaxprReader:
         return [self.value(atom, env) for atom in closed.jaxpr.outvars]
 
     def equations(self, eqns: Sequence[JaxprEqn], env: dict[Any, Value]) -> None:
-        """Add equations, reading and extending the values of variables in `env`.
-
-        Raises:
-            UnsupportedError: something in them cannot be taken apart into scalars.
-        """
+        """Add equations, reading and extending the values of variables in `env`."""
         for eqn in eqns:
             outs = self._equation(eqn, [self.value(atom, env) for atom in eqn.invars])
             env.update(zip(eqn.outvars, outs, strict=True))
@@ -136,7 +130,7 @@ class JaxprReader:
         number, pairs = next(_BRANCH_NUMBERS), zip(usual, rare, strict=True)
         return [self._selected("branch", number, holds, *pair) for pair in pairs]
 
-    def _side(self, side: ClosedJaxpr, args: Sequence[Value]) -> tuple[list[Ids], bool]:
+    def _side(self, side: ClosedJaxpr, args: Values) -> tuple[list[Ids], bool]:
         """The results of one side of a `cond`, and whether they take any new node."""
         before = len(self.graph.nodes)
         outs = self.read(side, args)
@@ -171,14 +165,9 @@ class JaxprReader:
         return self._unrolled(*args)
 
     def _unrolled(
-        self,
-        closed: ClosedJaxpr,
-        consts: list[Value],
-        carry: list[Value],
-        scanned: list[Value],
-        length: int,
+        self, closed: ClosedJaxpr, consts: Values, carry: Values, scanned: Values, length: int,
         reverse: bool,
-    ) -> list[Value]:
+    ) -> list[Value]:  # fmt: skip
         order, before = -1 if reverse else 1, len(self.graph.nodes)
         init, stacked = carry, list[list[Value]]()
         for k in range(length)[::order]:
@@ -195,14 +184,9 @@ class JaxprReader:
         return [*carry, *(np.stack(column[::order]) for column in zip(*stacked, strict=True))]
 
     def loop(
-        self,
-        closed: ClosedJaxpr,
-        consts: Sequence[Value],
-        init: Sequence[Value],
-        scanned: Sequence[Value],
-        length: int,
+        self, closed: ClosedJaxpr, consts: Values, init: Values, scanned: Values, length: int,
         reverse: bool,
-    ) -> list[Value]:
+    ) -> list[Value]:  # fmt: skip
         """Add a loop that is not unrolled; return its final carry and its stacked outputs."""
         arrays = [v for v in (*consts, *init) if isinstance(v, np.ndarray)]
         if len(arrays) < len(consts) + len(init):
