@@ -1,31 +1,24 @@
 """Usage: python -m experiments.speed [configs/speed.toml] [runs/speed], or jaxmech bench."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
 
 from experiments.speed import benchmarks, charts, report
-from experiments.speed.benchmarks import Results
+from experiments.speed.benchmarks import Measured, Results
 from experiments.speed.settings import Speed
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, read
 
 BAD_INPUT, INTERRUPTED = 2, 130
-BUSY = 0.5  # average number of processes that run
+BUSY = 0.5  # average number of running processes
 
 
 def main(config: Path, out: Path | None = None) -> int:
-    """Runs the benchmark of a configuration file and writes the run folder.
+    """Run the benchmark of a configuration file and write its folder, `runs/<name>` by default.
 
-    Args:
-        config: a TOML file with the keys of `Speed`.
-        out: run folder, `runs/<name of config>` by default; it is written also with what is
-            measured until an interruption.
-
-    Returns:
-        The exit code: 0 done, 130 interrupted.
+    Returns 0, or 130 after an interruption; what was measured until then is written.
     """
     results = Results(read(config, Speed))
     out = Path("runs") / config.stem if out is None else out
@@ -35,48 +28,48 @@ def main(config: Path, out: Path | None = None) -> int:
         raise FolderError(f"{out} cannot be used: {error.strerror}") from error
     if results.load > BUSY:
         print(
-            f"The machine is busy already (load {results.load:.1f}): the figures will be too low, "
+            f"The machine is already busy (load {results.load:.1f}): the figures will be too low, "
             "most of all those of routes that call LAPACK.",
             file=sys.stderr,
         )
     code = 0
     try:
-        benchmarks.run(results, _status(), lambda measured: _show(f"{report.line(measured)}\n"))
+        benchmarks.run(results, _progress, _finished)
     except KeyboardInterrupt:
         code = INTERRUPTED
     finally:
-        _show(f"Written to {out}/: {', '.join(write(results, out))}")
+        _progress("")
+        print(f"Written to {out}/: {', '.join(write(results, out))}", flush=True)
     if code:
         print("Interrupted; what was measured until then is written.", file=sys.stderr)
     return code
 
 
 def write(results: Results, out: Path) -> list[str]:
-    """The run folder; the names of its files."""
+    """Write the run folder, and return the names of its files."""
     texts = {"speed.json": report.as_json(results), "speed.md": report.as_markdown(results)}
     for name, text in texts.items():
         (out / name).write_text(text, encoding="utf-8")
-    files = [*texts]
+    pictures = {}
     if any(measured.speed(name) for measured in results.table for name in measured.outcomes):
-        charts.bars(results.table).figure.savefig(out / "speed.png", dpi=150)
-        files.append("speed.png")
+        pictures["speed.png"] = charts.bars(results.table)
     if results.batches or results.lengths:
-        charts.scaling(results.batches, results.lengths).savefig(out / "scaling.png", dpi=150)
-        files.append("scaling.png")
-    return files
+        pictures["scaling.png"] = charts.scaling(results.batches, results.lengths)
+    for name, figure in pictures.items():
+        figure.savefig(out / name, dpi=150)
+    return [*texts, *pictures]
 
 
-def _status() -> Callable[[str], None]:
-    """Shows what is going on in one line of a terminal, and nothing elsewhere."""
-    if not sys.stderr.isatty():
-        return lambda text: None
-    return lambda text: print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def _show(text: str) -> None:
+def _progress(text: str) -> None:
+    """Show what is going on in the last line of a terminal, and nothing elsewhere."""
     if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    print(text, flush=True)
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _finished(measured: Measured) -> None:
+    _progress("")
+    lines = [report.heading(measured), report.facts(measured), *report.problems([measured])]
+    print("\n".join([*lines, ""]), flush=True)
 
 
 if __name__ == "__main__":

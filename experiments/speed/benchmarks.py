@@ -1,7 +1,7 @@
-"""The three parts of the benchmark: every case by every route, scaling, gradients."""
+"""The parts of the benchmark: every case by every route, scaling, gradients."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,18 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.speed import cases, gradients, roster
+from experiments.speed import cases, gradients, routes
 from experiments.speed.cases import Case
 from experiments.speed.measure import Entrant, Outcome, Outcomes, Pool, contest
 from experiments.speed.settings import Size, Speed
 from experiments.speed.workers import Arrays
 
-Tell = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Measured:
-    """A case and how the routes, or the forms of its gradient, went."""
+    """A case with the outcomes of its routes, or of the forms of its gradient."""
 
     case: Case
     outcomes: Outcomes = field(default_factory=dict)
@@ -32,146 +30,119 @@ class Measured:
         return self.case.batch * self.case.steps / best if best else None
 
     def ratio(self, name: str, base: str) -> float | None:
-        """How many times the seconds of `base` a run takes."""
+        """The seconds of a run, divided by those of `base`."""
         own, other = self.speed(name), self.speed(base)
         return other / own if own and other else None
+
+    def compile_seconds(self, name: str) -> float | None:
+        """Seconds that a route or form took to compile."""
+        return self.outcomes[name].compile_seconds if name in self.outcomes else None
 
 
 @dataclass
 class Results:
-    """Everything measured so far.
-
-    Attributes:
-        config: what was asked for.
-        environment: of the processes.
-        table: the cases by all routes.
-        batches: one case by the size of its batch.
-        lengths: chains by their length.
-        large: other cases.
-        gradients: the cases by the forms of the gradient.
-        finished: whether it came to its end.
-        load: how many cores other processes kept busy before the start.
-    """
+    """Everything measured so far; `finished` is false after an interruption."""
 
     config: Speed
-    environment: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)  # of the workers
     table: list[Measured] = field(default_factory=list)
-    batches: list[Measured] = field(default_factory=list)
-    lengths: list[Measured] = field(default_factory=list)
+    batches: list[Measured] = field(default_factory=list)  # one case by the size of its batch
+    lengths: list[Measured] = field(default_factory=list)  # chains by their length
     large: list[Measured] = field(default_factory=list)
     gradients: list[Measured] = field(default_factory=list)
     finished: bool = False
-    load: float = field(default_factory=lambda: os.getloadavg()[0])
+    load: float = field(default_factory=lambda: os.getloadavg()[0])  # before the start
 
 
-def run(results: Results, tell: Tell, done: Callable[[Measured], None]) -> None:
-    """Measures all parts that the configuration asks for.
+def names(group: Sequence[Measured]) -> list[str]:
+    """The routes that occur in a group, in their order."""
+    return list(dict.fromkeys(name for measured in group for name in measured.outcomes))
 
-    Args:
-        results: filled while it goes on.
-        tell: takes a line about what is going on.
-        done: takes every case when it is measured.
+
+def run(results: Results, tell: Callable[[str], None], done: Callable[[Measured], None]) -> None:
+    """Measure all parts that the configuration asks for.
+
+    `results` is filled along the way, `tell` takes progress messages, `done` each finished case.
     """
-    steps = {"table": _table, "scaling": _scaling, "gradient": _gradients}
     for part in results.config.parts:
         with Pool(results.config.timing.limit) as pool:
             try:
-                steps[part](results, pool, tell, done)
+                for into, case, routes_or_forms in _cases(results, part):
+                    measured = Measured(case)
+                    into.append(measured)
+                    _measure(measured, routes_or_forms, results.config, pool, tell)
+                    done(measured)
             finally:
                 results.environment = results.environment or pool.environment
     results.finished = True
 
 
-def _table(results: Results, pool: Pool, tell: Tell, done: Callable[[Measured], None]) -> None:
-    table = results.config.table
-    assert table is not None
-    for name, size in table.cases.items():
-        _race(_case(name, size), table.routes, results.table, results.config, pool, tell, done)
-
-
-def _scaling(results: Results, pool: Pool, tell: Tell, done: Callable[[Measured], None]) -> None:
-    scaling = results.config.scaling
-    assert scaling is not None
-    rest = (scaling.steps, scaling.step)
-    batches = [cases.make(scaling.case, batch, *rest) for batch in scaling.batches]
-    lengths = [cases.make(f"chain_{n}", scaling.chain_batch, *rest) for n in scaling.links]
-    large = [_case(name, size) for name, size in scaling.large.items()]
-    groups = (batches, results.batches), (lengths, results.lengths), (large, results.large)
-    for many, into in groups:
-        for case in many:
-            _race(case, scaling.routes, into, results.config, pool, tell, done)
-
-
-def _gradients(results: Results, pool: Pool, tell: Tell, done: Callable[[Measured], None]) -> None:
-    gradient = results.config.gradient
-    assert gradient is not None
-    for name, size in gradient.cases.items():
-        measured = Measured(_case(name, size))
-        results.gradients.append(measured)
-        q0, v0 = cases.states(measured.case, results.config.seed)
-        entrants = {
-            form: Entrant(
-                partial(gradients.prepare, form, measured.case, q0, v0),
-                gradients.TOLERANCE,
-                partial(gradients.comparable, form),
-            )
-            for form in gradients.FORMS
-        }
-        contest(
-            entrants, pool, results.config.timing, measured.outcomes, tell=_about(measured, tell)
-        )
-        done(measured)
-
-
-def _race(
-    case: Case,
-    routes: Iterable[str],
-    into: list[Measured],
-    config: Speed,
-    pool: Pool,
-    tell: Tell,
-    done: Callable[[Measured], None],
-) -> None:
-    measured = Measured(case)
-    into.append(measured)
-    q0, v0 = cases.states(case, config.seed)
-    entrants = {
-        route: Entrant(partial(roster.prepare, route, case, q0, v0), roster.ROUTES[route].tolerance)
-        for route in routes
-    }
-    contest(
-        entrants,
-        pool,
-        config.timing,
-        measured.outcomes,
-        audit=residuals(case),
-        tell=_about(measured, tell),
-    )
-    done(measured)
+def _cases(results: Results, part: str) -> Iterator[tuple[list[Measured], Case, Iterable[str]]]:
+    """The cases of a part: the list for the results, the case, and what it is measured by."""
+    config = results.config
+    table, scaling, gradient = config.table, config.scaling, config.gradient
+    if part == "table" and table:
+        for name, size in table.cases.items():
+            yield results.table, _case(name, size), table.routes
+    if part == "scaling" and scaling:
+        rest = scaling.steps, scaling.step
+        for batch in scaling.batches:
+            yield results.batches, cases.make(scaling.case, batch, *rest), scaling.routes
+        for links in scaling.links:
+            chain = cases.make(f"chain_{links}", scaling.chain_batch, *rest)
+            yield results.lengths, chain, scaling.routes
+        for name, size in scaling.large.items():
+            yield results.large, _case(name, size), scaling.routes
+    if part == "gradient" and gradient:
+        for name, size in gradient.cases.items():
+            yield results.gradients, _case(name, size), gradients.FORMS
 
 
 def _case(name: str, size: Size) -> Case:
     return cases.make(name, size.batch, size.steps, size.step)
 
 
-def _about(measured: Measured, tell: Tell) -> Tell:
+def _measure(
+    measured: Measured,
+    routes_or_forms: Iterable[str],
+    config: Speed,
+    pool: Pool,
+    tell: Callable[[str], None],
+) -> None:
     case = measured.case
-    return lambda text: tell(f"{case.title} x {case.batch:,}: {text}")
+    q0, v0 = cases.states(case, config.seed)
+    entrants, audit = {}, {}
+    for name in routes_or_forms:
+        if name in routes.ROUTES:
+            job = partial(routes.prepare, name, case, q0, v0)
+            entrants[name] = Entrant(job, routes.ROUTES[name].tolerance)
+            audit = {"audit": residuals(case)}
+        else:
+            job = partial(gradients.prepare, name, case, q0, v0)
+            comparable = partial(gradients.comparable, name)
+            entrants[name] = Entrant(job, gradients.TOLERANCE, comparable)
+    about = f"{case.title} x {case.batch:,}: "
+    contest(
+        entrants,
+        pool,
+        config.timing,
+        measured.outcomes,
+        tell=lambda text: tell(about + text),
+        **audit,
+    )
 
 
 def residuals(case: Case) -> Callable[[Outcome, Arrays], None]:
-    """Notes how far final states are off the constraints."""
+    """A function that adds the constraint residuals of final states to an outcome."""
     system, params, end = case.model.system, case.model.params, jnp.asarray(case.end)
     position = jax.jit(jax.vmap(lambda q: system.position_level(q, end, params)))
     velocity = jax.jit(jax.vmap(lambda q, v: system.velocity_level(q, v, end, params)))
 
+    def largest(values: jax.Array) -> float | None:
+        return float(np.max(np.abs(values))) if values.size else None
+
     def audit(outcome: Outcome, arrays: Arrays) -> None:
-        q, v = arrays
-        outcome.position_residual = _largest(np.asarray(position(q)))
-        outcome.velocity_residual = _largest(np.asarray(velocity(q, v)))
+        outcome.position_residual = largest(position(arrays[0]))
+        outcome.velocity_residual = largest(velocity(*arrays))
 
     return audit
-
-
-def _largest(residuals: np.ndarray) -> float | None:
-    return float(np.max(np.abs(residuals))) if residuals.size else None

@@ -1,11 +1,11 @@
-"""C from the scalar graph of lanes: every scalar a vector of trajectories, every operation a line.
+"""C from the scalar graph that lanes are compiled from: a vector of trajectories for each scalar.
 
-What is a loop in the graph is a loop here. A group of trajectories goes through all of it at once,
-as one or several interleaved copies of the same lines: with several, the processor has something to
-do while it waits for the result of a division.
+Every operation is a line, every loop of the graph a loop in C. Several vectors of trajectories may
+go through the same lines interleaved: then the processor has other work during a long division.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,102 +17,18 @@ from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import Live, LiveLoop, branch_outputs
 from jaxmech.compiler.ir.loops import Loop, Scanned, SequenceOfNodes
 
-_PRELUDE = """\
-#include <math.h>
-
-#if defined(__AVX512F__)
-#define WIDTH 8
-#elif defined(__AVX__)
-#define WIDTH 4
-#else
-#define WIDTH 2
-#endif
-#define INLINE static inline __attribute__((always_inline))
-
-typedef double vec __attribute__((vector_size(8 * WIDTH)));
-typedef long ints __attribute__((vector_size(8 * WIDTH)));  // and -1 or 0 for true or false
-typedef struct { vec sin, cos; } pair;
-
-INLINE vec all(double x) { return x - (vec){0}; }  // keeps the sign of -0.0
-INLINE ints all_ints(long x) { return x - (ints){0}; }
-INLINE vec number(ints x) { return __builtin_convertvector(x, vec); }
-INLINE ints integer(vec x) { return __builtin_convertvector(x, ints); }
-INLINE ints choose_ints(ints which, ints yes, ints no) { return (yes & which) | (no & ~which); }
-INLINE vec choose(ints which, vec yes, vec no)
-{
-  return (vec)choose_ints(which, (ints)yes, (ints)no);
-}
-INLINE vec absolute(vec x) { return (vec)((ints)x & 0x7fffffffffffffff); }
-INLINE vec larger(vec x, vec y) { return choose((x > y) | (x != x), x, y); }
-INLINE vec smaller(vec x, vec y) { return choose((x < y) | (x != x), x, y); }
-INLINE int some(ints x) { long y = 0; for (int k = 0; k < WIDTH; k++) y |= x[k]; return y != 0; }
-INLINE vec signum(vec x) { return choose(x > 0, all(1), choose(x < 0, all(-1), x)); }
-
-INLINE vec load(const double *x, long stride, long first, long size)
-{
-  vec y;
-  for (int k = 0; k < WIDTH; k++) y[k] = x[(first + k < size ? first + k : size - 1) * stride];
-  return y;
-}
-INLINE void store(double *x, long stride, long first, long size, vec y)
-{
-  for (int k = 0; k < WIDTH && first + k < size; k++) x[(first + k) * stride] = y[k];
-}
-
-#define UNARY(fn) \\
-  INLINE vec each_##fn(vec x) \\
-  { vec y; for (int k = 0; k < WIDTH; k++) y[k] = fn(x[k]); return y; }
-#define BINARY(fn) \\
-  INLINE vec each_##fn(vec x, vec y) \\
-  { vec z; for (int k = 0; k < WIDTH; k++) z[k] = fn(x[k], y[k]); return z; }
-"""
-
-_SINE_AND_COSINE = """
-INLINE vec fused(vec x, vec y, vec z)
-{
-  for (int k = 0; k < WIDTH; k++) z[k] = fma(x[k], y[k], z[k]);
-  return z;
-}
-INLINE vec turned(vec x, ints quarters)
-{
-  return (vec)((ints)x ^ (quarters << 62 & all_ints(1L << 63)));
-}
-INLINE pair sine_and_cosine(vec x)  // as in jaxmech.compiler.backends.llvm.trigonometry
-{
-  vec raised = fused(x, all(M_2_PI), all(LARGE)), k = raised - all(LARGE), r = x;
-  r = fused(k, all(-PART0), r);
-  r = fused(k, all(-PART1), r);
-  r = fused(k, all(-PART2), r);
-  vec z = r * r;
-  vec sine = r + r * z * SINE;
-  vec cosine = 1 - 0.5 * z + z * z * COSINE;
-  ints quarters = (ints)raised;
-  ints odd = (quarters & 1) != 0;
-  vec s = choose(odd, cosine, sine), c = choose(odd, sine, cosine);
-  return (pair){turned(s, quarters), turned(c, quarters + 1)};
-}
-"""
-
 _OPERATORS = {
-    "add": "{} + {}",
-    "sub": "{} - {}",
-    "mul": "{} * {}",
-    "div": "{} / {}",
-    "neg": "-{}",
-    "eq": "{} == {}",
-    "ne": "{} != {}",
-    "lt": "{} < {}",
-    "le": "{} <= {}",
-    "gt": "{} > {}",
+    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "neg": "-{}",
+    "eq": "{} == {}", "ne": "{} != {}", "lt": "{} < {}", "le": "{} <= {}", "gt": "{} > {}",
     "ge": "{} >= {}",
-}
+}  # fmt: skip
 _LOGIC = {"and": "{} & {}", "or": "{} | {}", "xor": "{} ^ {}", "not": "~{}"}
 _UNARY = (
     "sqrt", "floor", "ceil", "exp", "exp2", "expm1", "log", "log1p", "cbrt", "tan", "asin",
     "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
 )  # fmt: skip
 _BINARY = {"pow": "pow", "atan2": "atan2", "nextafter": "nextafter", "rem": "fmod"}
-_EXPRESSIONS: Mapping[str, Mapping[str, str]] = {
+_EXPRESSIONS: Mapping[str, Mapping[str, str]] = {  # by the kind of the first operand
     "vec": {
         **_OPERATORS,
         **{op: f"each_{op}({{}})" for op in _UNARY},
@@ -149,16 +65,10 @@ _EXPRESSIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def source(kernel: Kernel, copies: int = 1) -> str:
-    """A program with one function, `run(size, threads, arguments ..., results ...)`.
+    """A C program with one function, `run(size, threads, arguments ..., results ...)`.
 
-    Arguments and results are arrays of shape (size, numbers), float64.
-
-    Args:
-        kernel: what is computed for one trajectory.
-        copies: how many vectors of trajectories go through it at once, interleaved line by line.
-
-    Raises:
-        Unavailable: something in the graph has no C here.
+    Arguments and results are float64 arrays of shape (size, numbers); `copies` is the number of
+    interleaved vectors.
     """
     outs = [out for out in kernel.outs if isinstance(out, np.ndarray)]
     if len(outs) < len(kernel.outs) or len(kernel.sequences) > 0:
@@ -179,13 +89,14 @@ def source(kernel: Kernel, copies: int = 1) -> str:
     ]
     lines = ["const long first@ = first + @ * WIDTH;", *writer.lines, *stores]
     names = [f"in{k}" for k in range(len(kernel.avals))] + [f"out{k}" for k in range(len(outs))]
-    parameters = [f"{'const ' * name.startswith('in')}double *{name}" for name in names]
+    parameters = ", ".join(f"{'const ' * name.startswith('in')}double *{name}" for name in names)
     return "\n".join(
         [
             *_prelude(),
-            f"static void group(long first, long size, {', '.join(parameters)})\n{{",
-            *_interleaved(lines, copies),
-            f"}}\n\nvoid run(long size, int threads, {', '.join(parameters)})\n{{",
+            f"static void group(long first, long size, {parameters})\n{{",
+            # Every line with an @ is written once for each copy, with its number in that place.
+            *(x.replace("@", str(k)) for x in lines for k in range(copies if "@" in x else 1)),
+            f"}}\n\nvoid run(long size, int threads, {parameters})\n{{",
             "#pragma omp parallel for schedule(dynamic) num_threads(threads)",
             f"for (long first = 0; first < size; first += {copies} * WIDTH)",
             f"  group(first, size, {', '.join(names)});\n}}\n",
@@ -194,36 +105,24 @@ def source(kernel: Kernel, copies: int = 1) -> str:
 
 
 def _prelude() -> list[str]:
-    lines = [f"UNARY({fn})" for fn in (*_UNARY, "rint", "round")]
-    lines += [f"BINARY({fn})" for fn in _BINARY.values()]
-    lines += [f"#define LARGE {LARGE.hex()}"]
-    lines += [f"#define PART{k} {part.hex()}" for k, part in enumerate(PARTS)]
-    for name, coefficients in (("SINE", SINE), ("COSINE", COSINE)):
-        polynomial = coefficients[0].hex()
-        for coefficient in coefficients[1:]:
-            polynomial = f"({polynomial} * z + {coefficient.hex()})"
-        lines.append(f"#define {name} {polynomial}")
-    return [_PRELUDE, *lines, _SINE_AND_COSINE]
-
-
-def _interleaved(lines: Sequence[str], copies: int) -> list[str]:
-    """Every line with an @ once for each copy, with its number in that place."""
+    """The vectors of `vectors.h`, with the constants of sine and cosine."""
+    constants = {"LARGE": LARGE.hex(), **{f"PART{k}": x.hex() for k, x in enumerate(PARTS)}}
+    for name, (first, *rest) in (("SINE", SINE), ("COSINE", COSINE)):
+        constants[name] = first.hex()
+        for coefficient in rest:
+            constants[name] = f"({constants[name]} * z + {coefficient.hex()})"
     return [
-        line.replace("@", str(copy))
-        for line in lines
-        for copy in range(copies if "@" in line else 1)
+        *(f"#define {name} {text}" for name, text in constants.items()),
+        Path(__file__).with_name("vectors.h").read_text(encoding="utf-8"),
+        *(f"UNARY({fn})" for fn in (*_UNARY, "rint", "round")),
+        *(f"BINARY({fn})" for fn in _BINARY.values()),
     ]
 
 
 class _Writer:
-    """Writes one graph; the body of a loop gets a writer of its own.
+    """Writes one graph; the body of a loop gets a writer of its own, with the one `around` it.
 
-    Args:
-        graph: the scalars.
-        loops: the loops among them.
-        live: which of them are computed.
-        leaves: C of the `input` or the `carry` of each number.
-        around: the writer of the graph around the loop whose body this is.
+    `leaves` is the C of each `input`, or in a body of each `carry`.
     """
 
     def __init__(
@@ -241,7 +140,7 @@ class _Writer:
         self._written: set[str] = set()
 
     def write(self) -> None:
-        """Every node that is needed, in the order of their making."""
+        """Write every node that is needed, in the order in which they were made."""
         for number in sorted(self.live.nodes):
             node = self.graph.nodes[number]
             if node.op == "result":
@@ -253,30 +152,6 @@ class _Writer:
                     self._branch(node.params)
             else:
                 self._node(number)
-
-    def _node(self, number: int) -> None:
-        node = self.graph.nodes[number]
-        if node.op not in ("const", "capture", "carry"):
-            text = self._expression(node)
-            self.lines.append(f"const {_type(node)} {self.name(number)} = {text};")
-
-    def _branch(self, branch: int) -> None:
-        nodes = self.graph.nodes
-        gives = branch_outputs(self.graph, self.live, branch)
-        for i in gives:
-            self.lines.append(
-                f"{_type(nodes[i])} {self.name(i)} = {self.name(nodes[i].inputs[1])};"
-            )
-        taken = f"taken{branch}"
-        self.lines.append(f"int {taken} = 0;")
-        self.lines.append(f"{taken} |= some({self.name(nodes[gives[0]].inputs[0])});")
-        self.lines.append(f"if (__builtin_expect({taken}, 0)) {{")
-        before = set(self._written)
-        for i in sorted(self.live.branches[branch]):
-            self._node(i)
-        self._written = before
-        self.lines += [f"{self.name(i)} = {self._choice(nodes[i])};" for i in gives]
-        self.lines.append("}")
 
     def name(self, number: int) -> str:
         """C of a node that is written already."""
@@ -301,6 +176,12 @@ class _Writer:
         self._written.add(what)
         return new
 
+    def _node(self, number: int) -> None:
+        node = self.graph.nodes[number]
+        if node.op not in ("const", "capture", "carry"):
+            text = self._expression(node)
+            self.lines.append(f"const {_type(node)} {self.name(number)} = {text};")
+
     def _expression(self, node: Node) -> str:
         names, params = [self.name(i) for i in node.inputs], node.params
         match node.op:
@@ -309,7 +190,10 @@ class _Writer:
             case "element":
                 return f"s{self.depth}_{params[0]}_@[at{self.depth}][{params[1]}]"
             case "sin" | "cos":
-                return f"{self._pair(*node.inputs)}.{node.op}"
+                pair = f"p{self.depth}_{node.inputs[0]}_@"
+                if self._is_new(pair):
+                    self.lines.append(f"const pair {pair} = sine_and_cosine({names[0]});")
+                return f"{pair}.{node.op}"
             case "round":
                 to_even = dict(params)["rounding_method"] == 1
                 return f"each_{'rint' if to_even else 'round'}({names[0]})"
@@ -321,12 +205,6 @@ class _Writer:
             raise Unavailable(f"the operation `{node.op}` of {first.dtype}")
         return _EXPRESSIONS[_kind(first)][op].format(*names)
 
-    def _pair(self, angle: int) -> str:
-        pair = f"p{self.depth}_{angle}_@"
-        if self._is_new(pair):
-            self.lines.append(f"const pair {pair} = sine_and_cosine({self.name(angle)});")
-        return pair
-
     def _choice(self, node: Node) -> str:
         which, text, *others = (self.name(i) for i in node.inputs)
         is_truth = _kind(self.graph.nodes[node.inputs[0]]) == "truth"
@@ -334,6 +212,24 @@ class _Writer:
         for k, other in enumerate(others, start=1):
             text = f"{choose}({which if is_truth else f'{which} == {k}'}, {other}, {text})"
         return text
+
+    def _branch(self, branch: int) -> None:
+        """A rare case, computed only if one of the trajectories of a vector meets it."""
+        nodes = self.graph.nodes
+        gives = branch_outputs(self.graph, self.live, branch)
+        for i in gives:
+            usual = self.name(nodes[i].inputs[1])
+            self.lines.append(f"{_type(nodes[i])} {self.name(i)} = {usual};")
+        taken = f"taken{branch}"
+        self.lines.append(f"int {taken} = 0;")
+        self.lines.append(f"{taken} |= some({self.name(nodes[gives[0]].inputs[0])});")
+        self.lines.append(f"if (__builtin_expect({taken}, 0)) {{")
+        before = set(self._written)
+        for i in sorted(self.live.branches[branch]):
+            self._node(i)
+        self._written = before
+        self.lines += [f"{self.name(i)} = {self._choice(nodes[i])};" for i in gives]
+        self.lines.append("}")
 
     def _loop(self, number: int, loop: Loop, part: LiveLoop) -> None:
         if part.stacked or part.body is None:
@@ -352,7 +248,7 @@ class _Writer:
         at = f"{loop.length - 1} - i" if loop.reverse else "i"
         self.lines.append(f"const long at{body.depth} = {at};")
         self.lines += body.lines
-        # All ends before the first is taken over: a carry can become another carry.
+        # All ends before the first is assigned: a carry can become another carry.
         for k, name in carry.items():
             end = loop.carry[k]
             self.lines.append(f"const {_type(loop.body.nodes[end])} {name}end = {body.name(end)};")
@@ -384,5 +280,5 @@ def _literal(node: Node, value: Any) -> str:
         return f"all_ints({-int(value) if _kind(node) == 'truth' else int(value)})"
     if np.isnan(value):
         return "all(NAN)"
-    text = float(value).hex()  # "inf" and "-inf" where it is infinite
+    text = float(value).hex()  # "inf" and "-inf" if it is infinite
     return f"all({text.replace('inf', 'INFINITY')})"

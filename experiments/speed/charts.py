@@ -1,4 +1,4 @@
-"""The pictures of the benchmark: bars by case and route, curves over batch and chain length."""
+"""The pictures: bars by case and route, curves over the batch and the length of a chain."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from experiments.speed.benchmarks import Measured
-from experiments.speed.roster import ROUTES
+from experiments.speed.benchmarks import Measured, names
+from experiments.speed.routes import ROUTES
 
 # Okabe and Ito ("Color universal design", 2008), the yellow darkened for a white ground; jaxmech's
 # own routes are one blue in four shades.
@@ -17,31 +17,21 @@ _PALETTE = (
 )  # fmt: skip
 COLORS = dict(zip(ROUTES, _PALETTE, strict=True))
 MARKERS = dict(zip(ROUTES, "XdhoDs^vP*", strict=True))
+_LEGEND = {"loc": "outside lower center", "ncols": 4, "frameon": False}
 
 
-def bars(table: Sequence[Measured], ax: Axes | None = None) -> Axes:
-    """Trajectory-steps per second, one group of bars per case, logarithmic."""
-    routes = _routes(table)
-    ax = Figure(figsize=(11, 5.2), layout="constrained").subplots() if ax is None else ax
-    width = 0.86 / len(routes)
+def bars(table: Sequence[Measured]) -> Figure:
+    """Trajectory-steps per second, logarithmic, with a group of bars for each case."""
+    figure, routes = Figure(figsize=(11, 5.2), layout="constrained"), names(table)
+    ax, width = figure.subplots(), 0.86 / len(routes)
     speeds = [speed for x in table for route in routes if (speed := x.speed(route))]
     ax.set_yscale("log")
     for k, route in enumerate(routes):
-        known = [(place, x.speed(route)) for place, x in enumerate(table) if x.speed(route)]
-        places = [place + (k - (len(routes) - 1) / 2) * width for place, _ in known]
-        heights = [speed for _, speed in known]
-        ax.bar(places, heights, 0.92 * width, label=route, color=COLORS[route])
-        for place, height in zip(places, heights, strict=True):
-            ax.annotate(
-                _short(height),
-                (place, height),
-                (0, 2),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=7,
-                rotation=90,
-            )
+        middle = (k - (len(routes) - 1) / 2) * width
+        known = [(i + middle, speed) for i, x in enumerate(table) if (speed := x.speed(route))]
+        places, heights = [place for place, _ in known], [height for _, height in known]
+        shown = ax.bar(places, heights, 0.92 * width, label=route, color=COLORS[route])
+        ax.bar_label(shown, [_short(x) for x in heights], padding=2, fontsize=7, rotation=90)
     ax.set_ylim(min(speeds, default=1.0) / 3, 6 * max(speeds, default=10.0))
     ax.set_xticks(range(len(table)), [_name(x) for x in table], fontsize="small")
     ax.tick_params(axis="x", length=0)
@@ -50,8 +40,8 @@ def bars(table: Sequence[Measured], ax: Axes | None = None) -> Axes:
     ax.set_axisbelow(True)
     ax.set_ylabel("trajectory-steps per second")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.figure.legend(loc="outside lower center", ncols=4, frameon=False)
-    return ax
+    figure.legend(**_LEGEND)
+    return figure
 
 
 def scaling(batches: Sequence[Measured], lengths: Sequence[Measured]) -> Figure:
@@ -62,7 +52,7 @@ def scaling(batches: Sequence[Measured], lengths: Sequence[Measured]) -> Figure:
     left.set(xlabel="trajectories in the batch", ylabel="trajectory-steps per second")
     left.set_title(batches[0].case.title if batches else "", fontsize="medium")
     _curves(middle, lengths, _links, Measured.speed)
-    _curves(right, lengths, _links, _compile_seconds)
+    _curves(right, lengths, _links, Measured.compile_seconds)
     for ax, up in ((middle, "trajectory-steps per second"), (right, "compile seconds")):
         ax.set(xlabel="links of the chain", ylabel=up)
         title = f"chains, batch {lengths[0].case.batch:,}" if lengths else ""
@@ -74,8 +64,7 @@ def scaling(batches: Sequence[Measured], lengths: Sequence[Measured]) -> Figure:
     right.yaxis.set_minor_formatter(NullFormatter())
     shown = [ax.get_legend_handles_labels() for ax in (left, middle)]
     handles = {name: handle for pair in shown for handle, name in zip(*pair, strict=True)}
-    place = {"loc": "outside lower center", "ncols": 4, "frameon": False}
-    figure.legend(handles.values(), handles.keys(), **place)
+    figure.legend(handles.values(), handles.keys(), **_LEGEND)
     return figure
 
 
@@ -85,7 +74,7 @@ def _curves(
     across: Callable[[Measured], int],
     up: Callable[[Measured, str], float | None],
 ) -> None:
-    for route in _routes(group):
+    for route in names(group):
         points = [(across(x), y) for x in group if (y := up(x, route)) is not None]
         if points:
             style = {"color": COLORS[route], "marker": MARKERS[route]}
@@ -97,14 +86,6 @@ def _curves(
 
 def _links(measured: Measured) -> int:
     return measured.case.equations[1]
-
-
-def _compile_seconds(measured: Measured, route: str) -> float | None:
-    return measured.outcomes[route].compile_seconds if route in measured.outcomes else None
-
-
-def _routes(group: Sequence[Measured]) -> list[str]:
-    return list(dict.fromkeys(route for measured in group for route in measured.outcomes))
 
 
 def _name(measured: Measured) -> str:

@@ -1,7 +1,7 @@
-"""The gradient of a scalar of the final state, in reverse and in forward mode, and the forward run.
+"""The gradient of a scalar of the final state, in reverse and forward mode, and the forward run.
 
-In reverse mode by q0, v0 and all parameters; in forward mode by the first p numbers of the
-parameters, whose cost is that of the sensitivities of all of q and v.
+In reverse mode with respect to q0, v0 and all parameters; in forward mode with respect to the first
+p parameters, which costs as much as the sensitivities of all of q and v.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,27 +22,18 @@ from experiments.speed.workers import Arrays
 
 FORWARD, INSIDE, OUTSIDE = "forward run", "vmap of grad", "grad of vmap"
 SENSITIVITIES = {f"sensitivities, p = {p}": p for p in (1, 2, 3, 5)}
-TOLERANCE = 1e-9  # how far a form may be from the first, relative to the size
+TOLERANCE = 1e-9  # largest difference from the first form, relative to its size
 _ARGUMENTS, _AXES = (0, 1, 2), (0, 0, None)
 
 
 def prepare(form: str, case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """One of `FORMS` for a case; the parameters are shared by its trajectories.
-
-    Raises:
-        Unavailable: there are not as many parameters.
-    """
+    """Compile one of `FORMS` for a case; all trajectories share the parameters."""
     params = jax.tree.map(jnp.asarray, dict(case.model.params))
     return compiled(FORMS[form](case), q0, v0, params)
 
 
 def comparable(form: str, arrays: Arrays) -> Arrays:
-    """The gradient of the mean over the batch by each number of the parameters, q0 and v0.
-
-    Args:
-        form: one of `FORMS`; nothing can be compared of the forward run.
-        arrays: what it gives; in reverse mode by q0 and v0 first, then by the parameters.
-    """
+    """The gradient of the mean over the batch, by each parameter, then by q0 and v0 if known."""
     if form == FORWARD:
         return []
     if form in SENSITIVITIES:
@@ -77,7 +68,7 @@ def _grad_of_vmap(case: Case) -> Callable[..., Any]:
 
 
 def _sensitivities(count: int, case: Case) -> Callable[..., Array]:
-    """The same scalar by the first numbers of the parameters."""
+    """The derivatives of the same scalar by the first parameters."""
     known = sum(np.size(x) for x in jax.tree.leaves(case.model.params))
     if known < count:
         raise Unavailable(f"its parameters are {known} numbers")
@@ -89,9 +80,8 @@ def _sensitivities(count: int, case: Case) -> Callable[..., Array]:
         def start(theta: Array) -> tuple[Array, Array, Any]:
             return q, v, unravel(jnp.concatenate([theta, numbers[count:]]))
 
-        theta = numbers[:count]
         found = jm.sensitivities(
-            case.model.system, start, theta, ts, method=method, projection=None
+            case.model.system, start, numbers[:count], ts, method=method, projection=None
         )
         end = found.solution
         return 2 * (end.q[-1] @ found.q[-1] + end.v[-1] @ found.v[-1])

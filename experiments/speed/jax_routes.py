@@ -1,7 +1,7 @@
-"""Routes over JAX: `jm.simulate`, and what one would write without it.
+"""Routes in JAX: `jm.simulate`, and what one would write without it.
 
-All of them are `jit(vmap(one trajectory))` with the parameters as arguments; the rivals run the
-classical method in a `lax.scan`, or in diffrax.
+All of them are `jit(vmap(one trajectory))` with the parameters as arguments. The others run the
+classical Runge-Kutta method in a `lax.scan`, or in diffrax.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 
 import jaxmech as jm
 from experiments.speed.cases import Case
-from experiments.speed.routes import Prepared, States, Unavailable, compiled
+from experiments.speed.routes import Prepared, Unavailable, compiled
 from jaxmech.compiler import off
 
 Law = Callable[[jm.EquationsOfMotion], Array]  # accelerations from M, Q, A, b
@@ -23,12 +23,12 @@ OneRun = Callable[[Array, Array, Any], Any]
 
 
 def default(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """`jm.simulate` as it is: with projection and the whole `Solution`."""
+    """`jm.simulate` with default arguments: projection, and the whole `Solution`."""
     return _whole_solution(case, jm.Projection(), q0, v0)
 
 
 def without_audit(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """With projection, but the final state alone: the audit is eliminated."""
+    """With projection, but only the final state, so that the audit is eliminated."""
     return _compiled(case, one_simulation(case, jm.Projection()), q0, v0)
 
 
@@ -38,7 +38,7 @@ def without_projection(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
 
 
 def bare_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The final state alone, with `projection=None`: what the rivals compute."""
+    """Only the final state, with `projection=None`: what the other routes compute."""
     return _compiled(case, one_simulation(case, None), q0, v0)
 
 
@@ -50,12 +50,12 @@ def bare_kernel_by_vmap(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
 
 def pseudoinverse(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
     """The formula of Udwadia and Kalaba with `jnp.linalg.pinv`."""
-    return _compiled(case, _scanned(case, with_pinv), q0, v0)
+    return _compiled(case, _scanned(case, _with_pinv), q0, v0)
 
 
 def library_cholesky(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
     """The multipliers from A M^-1 A^T by `jax.scipy.linalg.cho_factor`."""
-    return _compiled(case, _scanned(case, with_cholesky), q0, v0)
+    return _compiled(case, _scanned(case, _with_cholesky), q0, v0)
 
 
 def with_diffrax(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
@@ -79,7 +79,7 @@ def with_diffrax(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
 
     def run(q: Array, v: Array, params: Any) -> tuple[Array, Array]:
         solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(lambda t, y, p: _slope(case, with_cholesky, *y, t, p)),
+            diffrax.ODETerm(lambda t, y, p: _slope(case, _with_cholesky, *y, t, p)),
             RK4(scan_kind="lax"),  # the fastest of the variants for a forward run
             t0=0.0,
             t1=case.end,
@@ -95,23 +95,6 @@ def with_diffrax(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
     return _compiled(case, run, q0, v0)
 
 
-def _whole_solution(
-    case: Case, projection: jm.Projection | None, q0: np.ndarray, v0: np.ndarray
-) -> Prepared:
-    """A run that gives all that a `Solution` holds, so that nothing of it is eliminated."""
-
-    def run(q: Array, v: Array, params: Any) -> jm.Solution:
-        return _simulation(case, projection, q, v, params)
-
-    prepared = _compiled(case, run, q0, v0)
-
-    def final() -> States:
-        solution = prepared.run()
-        return solution.q[:, -1], solution.v[:, -1]
-
-    return Prepared(prepared.compile_seconds, final)
-
-
 def one_simulation(case: Case, projection: jm.Projection | None) -> OneRun:
     """The final state of one trajectory by `jm.simulate`."""
 
@@ -122,15 +105,27 @@ def one_simulation(case: Case, projection: jm.Projection | None) -> OneRun:
     return run
 
 
+def _whole_solution(
+    case: Case, projection: jm.Projection | None, q0: np.ndarray, v0: np.ndarray
+) -> Prepared:
+    """A run that returns all that a `Solution` holds, so that nothing is eliminated."""
+    prepared = _compiled(case, lambda *args: _simulation(case, projection, *args), q0, v0)
+
+    def final() -> tuple[np.ndarray, np.ndarray]:
+        solution = prepared.run()
+        return solution.q[:, -1], solution.v[:, -1]
+
+    return Prepared(prepared.compile_seconds, final)
+
+
 def _simulation(
     case: Case, projection: jm.Projection | None, q: Array, v: Array, params: Any
 ) -> jm.Solution:
-    ts = jnp.array([0.0, case.end])
-    method = jm.RK4(substeps=case.steps)
+    ts, method = jnp.array([0.0, case.end]), jm.RK4(substeps=case.steps)
     return jm.simulate(case.model.system, q, v, ts, params, method=method, projection=projection)
 
 
-def with_pinv(eom: jm.EquationsOfMotion) -> Array:
+def _with_pinv(eom: jm.EquationsOfMotion) -> Array:
     """a + M^-1/2 (A M^-1/2)^+ (b - A a), a = M^-1 Q."""
     values, vectors = jnp.linalg.eigh(eom.M)
     root = (vectors / jnp.sqrt(values)[None]) @ vectors.T
@@ -138,7 +133,7 @@ def with_pinv(eom: jm.EquationsOfMotion) -> Array:
     return a + root @ (jnp.linalg.pinv(eom.A @ root) @ (eom.b - eom.A @ a))
 
 
-def with_cholesky(eom: jm.EquationsOfMotion) -> Array:
+def _with_cholesky(eom: jm.EquationsOfMotion) -> Array:
     """a + M^-1 A^T (A M^-1 A^T)^-1 (b - A a)."""
     mass = cho_factor(eom.M)
     a, moved = cho_solve(mass, eom.Q), cho_solve(mass, eom.A.T)
@@ -162,11 +157,8 @@ def _scanned(case: Case, law: Law) -> OneRun:
         k2 = slope(0.5, k1)
         k3 = slope(0.5, k2)
         k4 = slope(1.0, k3)
-        moved = (
-            x + h / 6 * (a + 2 * b + 2 * c + d)
-            for x, a, b, c, d in zip(state, k1, k2, k3, k4, strict=True)
-        )
-        return tuple(moved), None
+        rates = zip(state, k1, k2, k3, k4, strict=True)
+        return tuple(x + h / 6 * (a + 2 * b + 2 * c + d) for x, a, b, c, d in rates), None
 
     def run(q: Array, v: Array, params: Any) -> tuple[Array, Array]:
         times = h * jnp.arange(case.steps)

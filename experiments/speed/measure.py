@@ -1,8 +1,7 @@
-"""How jobs are measured against each other: agreement first, then rounds in turn."""
+"""How jobs are compared: first their results, then their times in alternating rounds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -13,27 +12,18 @@ from experiments.speed.workers import Arrays, Job, JobError, Worker
 
 @dataclass
 class Outcome:
-    """What is known of a job so far.
-
-    Attributes:
-        problem: why it has no speed; empty where it has.
-        compile_seconds: what it took to get ready.
-        difference: from the reference, relative to its size.
-        position_residual: largest |phi| at the end, where there are such constraints.
-        velocity_residual: largest |dphi/dt| and |psi| at the end.
-        seconds: of a run, one per round.
-    """
+    """What is known of a job so far; without a speed, `problem` says why."""
 
     problem: str = ""
     compile_seconds: float | None = None
-    difference: float | None = None
-    position_residual: float | None = None
-    velocity_residual: float | None = None
-    seconds: list[float] = field(default_factory=list)
+    difference: float | None = None  # from the reference, relative to its size
+    position_residual: float | None = None  # largest |phi| at the end
+    velocity_residual: float | None = None  # largest |dphi/dt| and |psi| at the end
+    seconds: list[float] = field(default_factory=list)  # of a run, one for each round
 
     @property
     def best(self) -> float | None:
-        """Seconds of a run in the best round, None where it has no speed."""
+        """Seconds of a run in the best round, None if the job has no speed."""
         return min(self.seconds) if self.seconds and not self.problem else None
 
 
@@ -42,26 +32,19 @@ Outcomes = dict[str, Outcome]
 
 @dataclass(frozen=True)
 class Entrant:
-    """A job with what its results are held against.
+    """A job and how its result is compared.
 
-    Attributes:
-        job: what is run.
-        tolerance: largest difference from the reference that still agrees.
-        comparable: what is compared, from what the job gives, with as many arrays of the
-            reference; nothing: not held against others.
+    `comparable` takes what is compared from the arrays of the job, with as many arrays of the
+    reference; with nothing to compare the job is timed unchecked.
     """
 
     job: Job
-    tolerance: float
+    tolerance: float  # largest difference from the reference that counts as agreement
     comparable: Callable[[Arrays], Arrays] = lambda arrays: arrays
 
 
 class Pool:
-    """One worker per name, for a part of the benchmark.
-
-    Attributes:
-        environment: versions and settings of the processes.
-    """
+    """One worker per name, and the environment that they run in."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -71,7 +54,7 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         for worker in self._workers.values():
             worker.close()
 
@@ -92,21 +75,13 @@ def contest(
     audit: Callable[[Outcome, Arrays], None] = lambda outcome, arrays: None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Measures jobs that do the same.
+    """Measure jobs that compute the same, and time those that agree with the reference.
 
-    The reference for agreement is the first of those with the smallest tolerance that gives a
-    result; only jobs that agree with it are timed.
-
-    Args:
-        entrants: the jobs by name.
-        pool: their processes.
-        timing: how long and how often.
-        outcomes: filled while it goes on, so that an interruption loses nothing.
-        audit: notes in an outcome what the results of its job show.
-        tell: takes a line about every job.
+    The reference is the first result among the jobs of the smallest tolerance. `outcomes` is
+    filled along the way, so that an interruption loses nothing; `audit` adds residuals to it.
     """
     workers: dict[str, Worker] = {}
-    shown: dict[str, Arrays] = {}
+    results: dict[str, Arrays] = {}
     for name, entrant in entrants.items():
         outcome = outcomes[name] = Outcome()
         tell(f"preparing {name}")
@@ -118,21 +93,28 @@ def contest(
             continue
         audit(outcome, arrays)
         if comparable := entrant.comparable(arrays):
-            shown[name] = comparable
-    _compare(entrants, shown, outcomes)
-    _rounds(
-        [name for name in entrants if not outcomes[name].problem], workers, timing, outcomes, tell
-    )
+            results[name] = comparable
+    _compare(entrants, results, outcomes)
+    # In turn, round after round: whatever else the machine does then affects all jobs alike.
+    for number in range(timing.rounds):
+        for name, outcome in outcomes.items():
+            enough = number >= 2 and sum(outcome.seconds) > timing.most
+            if outcome.problem or enough:
+                continue
+            tell(f"round {number + 1} of {timing.rounds}: {name}")
+            try:
+                outcome.seconds.append(workers[name].seconds(timing.least))
+            except JobError as error:
+                outcome.problem = str(error)
 
 
 def _compare(
-    entrants: Mapping[str, Entrant], shown: Mapping[str, Arrays], outcomes: Outcomes
+    entrants: Mapping[str, Entrant], results: Mapping[str, Arrays], outcomes: Outcomes
 ) -> None:
-    """Holds every result against the reference."""
-    if not shown:
+    if not results:
         return
-    reference = shown[min(shown, key=lambda name: entrants[name].tolerance)]
-    for name, arrays in shown.items():
+    reference = results[min(results, key=lambda name: entrants[name].tolerance)]
+    for name, arrays in results.items():
         outcome = outcomes[name]
         outcome.difference = difference(arrays, reference[: len(arrays)])
         if not outcome.difference <= entrants[name].tolerance:
@@ -142,8 +124,8 @@ def _compare(
 def difference(arrays: Iterable[np.ndarray], reference: Iterable[np.ndarray]) -> float:
     """Largest difference of any array, relative to the largest entry of its reference.
 
-    An array whose entries are all far below those of the others is held against theirs. What is
-    not finite agrees with nothing.
+    An array whose entries are all far smaller than those of the others is compared with theirs.
+    A result that is not finite agrees with nothing.
     """
     pairs = list(zip(arrays, reference, strict=True))
     size = max(np.max(np.abs(ref), initial=0.0) for _, ref in pairs)
@@ -153,24 +135,3 @@ def difference(arrays: Iterable[np.ndarray], reference: Iterable[np.ndarray]) ->
         away = np.max(np.abs(array - ref), initial=0.0) / scale
         found = max(found, float(away) if np.isfinite(away) else np.inf)
     return found
-
-
-def _rounds(
-    names: list[str],
-    workers: Mapping[str, Worker],
-    timing: Timing,
-    outcomes: Outcomes,
-    tell: Callable[[str], None],
-) -> None:
-    """All in turn, round after round, so that whatever else the machine does hits all of them."""
-    for number in range(timing.rounds):
-        for name in names:
-            outcome = outcomes[name]
-            enough = number >= 2 and sum(outcome.seconds) > timing.most
-            if outcome.problem or enough:
-                continue
-            tell(f"round {number + 1} of {timing.rounds}: {name}")
-            try:
-                outcome.seconds.append(workers[name].seconds(timing.least))
-            except JobError as error:
-                outcome.problem = str(error)

@@ -1,31 +1,23 @@
 """Route: MuJoCo's C engine through `mujoco.rollout`, one thread per core.
 
-MuJoCo integrates joint angles (a chain of k links has k of them, where the case has 2 k Cartesian
-coordinates) with its RK4 and the step of the case. The start is mapped to angles once, before the
-clock; the end is mapped back as part of every run, at the cost of less than one step.
+MuJoCo integrates joint angles by its RK4 with the step of the case. Initial states are mapped to
+angles before timing starts; final states are mapped back in every run, which costs less than one
+step. Contacts, limits, springs and everything else that the mechanisms do not have is disabled, for
+open chains the whole constraint solver.
 
-Point masses get a moment of inertia of 1e-12 m l^2, because MuJoCo refuses bodies without. After
-0.2 s it has changed positions by 3e-13 m and velocities by 4e-12 m/s; RK4 in other coordinates does
-more (2e-12 m for two links, 4e-10 m for ten, with steps of 1 ms).
-
-The four-bar is a tree of three hinges closed by `connect`, which MuJoCo keeps soft: a share of
-1 - 0.9999 of the free acceleration passes, the smallest that it allows, and what opens is pulled
-back with a time constant of two steps, the shortest that it allows by default. With steps of 1 ms
-the loop stays within 2e-9 m; the error falls with the square of the step.
-
-All that these mechanisms do not have is off (contacts, limits, springs, damping, actuators,
-sensors), for open chains the whole constraint solver. The loop is solved by the default, Newton's
-method, which needs one iteration, without warm start and islands, which only cost time here.
-
-`rollout` stores every state and has no other mode. So a run is cut into calls whose states fit into
-one buffer, made beforehand and used again. `mujoco.batch` (from 4.0 on), which stores nothing, is
-as fast.
+- MuJoCo refuses point masses, so they get a moment of inertia of 1e-12 m l^2. After 0.2 s that has
+  changed positions by 3e-13 m and velocities by 4e-12 m/s, less than RK4 in other coordinates does.
+- The four-bar is a tree of three hinges closed by `connect`, which is soft: the smallest softness
+  allowed, 1 - 0.9999 of the free acceleration, and the shortest time constant, two steps. With
+  steps of 1 ms the loop stays closed to 2e-9 m; the error falls with the square of the step. The
+  solver is Newton's method, one iteration, without warm start and islands, which cost time here.
+- `rollout` has to store every state, so a run is cut into calls that reuse one buffer.
 """
 
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,15 +34,8 @@ _NOT_WRITTEN = {
 }
 
 
-@dataclass(frozen=True)
-class _Mechanism:
-    """A mechanism in joint coordinates.
-
-    Attributes:
-        xml: the model for MuJoCo.
-        to_joints: the case's q and v as joint angles and their rates.
-        from_joints: the way back.
-    """
+class _Mechanism(NamedTuple):
+    """A model for MuJoCo, with the maps between q and v of the case and joint angles and rates."""
 
     xml: str
     to_joints: Callable[[np.ndarray, np.ndarray], States]
@@ -58,11 +43,7 @@ class _Mechanism:
 
 
 def mujoco_rollout(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The route.
-
-    Raises:
-        Unavailable: MuJoCo is not installed, or the mechanism is not written for it.
-    """
+    """The route."""
     try:
         import mujoco
         from mujoco.rollout import Rollout

@@ -1,4 +1,4 @@
-"""What was measured as text: tables in Markdown, and everything as JSON."""
+"""Results as text: tables in Markdown, and everything as JSON."""
 
 import json
 import os
@@ -9,21 +9,16 @@ from math import isfinite
 from typing import Any
 
 from experiments.speed import gradients
-from experiments.speed.benchmarks import Measured, Results
+from experiments.speed.benchmarks import Measured, Results, names
 from experiments.speed.measure import Outcome
 
-Row = Sequence[str]
 NONE = "–"
-_SCALES = {
-    "batch": "Speed over the size of the batch",
-    "links": "Speed over the length of a chain",
-    "case": "Speed of other cases",
-}
+_RESIDUALS = ("difference", "position_residual", "velocity_residual")
+_PARTS = ("table", "batches", "lengths", "large", "gradients")
 
 
 def as_json(results: Results) -> str:
     """Every figure, with the configuration and the environment."""
-    parts = ("table", "batches", "lengths", "large", "gradients")
     content = {
         "finished": results.finished,
         "environment": {
@@ -33,7 +28,7 @@ def as_json(results: Results) -> str:
             **results.environment,
         },
         "config": asdict(results.config),
-        **{part: [_plain(measured) for measured in getattr(results, part)] for part in parts},
+        **{part: [_plain(measured) for measured in getattr(results, part)] for part in _PARTS},
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
@@ -43,18 +38,6 @@ def as_markdown(results: Results) -> str:
     return "\n\n".join(_sections(results)) + "\n"
 
 
-def line(measured: Measured) -> str:
-    """A case in a few lines, for the screen."""
-    rows = [[name, *_facts(measured, name)] for name in measured.outcomes]
-    widths = [max(map(len, column)) for column in zip(_FACTS, *rows, strict=True)]
-    shown = [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in (_FACTS, *rows)
-    ]
-    problems = _problems([measured])
-    return "\n".join([heading(measured), *(f"  {text}" for text in shown), *problems])
-
-
 def heading(measured: Measured) -> str:
     """The case with its size."""
     case = measured.case
@@ -62,35 +45,118 @@ def heading(measured: Measured) -> str:
     return f"{case.title} (n {n}, m {m}), {case.batch:,} trajectories of {case.steps:,} steps"
 
 
+def facts(measured: Measured) -> str:
+    """A table of one case: a row for each route."""
+    base = next(iter(measured.outcomes), "")
+    rows = [["route", "steps/s", "times slower", "compile", *_RESIDUALS]]
+    for name, outcome in measured.outcomes.items():
+        speed = measured.speed(name)
+        row = [name, f"{_millions(speed)} M" if speed else _in_short(outcome)]
+        row += [_times(measured.ratio(name, base)), _compile(measured, name)]
+        rows.append([*row, *(_size(getattr(outcome, what)) for what in _RESIDUALS)])
+    rows[0] = [text.replace("_", " ") for text in rows[0]]
+    return _grid(rows)
+
+
+def problems(group: Sequence[Measured]) -> Iterator[str]:
+    """Why routes have no speed, a line for each."""
+    found = [
+        f"- {measured.case.title}, {name}: {outcome.problem}"
+        for measured in group
+        for name, outcome in measured.outcomes.items()
+        if outcome.problem
+    ]
+    if found:
+        yield "\n".join(dict.fromkeys(found))
+
+
 def _sections(results: Results) -> Iterator[str]:
     if results.table:
         yield _summary(results.table)
-        yield from _problems(results.table)
+        yield from problems(results.table)
     yield _setting(results)
     for measured in results.table:
         yield f"### {heading(measured)}"
-        yield _grid([_FACTS, *([name, *_facts(measured, name)] for name in measured.outcomes)])
-    groups = results.batches, results.lengths, results.large
-    for (what, title), group in zip(_SCALES.items(), groups, strict=True):
+        yield facts(measured)
+    for first, title, group in (
+        ("batch", "Speed over the size of the batch", results.batches),
+        ("links", "Speed over the length of a chain", results.lengths),
+        ("case", "Speed of other cases", results.large),
+    ):
         if group:
             yield f"### {title}"
-            yield _scaling(what, group)
-            yield from _problems(group)
+            yield _scaling(first, group)
+            yield from problems(group)
     if results.gradients:
         yield "### Gradient of a scalar of the final state by q0, v0 and all parameters"
         yield _gradients(results.gradients)
         yield "### Sensitivities of q and v to p numbers, in forward runs"
         yield _sensitivities(results.gradients)
-        yield from _problems(results.gradients)
+        yield from problems(results.gradients)
 
 
 def _summary(table: list[Measured]) -> str:
     """Routes down, cases across: speed, and how many times slower than the first route."""
-    routes = list(dict.fromkeys(route for measured in table for route in measured.outcomes))
+    routes = names(table)
     head = [f"{x.case.title} (n {x.case.equations[0]}, m {x.case.equations[1]})" for x in table]
     rows = [["million steps per second", *head], ["", *(f"batch {x.case.batch:,}" for x in table)]]
     rows += [[route, *(_cell(x, route, routes[0]) for x in table)] for route in routes]
     return _grid(rows)
+
+
+def _setting(results: Results) -> str:
+    known = results.environment
+    return (
+        f"Trajectory-steps per second, RK4, float64, best of {results.config.timing.rounds} "
+        "rounds; in brackets how many times slower than the first route. "
+        f"{known.get('processor', '')}, {os.cpu_count()} cores with a load of {results.load:.1f} "
+        f"before the start, jax {known.get('jax', '')}, Python {known.get('python', '')}."
+    )
+
+
+def _scaling(first: str, group: list[Measured]) -> str:
+    routes = names(group)
+    rows = [[first, *(f"{r}{what}" for r in routes for what in (", M steps/s", ", compile"))]]
+    for x in group:
+        labels = {"batch": f"{x.case.batch:,}", "links": f"{x.case.equations[1]}"}
+        cells = [text for r in routes for text in (_cell(x, r, r), _compile(x, r))]
+        rows.append([labels.get(first, heading(x)), *cells])
+    return _grid(rows)
+
+
+def _gradients(group: list[Measured]) -> str:
+    forward, forms = gradients.FORWARD, (gradients.INSIDE, gradients.OUTSIDE)
+    head = [f"{form}{what}" for form in forms for what in (", forward runs", ", compile")]
+    rows = [["case", "forward run, M steps/s", "compile", *head, "difference"]]
+    for x in group:
+        row = [_name(x), _cell(x, forward, forward), _compile(x, forward)]
+        for form in forms:
+            row += [_times(x.ratio(form, forward)), _compile(x, form)]
+        rows.append([*row, _size(x.outcomes.get(forms[-1], Outcome()).difference)])
+    return _grid(rows)
+
+
+def _sensitivities(group: list[Measured]) -> str:
+    """Cost in forward runs, and relative to 1 + p runs: one for the motion, one per derivative."""
+    forms = gradients.SENSITIVITIES
+    rows = [["case", *(f"{what}p = {p}" for p in forms.values() for what in ("", "compile, "))]]
+    for x in group:
+        row = [_name(x)]
+        for form, p in forms.items():
+            ratio = x.ratio(form, gradients.FORWARD)
+            share = "" if ratio is None else f" = {ratio / (1 + p):.2f} (1 + p)"
+            row += [f"{_times(ratio)}{share}", _compile(x, form)]
+        rows.append(row)
+    return _grid(rows)
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> str:
+    first, *rest = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([first, f"|{'---|' * len(rows[0])}", *rest])
+
+
+def _name(measured: Measured) -> str:
+    return f"{measured.case.title} × {measured.case.batch:,}"
 
 
 def _cell(measured: Measured, route: str, base: str) -> str:
@@ -102,107 +168,9 @@ def _cell(measured: Measured, route: str, base: str) -> str:
 
 
 def _in_short(outcome: Outcome) -> str:
-    """Why there is no speed."""
+    """Why there is no speed, in a word."""
     word = outcome.problem.partition(":")[0]
     return NONE if word in ("", "unavailable") else word
-
-
-_FACTS = (
-    "route",
-    "steps/s",
-    "times slower",
-    "compile",
-    "difference",
-    "position residual",
-    "velocity residual",
-)
-
-
-def _facts(measured: Measured, name: str) -> list[str]:
-    outcome, speed = measured.outcomes[name], measured.speed(name)
-    base = next(iter(measured.outcomes))
-    return [
-        f"{_millions(speed)} M" if speed else _in_short(outcome),
-        _times(measured.ratio(name, base)),
-        _seconds(outcome.compile_seconds),
-        *map(_size, (outcome.difference, outcome.position_residual, outcome.velocity_residual)),
-    ]
-
-
-def _problems(group: list[Measured]) -> Iterator[str]:
-    """Why there is no speed, a line for each."""
-    found = [
-        f"- {measured.case.title}, {name}: {outcome.problem}"
-        for measured in group
-        for name, outcome in measured.outcomes.items()
-        if outcome.problem
-    ]
-    if found:
-        yield "\n".join(dict.fromkeys(found))
-
-
-def _setting(results: Results) -> str:
-    facts = results.environment
-    timing = results.config.timing
-    return (
-        f"Trajectory-steps per second, RK4, float64, best of {timing.rounds} rounds; in brackets "
-        f"how many times slower than the first route. {facts.get('processor', '')}, "
-        f"{os.cpu_count()} cores with a load of {results.load:.1f} before the start, jax "
-        f"{facts.get('jax', '')}, Python {facts.get('python', '')}."
-    )
-
-
-def _scaling(first: str, group: list[Measured]) -> str:
-    routes = list(dict.fromkeys(route for measured in group for route in measured.outcomes))
-    head = [first, *(f"{route}{what}" for route in routes for what in (", M steps/s", ", compile"))]
-    rows = [head]
-    for measured in group:
-        case = measured.case
-        names = {"batch": f"{case.batch:,}", "links": f"{case.equations[1]}"}
-        row = [names.get(first, heading(measured))]
-        for route in routes:
-            seconds = measured.outcomes.get(route, Outcome()).compile_seconds
-            row += [_cell(measured, route, route), _seconds(seconds)]
-        rows.append(row)
-    return _grid(rows)
-
-
-def _gradients(group: list[Measured]) -> str:
-    forward, forms = gradients.FORWARD, (gradients.INSIDE, gradients.OUTSIDE)
-    head = [f"{form}{what}" for form in forms for what in (", forward runs", ", compile")]
-    rows = [["case", "forward run, M steps/s", "compile", *head, "difference"]]
-    for measured in group:
-        known = measured.outcomes
-        row = [
-            f"{measured.case.title} × {measured.case.batch:,}",
-            _cell(measured, forward, forward),
-            _seconds(known.get(forward, Outcome()).compile_seconds),
-        ]
-        for form in forms:
-            seconds = known.get(form, Outcome()).compile_seconds
-            row += [_times(measured.ratio(form, forward)), _seconds(seconds)]
-        rows.append([*row, _size(known.get(forms[-1], Outcome()).difference)])
-    return _grid(rows)
-
-
-def _sensitivities(group: list[Measured]) -> str:
-    """With the share that each of 1 + p runs would be, the motion and every derivative alike."""
-    forms = gradients.SENSITIVITIES
-    rows = [["case", *(f"{what}p = {p}" for p in forms.values() for what in ("", "compile, "))]]
-    for measured in group:
-        row = [f"{measured.case.title} × {measured.case.batch:,}"]
-        for form, p in forms.items():
-            ratio = measured.ratio(form, gradients.FORWARD)
-            share = "" if ratio is None else f" = {ratio / (1 + p):.2f} (1 + p)"
-            seconds = measured.outcomes.get(form, Outcome()).compile_seconds
-            row += [f"{_times(ratio)}{share}", _seconds(seconds)]
-        rows.append(row)
-    return _grid(rows)
-
-
-def _grid(rows: Sequence[Row]) -> str:
-    first, *rest = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([first, f"|{'---|' * len(rows[0])}", *rest])
 
 
 def _millions(speed: float) -> str:
@@ -217,7 +185,8 @@ def _times(ratio: float | None) -> str:
     return f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.2g}×" if ratio < 10 else f"{ratio:.0f}×"
 
 
-def _seconds(seconds: float | None) -> str:
+def _compile(measured: Measured, name: str) -> str:
+    seconds = measured.compile_seconds(name)
     return NONE if seconds is None else f"{seconds:.1f} s"
 
 
@@ -228,26 +197,20 @@ def _size(value: float | None) -> str:
 def _plain(measured: Measured) -> dict[str, Any]:
     case = measured.case
     n, m = case.equations
-    return {
-        "case": case.name,
-        "n": n,
-        "m": m,
-        "batch": case.batch,
-        "steps": case.steps,
-        "step_size": case.step_size,
-        "outcomes": {
-            name: {
-                **{key: _finite(value) for key, value in asdict(outcome).items()},
-                "best": outcome.best,
-                "steps_per_second": measured.speed(name),
-            }
-            for name, outcome in measured.outcomes.items()
-        },
+    sizes = {"batch": case.batch, "steps": case.steps, "step_size": case.step_size}
+    outcomes = {
+        name: {
+            **{key: _finite(value) for key, value in asdict(outcome).items()},
+            "best": outcome.best,
+            "steps_per_second": measured.speed(name),
+        }
+        for name, outcome in measured.outcomes.items()
     }
+    return {"case": case.name, "n": n, "m": m, **sizes, "outcomes": outcomes}
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no word for what is not finite."""
+    """The value, as text if it is inf or NaN, which JSON does not have."""
     return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 

@@ -1,184 +1,129 @@
 """The keys of a benchmark's configuration, as frozen dataclasses for `jaxmech.config.toml.read`."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from experiments.speed.cases import NAMES, is_name
-from experiments.speed.roster import ROUTES
+from experiments.speed.routes import ROUTES
 from jaxmech.config.errors import Problem, StudyError, not_one_of
 
 RouteName = Literal[*ROUTES]  # type: ignore[valid-type]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timing:
-    """How often and how long.
+def _count(name: str, value: int) -> Iterator[Problem]:
+    least = 0 if name == "seed" else 1
+    if value < least:
+        yield Problem((name,), f"must be at least {least}, but is {value}")
 
-    Attributes:
-        rounds: of every route, in turn; the best counts.
-        least: seconds that a round fills with runs, whose mean is its result [s].
-        most: a route that has taken this long stops after its second round [s].
-        limit: a route that gives no answer for this long is given up [s].
-    """
 
-    rounds: int = 5
-    least: float = 0.2
-    most: float = 20.0
-    limit: float = 900.0
+def _counts(name: str, values: tuple[int, ...]) -> Iterator[Problem]:
+    for k, value in enumerate(values):
+        yield from _count(f"{name}[{k}]", value)
+
+
+def _positive(name: str, value: float) -> Iterator[Problem]:
+    if not value > 0:
+        yield Problem((name,), f"must be positive, but is {value:g}")
+
+
+def _different(name: str, values: tuple[str, ...]) -> Iterator[Problem]:
+    if not values:
+        yield Problem((name,), "must not be empty")
+    for value in {value for value in values if values.count(value) > 1}:
+        yield Problem((name,), f'must name "{value}" only once')
+
+
+def _cases(name: str, value: str | Mapping[str, Any]) -> Iterator[Problem]:
+    if name == "cases" and not value:
+        yield Problem((name,), "must name at least one case, but is empty")
+    known = {*NAMES, "chain_<links>", "dense_<coordinates>"} - {"chain_10"}
+    for case in [value] if isinstance(value, str) else value:
+        if not is_name(case):
+            key = (name,) if isinstance(value, str) else (name, case)
+            yield Problem(key, not_one_of(case, known, "a case"))
+
+
+_RULES: Mapping[str, Callable[[str, Any], Iterator[Problem]]] = {
+    **dict.fromkeys(("rounds", "batch", "steps", "chain_batch", "seed"), _count),
+    **dict.fromkeys(("batches", "links"), _counts),
+    **dict.fromkeys(("step", "limit"), _positive),
+    **dict.fromkeys(("parts", "routes"), _different),
+    **dict.fromkeys(("case", "cases", "large"), _cases),
+}
+
+
+class _Checked:
+    """Refuses values that make no sense, by the name of a field."""
 
     def __post_init__(self) -> None:
-        _refuse(_too_small({"rounds": self.rounds}))
-        if not self.limit > 0:
-            raise StudyError([Problem(("limit",), f"must be positive, but is {self.limit:g}")])
+        rules = ((_RULES.get(f.name), f.name) for f in fields(self))
+        if problems := [x for rule, name in rules if rule for x in rule(name, getattr(self, name))]:
+            raise StudyError(problems)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
-    """How much of a case.
+class Timing(_Checked):
+    """How often and how long each route runs."""
 
-    Attributes:
-        batch: number of trajectories.
-        steps: of each trajectory.
-        step: of RK4 [s].
-    """
-
-    batch: int
-    steps: int
-    step: float
-
-    def __post_init__(self) -> None:
-        _refuse(_too_small({"batch": self.batch, "steps": self.steps}))
-        if not self.step > 0:
-            raise StudyError([Problem(("step",), f"must be positive, but is {self.step:g}")])
+    rounds: int = 5  # the best one counts
+    least: float = 0.2  # a round is the mean over as many runs as fill this time [s]
+    most: float = 20.0  # a route that has run for this long stops after its second round [s]
+    limit: float = 900.0  # a route without an answer for this long is abandoned [s]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """Every case by every route.
+class Size(_Checked):
+    """The size of a case."""
 
-    Attributes:
-        routes: which; the first is the reference of agreement and of the ratios.
-        cases: their sizes, by name.
-    """
+    batch: int  # number of trajectories
+    steps: int  # of each trajectory
+    step: float  # of RK4 [s]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(_Checked):
+    """Every case by every route; ratios refer to the first route."""
 
     routes: tuple[RouteName, ...]
     cases: Mapping[str, Size]
 
-    def __post_init__(self) -> None:
-        _refuse([*_no_cases(self.cases), *_repeated("routes", self.routes)])
-
 
 @dataclass(frozen=True, kw_only=True)
-class Scaling:
-    """Speed over the size of the batch and of the system.
-
-    Attributes:
-        routes: which; the first is the reference of agreement.
-        case: what grows in batches.
-        batches: sizes of the batch.
-        links: lengths of the chain.
-        chain_batch: trajectories of each chain.
-        steps: of each trajectory.
-        step: of RK4 [s].
-        large: sizes of other cases by name, such as systems of many coordinates.
-    """
+class Scaling(_Checked):
+    """Speed over the size of the batch and of the system."""
 
     routes: tuple[RouteName, ...]
-    case: str
+    case: str  # the case that runs in batches of all sizes
     batches: tuple[int, ...]
-    links: tuple[int, ...]
-    chain_batch: int
+    links: tuple[int, ...]  # lengths of the chain
+    chain_batch: int  # trajectories of each chain
     steps: int
-    step: float
-    large: Mapping[str, Size] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        sizes = {"chain_batch": self.chain_batch, "steps": self.steps}
-        for name, values in (("batches", self.batches), ("links", self.links)):
-            sizes |= {f"{name}[{k}]": value for k, value in enumerate(values)}
-        problems = [*_too_small(sizes), *_repeated("routes", self.routes)]
-        problems += [] if is_name(self.case) else [_no_case(("case",), self.case)]
-        problems += _unknown("large", self.large)
-        if not self.step > 0:
-            problems.append(Problem(("step",), f"must be positive, but is {self.step:g}"))
-        _refuse(problems)
+    step: float  # of RK4 [s]
+    large: Mapping[str, Size] = field(default_factory=dict)  # further cases of any size
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gradient:
-    """The gradient of a scalar of the final state, in both modes, against the forward run.
-
-    Attributes:
-        cases: their sizes, by name.
-    """
+class Gradient(_Checked):
+    """The gradient of a scalar of the final state, in both modes, against the forward run."""
 
     cases: Mapping[str, Size]
 
-    def __post_init__(self) -> None:
-        _refuse(_no_cases(self.cases))
-
 
 @dataclass(frozen=True, kw_only=True)
-class Speed:
-    """A benchmark.
-
-    Attributes:
-        parts: what is measured, of what is described below.
-        seed: of the starts.
-        timing: how often and how long.
-        table: every case by every route.
-        scaling: over the size of the batch and the length of a chain.
-        gradient: of a scalar of the final state.
-    """
+class Speed(_Checked):
+    """A benchmark: the parts to measure, and what each of them consists of."""
 
     parts: tuple[Literal["table", "scaling", "gradient"], ...]
     table: Table | None = None
     scaling: Scaling | None = None
     gradient: Gradient | None = None
-    seed: int = 1
+    seed: int = 1  # of the initial states
     timing: Timing = field(default_factory=Timing)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         message = "must be given, because `parts` asks for it, but is missing"
-        given = {"table": self.table, "scaling": self.scaling, "gradient": self.gradient}
-        problems = [Problem((part,), message) for part in self.parts if given[part] is None]
-        if self.seed < 0:
-            problems.append(Problem(("seed",), f"must be at least 0, but is {self.seed}"))
-        _refuse([*problems, *_repeated("parts", self.parts)])
-
-
-def _refuse(problems: list[Problem] | Iterator[Problem]) -> None:
-    problems = list(problems)
-    if problems:
-        raise StudyError(problems)
-
-
-def _too_small(sizes: Mapping[str, int]) -> Iterator[Problem]:
-    for name, size in sizes.items():
-        if size < 1:
-            yield Problem((name,), f"must be at least 1, but is {size}")
-
-
-def _no_cases(cases: Mapping[str, Size]) -> Iterator[Problem]:
-    if not cases:
-        yield Problem(("cases",), "must name at least one case, but is empty")
-    yield from _unknown("cases", cases)
-
-
-def _unknown(key: str, cases: Mapping[str, Size]) -> Iterator[Problem]:
-    for name in cases:
-        if not is_name(name):
-            yield _no_case((key, name), name)
-
-
-def _no_case(key: tuple[str, ...], name: str) -> Problem:
-    known = {*NAMES, "chain_<links>", "dense_<coordinates>"} - {"chain_10"}
-    return Problem(key, not_one_of(name, known, "a case"))
-
-
-def _repeated(key: str, names: tuple[str, ...]) -> Iterator[Problem]:
-    if not names:
-        yield Problem((key,), "must not be empty")
-    for name in {name for name in names if names.count(name) > 1}:
-        yield Problem((key,), f'must name "{name}" only once')
+        missing = [Problem((x,), message) for x in self.parts if getattr(self, x) is None]
+        if missing:
+            raise StudyError(missing)

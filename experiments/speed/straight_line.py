@@ -1,8 +1,8 @@
-"""Route: the scalar graph of lanes as C, by the C compiler: what the same operations cost there.
+"""Route: the scalar graph that lanes are compiled from, written as C and compiled by gcc.
 
-Parameters and times are arguments, and sums keep their order, as in lanes. The compiler gets the
-program with one to four vectors of trajectories interleaved, and what is fastest on a few
-trajectories is taken. Groups of trajectories are shared out over all cores.
+Parameters and times are arguments, and sums keep their order, as in lanes. The program is compiled
+with one to four interleaved vectors of trajectories, and the one that is fastest on a few
+trajectories is used. The trajectories are distributed over all cores.
 """
 
 import ctypes
@@ -27,31 +27,22 @@ from experiments.speed.routes import Prepared, States, Unavailable
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 
-# Nobody looks at errno or at floating-point traps, and instructions are put in order before the
-# registers are given out: no flag changes a result.
+# No flag changes a result: errno and floating-point traps are not used, and instructions are
+# scheduled before registers are allocated.
 _FLAGS = (
-    "-O3",
-    "-march=native",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fschedule-insns",
-    "-fsched-pressure",
-    "-fopenmp",
-)
-_COPIES = (1, 2, 3, 4)  # vectors interleaved: more of them help as long as the registers hold them
+    "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fschedule-insns",
+    "-fsched-pressure", "-fopenmp", "-shared", "-fPIC",
+)  # fmt: skip
+_COPIES = (1, 2, 3, 4)  # interleaved vectors: more of them help while the registers hold them
 _LONGEST_COPIED = 2000  # lines
 
 Program = Callable[[Sequence[np.ndarray], int], list[np.ndarray]]
 
 
 def straight_line(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The route; its compile time is that of the program that is taken.
-
-    Raises:
-        Unavailable: there is no C compiler, or the rollout has something that has no C.
-    """
+    """The route; its compile time is that of the program that is used."""
     begun = time.perf_counter()
-    kernel, shared = rollout_kernel(case, q0[0], v0[0])
+    kernel, shared = _rollout_kernel(case, q0[0], v0[0])
     args = [q0, v0, np.broadcast_to(shared, (len(q0), len(shared)))]
     reading = time.perf_counter() - begun
     program, writing = _fastest(kernel, args)
@@ -63,14 +54,13 @@ def straight_line(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
     return Prepared(reading + writing, run)
 
 
-def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, np.ndarray]:
-    """The scalar graph from the start of one trajectory to its final state.
+def _rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, np.ndarray]:
+    """The graph from an initial state to the final one; its third argument is the array returned.
 
-    Its third argument holds the times and the parameters in a row, here with their values.
+    That array holds the times and all parameters.
     """
-    shared, unravel = ravel_pytree(
-        (jnp.array([0.0, case.end]), jax.tree.map(jnp.asarray, case.model.params))
-    )
+    params = jax.tree.map(jnp.asarray, case.model.params)
+    shared, unravel = ravel_pytree((jnp.array([0.0, case.end]), params))
 
     def run(q: Array, v: Array, shared: Array) -> tuple[Array, Array]:
         ts, params = unravel(shared)
@@ -82,7 +72,7 @@ def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, 
             params,
             method=jm.RK4(substeps=case.steps),
             projection=None,
-            derivative=jm.ForwardMode(),  # keeps no states on the way for a backward pass
+            derivative=jm.ForwardMode(),  # stores no states for a backward pass
         )
         return solution.q[-1], solution.v[-1]
 
@@ -95,9 +85,7 @@ def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, 
 def compiled(text: str, outs: Sequence[int]) -> Program:
     """A C source as a function of (size, numbers) arrays and a number of threads.
 
-    Args:
-        text: as `c_source.source` writes it.
-        outs: numbers of each result.
+    `outs` is how many numbers each result has.
     """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -105,7 +93,7 @@ def compiled(text: str, outs: Sequence[int]) -> Program:
     with tempfile.TemporaryDirectory() as folder:
         written, made = Path(folder, "rollout.c"), Path(folder, "rollout.so")
         written.write_text(text, encoding="utf-8")
-        command = [compiler, *_FLAGS, "-shared", "-fPIC", "-o", made, written, "-lm"]
+        command = [compiler, *_FLAGS, "-o", made, written, "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             errors = [line for line in done.stderr.splitlines() if "error" in line]
@@ -124,7 +112,7 @@ def compiled(text: str, outs: Sequence[int]) -> Program:
 
 
 def _fastest(kernel: Kernel, starts: Sequence[np.ndarray]) -> tuple[Program, float]:
-    """The best number of copies by a trial on one thread, and the seconds that it took to make."""
+    """The program with the best number of copies on one thread, and its compile seconds."""
     made: list[tuple[Program, float]] = []
     for copies in _COPIES:
         begun = time.perf_counter()
@@ -132,7 +120,7 @@ def _fastest(kernel: Kernel, starts: Sequence[np.ndarray]) -> tuple[Program, flo
         if copies == 1 or text.count("\n") < copies * _LONGEST_COPIED:
             program = compiled(text, [x.shape[1] for x in starts[:2]])
             made.append((program, time.perf_counter() - begun))
-    few = [x[:96] for x in starts]  # as many as whole groups of 1 to 4 vectors of 8 hold
+    few = [x[:96] for x in starts]  # a multiple of 1 to 4 vectors of 8
     best = [np.inf] * len(made)
     for _ in range(5):
         for k, (program, _seconds) in enumerate(made):

@@ -1,7 +1,6 @@
-"""Processes that run routes: one that aborts or hangs ends no other.
+"""Processes that run routes, so that one that crashes or hangs does not end the others.
 
-A worker holds one prepared job at a time. The benchmark speaks to it over a pipe, and only one
-worker computes at any moment.
+A worker holds one prepared job at a time, and only one worker computes at any moment.
 """
 
 import gc
@@ -23,14 +22,14 @@ Job = Callable[[], Prepared]  # called in a worker; must be picklable
 
 
 class JobError(Exception):
-    """A job came to no result; the text says why."""
+    """A job has no result; the text says why."""
 
 
 class Worker:
-    """A process for one job after another, started anew after a crash.
+    """A process for one job after another, restarted after a crash.
 
-    Args:
-        limit: most seconds for one answer.
+    Every answer may take `limit` seconds. Where a job is unavailable, raises, crashes or takes
+    longer, the methods raise a `JobError`.
     """
 
     def __init__(self, limit: float) -> None:
@@ -43,23 +42,15 @@ class Worker:
         return self._ask("environment")
 
     def prepare(self, job: Job) -> tuple[float, Arrays]:
-        """Compile seconds and the arrays of a first run; the job before is forgotten.
-
-        Raises:
-            JobError: it is unavailable, raised, crashed or took too long.
-        """
+        """Compile seconds and the arrays of a first run; the previous job is dropped."""
         return self._ask("prepare", job)
 
     def seconds(self, at_least: float) -> float:
-        """Seconds of a run: the mean over as many as fill the time, after one to warm up.
-
-        Raises:
-            JobError: it raised, crashed or took too long.
-        """
+        """Seconds of a run of the prepared job, see `mean_seconds`."""
         return self._ask("seconds", at_least)
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         if self._process is not None:
             self._pipe.close()
             self._process.kill()  # it holds nothing that would be lost
@@ -86,7 +77,7 @@ class Worker:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        # Ctrl-C reaches every process of a terminal; only the benchmark itself answers it.
+        # Ctrl-C reaches every process of a terminal; only the benchmark itself handles it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
@@ -102,20 +93,20 @@ class Worker:
 
 
 def _serve(pipe: Connection) -> None:
-    """The life of a worker."""
+    """Answer requests until the benchmark ends."""
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_enable_compilation_cache", False)  # or nothing would be compiled
+    jax.config.update("jax_enable_compilation_cache", False)  # compile times are measured
     prepared: Prepared | None = None
     while True:
         try:
-            verb, *arguments = pipe.recv()
-        except EOFError:  # the benchmark has ended
+            request, *arguments = pipe.recv()
+        except EOFError:
             return
         problem, answer = "", None
         try:
-            if verb == "environment":
+            if request == "environment":
                 answer = environment()
-            elif verb == "prepare":
+            elif request == "prepare":
                 prepared = None
                 jax.clear_caches()
                 gc.collect()
@@ -126,16 +117,13 @@ def _serve(pipe: Connection) -> None:
                 answer = mean_seconds(prepared.run, *arguments)
         except Unavailable as error:
             problem = f"unavailable: {error}"
-        except Exception as error:  # noqa: BLE001  whatever it is, the others go on
+        except Exception as error:  # noqa: BLE001  a failing route must not end the others
             problem = f"failed: {type(error).__name__}: {error}".partition("\n")[0]
         pipe.send((problem, answer))
 
 
 def mean_seconds(run: Callable[[], Any], at_least: float) -> float:
-    """Of the runs that fill the time.
-
-    A run that does not fill it by itself warms up caches, clock and threads first.
-    """
+    """The mean over as many runs as fill a time; a run shorter than that first warms up."""
     begun = time.perf_counter()
     run()
     alone = time.perf_counter() - begun
