@@ -1,12 +1,12 @@
 # Works with any Python 3.11 or newer: make test PYTHON=python3.13
 PYTHON ?= python3
-# The environment; made anew when it belongs to another version of Python.
+# The environment; recreated when it belongs to another version of Python.
 VENV ?= .venv
-# Test processes side by side; 0 runs all tests in one.
+# Number of parallel test processes; 0 runs all tests in the main process.
 WORKERS ?= 2
-# Which tests: "slow" for the slow ones alone, "" for all.
+# Which tests: "slow" for the slow ones only, "" for all.
 MARKS ?= not slow
-# More for pytest, for example: make pytest ARGS="tests/compiler -x"
+# Further options for pytest, for example: make pytest ARGS="tests/compiler -x"
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -17,7 +17,7 @@ RUN := $(VENV)/bin
 PIP := $(RUN)/python -m pip --quiet --disable-pip-version-check
 SHOW_VERSION := import sys; print("%d.%d" % sys.version_info[:2])
 VERSION := $(shell $(PYTHON) -c '$(SHOW_VERSION)' 2>/dev/null)
-# Empty files that say what is done; they carry the version, so another Python finds nothing done.
+# Empty files that mark a finished step, named by the version so that another Python starts over.
 MADE := $(VENV)/.made-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(VERSION)
@@ -31,7 +31,7 @@ demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 
 test: lint pytest ## check the style and run the tests
 
-slow: ## run the slow tests, for ten to thirty minutes
+slow: ## run the slow tests, ten to thirty minutes
 	@$(MAKE) --no-print-directory pytest MARKS=slow
 
 pytest: $(INSTALLED_DEV) ## run the tests
@@ -43,13 +43,13 @@ lint: $(INSTALLED_DEV) ## check the style and the types
 	@$(RUN)/ruff format --quiet --check .
 	@$(RUN)/mypy
 
-format: $(INSTALLED_DEV) ## bring the code into the house style
+format: $(INSTALLED_DEV) ## apply fixes and formatting
 	@$(RUN)/ruff check --quiet --fix . || true
 	@$(RUN)/ruff format .
 
-install: $(INSTALLED_DEV) ## make the environment, with the tools of development
+install: $(INSTALLED_DEV) ## set up the environment, with all development tools
 
-hooks: $(INSTALLED_DEV) ## let git check every commit
+hooks: $(INSTALLED_DEV) ## check style and types before every commit
 	@$(RUN)/pre-commit install
 
 clean: ## remove the environments and the caches
@@ -77,6 +77,6 @@ $(INSTALLED): pyproject.toml $(MADE)
 	@touch $@
 
 $(INSTALLED_DEV): pyproject.toml $(MADE)
-	@echo "Installing jaxmech in $(VENV), with the tools of development"
+	@echo "Installing jaxmech in $(VENV), with the development tools"
 	@$(PIP) install --editable '.[dev]'
 	@touch $(INSTALLED) $@

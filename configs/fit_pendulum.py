@@ -1,9 +1,9 @@
-"""A pendulum whose friction is not known, for `jaxmech fit configs/fit_pendulum.toml`.
+"""A pendulum with unknown friction, for `jaxmech fit configs/fit_pendulum.toml`.
 
-The angle theta is measured from the downward vertical. Only ratios are determined by its motion:
-everything is divided by the moment of inertia.
+The angle theta is measured from the downward vertical. The motion determines only ratios, so all
+parameters are divided by the moment of inertia.
 
-    python configs/fit_pendulum.py        writes fit_pendulum.csv again: the truth, with noise
+    python configs/fit_pendulum.py        writes fit_pendulum.csv: simulated swings with noise
 """
 
 import csv
@@ -47,7 +47,7 @@ def pendulum(law="both"):
 
 
 def swings(seed=1):
-    """Rows of swing, t, theta, omega: the truth with 2 mrad and 10 mrad/s of noise."""
+    """Rows of swing, t, theta, omega, with noise of 2 mrad and 10 mrad/s."""
     random = np.random.default_rng(seed)
     truth = {"gravity": 9.6, "viscous": 0.06, "dry": 0.12}
     ts = np.linspace(0.0, 5.0, 51)

@@ -1,4 +1,4 @@
-"""The measured pendulums for `jaxmech fit`, from the experiment in the clone around this file."""
+"""The measured pendulums for `jaxmech fit`, from `experiments/measured_pendulum` of this clone."""
 
 import sys
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""What one evaluation of a fit costs: loss, gradient and Jacobian, against the forward run.
+"""What one evaluation of a fit costs: gradient and Jacobian, compared with the forward run.
 
-Ten parameters of a double pendulum in Cartesian coordinates (two rods, friction in both hinges, two
-sensors with offset and scale) over 26 recordings, as many and as long as those of the measured
-pendulum (`configs/measured_pendulum_double.toml`). All four work on the same recordings in the same
-process; the gradient in reverse mode must agree with that from the Jacobian before anything is
-timed. The Jacobian of p numbers is measured in runs for each of 1 + p.
+The fit has ten parameters of a double pendulum in Cartesian coordinates (two rods, friction in both
+hinges, two sensors with offset and scale) and 26 recordings, as many and as long as those of the
+measured pendulum (`configs/measured_pendulum_double.toml`). The reverse-mode gradient must agree
+with that from the Jacobian before anything is timed. The cost of the Jacobian by p parameters is
+also stated per run, as if it took 1 + p of them.
 
 Usage: python -m experiments.fit_speed [configs/fit_speed.toml] [runs/fit_speed]
 """
@@ -35,19 +35,12 @@ FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scal
 
 @dataclass(frozen=True, kw_only=True)
 class FitSpeed:
-    """What is measured.
-
-    Attributes:
-        recordings: number of them.
-        samples: of each.
-        interval: between samples, and the step of RK4 [s].
-        rounds: of which the best counts.
-    """
+    """The keys of the configuration."""
 
     recordings: int = 26
-    samples: int = 2667
-    interval: float = 1e-3
-    rounds: int = 5
+    samples: int = 2667  # of each recording
+    interval: float = 1e-3  # between samples, and the step of RK4 [s]
+    rounds: int = 5  # the best one counts
 
 
 CASE = double_pendulum()
@@ -84,7 +77,7 @@ def task(study: FitSpeed) -> Task:
 
 
 def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:
-    """By name, as functions of the unknowns."""
+    """What is timed, as functions of the unknowns."""
     problem, numbers = made.problem, (made.data, made.conditions)
     return {
         "forward run": lambda y: runs(problem, y, made.data),
@@ -95,13 +88,13 @@ def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:
 
 
 def _rows(made: Task, y: Any) -> tuple[Any, Any]:
-    """What an iteration asks for: compressed residuals and derivatives."""
+    """What an iteration of the optimizer needs: compressed residuals and derivatives."""
     values, apply = rows(made.problem, y, made.data, made.conditions)
     return values, jax.vmap(apply)(jnp.eye(y.size))
 
 
 def require_agreement(made: Task, found: dict[str, Callable[[Any], Any]]) -> float:
-    """Raise unless gradient and Jacobian say the same; the relative difference."""
+    """The relative difference of gradient and Jacobian; raise if they disagree."""
     gradient = np.asarray(found["reverse gradient"](made.y))
     values, J = (np.asarray(x) for x in found["step of Levenberg-Marquardt"](made.y))
     difference = float(np.abs(J @ values - gradient).max() / np.abs(gradient).max())

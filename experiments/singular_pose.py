@@ -1,9 +1,9 @@
-"""Through a singular pose: which control of drift and which solver pass it, and how exactly.
+"""Which drift controls and solvers pass a singular pose, and how accurately.
 
-Parallel four-bars in a row become collinear twice a turn. There the rank of the constraints falls,
-and codes without care stop or leave on the wrong branch (problem A02 of the IFToMM multibody
-benchmark library). The exact motion is that of a pendulum: with psi the angle of the cranks from
-the downward vertical,
+Parallel four-bars in a row are collinear twice per turn. There the rank of the constraints drops,
+and many codes stop or continue on the wrong branch (problem A02 of the IFToMM multibody benchmark
+library). The exact motion is that of a pendulum: with psi the angle of the cranks from the downward
+vertical,
 
     psi = 2 am(K(m) - a t | m),  a = sqrt(E / 2),  m = 2 c / E,  E = 1/2 + 2 c,
     c = ((N + 1) / 2 + N) g / (((N + 1) / 3 + N) l).
@@ -30,46 +30,27 @@ from jaxmech.config.toml import ConfigError, read
 
 @dataclass(frozen=True, kw_only=True)
 class SingularPose:
-    """What is run.
+    """The keys of the configuration."""
 
-    Attributes:
-        bars: number of four-bars in the row.
-        end: length of the run [s].
-        step: step of RK4 [s].
-        saves: number of saved times.
-        baumgarte: alpha = beta of the Baumgarte variant [1/s].
-    """
-
-    bars: int = 2
-    end: float = 10.0
-    step: float = 1e-3
-    saves: int = 101
-    baumgarte: float = 20.0
+    bars: int = 2  # four-bars in the row
+    end: float = 10.0  # length of the run [s]
+    step: float = 1e-3  # of RK4 [s]
+    saves: int = 101  # saved times
+    baumgarte: float = 20.0  # alpha = beta of the Baumgarte variant [1/s]
 
 
 @dataclass(frozen=True)
 class Passage:
-    """How one variant went.
+    """The result of one variant; errors are distances of the first head from the closed form."""
 
-    Attributes:
-        drift: control of drift.
-        solver: of the law of motion.
-        status: how it ended.
-        error: distance of the first head from the closed form at the end [m].
-        largest_error: the same at its worst.
-        position_residual: largest violation of a joint [m].
-        energy_drift: largest change of the energy [J].
-        errors: distance at every saved time [m].
-    """
-
-    drift: str
-    solver: str
+    drift: str  # drift control
+    solver: str  # of the law of motion
     status: str
-    error: float
-    largest_error: float
-    position_residual: float
-    energy_drift: float
-    errors: list[float]
+    error: float  # at the end [m]
+    largest_error: float  # [m]
+    position_residual: float  # largest violation of a joint [m]
+    energy_drift: float  # largest change of the energy [J]
+    errors: list[float]  # at every saved time [m]
 
 
 def variants(study: SingularPose) -> Iterator[tuple[str, object, object]]:
@@ -81,11 +62,6 @@ def variants(study: SingularPose) -> Iterator[tuple[str, object, object]]:
         yield "Baumgarte", feedback, solver
     for solver in (jm.LDL(), jm.QR()):
         yield "none", None, solver
-
-
-def run(study: SingularPose) -> list[Passage]:
-    """All variants of the study."""
-    return [passage(study, *variant) for variant in variants(study)]
 
 
 def passage(study: SingularPose, drift: str, projection: object, solver: object) -> Passage:
@@ -102,7 +78,7 @@ def passage(study: SingularPose, drift: str, projection: object, solver: object)
         formulation=jm.UdwadiaKalaba(solver=solver),
         throw=False,
     )
-    head = 2 * np.asarray(solution.q[:, :2])  # crank 0 stands in the origin
+    head = 2 * np.asarray(solution.q[:, :2])  # the foot of crank 0 is the origin
     errors = np.linalg.norm(head - exact_head(ts, study.bars, model.params), axis=1)
     return Passage(
         drift=drift,
@@ -117,7 +93,7 @@ def passage(study: SingularPose, drift: str, projection: object, solver: object)
 
 
 def exact_head(ts: np.ndarray, bars: int, params: dict[str, float]) -> np.ndarray:
-    """Position of the head of the first crank [m], shape (T, 2), from the default start."""
+    """Position of the head of the first crank [m], shape (T, 2), from the default initial state."""
     c = ((bars + 1) / 2 + bars) * params["g"] / (((bars + 1) / 3 + bars) * params["l"])
     energy = 0.5 + 2 * c
     m = 2 * c / energy
@@ -154,10 +130,10 @@ def draw(ts: np.ndarray, passages: list[Passage], ax: Axes | None = None) -> Axe
 
 
 def main(config: Path, out: Path) -> None:
-    """Runs the study of a configuration file and writes the run folder."""
+    """Run the study of a configuration file and write the run folder."""
     study = read(config, SingularPose)
     out.mkdir(parents=True, exist_ok=True)
-    passages = run(study)
+    passages = [passage(study, *variant) for variant in variants(study)]
     results = {
         "config": asdict(study),
         "environment": environment(),

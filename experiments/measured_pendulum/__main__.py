@@ -20,7 +20,7 @@ from jaxmech.identify.data.files import TableError
 
 
 def main(config: Path, out: Path | None = None) -> None:
-    """Runs the study of a configuration file and writes the run folder."""
+    """Run the study of a configuration file and write the run folder."""
     out = Path("runs") / config.stem if out is None else out
     out.mkdir(parents=True, exist_ok=True)
     try:
@@ -32,7 +32,7 @@ def main(config: Path, out: Path | None = None) -> None:
 
 
 def write(found: Comparison, out: Path) -> list[str]:
-    """The comparison of both fits with the published estimate; the names of its files."""
+    """Write the comparison with the published estimate, and return the names of its files."""
     errors = {
         who: {part: values.tolist() for part, values in parts.items()}
         for who, parts in found.errors.items()

@@ -1,4 +1,4 @@
-"""The pictures of the study: how the laws did, and how large the errors are."""
+"""The pictures of the study: cross-validation of the laws, and errors by segment."""
 
 import matplotlib.pyplot as plt
 import numpy as np

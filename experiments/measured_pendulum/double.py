@@ -18,12 +18,12 @@ r"""The double pendulum: two arms, in their absolute angles and as two bodies wi
     a1, a2         m         from the hinge of an arm to its centre of mass
     L1             m         from the pivot to the elbow
     g              m/s^2     gravity
-    zero1, zero2   rad       what the encoders show at phi = 0
-    lag            s         how late the recorded rates are
-    ...                      of the friction law
+    zero1, zero2   rad       readings of the encoders at phi = 0
+    lag            s         delay of the recorded rates
+    ...                      parameters of the friction law
 
-The equations of motion hold five sums of these, and a swing shows only their ratios: four of the
-first eight can be fitted. They are a1, L1, I1 and I2, for given masses, g and a2.
+The equations of motion contain five sums of these, and a swing determines only their ratios, so
+that four of the first eight can be fitted: a1, L1, I1 and I2, for given masses, g and a2.
 """
 
 from functools import lru_cache
@@ -127,7 +127,7 @@ def _sums(p: Params) -> tuple[Any, ...]:
 
 
 def _acceleration(q: Array, w: Array, torques: Array, p: Params) -> Array:
-    """The equations of motion by hand."""
+    """The equations of motion in closed form."""
     A, B, C, G1, G2 = _sums(p)
     coupling, turning = B * jnp.cos(q[0] - q[1]), B * jnp.sin(q[0] - q[1])
     first = -turning * w[1] ** 2 + G1 * jnp.sin(q[0]) + torques[0]

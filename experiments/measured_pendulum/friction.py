@@ -1,8 +1,8 @@
-r"""Friction laws that a hinge and the air may follow, each dissipative for positive coefficients.
+r"""Friction laws of hinges and air, dissipative for positive coefficients.
 
-A law is a sum of terms. Each term is a torque against a rate w, of the sign of w, so that it can
-only take energy. In a hinge w is the rate of one arm relative to the other; in the air it is the
-absolute rate of an arm.
+A law is a sum of terms. Each term is a torque against a rate w that has the sign of w, so that it
+only dissipates energy. In a hinge w is the rate of one arm relative to the other; in the air it is
+the absolute rate of an arm.
 
     term       acts in   torque                                            parameters
     viscous    hinges    k w                                               k [N m s]
@@ -12,14 +12,14 @@ absolute rate of an arm.
     air        the air   b w                                               b [N m s]
     drag       the air   d |w| w                                           d [N m s^2]
 
-The sign of w is smooth, w0 = 0.1 rad/s: a swing passes that range in a few milliseconds. Stribeck
-friction falls with speed, from c to r c; where a film of grease lifts the surfaces apart, to zero.
-A hinge that does so is fitted with a negative viscous coefficient by laws that cannot fall, which
-no hinge has: all coefficients are positive here, and 0 < r < 1. In the first hinge `air` is the
-same as `viscous`; it is that of the other arms alone.
+The sign of w is smoothed below w0 = 0.1 rad/s, a range that a swing passes in a few milliseconds.
+Stribeck friction decreases with speed from c to r c; where a film of grease separates the surfaces
+(`lifting`), to zero. Laws that cannot decrease would fit such a hinge with a negative viscous
+coefficient, so all coefficients are bounded to be positive, and 0 < r < 1. In the first hinge `air`
+is the same as `viscous`, so it applies to the other arms only.
 
-A law is named by its terms, "coulomb+drag". Parameters have the number of their arm: c1, c2; the
-one arm of a single pendulum has no number.
+A law is named by its terms, such as "coulomb+drag". Parameters end in the number of their arm (c1,
+c2), or in nothing for the single pendulum.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,17 +37,11 @@ SLOW = 0.1  # w0 [rad/s]
 
 @dataclass(frozen=True)
 class Term:
-    """One torque.
+    """One torque."""
 
-    Attributes:
-        torque: torque(w, p, arm) [N m], arm the number in the names of its parameters.
-        parameters: where a fit begins, and the bounds of it, by name.
-        in_air: whether w is the absolute rate.
-    """
-
-    torque: Callable[[Array, Params, str], Array]
-    parameters: tuple[tuple[str, float, Bounds], ...]
-    in_air: bool = False
+    torque: Callable[[Array, Params, str], Array]  # (w, p, arm) -> [N m]; arm ends the names in p
+    parameters: tuple[tuple[str, float, Bounds], ...]  # names, initial guesses and bounds
+    in_air: bool = False  # whether w is the absolute rate
 
 
 def viscous(w: Array, p: Params, arm: str) -> Array:
@@ -109,11 +103,11 @@ class Law:
         return sum((term.torque(w, p, arm) for term in self._terms(arm, True)), jnp.zeros_like(w))
 
     def start(self, arms: tuple[str, ...]) -> dict[str, float]:
-        """Values at which a fit can begin."""
+        """The initial guess of all parameters by name."""
         return {name + arm: value for arm, name, value, _ in self._parameters(arms)}
 
     def bounds(self, arms: tuple[str, ...]) -> dict[str, Bounds]:
-        """What is possible."""
+        """The bounds of all parameters by name."""
         return {name + arm: bounds for arm, name, _, bounds in self._parameters(arms)}
 
     def _terms(self, arm: str, in_air: bool | None = None) -> list[Term]:

@@ -1,4 +1,4 @@
-"""What a measured pendulum is for `fit`, whatever its number of arms and its coordinates."""
+"""A measured pendulum as `fit` needs it, for any number of arms and either coordinates."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,11 +21,10 @@ class Rig:
     """A pendulum with its sensors and a friction law.
 
     Attributes:
-        arms: the numbers of the arms in the names of parameters.
-        subject: what `fit` and `cross_validate` want: the system; observe, the angles that the
-            encoders show [rad]; start, the state for recorded angles and rates; the authors'
-            parameters; and what the recordings determine of them, with bounds.
-        acceleration: acceleration(q, w, params) of the angles, written out.
+        arms: the suffixes of the arms in the names of parameters.
+        subject: the argument of `fit`: the system, the angles that the encoders show [rad], the
+            state for recorded angles and rates, the parameters of the authors, and which are free.
+        acceleration: acceleration(q, w, params) of the angles, in closed form.
     """
 
     arms: tuple[str, ...]
@@ -39,12 +38,12 @@ def direction(angle: Array) -> Array:
 
 
 def rate_of(angle: Array, w: Array) -> Array:
-    """How `direction` changes."""
+    """The time derivative of `direction`."""
     return w * jnp.stack([jnp.cos(angle), -jnp.sin(angle)])
 
 
 def sensors(arms: tuple[str, ...]) -> dict[str, float]:
-    """Parameters of the encoders: where they read zero [rad], and how late the rates are [s]."""
+    """Parameters of the encoders: their offsets [rad], and the lag of the rates [s]."""
     return {**{"zero" + arm: 0.0 for arm in arms}, "lag": 0.0}
 
 
@@ -55,10 +54,10 @@ def zeros(p: Params, arms: tuple[str, ...]) -> Array:
 def angles_at(
     q0: Array, v0: Array, p: Params, arms: tuple[str, ...], acceleration: Callable[..., Array]
 ) -> State:
-    """Angles and rates for what was recorded.
+    """Angles and rates from recorded ones.
 
-    The recorded rates are differences of recorded angles, and come late: they are those of
-    `lag` ago, v0 = w - lag w' to first order.
+    The recorded rates are differences of recorded angles, and lag behind: to first order
+    v0 = w - lag w'.
     """
     q = q0 - zeros(p, arms)
     return q, v0 + p["lag"] * acceleration(q, v0, p)

@@ -6,12 +6,12 @@ r"""The single pendulum: one arm on a hinge, in its angle and as a body with a p
     m, I        kg, kg m2 mass, and moment of inertia about its centre
     a           m         from the hinge to the centre of mass
     g           m/s^2     gravity
-    zero        rad       what the encoder shows at phi = 0
-    lag         s         how late the recorded rate is
-    ...                   of the friction law
+    zero        rad       reading of the encoder at phi = 0
+    lag         s         delay of the recorded rate
+    ...                   parameters of the friction law
 
-A free swing shows m g a / J and friction / J alone, J = m a^2 + I: of m, a, I and g one can be
-fitted. It is I, the one that no scale and no ruler gives.
+A free swing determines only m g a / J and friction / J, where J = m a^2 + I, so that one of m, a, I
+and g can be fitted. It is I, the only one that cannot be measured with a scale or a ruler.
 """
 
 from functools import lru_cache

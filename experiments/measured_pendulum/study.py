@@ -1,16 +1,15 @@
-"""The study of one pendulum: `jaxmech fit` in both coordinates, beside the published estimate.
+"""The study of one pendulum: `jaxmech fit` in both coordinates, and the published estimate.
 
-Which law is decided by cross-validation inside the training segments. The law is wanted for swings
-that it was not fitted to, from their first sample on; so every law is fitted without some segments,
-and these are simulated from the first sample that was recorded. What is left out together are
-neighbours: a fold is then a range of speeds that the fit has not seen, as it is for the swings of
-tomorrow. A held-out segment between two fitted ones would only show how well a law interpolates.
+The friction law is chosen by cross-validation within the training segments: every law is fitted
+without some segments, which are then simulated from their first recorded samples. Segments that are
+neighbours in time are left out together, so that a fold is a range of speeds that the fit has not
+seen. A held-out segment between two fitted ones would only show how well a law interpolates.
 
-The law with the smallest error is taken. It has to predict, and a handful of coefficients more are
-nothing to thousands of samples; what they cannot do outside the speeds of the fit, the folds show.
+The law with the smallest error is chosen, because it is wanted for its predictions. Thousands of
+samples allow for a few more coefficients, and the folds show how they extrapolate.
 
-Starts are held at the recorded ones in every fit, because the error that is asked for is the one
-from there. The validation segments decide nothing.
+Initial states are fixed to the recorded ones in every fit, because errors are defined from there.
+The validation segments are used only for the final figures.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,28 +43,19 @@ Errors = Mapping[str, np.ndarray]  # RMS error of each segment [rad], by "train"
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What came out.
+    """The results of the study."""
 
-    Attributes:
-        pendulum: "single" or "double".
-        laws: how they did in cross-validation.
-        outcomes: of the fits with the chosen law, by coordinates.
-        errors: of the "published" estimate and of the fits, all samples from the first one on.
-    """
-
-    pendulum: str
+    pendulum: str  # "single" or "double"
     laws: CrossValidation
-    outcomes: Mapping[Coordinates, Outcome]
-    errors: Mapping[str, Errors]
+    outcomes: Mapping[Coordinates, Outcome]  # of the fits with the chosen law
+    errors: Mapping[str, Errors]  # of the "published" estimate and of the fits, from all samples
 
 
 def run(config: Path, out: Path, progress: bool = False) -> Comparison:
-    """Chooses a law, fits it in both coordinates, and compares with the published estimate.
+    """Choose a law, fit it in both coordinates, and compare with the published estimate.
 
-    Args:
-        config: of `jaxmech fit`, with the friction laws as candidates.
-        out: its run folders are made in there.
-        progress: whether to show it.
+    `config` is a configuration of `jaxmech fit` with the friction laws as candidates; the run
+    folders of the fits are made in `out`.
     """
     study = read(config, FitStudy)
     pendulum = study.model.rpartition(":")[2]
@@ -93,7 +83,7 @@ def in_bodies(study: FitStudy, law: Candidate) -> FitStudy:
 
 
 def of_authors(pendulum: str, estimate: np.ndarray, recordings: Recordings) -> Errors:
-    """Errors of the published estimate, which has perfect sensors and viscous friction."""
+    """Errors of the published estimate, which assumes perfect sensors and viscous friction."""
     subject = PENDULUMS[pendulum].rig(AUTHORS_LAW).subject
     params = {**subject.params, **PENDULUMS[pendulum].published(estimate)}
     return errors_of(subject, params, recordings)
@@ -110,7 +100,7 @@ def errors_of(subject: Identifiable, params: Any, recordings: Recordings) -> Err
 def predicted(
     subject: Identifiable, params: Any, segments: Sequence[Recording], step: float = 1e-3
 ) -> list[np.ndarray]:
-    """What the encoders should have shown (T, d), from the first samples of tables."""
+    """Simulated encoder readings (T, d) of each segment from its first sample."""
     ts = jnp.asarray(max((one.ts for one in segments), key=len))
     method = jm.RK4(substeps=ceil(float(ts[1] - ts[0]) / step - 1e-6))
 

@@ -1,1 +1,1 @@
-"""Parameters recovered from synthetic recordings: are their intervals honest?"""
+"""Parameters recovered from synthetic recordings: do their intervals contain the truth?"""

@@ -1,12 +1,12 @@
 """Usage: python -m experiments.recovery [configs/recovery.toml] [runs/recovery].
 
-Asserted of a pendulum, of a double pendulum and of a four-bar, the latter with five parameters to
-be found each, whether starts are known exactly, are measured, or only positions are recorded and
-all is left to the defaults; the script exits with 1 where any of it is not so:
+Parameters of a pendulum, a double pendulum and a four-bar are fitted (two, five and five of them).
+The initial states are known exactly, or measured, or only positions are recorded and all settings
+are the defaults. The script exits with 1 unless
 
-- without noise every fit finds every parameter to 1e-6 of its value;
-- with noise on the measured angles the stated 95 % interval of every parameter holds the truth in
-  90 to 99 % of the repeats (of 200 repeats 95 % hold it on average, +- 1.5 % by chance);
+- every fit without noise finds every parameter to a relative error of 1e-6;
+- with noise on the measured angles, the stated 95 % interval of every parameter contains the true
+  value in 90 to 99 % of the repeats (of 200 repeats 95 % on average, +- 1.5 % by chance);
 - every fit converges.
 """
 
@@ -47,7 +47,7 @@ def table(results: list[Result]) -> str:
 
 
 def draw(results: list[Result]) -> Figure:
-    """Deviations in stated standard errors against those of a normal distribution."""
+    """Quantiles of the deviations in standard errors against those of a normal distribution."""
     columns = min(len(results), 4)
     rows = -(-len(results) // columns)
     figure, axes = plt.subplots(
@@ -76,11 +76,7 @@ def _draw(ax: Axes, result: Result) -> None:
 
 
 def main(config: Path, out: Path) -> int:
-    """Runs the study of a configuration file and writes the run folder.
-
-    Returns:
-        The exit code: 0, or 1 where a target is missed.
-    """
+    """Run the study of a configuration file, write the run folder, and return the exit code."""
     study = read(config, Recovery)
     out.mkdir(parents=True, exist_ok=True)
     results = list(run(study, progress=sys.stderr.isatty()))

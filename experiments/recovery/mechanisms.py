@@ -6,8 +6,8 @@ r"""Mechanisms with friction: two in Cartesian coordinates and in minimal ones, 
            l2 |                     A o               o D     the hinges A and D
               o m2
 
-The recordings are made in minimal coordinates, where no constraint is left, and fitted in Cartesian
-ones: nothing of the constraints, their projection and their multipliers is common to both.
+The recordings are simulated in minimal coordinates, without constraints, and fitted in Cartesian
+ones, so that constraints, projection and multipliers are not common to both.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,28 +27,16 @@ State = Callable[[Array, Array, Params], tuple[Array, Array]]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A mechanism whose parameters are to be recovered.
-
-    Attributes:
-        name: for tables.
-        system: in Cartesian coordinates, with constraints.
-        minimal: the same mechanics in the start variables, without constraints.
-        start: the consistent state for start variables and rates.
-        observe: the angles that are measured [rad].
-        params: the true parameters.
-        free: names of those that are fitted; the others are known.
-        low: least values of the start variables and rates that are drawn.
-        high: largest values.
-    """
+    """A mechanism whose parameters are to be recovered."""
 
     name: str
-    system: jm.System
-    minimal: jm.System
-    start: State
-    observe: Callable[[Array, Array, Array, Params], Array]
-    params: Params
-    free: tuple[str, ...]
-    low: tuple[tuple[float, ...], tuple[float, ...]]
+    system: jm.System  # in Cartesian coordinates, with constraints
+    minimal: jm.System  # the same in the start variables, without constraints
+    start: State  # the consistent state for start variables and rates
+    observe: Callable[[Array, Array, Array, Params], Array]  # the measured angles [rad]
+    params: Params  # the true ones
+    free: tuple[str, ...]  # the fitted parameters; the others are known
+    low: tuple[tuple[float, ...], tuple[float, ...]]  # range of the start variables and rates
     high: tuple[tuple[float, ...], tuple[float, ...]]
 
 
@@ -80,7 +68,7 @@ def _rates(q: Array, v: Array, p: Params) -> tuple[Array, Array]:
 
 
 def _hinge_friction(q: Array, v: Array, t: Array, p: Params) -> Array:
-    """Less the gradient of Rayleigh's dissipation by the velocities."""
+    """Minus the gradient of Rayleigh's dissipation function by the velocities."""
 
     def dissipation(v: Array) -> Array:
         first, second = _rates(q, v, p)
@@ -101,7 +89,7 @@ def pendulum_angles(q: Array, v: Array, t: Array, p: Params) -> Array:
 
 
 def double_pendulum() -> Case:
-    """Two rods with friction in both hinges; m1 and g are known, which sets the scale of masses."""
+    """Two rods with friction in both hinges; m1 and g are known, the rest is relative to them."""
     system = jm.System(
         _MODEL.system.lagrangian,
         _MODEL.system.constraints,
@@ -122,7 +110,7 @@ def double_pendulum() -> Case:
 
 
 def pendulum() -> Case:
-    """One rod with friction in its hinge; only the frequency and the damping are to be found."""
+    """One rod with friction in its hinge; only its frequency and damping are fitted."""
 
     def lagrangian(q: Array, v: Array, t: Array, p: Params) -> Array:
         return 0.5 * v @ v + p["omega"] ** 2 * jnp.cos(q[0])
@@ -171,14 +159,14 @@ def encoders(q: Array, v: Array, t: Array, p: Params) -> Array:
 
 
 def _loop(q: Array, t: Array, p: Params) -> Array:
-    """The links close a loop: the sum of what the hinges say already."""
+    """The links close a loop: redundant, the sum of the equations of the hinges."""
     x = p["a"] * jnp.cos(q[2]) + p["b"] * jnp.cos(q[5]) - p["c"] * jnp.cos(q[8]) - p["d"]
     y = p["a"] * jnp.sin(q[2]) + p["b"] * jnp.sin(q[5]) - p["c"] * jnp.sin(q[8])
     return jnp.stack([x, y])
 
 
 def four_bar() -> Case:
-    """Three rigid bodies in a closed loop, with two equations too many; the crank turns round."""
+    """Three rigid bodies in a closed loop, two equations redundant; the crank makes full turns."""
     links = {
         name: planar_body(name, mass=f"m_{name}", inertia=_Rod(f"m_{name}", length))
         for name, length in (("crank", "a"), ("coupler", "b"), ("rocker", "c"))

@@ -1,15 +1,15 @@
-"""The study: recordings with known parameters, fits of them, and what is asked of the fits.
+"""The study: synthetic recordings with known parameters, fits to them, and their targets.
 
-Every repeat draws its noise, its recorded starts and the parameters that its fit begins with; the
-motions are the same in all repeats. What a fit is told of the starts is one of three things:
+The motions are the same in all repeats; every repeat draws its own noise, recorded initial states
+and initial guess of the parameters. The initial states are known in one of three ways:
 
-- "exact": they are recorded without error, and held;
-- "measured": they are recorded with noise of their own, which `start_sd` tells, and fitted;
-- "positions": a CSV file holds the measured positions and nothing else, neither rates nor how large
-  the noise is, and all that `fit` does by default is done.
+- "exact": they are recorded without error, and fixed;
+- "measured": they are recorded with noise, whose size is passed as `start_sd`, and fitted;
+- "positions": a CSV file holds the measured positions only, without rates or the size of the noise,
+  and `fit` runs with default arguments.
 
-In the fits without noise the recorded starts of "measured" are wrong all the same, and nothing is
-said about them: they are found from the angles alone.
+In the fits without noise the recorded initial states of "measured" still have errors, but without
+`start_sd`: they are determined by the angles alone.
 """
 
 from collections.abc import Iterator
@@ -27,30 +27,22 @@ from experiments.recovery.mechanisms import Case, double_pendulum, four_bar, pen
 from jaxmech.identify import Fit, Recording, Table, fit, read_table
 
 EXACT = 1e-6  # relative error without noise, at most
-COVERED = (0.90, 0.99)  # part of the 95 % intervals that hold the truth
+COVERED = (0.90, 0.99)  # share of the 95 % intervals that contain the truth
 MECHANISMS = {"pendulum": pendulum, "double pendulum": double_pendulum, "four-bar": four_bar}
-FINER = 8  # steps of the data for each step of the fit
+FINER = 8  # steps of the simulated recording per step of the fit
 
 Starts = Literal["exact", "measured", "positions"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Fits of one mechanism that are alike.
-
-    Attributes:
-        mechanism: which.
-        starts: what a fit is told of the initial states.
-        repeats: fits with noise.
-        recordings: in every fit.
-        noise: standard deviation of every measured angle [rad].
-    """
+    """Fits of one mechanism that differ only in what is drawn."""
 
     mechanism: Literal["pendulum", "double pendulum", "four-bar"]
-    starts: Starts
-    repeats: int = 200
-    recordings: int = 4
-    noise: float = 1e-3
+    starts: Starts  # what is known of the initial states
+    repeats: int = 200  # fits with noise
+    recordings: int = 4  # in every fit
+    noise: float = 1e-3  # standard deviation of every measured angle [rad]
 
 
 def _all_series() -> tuple[Series, ...]:
@@ -73,81 +65,51 @@ def _all_series() -> tuple[Series, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """What is run.
-
-    Attributes:
-        series: which fits.
-        exact: fits without noise in each series.
-        duration: of a recording [s].
-        rate: samples per second [Hz].
-        substeps: steps of RK4 in a fit from one sample to the next.
-        start_noise: standard deviation of a measured start variable [rad].
-        rate_noise: that of its rate [rad/s].
-        spread: the fits begin with every parameter off by up to this factor, less one.
-        seed: of all draws.
-    """
+    """The keys of the configuration."""
 
     series: tuple[Series, ...] = _all_series()
-    exact: int = 5
-    duration: float = 1.5
-    rate: float = 200.0
-    substeps: int = 2
-    start_noise: float = 2e-3
-    rate_noise: float = 1e-2
-    spread: float = 0.1
+    exact: int = 5  # fits without noise in each series
+    duration: float = 1.5  # of a recording [s]
+    rate: float = 200.0  # samples per second [Hz]
+    substeps: int = 2  # steps of RK4 in a fit from one sample to the next
+    start_noise: float = 2e-3  # standard deviation of a measured start variable [rad]
+    rate_noise: float = 1e-2  # that of its rate [rad/s]
+    spread: float = 0.1  # largest relative error of the initial guess of a parameter
     seed: int = 1
 
 
 @dataclass(frozen=True)
 class Row:
-    """One parameter.
-
-    Attributes:
-        name: of it.
-        truth: its value.
-        error: largest relative error of the fits without noise.
-        coverage: part of the 95 % intervals that hold the truth.
-        stated: mean standard error that the fits state.
-        scatter: standard deviation of the estimates.
-        scores: of each repeat, (estimate - truth) / stated standard error.
-    """
+    """The results for one parameter."""
 
     name: str
     truth: float
-    error: float
-    coverage: float
-    stated: float
-    scatter: float
-    scores: list[float]
+    error: float  # largest relative error of the fits without noise
+    coverage: float  # share of the 95 % intervals that contain the truth
+    stated: float  # mean of the stated standard errors
+    scatter: float  # standard deviation of the estimates
+    scores: list[float]  # of each repeat, (estimate - truth) / stated standard error
 
     @property
     def missed(self) -> list[str]:
-        """What is asked and not reached, in words."""
+        """The missed targets, in words."""
         found = []
         if not self.error <= EXACT:
             found.append(f"{self.name}: relative error {self.error:.1e} without noise")
         if not COVERED[0] <= self.coverage <= COVERED[1]:
-            found.append(f"{self.name}: the intervals hold the truth in {self.coverage:.1%}")
+            found.append(f"{self.name}: the intervals contain the truth in {self.coverage:.1%}")
         return found
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a series has come to.
-
-    Attributes:
-        series: it.
-        converged: part of all fits that stopped because nothing was left to gain.
-        warned: part of the fits with noise that warned.
-        noise: mean standard deviation of the residuals, in units of the noise that there was.
-        rows: the parameters.
-    """
+    """The results of a series."""
 
     series: Series
-    converged: float
-    warned: float
-    noise: float
-    rows: list[Row]
+    converged: float  # share of all fits
+    warned: float  # share of the fits with noise that had warnings
+    noise: float  # mean standard deviation of the residuals, relative to that of the noise
+    rows: list[Row]  # for each parameter
 
     @property
     def title(self) -> str:
@@ -158,7 +120,7 @@ class Result:
 
     @property
     def missed(self) -> list[str]:
-        """What is asked and not reached, in words."""
+        """The missed targets, in words."""
         found = [text for row in self.rows for text in row.missed]
         if self.converged < 1:
             found.append(f"{self.converged:.1%} of the fits converged")
@@ -173,7 +135,7 @@ def run(study: Recovery, *, progress: bool = False) -> Iterator[Result]:
 
 
 def _motions(study: Recovery, series: Series, case: Case) -> Iterator[Recording]:
-    """The recordings as they would be without noise, made in minimal coordinates."""
+    """The recordings without noise, simulated in minimal coordinates."""
     rng = np.random.default_rng(study.seed)
     ts = np.arange(round(study.duration * study.rate) + 1) / study.rate
     fine = jm.RK4(substeps=FINER * study.substeps)
@@ -211,7 +173,7 @@ def _result(
 
 
 def _one(study: Recovery, series: Series, case: Case, motions: list[Recording], number: int) -> Fit:
-    """Repeat number 0, 1 ... with noise; without it for a negative number."""
+    """Fit number 0, 1, ... with noise; a negative number means without noise."""
     rng = np.random.default_rng([study.seed, number % 2**32])
     off = {name: rng.uniform(1 - study.spread, 1 + study.spread) for name in case.free}
     params0 = {name: value * off.get(name, 1.0) for name, value in case.params.items()}
@@ -237,7 +199,7 @@ def _one(study: Recovery, series: Series, case: Case, motions: list[Recording], 
 def _from_a_file(
     motions: list[Recording], noise: float, rng: np.random.Generator
 ) -> tuple[Recording, ...]:
-    """What a CSV file of times and positions says, with its defaults."""
+    """Recordings read back from a CSV file of times and positions."""
     sensors = [f"angle{k + 1}" for k in range(motions[0].observed.shape[1])]
     lines = [",".join(["number", "t", *sensors])]
     for number, one in enumerate(motions):
