@@ -1,7 +1,7 @@
 """The layout of the package, read from its sources: layers, names, sizes of folders.
 
 The layers (`FLOORS`) are those of docs/design.md. A tree of sources is a dictionary, path in the
-package to text, so that wrong houses can be shown to the checker too.
+package to text, so that the checker can be tested on wrong layouts too.
 """
 
 import ast
@@ -20,7 +20,7 @@ FLOORS = (
     {"analysis", "config", "ensemble", "identify"},
     {"__main__", "cli", "plot"},
 )
-ONLY = {  # rooms that see less than the floors allow, beside themselves
+ONLY = {  # folders that may import less than their layer allows
     "models": FLOORS[1],
     "parts": FLOORS[1] | {"utils"},
     "linalg": set(),
@@ -34,7 +34,7 @@ ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 
 @dataclass(frozen=True)
 class File:
-    """One source file: `module` in dotted form, `room` its first name inside the package."""
+    """One source file: `module` in dotted form, `room` the first name inside the package."""
 
     path: str
     tree: ast.Module
@@ -77,7 +77,7 @@ def is_private(name: str) -> bool:
 
 
 def house_imports(file: File, modules: set[str]) -> Iterator[tuple[int, str]]:
-    """(line, module) of what a file imports from the package."""
+    """(line, module) of of what a file imports from the package."""
     for line, module, name in file.imports():
         if module.split(".")[0] == PACKAGE:
             yield line, f"{module}.{name}" if f"{module}.{name}" in modules else module
@@ -111,7 +111,7 @@ def circles(files: list[File], modules: set[str]) -> Iterator[str]:
 
 
 def reachable(module: str, direct: dict[str, set[str]]) -> set[str]:
-    """A module and all that it imports, directly or through others."""
+    """A module and everything that it imports, directly or indirectly."""
     seen, waiting = set(), [module]
     while waiting:
         seen.add(module := waiting.pop())
@@ -171,7 +171,7 @@ def settings(file: File) -> Iterator[str]:
 
 
 def shared_class_names(files: list[File]) -> Iterator[str]:
-    """Classes of the same name, which a reader would take for each other."""
+    """Classes of the same name, which a reader would confuse."""
     places: dict[str, list[str]] = {}
     for file in files:
         for node in ast.walk(file.tree):
@@ -211,7 +211,7 @@ def faults(sources: dict[str, str]) -> list[str]:
 
 
 def foreign_packages(sources: dict[str, str]) -> set[str]:
-    """The packages of others that a tree of sources imports."""
+    """The third-party packages that a tree of sources imports."""
     files = [File(path, ast.parse(text)) for path, text in sources.items()]
     names = {module.split(".")[0] for file in files for _, module, _ in file.imports()}
     return names - sys.stdlib_module_names - {PACKAGE}

@@ -1,4 +1,4 @@
-"""`quick`: `jax.jit` for functions that run once: the compiler optimizes little, and takes half."""
+"""`quick`: `jax.jit` with few optimizations, which halves the time of compilation."""
 
 from collections.abc import Callable
 from typing import Any

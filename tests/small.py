@@ -1,6 +1,6 @@
-"""Small systems, one trait each, with parameters and consistent states: what most tests run on.
+"""Small systems with parameters and consistent states, one property each, that most tests use.
 
-The systems live at module level, so that all tests share what is compiled for them.
+The systems are defined at module level, so that all tests share their compiled programs.
 """
 
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ DOUBLE = Case(
     np.array([0.3, 0.4, 0.7, 0.1]),
 )
 
-# The rod three times, once scaled and once squared: rank 1 of 3.
+# The rod three times, once scaled and once squared: rank 1 of 3 rows.
 REDUNDANT = Case(
     System(
         along,

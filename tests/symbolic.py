@@ -1,4 +1,4 @@
-"""Equations of motion by symbolic differentiation: the yardstick for the automatic ones."""
+"""Equations of motion by symbolic differentiation, the reference for the automatic ones."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def symbolic_equations(
         q: the symbols of the coordinates.
         v: the symbols of the velocities.
         t: the symbol of time.
-        params: a symbol or a sequence of symbols by name; `values` has numbers in their places.
+        params: a symbol or a sequence of symbols by name; `values` has numbers in place of these.
         force: non-conservative generalized force, one expression per coordinate.
     """
     speed = sp.Matrix(v)
@@ -73,6 +73,6 @@ def _jacobian(F: Sequence[sp.Expr], x: Sequence[sp.Symbol]) -> sp.Matrix:
 
 
 def _rate(F: Sequence[sp.Expr], q: Sequence[sp.Symbol], v: sp.Matrix, t: sp.Symbol) -> sp.Matrix:
-    """The time derivative of F(q, t) along the motion; velocities inside F are held."""
+    """The time derivative of F(q, t) along the motion, with velocities inside F held fixed."""
     F = list(F)
     return _jacobian(F, q) * v + sp.Matrix(len(F), 1, [sp.diff(f, t) for f in F])

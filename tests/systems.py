@@ -135,7 +135,7 @@ def rolling_disc() -> System:
 
 
 def spherical_pendulum() -> System:
-    """A mass on a sphere; the motion is elliptic functions."""
+    """A mass on a sphere, whose motion is given by elliptic functions."""
 
     def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
         return 0.5 * v @ v - p["g"] * q[2]
@@ -147,7 +147,7 @@ def spherical_pendulum() -> System:
 
 
 def accelerated_pivot() -> System:
-    """A pendulum whose pivot accelerates sideways: gravity only seems tilted."""
+    """A pendulum whose pivot accelerates sideways, as if gravity were tilted."""
 
     def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
         return 0.5 * v @ v - p["g"] * q[1]
@@ -183,7 +183,7 @@ def rotating_wire() -> System:
 
 
 def two_masses() -> System:
-    """Two masses on springs with a coordinate too many: M has rank 2 of 3.
+    """Two masses on springs with a redundant coordinate: M has rank 2 of 3.
 
     Structure after Udwadia and Phohomsiri, Proc. R. Soc. A 462 (2006) 2097.
     """

@@ -1,4 +1,4 @@
-"""Arguments of every kind: what comes out is right, or one sentence says what to change."""
+"""Arguments of every kind give the right result, or an error that says what to change."""
 
 import os
 import subprocess
@@ -76,7 +76,7 @@ def test_the_other_byte_order() -> None:
 
 
 def test_strict_promotion() -> None:
-    """What JAX has compiled under one setting it does not take for the other."""
+    """JAX does not reuse what it compiled under the other setting."""
     verbs = {name: quick(VERBS[name]) for name in ("assemble", "acceleration", "equations")}
     verbs["simulate"] = quick(jax.value_and_grad(lambda q, v: VERBS["simulate"](q, v).sum()))
     expected = {name: verb(Q, V) for name, verb in verbs.items()}
@@ -119,7 +119,7 @@ def test_batches_of_symbolic_size_are_refused() -> None:
 
 
 def test_shard_map() -> None:
-    """A batch over several devices, and a gradient of what all share; nothing is switched off."""
+    """A batch over several devices, and the gradient by shared parameters, both as lanes."""
     program = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, PartitionSpec

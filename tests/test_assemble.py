@@ -1,4 +1,4 @@
-"""`assemble` gives the nearest consistent state, keeps what is fixed, says what cannot be met."""
+"""`assemble` finds the nearest consistent state, keeps fixed coordinates, and reports failures."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ M_HEAVY = np.diag([5.0, 5.0, 0.7, 0.7])
 
 
 def many(case: Case, **options: Any) -> Any:
-    """Assembles a batch of guesses at t = 0.3 with the parameters of the case."""
+    """Assemble a batch of guesses at t = 0.3 with the parameters of the case."""
     return jax.jit(jax.vmap(lambda q, v: assemble(case.system, q, v, 0.3, case.params, **options)))
 
 
@@ -48,7 +48,7 @@ def guesses(case: Case, width: float, count: int = 6) -> tuple[np.ndarray, np.nd
 
 @pytest.fixture(scope="module")
 def heavy() -> tuple[np.ndarray, ...]:
-    """Guesses for the double pendulum with a heavy first mass, and what became of them."""
+    """Guesses for the double pendulum with a heavy first mass, and the assembled states."""
     case = DOUBLE._replace(params=HEAVY)
     guess = guesses(case, 0.3)
     return *guess, *map(np.asarray, many(case)(*guess))
@@ -84,7 +84,7 @@ def test_velocities_are_the_projection_in_the_mass_metric(heavy: Any) -> None:
 
 
 def test_nearest_point_of_an_ellipse_from_far_and_near() -> None:
-    """Against a search along the curve, in a metric that is not that of the plane."""
+    """Compared with a search along the curve, in a metric other than the Euclidean one."""
     system = System(
         lambda q, v, t, p: 0.5 * v @ (p * v),
         [Holonomic(lambda q, t, p: q[0] ** 2 / 4 + q[1] ** 2 - 1)],
@@ -123,7 +123,7 @@ def test_redundant_loops_close_as_one() -> None:
 
 
 def test_fixed_coordinates_keep_their_guess() -> None:
-    """Bit for bit, positions and velocities; the other follows on its side of the circle."""
+    """Positions and velocities bit by bit; the other coordinate stays on its side of the circle."""
     guess = guesses(PENDULUM, 0.3)
     q, v = map(np.asarray, many(PENDULUM, fixed=("x",))(*guess))
     np.testing.assert_array_equal(q[:, 0], guess[0][:, 0])
@@ -147,7 +147,7 @@ def test_without_constraints_a_guess_is_a_state() -> None:
 
 
 def test_a_bad_guess_spoils_no_other() -> None:
-    """The others have the bits that they have beside any other member."""
+    """The others have the same bits as next to any other member."""
     good = guesses(PENDULUM, 0.5)
     bad = [guess.copy() for guess in good]
     bad[0][2] = np.nan
@@ -163,7 +163,7 @@ def test_a_bad_guess_spoils_no_other() -> None:
 
 @pytest.mark.parametrize("traced", ["v", "params"])
 def test_any_argument_alone_may_be_traced(traced: str) -> None:
-    """Then a constraint that cannot be met is for `simulate` to report."""
+    """A constraint that cannot be satisfied is then reported by `simulate`."""
     args = {"q": PENDULUM.q, "v": PENDULUM.v, "t": 0.3, "params": PENDULUM.params["l"]}
 
     def state(value: Any) -> Any:
@@ -265,7 +265,7 @@ def test_where_no_nearest_state_is_found_nothing_is_returned_in_silence() -> Non
     ids=["singular mass", "all kinds, with a fixed coordinate"],
 )
 def test_derivatives_are_those_of_differences(case: Case, fixed: tuple[str, ...]) -> None:
-    """Along a random direction of guess and time, both levels at once."""
+    """Along a random direction of guess and time, for positions and velocities."""
     draw = np.random.default_rng(5)
     q, v = (x[0] for x in guesses(case, 0.1, 1))
     way = draw.normal(size=(2, case.system.n))

@@ -1,4 +1,4 @@
-"""`jax.vmap` of `simulate` and of its gradient, the other way round, nested: all the same."""
+"""`jax.vmap` of `simulate` and its gradient, gradients of batches, and nested batches agree."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_times_and_parameters_alone_may_be_batched() -> None:
 
 
 def test_gradients_in_any_order() -> None:
-    """vmap(grad), grad(vmap), of nested batches, to what each member has and to what all share."""
+    """vmap(grad) and grad(vmap) of nested batches, by parameters of each member and shared ones."""
     each = jax.jit(jax.vmap(jax.grad(end, argnums=(0, 1, 2)), (0, 0, None)))(ANGLES, LENGTHS, 9.81)
 
     def total(angles: Any, lengths: Any, g: Any) -> Any:
@@ -99,7 +99,7 @@ def test_gradients_in_any_order() -> None:
 
 
 def test_the_gradient_of_many_steps_takes_little_memory() -> None:
-    """10,000 steps of 4,096 double pendulums: a hundredth of the states is kept."""
+    """10,000 steps of 4,096 double pendulums, of whose states one in a hundred is stored."""
     model = make("double_pendulum")
     steps, size, states = 10_000, 4096, 8 * 8  # bytes of a state
 

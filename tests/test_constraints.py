@@ -1,4 +1,4 @@
-"""The rows A a = b of each kind, their names, and what is refused."""
+"""The rows A a = b of each kind of constraint, their names, and errors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The experiments run from their configurations; here on a short one."""
+"""The experiments run from a short configuration."""
 
 import importlib.util
 import json

@@ -34,7 +34,7 @@ TS = np.linspace(0.0, 0.8, 5)
 
 
 def central(fn: Callable[[Any], Any], x: Any, h: float) -> np.ndarray:
-    """The Jacobian (outputs, inputs) of fn at a vector, by differences of fourth order."""
+    """The Jacobian (outputs, inputs) of fn at a vector, by fourth-order central differences."""
     x = np.asarray(x)
     shifts = h * np.eye(x.size)
     points = np.concatenate([x + k * shifts for k in (-2, -1, 1, 2)])
@@ -81,7 +81,7 @@ QUATERNION_X = {
 
 
 def mixed_start(x: Any) -> tuple[Any, ...]:
-    """Starts at a time t that is varied too: road, speed and servo depend on it."""
+    """The initial time t is varied too: road, speed and servo depend on it."""
     t, (px, py, phi, wheel, turn, spin) = x["from"], x["start"]
     vx, vy = (1 + t) * jnp.cos(phi), (1 + t) * jnp.sin(phi)
     climb = 0.1 * jnp.cos(px) * py * vx + 0.1 * jnp.sin(px) * vy + 0.4 * t
@@ -108,7 +108,7 @@ MASSLESS_X = {"m": 1.2, "k": 3.0, "d": 0.3, "q": 0.4, "v": -0.2}
 
 
 def wire_start(x: Any) -> tuple[Any, ...]:
-    """Starts at a time that is varied too; the constraint depends on it."""
+    """The initial time is varied too; the constraint depends on it."""
     t, r, w = x["from"], x["r"], x["params"]["w"]
     c, s = jnp.cos(w * t), jnp.sin(w * t)
     v = x["speed"] * jnp.stack([c, s]) + r * w * jnp.stack([-s, c])
@@ -135,11 +135,11 @@ STARTS: dict[str, tuple[Case, Start, Any]] = {
     "quaternion": (QUATERNION, quaternion_start, QUATERNION_X),
     "mixed": (MIXED, mixed_start, MIXED_X),
 }
-SLOW = ("pendulum", "quaternion", "mixed")  # the first for what `redundant` shows with it
+SLOW = ("pendulum", "quaternion", "mixed")  # the first is covered by `redundant`
 
 
 def trajectory(name: str, **policies: Any) -> tuple[Callable[[Any], Any], np.ndarray]:
-    """A vector of inputs to all saved q and v, and the energy at the end; and the inputs."""
+    """A function of a vector of inputs: all saved q and v, and the final energy; and the inputs."""
     case, start, inputs = STARTS[name]
     x, unravel = ravel_pytree(jax.tree.map(jnp.asarray, inputs))
 
@@ -168,7 +168,7 @@ def expected() -> Callable[[str], np.ndarray]:
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in STARTS]
 )
 def test_reverse_mode(name: str, expected: Any) -> None:
-    """To parameters, start and times: M = m I, redundant rows, singular M, all kinds at once."""
+    """By parameters, initial state, times: M = m I, redundant rows, singular M, all kinds."""
     run, x = trajectory(name)
     assert_same_slope(jax.jit(jax.jacrev(run))(x), expected(name))
 
@@ -187,7 +187,7 @@ def test_baumgarte_instead_of_projection() -> None:
 
 
 def test_off_the_constraints_too() -> None:
-    """The slope to every component of q0 and v0 alone, also where it leaves the circle."""
+    """The derivative by each component of q0 and v0, also in directions that leave the circle."""
 
     def run(x: Any) -> Any:
         sol = simulate(PENDULUM.system, x[:2], x[2:], TS, PENDULUM.params, method=RK4(3))
@@ -200,7 +200,7 @@ def test_off_the_constraints_too() -> None:
 
 
 def test_second_derivatives_by_forward_mode() -> None:
-    """x = cos(sqrt(k) t), as the method has it."""
+    """x = cos(sqrt(k) t), as integrated by the method."""
 
     def end(k: Any) -> Any:
         case = OSCILLATOR
@@ -219,7 +219,7 @@ SWING = np.array([9.81, 2.0, 1.3, 0.5])  # gravity, length, mass, rate
 
 
 def swung(x: Any) -> Any:
-    """A number of a swing by the default mode: states, and the energy where mass has a say."""
+    """A scalar of the states of a swing in the default mode, and of its energy."""
     g, l, m, rate = x  # noqa: E741
     q, v = l * np.array([0.6, -0.8]), l * rate * np.array([0.8, 0.6])
     sol = simulate(PENDULUM.system, q, v, TS[:3], {"g": g, "l": l, "m": m}, method=RK4(2))
@@ -274,9 +274,9 @@ def test_forward_mode_by_default() -> None:
 
 
 def test_failed_trajectories_have_no_slope_or_say_so() -> None:
-    """Without a say in the result their NaN do not reach what all share; with one, they show.
+    """Their NaN reach the gradient by shared parameters only if they enter the result.
 
-    A start that is not consistent has a finite state and a slope of zero, were it not hidden.
+    An inconsistent initial state would have finite values and a zero gradient if not masked.
     """
 
     def ends(qs: Any, weights: Any, g: Any) -> Any:
@@ -311,7 +311,7 @@ HEAVY = {**DOUBLE.params, "m1": 5.0}
     "case", [DOUBLE._replace(params=HEAVY), REDUNDANT], ids=["double", "redundant"]
 )
 def test_assembled_states(case: Case) -> None:
-    """To the guess, the parameters (through the metric too) and the time."""
+    """By the guess, the parameters (also through the metric) and the time."""
     off = np.random.default_rng(0).uniform(-0.2, 0.2, (2, case.system.n))
     inputs = {"q": case.q + off[0], "v": case.v + off[1], "t": 0.3, "p": case.params}
     x, unravel = ravel_pytree(jax.tree.map(jnp.asarray, inputs))

@@ -1,4 +1,4 @@
-"""The house is in order: floors, private names, re-exports, settings, dependencies, shapes."""
+"""The layout of the package: layers, private names, re-exports, settings, dependencies, shapes."""
 
 import tomllib
 from pathlib import Path

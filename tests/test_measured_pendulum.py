@@ -1,4 +1,4 @@
-"""The measured pendulums: models, friction laws, the choice of one; real recordings if present."""
+"""The measured pendulums: models, friction laws and their choice; real recordings if present."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ EVERYTHING = "stribeck+viscous+air+drag"
 
 
 def values(rig: Rig, seed: int = 0) -> dict[str, float]:
-    """Parameters near those at which a fit begins, sensors included."""
+    """Parameters near the initial guess of a fit, sensors included."""
     draw = np.random.default_rng(seed)
     near = {name: value * draw.uniform(0.8, 1.2) for name, value in rig.subject.params.items()}
     return {
@@ -165,7 +165,7 @@ model_options = {{ law = "coulomb+drag" }}
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """Four segments of a single pendulum with dry friction and drag, each slower, without noise."""
+    """Four segments without noise, each slower, of a single pendulum with dry friction and drag."""
     subject = single.rig("coulomb+drag").subject
     p = {**subject.params, "c": 6e-4, "d": 2e-5}
     ts = jnp.linspace(0.0, 1.0, 201)
@@ -223,7 +223,7 @@ def test_the_configurations_are_in_order(name: str) -> None:
 
 @BOTH
 def test_the_published_estimates_err_as_published(pendulum: ModuleType) -> None:
-    """Against the figures that come with the recordings: whole segments, then means."""
+    """Compared with the figures that come with the recordings: whole segments, then means."""
     name = pendulum.__name__.rpartition(".")[2]
     file = CONFIGS / f"measured_pendulum_{name}.toml"
     study = read(file, FitStudy)

@@ -1,6 +1,6 @@
-"""Misuse raises at once, and what is said names the argument, the trouble and the remedy.
+"""Misuse raises immediately, with the argument, the problem and the remedy in the message.
 
-The cases run in a process of their own: here every call is checked for types first.
+The cases run in a separate process, because here every call is type-checked first.
 """
 
 import json
@@ -39,7 +39,7 @@ def assemble(q=q, v=v, t=0.0, p=p, system=system, **options):
     return jm.assemble(system, q, v, t, p, **options)
 """
 
-# What is written: the kind of error and its message.
+# Code, and the type and message of its error.
 MISUSE = {
     # a system
     "made(lagrangian=3)": "TypeError: Argument `lagrangian` must be a function, but is 3.",
@@ -238,7 +238,7 @@ MISUSE = {
     ),
 }
 
-# What is written: what it gives. Close to misuse, and right.
+# Code and its result: close to misuse, but correct.
 FINE = {
     "made(constraints=(c for c in rods), coordinates=(c for c in 'xy')) == system": "True",
     "made(constraints=rods[0]) == system": "True",

@@ -1,4 +1,4 @@
-"""The nearest point of a surface against a search over the surface's own coordinates.
+"""The nearest point of a surface compared with a search over coordinates of the surface.
 
 A surface is given twice: by an equation level(y, a) = 0, which is all that `nearest` knows, and by
 coordinates u, y = chart(u, a). In u the distance is a function without constraints, whose minima
@@ -89,7 +89,7 @@ METRIC = np.array([1.0, 0.6, 2.5, 0.8])
 
 
 def judged(surface: Surface, a: Any, guesses: np.ndarray) -> dict[str, np.ndarray]:
-    """What is wrong with the nearest points, one truth value per guess and kind."""
+    """What is wrong with the nearest points, one boolean per guess and kind."""
     M, grid, a = jnp.diag(METRIC[: guesses.shape[1]]), jnp.asarray(surface.grid), jnp.asarray(a)
 
     def cost(u: Any, a: Any, guess: Any) -> Any:
@@ -97,7 +97,7 @@ def judged(surface: Surface, a: Any, guesses: np.ndarray) -> dict[str, np.ndarra
         return way @ (M @ way) / 2
 
     def refined(u: Any, guess: Any) -> tuple[Any, Any]:
-        """A minimum near u by Newton's method, and the derivative of its point by a."""
+        """A minimum near u by Newton's method, and the derivative of the point by a."""
 
         def newton(_: Any, u: Any) -> Any:
             step = jnp.linalg.solve(jax.hessian(cost)(u, a, guess), jax.grad(cost)(u, a, guess))
@@ -136,7 +136,7 @@ def judged(surface: Surface, a: Any, guesses: np.ndarray) -> dict[str, np.ndarra
 
 
 def swept(name: str, count: int) -> dict[str, int]:
-    """How many of so many random guesses go wrong in which way."""
+    """The number of random guesses that go wrong, by kind."""
     surface, draw = SURFACES[name], np.random.default_rng(0)
     n = surface.chart(surface.grid[0], 1.0).size
     guesses = draw.uniform(-surface.width, surface.width, (count, n))
@@ -145,7 +145,7 @@ def swept(name: str, count: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", ["limacon", "double pendulum"])
 def test_every_point_is_a_minimum_with_its_derivative(name: str) -> None:
-    """A few are minima that are not the least, as the documentation says."""
+    """A few are local minima that are not global, as documented."""
     wrong = swept(name, 1000)
     assert wrong.pop("local") < 100
     assert set(wrong.values()) == {0}

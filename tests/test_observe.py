@@ -1,4 +1,4 @@
-"""What else is known along a trajectory: multipliers and reactions by name, residuals, rank."""
+"""Multipliers, reactions by name, residuals and rank along a trajectory."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_the_parts_add_up(case: Any) -> None:
 
 
 def test_names_shapes_and_residuals() -> None:
-    """Of a constraint on positions phi, on velocities psi, on accelerations what is left of chi."""
+    """phi for constraints on positions, psi for those on velocities, chi on accelerations."""
     sol, obs, _ = seen(MIXED)
     names = ["servo", "road", "blade and speed"]
     assert (

@@ -1,7 +1,7 @@
-"""Gradients taken one after the other, in all orders: none may change what the next one gives.
+"""Gradients taken one after the other in all orders: none may affect the next one.
 
-JAX keeps what it has traced from call to call, so a rule of differentiation that depends on who
-asks first gives right numbers in most orders and wrong ones in some.
+JAX caches traced functions, so a differentiation rule that depends on which derivative is taken
+first gives right numbers in most orders and wrong ones in some.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Loss = Callable[[Any], Any]
 
 
 def system() -> System:
-    """A new one, of which JAX has traced nothing."""
+    """A new system, of which JAX has traced nothing."""
     return System(along, [Holonomic(rod)], coordinates=("x", "y"))
 
 
@@ -35,7 +35,7 @@ def start(x: Any) -> tuple[Any, Any]:
 
 
 def loss_of(system: System) -> Loss:
-    """Parameters as arguments, with the energy in the loss."""
+    """Parameters as arguments, and the energy in the loss."""
 
     def loss(x: Any) -> Any:
         params = {name: x[name] for name in ("g", "l", "m")}
@@ -61,7 +61,7 @@ def closing_loss() -> Loss:
 
 
 class Programs:
-    """Compiled programs by their text, so that one traced again runs without being compiled."""
+    """Compiled programs by their text, so that a program that is traced again is not recompiled."""
 
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
@@ -145,14 +145,14 @@ STEPS = [*CHEAP[:4], of_a_batch, through_a_batch, both_compiled, of_a_scan]
 
 @pytest.fixture(scope="module")
 def expected() -> dict[str, np.ndarray]:
-    """The slopes by central differences of fourth order."""
+    """The gradients by fourth-order central differences."""
     x, unravel = ravel_pytree(jax.tree.map(jnp.asarray, X))
     loss = loss_of(system())
     return unravel(central(lambda x: loss(unravel(x))[None], x, h=1e-3)[0])
 
 
 def walk(steps: list[Any]) -> list[Any]:
-    """A sequence in which every three different steps follow each other in every order.
+    """A sequence that contains every three different steps in every order.
 
     Pairs of steps are the places and orders of three the ways from one to the next; as many lead
     to a place as away from it, so one walk goes along each once (Hierholzer's algorithm).
@@ -180,7 +180,7 @@ def assert_right(step: Any, loss: Loss, expected: Any, said: str) -> None:
     "steps", [CHEAP, pytest.param(STEPS, marks=pytest.mark.slow)], ids=["traced once", "all"]
 )
 def test_all_orders_of_three(steps: list[Any], expected: Any) -> None:
-    """Over warm caches: each of the 210 or 336 orders finds what all before it have left.
+    """With warm caches: each of the 210 or 336 orders runs after all the orders before it.
 
     So does a second derivative, after which it goes on where it was.
     """

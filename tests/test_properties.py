@@ -1,4 +1,4 @@
-"""What is found out about a system without any actual value."""
+"""Structural properties of a system, found without actual values."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def test_of_the_small_systems() -> None:
 
 
 def test_same_answer_when_everything_is_traced() -> None:
-    """Whole numbers among the parameters included: {"m": 1} is what a person writes."""
+    """Also with integers among the parameters, such as {"m": 1}."""
     system = System(
         lambda q, v, t, p: 0.5 * p["m"] * v[:2] @ v[:2] - p["g"][p["axis"]] * q[0],
         coordinates=NAMES,

@@ -1,7 +1,7 @@
-"""Motion against published solutions and closed forms, each to the digits it is known to.
+"""Motion compared with published solutions and closed forms, to the digits that these have.
 
-The numbers lie beside the project (fixture `reference`). Every run uses fixed steps and the default
-law, solver and projection; the comment beside a run gives the error seen when it was written.
+The reference numbers are not part of the project (fixture `reference`). Every run uses fixed steps
+and the default law, solver and projection; comments after checks are the errors found at first.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ acceleration = jax.jit(jm.acceleration, static_argnums=0)
 
 
 def run(system: jm.System, start: Any, ts: Any, params: dict[str, Any], method: Any) -> jm.Solution:
-    """The trajectory, which must have stayed on its constraints."""
+    """The trajectory, after a check that it stayed on its constraints."""
     q0, v0 = (jnp.asarray(x, float) for x in start)
     sol = jm.simulate(system, q0, v0, jnp.asarray(ts, float), params, method=method)
     assert np.max(sol.position_residual) < 1e-12
@@ -64,7 +64,7 @@ def test_closed_forms_to_1e_11(name: str, reference: Reference) -> None:
 
 
 def test_bead_on_rotating_rod_moves_like_the_bead_on_the_wire(reference: Reference) -> None:
-    """The same motion with the superfluous coordinate r and a singular mass matrix."""
+    """The same motion with the redundant coordinate r and a singular mass matrix."""
     case, model = reference("closed_forms")["bead_on_rotating_wire"], make("bead_on_rod")
     params = {"m": 1.3, "omega": case["params"]["W"]}
     start = model.initial({"r": case["q0"][0], "r_rate": case["v0"][0]}, params)
@@ -95,7 +95,7 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def test_andrews_mechanism_to_nine_digits(reference: Reference) -> None:
-    """The published positions have 9.6 digits; against a converged solution there are twelve."""
+    """The published positions have 9.6 digits; a converged solution agrees to twelve."""
     case, model = reference("andrews"), make("andrews")
     start, params = model.initial(), case["params"]
     assert dict(model.params) == params

@@ -1,4 +1,4 @@
-"""The README's example prints what the README says, and its commands exist."""
+"""The README's example prints what the README says, and its commands and links exist."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-ROUND_OFF = 1e-12  # below this only the size of a printed number is its meaning
+ROUND_OFF = 1e-12  # printed numbers below this are only compared in size
 
 
 def blocks(language: str) -> list[str]:
@@ -28,7 +28,7 @@ def test_the_example_prints_what_follows_it() -> None:
     assert [NUMBER.sub("#", line) for line in shown] == [NUMBER.sub("#", line) for line in said]
     numbers = (NUMBER.findall("\n".join(lines)) for lines in (shown, said))
     for mine, theirs in zip(*numbers, strict=True):
-        if "e" not in theirs:  # as many decimals, too
+        if "e" not in theirs:  # with as many decimals
             assert len(mine.partition(".")[2]) == len(theirs.partition(".")[2])
         if abs(float(theirs)) < ROUND_OFF:
             assert abs(float(mine)) < ROUND_OFF
@@ -37,7 +37,7 @@ def test_the_example_prints_what_follows_it() -> None:
 
 
 def test_the_speeds_are_those_of_the_benchmark() -> None:
-    """The table of the README, and the gradients: `jaxmech bench --out docs/speed` writes them."""
+    """The speed table and the cost of gradients, written by `jaxmech bench --out docs/speed`."""
     measured = (ROOT / "docs" / "speed" / "speed.md").read_text(encoding="utf-8")
     assert measured.split("\n\n")[0] in README
     figures = json.loads((ROOT / "docs" / "speed" / "speed.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The study of synthetic recordings, here with few repeats."""
+"""The study of synthetic recordings with few repeats."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ noise = 0.01
 
 @pytest.mark.parametrize("made", [double_pendulum, four_bar])
 def test_starts_are_consistent(made: Callable[[], Case]) -> None:
-    """For every start that may be drawn."""
+    """For every initial state that may be drawn."""
     case = made()
     rng, p = np.random.default_rng(0), case.params
     x, rate = (

@@ -1,4 +1,4 @@
-"""The verb: its audit, its precision, and the motion of small systems in closed form."""
+"""`simulate`: its audit, its precision, and the motion of small systems in closed form."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ TS = np.linspace(0.0, 1.0, 11)
 
 
 def test_audit_of_a_good_run() -> None:
-    """Rank, residuals and energy of whole numbers among the parameters too."""
+    """Rank, residuals and energy, also with integers among the parameters."""
     sol = simulate(PENDULUM.system, *PENDULUM[2:], TS, {"m": 1, "g": 9.81, "l": 2}, method=RK4(10))
     assert sol.rank == 1
     assert sol.position_residual.shape == sol.velocity_residual.shape == TS.shape
@@ -118,7 +118,7 @@ def test_single_precision_stays_single() -> None:
 
 
 def test_the_same_system_is_compiled_once() -> None:
-    """For new values and for numbers of other kinds; a new policy is compiled anew."""
+    """Also for new values and other types of numbers; a new policy is compiled separately."""
     traces = []
 
     def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -152,7 +152,7 @@ print(sorted(kinds), sol.status, sol.position_residual.max() < 1e-6, abs(slope) 
 
 
 def test_without_double_precision() -> None:
-    """As JAX starts: all is float32, and nothing warns."""
+    """With the defaults of JAX: everything is float32, without warnings."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-W", "error", "-c", WITHOUT_DOUBLE]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -160,7 +160,7 @@ def test_without_double_precision() -> None:
 
 
 def test_systems_that_close_over_traced_values_work() -> None:
-    """Parameters should be arguments; made inside a transformation, a system still is right."""
+    """Parameters should be arguments, but a system made inside a transformation works too."""
 
     def end(mass: Any, axis: Any) -> Any:
         system = System(

@@ -1,4 +1,4 @@
-"""The card that a solution prints itself as."""
+"""The summary that a solution prints."""
 
 import copy
 from typing import Any
@@ -63,7 +63,7 @@ def test_card_of_a_batch(batch: Solution) -> None:
 
 
 def test_card_without_values() -> None:
-    """A traced, abstract or empty solution prints itself too: messages of others may show it."""
+    """A traced, abstract or empty solution can be printed too, since error messages may show it."""
     seen = []
 
     def traced(q: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Projection, Baumgarte's feedback, and when a state counts as consistent."""
+"""Projection, Baumgarte stabilization, and when a state is consistent."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ T = jnp.asarray(0.3)
 def projected(
     case: Case, q: Any, v: Any, t: Any = T, *, singular: bool = False, **options: Any
 ) -> Any:
-    """q, v and whether they were reached, and what is left at both levels."""
+    """The projected q and v, whether they converged, and the residuals at both levels."""
     system, p = case[:2]
 
     @jax.jit
@@ -118,7 +118,7 @@ def test_a_singular_mass_needs_the_flag(singular: bool) -> None:
 
 
 def test_constraints_on_accelerations_make_up_for_a_singular_mass_too() -> None:
-    """A massless coordinate that only a servo moves: nothing for a projection to do with it."""
+    """A massless coordinate that only a servo moves, which a projection does not change."""
     servo = MIXED.system.constraints[0]
     system = System(
         lambda q, v, t, p: 0.5 * v[:4] @ v[:4],
@@ -175,7 +175,7 @@ def test_only_baumgarte_feeds_back_and_only_projection_moves() -> None:
 
 
 def test_near_is_a_length_in_the_units_of_x() -> None:
-    """However a row is scaled, and relative to the size of the components that it depends on."""
+    """Whatever the scale of a row, relative to the size of the components that it depends on."""
     A, x = jnp.array([[3.0, 4.0]]), jnp.array([1.0, -2.0])
     reach = float(jnp.finfo(float).eps) ** 0.375 * (3 * 2 + 4 * 3)
     for scale in (1e-9, 1.0, 1e9):

@@ -1,4 +1,4 @@
-"""How trajectories fail: which status, when, with what message, and never a neighbour."""
+"""How trajectories fail: status, time and message, without affecting other members of a batch."""
 
 import json
 import pickle
@@ -33,7 +33,7 @@ def _hazards(q: Any, v: Any, t: Any, p: Any) -> Any:
     return 0.5 * (v[0] ** 2 + v[1] ** 2 + mass * v[2] ** 2) - 9.81 * q[1] + poison
 
 
-# Each hazard strikes after a time of its own, so that one compiled function meets them all.
+# Each failure occurs at its own time, so that one compiled function covers them all.
 HAZARDS = System(
     _hazards,
     [
@@ -88,9 +88,9 @@ def test_every_status_is_reached(batch: Any) -> None:
 
 
 def test_failures_come_with_the_time_of_the_last_good_state(batch: Any) -> None:
-    """The steps are 0.02 long: the one from 0.42 to 0.44 fails, and is found by its last stage.
+    """The step from 0.42 to 0.44 fails, which its last stage detects.
 
-    A contradiction among equations that depend on each other is found where the next step starts.
+    A contradiction among dependent equations is detected at the start of the next step.
     """
     nan = np.nan
     np.testing.assert_allclose(
@@ -99,7 +99,7 @@ def test_failures_come_with_the_time_of_the_last_good_state(batch: Any) -> None:
 
 
 def test_no_nan_without_a_status(batch: Any) -> None:
-    """Good members have none; bad ones are saved up to the failure and NaN from there on."""
+    """Good members have none; bad ones have values up to the failure and NaN after it."""
     for k, status in enumerate(batch.status):
         saved = np.hstack([batch.q[k], batch.v[k], batch.energy[k][:, None]])
         known = np.isfinite(saved).all(1)
@@ -129,7 +129,7 @@ def test_bad_members_leave_the_others_alone_bit_for_bit(batch: Any) -> None:
 
 
 def test_the_rank_is_that_of_what_was_computed(batch: Any) -> None:
-    """Two of the four rows are dependent; a NaN says nothing about the rank."""
+    """Two of the four rows are dependent; a NaN does not count for the rank."""
     assert batch.rank.tolist() == [2, 2, 2, 2, 2, 4, 4, 2]
 
 
@@ -159,7 +159,7 @@ def test_an_inconsistent_start_names_the_constraint() -> None:
 
 
 def test_a_vanishing_mass() -> None:
-    """z has a mass only until t = 0.43, and nothing else that would determine it."""
+    """z has a mass only until t = 0.43, and nothing else determines it."""
     system = System(HAZARDS.lagrangian, HAZARDS.constraints[:1], coordinates=("x", "y", "z"))
 
     def run(formulation: UdwadiaKalaba) -> Any:
@@ -183,7 +183,7 @@ WEIGHTLESS = System(
 
 
 def test_the_remedy_for_a_singular_mass_works() -> None:
-    """M is singular for these parameters, not for most: what the message advises helps."""
+    """M is singular only for these parameters; following the advice of the message works."""
     rest, params = np.zeros(2), {"m1": 2.0, "m2": 0.0}
     with pytest.raises(SimulationError, match=r"pass `UdwadiaKalaba\(singular_mass=True\)`"):
         simulate(WEIGHTLESS, rest, rest, TS, params, method=RK4(1))
@@ -213,7 +213,7 @@ def test_under_jit_nothing_is_raised() -> None:
 
 
 def test_a_status_prints_its_name_and_what_to_do() -> None:
-    """It stays a number wherever a number is wanted."""
+    """It is still usable as a number."""
     assert str(Status(0)) == f"{Status.OK}" == "OK"
     assert str(Status.INCONSISTENT) == f"INCONSISTENT: {Status.INCONSISTENT.message}"
     assert [f"{code:d}" for code in Status] == [f"{int(code)}" for code in Status]

@@ -1,4 +1,4 @@
-"""The equations of motion, the levels of the constraints and the energy, by definition."""
+"""The equations of motion, the constraint residuals and the energy, by their definitions."""
 
 import functools
 from typing import Any
@@ -13,7 +13,7 @@ from tests.small import CASES, DOUBLE, MIXED, PENDULUM, WIRE
 
 
 def charged(q: Any, v: Any, t: Any, p: Any) -> Any:
-    """A charge in a magnetic field, on a spring that stiffens, its mass a function of q and t."""
+    """A charge in a magnetic field on a stiffening spring, with a mass that depends on q and t."""
     mass = p["m"] + 0.3 * q[0] ** 2 + 0.2 * jnp.sin(t)
     field = p["B"] * (q[0] * v[1] - q[1] * v[0])
     return 0.5 * mass * (v @ v + v[0] * v[1] ** 3) + field - (1 + t) * q @ q
@@ -47,7 +47,7 @@ def test_mass_and_force_are_those_of_lagrange(name: str) -> None:
 
 
 def test_energy_is_the_one_that_motion_conserves() -> None:
-    """Of a charge: the magnetic field adds nothing. Its rate is -dL/dt + F v along any motion."""
+    """Of a charge, where the magnetic field adds nothing; its rate is -dL/dt + F v on any path."""
     p, t = {"m": 1.2, "B": 0.7}, 0.3
     q, v = np.random.default_rng(1).normal(size=(2, 2))
 
@@ -92,7 +92,7 @@ def test_arguments_take_the_precision_of_q_and_v() -> None:
 
 
 def test_equations_keep_single_precision_whatever_the_functions_return() -> None:
-    """numpy's constants are float64 and would take everything with them."""
+    """numpy's float64 constants would promote everything else."""
     g = np.float64(9.81)
     system = System(
         lambda q, v, t, p: 0.5 * v @ v - g * q[1] - g,
@@ -107,7 +107,7 @@ def test_equations_keep_single_precision_whatever_the_functions_return() -> None
 
 
 def test_two_systems_of_the_same_functions_are_one() -> None:
-    """So that what is compiled for one serves the other."""
+    """So that they share compiled programs."""
 
     def made() -> System:
         return System(WIRE.system.lagrangian, list(WIRE.system.constraints), coordinates=["x", "y"])

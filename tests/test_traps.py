@@ -1,4 +1,4 @@
-"""Known traps of constrained mechanics, each in `acceleration` and in a short `simulate`.
+"""Known pitfalls of constrained mechanics, each in `acceleration` and in a short `simulate`.
 
 Most of them are one system with other numbers, so that it is compiled once. Statuses as such are
 tested in test_status.py, redundancy in formulations/ and test_simulate.py, singular poses at length
@@ -120,7 +120,7 @@ def test_accelerations_that_exclude_each_other() -> None:
 
 @pytest.mark.parametrize(("gap", "status"), [(0.0, Status.OK), (0.5, Status.INCONSISTENT)])
 def test_a_constraint_that_does_not_depend_on_q(gap: float, status: Status) -> None:
-    """Rows of zeros: they hold nothing, and where one is not satisfied nothing can satisfy it."""
+    """Rows of zeros: they constrain nothing, and an unsatisfied one cannot be satisfied."""
     p = numbers((gap, (0.0, 0.0), np.zeros((2, 2))))
     motion = found(p)
     np.testing.assert_allclose(motion.qdd, [0.0, -G], rtol=1e-15)
@@ -133,7 +133,7 @@ def test_a_constraint_that_does_not_depend_on_q(gap: float, status: Status) -> N
 
 
 def test_a_constraint_on_time_alone_asks_for_the_impossible() -> None:
-    """t^2 = 0 holds at t = 0, and so does its rate; its second derivative is 2, whatever moves."""
+    """t^2 = 0 and its rate hold at t = 0, but its second derivative is 2 for any motion."""
     p = numbers(s=2.0)
     motion = found(p)
     np.testing.assert_allclose(motion.qdd, [0.0, -G], rtol=1e-15)
@@ -144,7 +144,7 @@ def test_a_constraint_on_time_alone_asks_for_the_impossible() -> None:
 
 
 def test_at_rest_a_quadratic_constraint_on_the_velocity_holds_nothing() -> None:
-    """x'^2 = y'^2 has no gradient at v = 0: it is free to fall, which violates it at once."""
+    """x'^2 = y'^2 has no gradient at v = 0: the mass falls freely, which violates it at once."""
     p = numbers(W=(1.0, -1.0))
     motion = found(p)
     np.testing.assert_allclose(motion.qdd, [0.0, -G], rtol=1e-15)
@@ -158,7 +158,7 @@ def test_at_rest_a_quadratic_constraint_on_the_velocity_holds_nothing() -> None:
 
 
 def test_where_two_lines_cross_the_gradient_vanishes() -> None:
-    """(x^2 - y^2) / 2 = 0 at the crossing: no NaN, and the way along either line is taken."""
+    """(x^2 - y^2) / 2 = 0 at the crossing: no NaN, and the motion continues along its line."""
     p = numbers((0.0, (0.0, 0.0), np.diag([1.0, -1.0])))
     motion = found(p, v=(-1.0, -1.0))
     np.testing.assert_allclose(motion.qdd, [0.0, -G], rtol=1e-15)
@@ -183,7 +183,7 @@ FOUR_BAR = System(
 
 
 def test_a_four_bar_passes_the_pose_in_which_it_is_flat() -> None:
-    """There one row of three is dependent; beyond it the bar is still level."""
+    """There one row of three is dependent; after it the bar is still level."""
 
     def state(angle: float, rate: float) -> tuple[np.ndarray, np.ndarray]:
         arm = np.array([np.cos(angle), np.sin(angle)])

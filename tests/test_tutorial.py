@@ -1,7 +1,7 @@
-"""The tutorial runs: on a pendulum made up here, and on a short part of the real recordings.
+"""The tutorial runs on a simulated pendulum, and on a short part of the real recordings.
 
-docs/tutorial.md says what the whole recordings give; `python tests/test_tutorial.py` runs it on
-them, draws its pictures into docs/pictures and prints what belongs below its blocks.
+docs/tutorial.md shows the output for the whole recordings; `python tests/test_tutorial.py` runs it
+on them, writes its pictures to docs/pictures and prints the output of its blocks.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ TRUTH = {"c1": 6e-4, "ws1": 4.0, "c2": 2e-4, "ws2": 6.0, "d1": 1.5e-5, "d2": 3e-
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Python blocks, each with what follows it as its output."""
+    """The Python blocks, each with the output that follows it."""
     text = TUTORIAL.read_text(encoding="utf-8")
     found = re.findall(
         r"^```python\n(.*?)^```\n(?:\n```\n(.*?)^```)?", text, re.DOTALL | re.MULTILINE
@@ -40,7 +40,7 @@ def blocks() -> list[tuple[str, str]]:
 
 
 def run(file: Path, pictures: Path, size: str = SIZE) -> tuple[dict[str, Any], list[str]]:
-    """The names that the tutorial leaves behind, and what each block prints."""
+    """The names that the tutorial defines, and what each block prints."""
     names: dict[str, Any] = {}
     printed = []
     first, *rest = [code for code, _ in blocks()]
@@ -56,7 +56,7 @@ def run(file: Path, pictures: Path, size: str = SIZE) -> tuple[dict[str, Any], l
 
 @pytest.fixture(scope="module")
 def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of the same shape, from a pendulum whose friction is known; noise as of the real."""
+    """A file of the same shape from a pendulum with known friction and realistic noise."""
     subject = double.rig("lifting+air+drag").subject
     p = {**subject.params, **TRUTH, "zero1": -4e-4, "zero2": 1.1e-3}
     draw = np.random.default_rng(0)
