@@ -8,8 +8,9 @@ import jax
 from experiments.speed import benchmarks, charts, report
 from experiments.speed.benchmarks import Measured, Results
 from experiments.speed.settings import Speed
+from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import FolderError
-from jaxmech.config.toml import ConfigError, read
+from jaxmech.config.toml import read
 
 BAD_INPUT, INTERRUPTED = 2, 130
 BUSY = 0.5  # average number of running processes
@@ -77,7 +78,7 @@ if __name__ == "__main__":
     arguments = [Path(argument) for argument in sys.argv[1:]] or [Path("configs/speed.toml")]
     try:
         sys.exit(main(*arguments))
-    except (ConfigError, FolderError) as error:
+    except InputError as error:
         print(f"jaxmech: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:  # before anything was measured
