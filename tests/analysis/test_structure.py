@@ -262,7 +262,7 @@ def test_unused_parameters_and_idle_coordinates_are_reported() -> None:
 
     found = structure(System(with_parameters, coordinates=("x", "y")), REST, REST, 0.0, parameters)
     assert found.idle == ("x",)
-    assert found.unused == ("old.0", "old.1")
+    assert found.unused == ("old[0]", "old[1]")
     assert "nothing acts on the coordinate 'x'" in texts(found, Severity.NOTE)
 
 

@@ -237,9 +237,8 @@ WRONG_KINDS = {
 }
 SETUP = """
 from jaxmech import System
-from jaxmech.analysis import inverse_dynamics, structure
-from jaxmech.control import given_motion
-from jaxmech.servo import Servo
+from jaxmech.analysis import structure
+from jaxmech.control import Servo, given_motion, inverse_dynamics
 free = System(lambda q, v, t, p: v @ v, coordinates=("x",))
 """
 
