@@ -6,8 +6,9 @@ accepted, and all problems are found at once.
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from jaxmech.config.errors import Key, Problem, StudyError, not_one_of
@@ -70,23 +71,24 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _read(kind: Any, value: Any, key: Key) -> Any:
-    """A value of a TOML file as an object of the given type, or a StudyError."""
+def _read(kind: Any, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
+    """A value of a TOML file as an object of the given type; `also` are keys of the same table."""
     kind = required(kind)
     if choice := choice_of(kind):
-        return _chosen(choice, value, key)
+        return _chosen(choice, value, key, also)
     if isinstance(kind, type) and is_dataclass(kind):
-        return _table(kind, value, key)
+        return _table(kind, value, key, also)
     if get_origin(kind) is Mapping:
         _require_table(value, key)
         item = get_args(kind)[1]
-        return _gathered((name, item, entry, (*key, name)) for name, entry in value.items())
+        return _gathered((name, partial(_read, item, x, (*key, name))) for name, x in value.items())
     if get_origin(kind) is tuple:
         if not isinstance(value, list):
             raise _wrong(key, f"must be {words(kind)}", value)
-        item, numbered = get_args(kind)[0], enumerate(value)
-        places = ((str(k), item, x, (*key[:-1], f"{key[-1]}[{k}]")) for k, x in numbered)
-        return tuple(_gathered(places).values())
+        item, *around, name = get_args(kind)[0], *key
+        names = ((f"{name}[{place}]", x) for place, x in enumerate(value))
+        entries = ((name, partial(_read, item, x, (*around, name))) for name, x in names)
+        return tuple(_gathered(entries).values())
     return _scalar(kind, value, key)
 
 
@@ -126,14 +128,14 @@ def _require_table(value: Any, key: Key) -> None:
 
 
 def _gathered(
-    entries: Iterable[tuple[str, Any, Any, Key]], problems: Iterable[Problem] = ()
+    entries: Iterable[tuple[str, Callable[[], Any]]], problems: Iterable[Problem] = ()
 ) -> dict[str, Any]:
-    """Read entries (name, type, value, key), or raise their problems and the given ones."""
+    """Read entries by name, or raise all of their problems together with the given ones."""
     built: dict[str, Any] = {}
     found: list[Problem] = []
-    for name, kind, value, key in entries:
+    for name, read in entries:
         try:
-            built[name] = _read(kind, value, key)
+            built[name] = read()
         except StudyError as error:
             found += error.problems
     if found := [*found, *problems]:
@@ -141,17 +143,20 @@ def _gathered(
     return built
 
 
-def _table(kind: type, value: Any, key: Key) -> Any:
+def _table(kind: type, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
     """Read one dataclass of the schema."""
     _require_table(value, key)
     hints, inline = hints_of(kind), inline_field(kind)
     own = [name for name in value if name in hints and name != inline]
-    entries = [(name, hints[name], value[name], (*key, name)) for name in own]
+    entries = [(name, partial(_read, hints[name], value[name], (*key, name))) for name in own]
+    rest = {name: entry for name, entry in value.items() if name not in own}
     if inline:
-        rest = {name: entry for name, entry in value.items() if name not in own}
-        entries.append((inline, hints[inline], rest, key))
-    unknown = [] if inline else [name for name in value if name not in hints]
-    built = _gathered(entries, _key_problems(kind, unknown, own, key))
+        known = hints.keys() - {inline}
+        entries.append((inline, partial(_read, hints[inline], rest, key, known)))
+        rest = {}
+    place = f"a key of `{'.'.join(key)}`" if key else "a key of a configuration"
+    problems = [Problem((*key, n), not_one_of(n, [*hints, *also], place)) for n in rest]
+    built = _gathered(entries, [*problems, *_missing(kind, own, key)])
     if problems := list(_too_large(kind, built, key)):
         raise StudyError(problems)
     try:
@@ -160,15 +165,9 @@ def _table(kind: type, value: Any, key: Key) -> Any:
         raise StudyError(Problem((*key, *p.key), p.message) for p in _told(error)) from None
 
 
-def _key_problems(
-    kind: type, unknown: Iterable[str], own: Collection[str], key: Key
-) -> Iterator[Problem]:
-    """The unknown and the missing keys of a table."""
-    place = f"a key of `{'.'.join(key)}`" if key else "a key of a configuration"
-    for name in unknown:
-        yield Problem((*key, name), not_one_of(name, hints_of(kind), place))
+def _missing(kind: type, given: Collection[str], key: Key) -> Iterator[Problem]:
     for f in fields(kind):
-        if f.name not in own and f.default is MISSING and f.default_factory is MISSING:
+        if f.name not in given and f.default is MISSING and f.default_factory is MISSING:
             yield Problem((*key, f.name), "must be given, but is missing")
 
 
@@ -187,7 +186,7 @@ def _told(error: ValueError) -> Iterable[Problem]:
     return [Problem((parts[1],), parts[2]) if parts else Problem((), str(error))]
 
 
-def _chosen(choice: OneOf, value: Any, key: Key) -> Any:
+def _chosen(choice: OneOf, value: Any, key: Key, also: Iterable[str]) -> Any:
     """Read one of several classes, which a table names by its tag."""
     tag, kinds = choice.tag, choice.kinds
     if tag is None:
@@ -203,7 +202,8 @@ def _chosen(choice: OneOf, value: Any, key: Key) -> Any:
         raise StudyError([Problem(key, what)])
     if name not in kinds:
         raise StudyError([Problem((*key, tag), not_one_of(name, kinds, f"a known {tag}"))])
-    return _table(kinds[name], {k: item for k, item in value.items() if k != tag}, key)
+    rest = {k: item for k, item in value.items() if k != tag}
+    return _table(kinds[name], rest, key, [tag, *also])
 
 
 def _bare(kind: type, tag: str, value: Any, key: Key) -> Any:

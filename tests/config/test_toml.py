@@ -105,7 +105,6 @@ def test_a_study_survives_the_way_through_plain_data(tmp_path) -> None:
     "policies",
     [
         {"projection": Projection(solver=LDL(1e-9))},
-        {"projection": None},
         {"method": AbstractMethod()},
     ],
     ids=lambda policies: next(iter(policies)),
