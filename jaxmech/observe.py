@@ -7,7 +7,9 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int
 
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba, acceleration
+from jaxmech.compiler import batched_closure
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.formulations.acceleration import motion_at
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
@@ -89,15 +91,16 @@ def observe(
 def _observe(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, ts: Array, params: Params
 ) -> Observation:
-    return jax.vmap(partial(_at, system, formulation, params))(q, v, ts)
+    at = batched_closure(partial(_at, system, formulation), q[0], v[0], ts[0], params)
+    return jax.vmap(at, (0, 0, 0, None))(q, v, ts, params)
 
 
 def _at(
-    system: System, formulation: AbstractFormulation, params: Params, q: Array, v: Array, t: Array
+    system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
 ) -> Observation:
     q, v, t, params = system.arguments(q, v, t, params)
     A = system.equations(q, v, t, params).A
-    motion = acceleration(system, q, v, t, params, formulation=formulation)
+    motion = motion_at(system, formulation, q, v, t, params)
     names = [constraint.name for constraint in system.constraints]
     ends = list(accumulate(system.sizes(q, v, t, params)))
     rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]

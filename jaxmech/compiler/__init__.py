@@ -17,4 +17,5 @@ from jaxmech.compiler.platforms import why_not as why_not
 from jaxmech.compiler.vectorize import explain as explain
 from jaxmech.compiler.vectorize import vectorize as vectorize
 from jaxmech.compiler.vmap import batched as batched
+from jaxmech.compiler.vmap import batched_closure as batched_closure
 from jaxmech.compiler.vmap import hoisted as hoisted

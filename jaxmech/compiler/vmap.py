@@ -4,6 +4,7 @@ All its inputs must be arguments: `hoisted` makes arguments of closed-over value
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -38,12 +39,31 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def batched_closure(fn: Callable[..., Any], *inputs: Any) -> Callable[..., Any]:
+    """`batched` for a function that may close over traced values.
+
+    Args:
+        fn: the function.
+        *inputs: arguments for it, of the shapes and types in question.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> def scaled(factor):
+        ...     times = batched_closure(lambda x: factor * x, 1.0)
+        ...     return jax.vmap(times)(jnp.arange(3.0))[2]
+        >>> print(jax.grad(scaled)(3.0))
+        2.0
+    """
+    with_traced, traced = hoisted(fn, *inputs)
+    return partial(batched(with_traced), traced)
+
+
 def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], list[Array]]:
     """fn as fn(traced, *inputs), and the traced values that it closes over.
 
     The inputs are arguments of the shapes and types in question.
     """
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), inputs)
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), inputs)
     closure = eqx.filter_closure_convert(fn, *shapes)
     leaves, structure = jax.tree.flatten(closure)
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]

@@ -1,19 +1,23 @@
 """`acceleration`: accelerations, multipliers and constraint force at one state."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.compiler import batched_closure
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.nonideal import solve_law
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import column_space_projector, times
 from jaxmech.properties import examined
-from jaxmech.system import System
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.jit_cache import jit_of
 
 
 class Motion(eqx.Module):
@@ -79,6 +83,21 @@ def acceleration(
     """
     require_kind("system", system, System, "System(...)")
     q, v, t, params = system.arguments(q, v, t, params)
+    return _acceleration(system, formulation, q, v, t, params)
+
+
+@jit_of("system", "formulation")
+def _acceleration(
+    system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
+) -> Motion:
+    state = q, v, t, params
+    return batched_closure(partial(motion_at, system, formulation), *state)(*state)
+
+
+def motion_at(
+    system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
+) -> Motion:
+    """What `acceleration` returns, as plain operations."""
     system = examined(system, q, v, t, params)
     eom = formulation.equations(system, q, v, t, params)
     law = solve_law(formulation, system, eom, (q, v, t, params))

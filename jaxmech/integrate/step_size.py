@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.compiler import batched, hoisted, why_not
+from jaxmech.compiler import batched_closure, why_not
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative
 from jaxmech.integrate.methods import AbstractMethod
@@ -163,9 +163,8 @@ def _trial(
         low, high, fastest = sizes
         return relative(errors[0], errors[1], low, high, fastest, h * done), done, good
 
-    given, traced = hoisted(one, *jax.tree.map(lambda x: x[0], (q, v, ts, params)), tried)
-    alone = batched(given)
-    return jax.vmap(lambda *member: alone(traced, *member, tried))(q, v, ts, params)
+    alone = batched_closure(one, *jax.tree.map(lambda x: x[0], (q, v, ts, params)), tried)
+    return jax.vmap(lambda *member: alone(*member, tried))(q, v, ts, params)
 
 
 def _doubled(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from jaxmech.compiler import batched, hoisted
+from jaxmech.compiler import batched_closure
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod, ForwardMode
 from jaxmech.integrate.default_steps import resolved_method
@@ -112,8 +112,8 @@ def sensitivities(
         return jax.vmap(one, out_axes=(-1, None))(directions)
 
     directions = direction_groups(flat.size, flat.dtype)
-    with_traced, traced = hoisted(along, flat, directions[0])
-    slopes, solutions = jax.vmap(partial(batched(with_traced), traced, flat))(directions)
+    group = batched_closure(along, flat, directions[0])
+    slopes, solutions = jax.vmap(partial(group, flat))(directions)
     slopes = [jnp.concatenate(list(slope), axis=-1)[..., : flat.size] for slope in slopes]
     solution = jax.tree.map(lambda x: x[0], solutions)
     failed = jnp.isnan(solution.q[:, :1, None])
