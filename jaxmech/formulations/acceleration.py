@@ -17,7 +17,6 @@ from jaxmech.properties import examined
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.jit_cache import jit_of
 
 
 class Motion(eqx.Module):
