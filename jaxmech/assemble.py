@@ -1,6 +1,7 @@
 """Consistent states: `assemble` finds the nearest to a guess, `begin` that of a recording."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.compiler import batched_closure
 from jaxmech.nearest_point import Level, nearest
 from jaxmech.properties import examined
 from jaxmech.stabilization import Projection, metric_mass, violations
@@ -82,6 +84,19 @@ def assemble(
 
 @jit_of("system", "free_q", "free_v")
 def _assemble(
+    system: System,
+    free_q: tuple[int, ...],
+    free_v: tuple[int, ...],
+    q: Array,
+    v: Array,
+    t: Array,
+    params: Params,
+) -> tuple[Array, Array]:
+    state = q, v, t, params
+    return batched_closure(partial(_nearest, system, free_q, free_v), *state)(*state)
+
+
+def _nearest(
     system: System,
     free_q: tuple[int, ...],
     free_v: tuple[int, ...],

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.compiler import why_not
 from jaxmech.linalg import QR, AbstractRowSpace, cholesky, product, times
 from jaxmech.stabilization import near
 
@@ -62,7 +63,7 @@ def nearest(
     nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(problem.place, guess))
     still = jnp.zeros_like(guess)
     start = _Search(guess, nowhere, still, zero, zero, jnp.zeros((), int), false, false)
-    found = jax.lax.while_loop(lambda s: ~s.done & (s.count < STEPS), problem.advance, start)
+    found = _repeated(lambda s: ~s.done, problem.advance, start, STEPS)
     return jnp.where(found.minimal | ~found.place.reached, found.y, jnp.nan)
 
 
@@ -204,21 +205,36 @@ class _Problem:
         """Gauss-Newton steps with line search to the surface, until none reduces the residual."""
         lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
 
-        def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            y, count, _ = state
+        def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            y, _ = state
             value, A = self.level(y), jax.jacfwd(self.level)(y)
             d = QR().factor(product(A, self.T)).smallest(value)[0]
             across, large = times(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
             trials = y[None] - lengths[:, None] * across[None]
             off = jnp.nan_to_num(jnp.abs(jax.vmap(self.level)(trials)).sum(1), nan=jnp.inf)
             helps = large | (jnp.min(off) < jnp.abs(value).sum())
-            return jnp.where(helps, trials[jnp.argmin(off)], y), count + 1, helps
+            best = jnp.arange(lengths.size)[:, None] == jnp.argmin(off)  # lanes take no indices
+            return jnp.where(helps, jnp.where(best, trials, 0.0).sum(0), y), helps
 
-        def goes_on(state: tuple[Array, Array, Array]) -> Array:
-            return state[2] & (state[1] < RETURNS)
+        return _repeated(lambda state: state[1], step, (y, jnp.asarray(True)), RETURNS)[0]
 
-        start = y, jnp.zeros((), int), jnp.asarray(True)
-        return jax.lax.while_loop(goes_on, step, start)[0]
+
+def _repeated(
+    goes_on: Callable[[Any], Array], step: Callable[[Any], Any], start: Any, most: int
+) -> Any:
+    """`step` for as long as `goes_on` holds, at most so many times."""
+    if why_not() is None:  # lanes take loops of a known length, and skip the rest of it
+
+        def step_or_rest(_: Array, state: Any) -> Any:
+            return jax.lax.cond(goes_on(state), step, lambda state: state, state)
+
+        return jax.lax.fori_loop(0, most, step_or_rest, start)
+    count = jnp.zeros((), int)
+    return jax.lax.while_loop(
+        lambda carry: goes_on(carry[0]) & (carry[1] < most),
+        lambda carry: (step(carry[0]), carry[1] + 1),
+        (start, count),
+    )[0]
 
 
 def _some_direction(y: Array) -> Array:

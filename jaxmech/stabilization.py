@@ -12,12 +12,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from jaxmech.compiler import batched_closure
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, metric, times
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.field_docs import doc
+from jaxmech.utils.jit_cache import jit_of
 
 
 class RowsBefore(NamedTuple):
@@ -225,16 +227,38 @@ class Violation(NamedTuple):
 
 def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
     """The constraints that are violated at a known state, positions before velocities."""
-    found = []
-    for c in system.constraints:
-        alone = replace(system, constraints=(c,))
-        A_position, A_velocity = constraint_jacobians(alone, q, v, t, params)
-        position = alone.position_level(q, t, params)
-        velocity = alone.velocity_level(q, v, t, params)
-        for level, value, A, x in (
-            ("position", position, A_position, q),
-            ("velocity", velocity, A_velocity, v),
-        ):
-            if value.size and not near(value, A, x):
-                found.append(Violation(c.name, level, float(jnp.max(jnp.abs(value)))))
+    found = [
+        Violation(c.name, level, float(size))
+        for c, levels in zip(system.constraints, _levels(system, q, v, t, params), strict=True)
+        for level, (holds, size) in levels.items()
+        if not holds
+    ]
     return sorted(found, key=lambda violation: violation.level)
+
+
+@jit_of("system")
+def _levels(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> list[dict[str, tuple[Array, Array]]]:
+    """For each constraint, by level, whether it holds and by how much it does not."""
+
+    def at(q: Array, v: Array, t: Array, params: Params) -> list[dict[str, tuple[Array, Array]]]:
+        return [_levels_of(replace(system, constraints=(c,)), q, v, t, params) for c in constraints]
+
+    constraints = system.constraints
+    return batched_closure(at, q, v, t, params)(q, v, t, params) if constraints else []
+
+
+def _levels_of(
+    alone: System, q: Array, v: Array, t: Array, params: Params
+) -> dict[str, tuple[Array, Array]]:
+    A_position, A_velocity = constraint_jacobians(alone, q, v, t, params)
+    levels = {
+        "position": (alone.position_level(q, t, params), A_position, q),
+        "velocity": (alone.velocity_level(q, v, t, params), A_velocity, v),
+    }
+    return {
+        level: (near(value, A, x), jnp.max(jnp.abs(value)))
+        for level, (value, A, x) in levels.items()
+        if value.size
+    }
