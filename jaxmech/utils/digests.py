@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _IDLE = {  # parameters of an operation that are names or derivatives, which are traced themselves
@@ -58,6 +58,13 @@ def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
     return sha256(*(writer.closed(one) for one in jaxprs))
 
 
+def equations_digest(
+    inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var]
+) -> str:
+    """The digest of some equations of a jaxpr, as a function of the inputs."""
+    return sha256(*_Writer().lines(inputs, eqns, outputs))
+
+
 class _Writer:
     """Writes jaxprs as text; functions called several times are written once."""
 
@@ -69,10 +76,15 @@ class _Writer:
 
     def jaxpr(self, jaxpr: Jaxpr) -> str:
         if id(jaxpr) not in self.written:
-            self.written[id(jaxpr)] = jaxpr, sha256(*self._lines(jaxpr))
+            self.written[id(jaxpr)] = jaxpr, sha256(*self._whole(jaxpr))
         return self.written[id(jaxpr)][1]
 
-    def _lines(self, jaxpr: Jaxpr) -> Iterator[str]:
+    def _whole(self, jaxpr: Jaxpr) -> Iterator[str]:
+        return self.lines([*jaxpr.constvars, *jaxpr.invars], jaxpr.eqns, jaxpr.outvars)
+
+    def lines(
+        self, inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Any]
+    ) -> Iterator[str]:
         """One line for each operation, with numbers in the place of names."""
         numbers: dict[Var, int] = {}
 
@@ -81,13 +93,13 @@ class _Writer:
                 return f"{self.text(np.asarray(atom.val))} {atom.aval}"
             return f"{numbers.setdefault(atom, len(numbers))}:{atom.aval}"
 
-        yield " ".join(map(named, [*jaxpr.constvars, *jaxpr.invars]))
-        for eqn in jaxpr.eqns:
+        yield " ".join(map(named, inputs))
+        for eqn in eqns:
             params = sorted(eqn.params.items())
             given = (f"{k}={self.text(x)}" for k, x in params if k not in _IDLE)
             ins, outs = " ".join(map(named, eqn.invars)), " ".join(map(named, eqn.outvars))
             yield f"{outs} = {eqn.primitive.name}[{' '.join(given)}] {ins}"
-        yield " ".join(map(named, jaxpr.outvars))
+        yield " ".join(map(named, outputs))
 
     def text(self, value: Any) -> str:
         """A parameter of an operation, or a constant, without addresses and names."""

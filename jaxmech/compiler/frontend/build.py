@@ -7,14 +7,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import loop_content
 from jaxmech.compiler.ir.liveness import Live, live_nodes, most_carried, operations
 from jaxmech.compiler.ir.loops import SequenceInput, Stacked, UnsupportedError, Value
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
-from jaxmech.utils.digests import jaxpr_digest
+from jaxmech.utils.digests import equations_digest, jaxpr_digest
 
 MOST_READINGS = 4  # of one program
 
@@ -23,17 +23,26 @@ class Reading:
     """A function of one trajectory, read into a scalar graph when that is asked for.
 
     Args:
-        closed: the function.
+        in_avals: shapes and types of its arguments.
+        out_avals: shapes and types of its results.
+        digest: gives a digest of it.
         read: adds it to the graph of a reader and returns its results.
     """
 
-    def __init__(self, closed: ClosedJaxpr, read: Callable[[JaxprReader], list[Value]]) -> None:
-        self.closed, self._read = closed, read
+    def __init__(
+        self,
+        in_avals: Sequence[Any],
+        out_avals: Sequence[Any],
+        digest: Callable[[], str],
+        read: Callable[[JaxprReader], list[Value]],
+    ) -> None:
+        self.in_avals, self.out_avals = in_avals, out_avals
+        self._digest, self._read = digest, read
 
     @cached_property
     def digest(self) -> str:
         """A digest of the function."""
-        return jaxpr_digest(self.closed)
+        return self._digest()
 
     @cached_property
     def safe(self) -> tuple[JaxprReader, list[Value]]:
@@ -68,12 +77,12 @@ class Kernel:
     @property
     def avals(self) -> Sequence[Any]:
         """Shapes and types of the arguments of one trajectory."""
-        return self.reading.closed.in_avals
+        return self.reading.in_avals
 
     @property
     def out_avals(self) -> Sequence[Any]:
         """Shapes and types of the results of one trajectory."""
-        return [self.reading.closed.out_avals[k] for k in self.results]
+        return [self.reading.out_avals[k] for k in self.results]
 
     def restricted(self, used: Sequence[bool]) -> "Kernel":
         """The kernel that computes some of the results."""
@@ -138,24 +147,28 @@ def loop_kernel(
     given = [atom for atom in atoms if not isinstance(atom, Literal) and atom not in inner]
     args = list(dict.fromkeys(given))
     sequences = [atom for atom in eqn.invars[first:] if not isinstance(atom, Literal)]
-    whole = Jaxpr((), [*args, *sequences], [*eqn.outvars, *wanted], [*prologue, eqn])
-
+    inputs, outputs = [*args, *sequences], [*eqn.outvars, *wanted]
     scanned = [
         SequenceInput(k, p["length"], aval.shape, aval.dtype)
         for k, aval in enumerate(body.in_avals[first:])
     ]
 
     def read(reader: JaxprReader) -> list[Value]:
-        inputs = reader.inputs([var.aval for var in args])
-        env: dict[Any, Value] = dict(zip(args, inputs, strict=True))
+        given = reader.inputs([var.aval for var in args])
+        env: dict[Any, Value] = dict(zip(args, given, strict=True))
         reader.equations(prologue, env)
         values = [reader.value(atom, env) for atom in eqn.invars[:first]]
         outs = reader.loop(body, values[:fixed], values[fixed:], scanned, p["length"], p["reverse"])
         return outs + [env[var] for var in wanted]
 
-    reading = Reading(ClosedJaxpr(whole, ()), read)
+    reading = Reading(
+        [var.aval for var in inputs],
+        [var.aval for var in outputs],
+        lambda: equations_digest(inputs, [*prologue, eqn], outputs),
+        read,
+    )
     places = range(len(args), len(args) + len(sequences))
-    return Kernel(reading, places, tuple(range(len(whole.outvars)))), args
+    return Kernel(reading, places, tuple(range(len(outputs)))), args
 
 
 def function_kernel(closed: ClosedJaxpr) -> Kernel:
@@ -164,4 +177,5 @@ def function_kernel(closed: ClosedJaxpr) -> Kernel:
     def read(reader: JaxprReader) -> list[Value]:
         return reader.read(closed, reader.inputs(closed.in_avals))
 
-    return Kernel(Reading(closed, read), range(0), tuple(range(len(closed.out_avals))))
+    reading = Reading(closed.in_avals, closed.out_avals, lambda: jaxpr_digest(closed), read)
+    return Kernel(reading, range(0), tuple(range(len(closed.out_avals))))
