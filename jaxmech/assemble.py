@@ -84,27 +84,17 @@ def assemble(
 
 @jit_of("system", "free_q", "free_v")
 def _assemble(
-    system: System,
-    free_q: tuple[int, ...],
-    free_v: tuple[int, ...],
-    q: Array,
-    v: Array,
-    t: Array,
+    system: System, free_q: tuple[int, ...], free_v: tuple[int, ...], q: Array, v: Array, t: Array,
     params: Params,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array]:  # fmt: skip
     state = q, v, t, params
     return batched_closure(partial(_nearest, system, free_q, free_v), *state)(*state)
 
 
 def _nearest(
-    system: System,
-    free_q: tuple[int, ...],
-    free_v: tuple[int, ...],
-    q: Array,
-    v: Array,
-    t: Array,
+    system: System, free_q: tuple[int, ...], free_v: tuple[int, ...], q: Array, v: Array, t: Array,
     params: Params,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array]:  # fmt: skip
     M = metric_mass(examined(system, q, v, t, params), q, v, t, params)
     q = _with_free(system.position_level, q, free_q, M, (t, params))
     v = _with_free(

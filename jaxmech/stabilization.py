@@ -43,14 +43,9 @@ class AbstractStabilization:
         return jnp.zeros((), q.dtype)
 
     def after_step(
-        self,
-        system: System,
-        q: Array,
-        v: Array,
-        t: Array,
-        params: Params,
+        self, system: System, q: Array, v: Array, t: Array, params: Params,
         before: RowsBefore | None = None,
-    ) -> tuple[Array, Array, Array]:
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
         """The state to go on from, and whether it could be reached."""
         return q, v, jnp.asarray(True)
 
@@ -93,14 +88,9 @@ class Projection(AbstractStabilization):
         require_kind("solver", self.solver, AbstractSolver, "LDL()")
 
     def after_step(
-        self,
-        system: System,
-        q: Array,
-        v: Array,
-        t: Array,
-        params: Params,
+        self, system: System, q: Array, v: Array, t: Array, params: Params,
         before: RowsBefore | None = None,
-    ) -> tuple[Array, Array, Array]:
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
         """q and v on the constraints, and whether the corrections converged."""
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
         if A_velocity.shape[0] == 0:

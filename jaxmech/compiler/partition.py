@@ -27,20 +27,12 @@ Batch = tuple[Array, bool]  # a value, and whether it has the axis of the batch
 
 
 def run_partitioned(
-    closed: ClosedJaxpr,
-    args: Sequence[Array],
-    flags: Sequence[bool],
-    size: int,
+    closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int,
     found: Explanation | None,
-) -> list[Batch]:
-    """The results of a program over a batch.
+) -> list[Batch]:  # fmt: skip
+    """The results of a program over a batch; flagged arguments have its axis in front.
 
-    Args:
-        closed: the program for one trajectory.
-        args: its arguments.
-        flags: which of them have the axis of the batch, in front.
-        size: number of trajectories.
-        found: gets a part for every loop, unless it is None.
+    `found` gets a part for every loop.
     """
     run = _Partition(closed, args, flags, size, found)
     for eqn in closed.jaxpr.eqns:
@@ -51,13 +43,9 @@ def run_partitioned(
 
 class _Partition:
     def __init__(
-        self,
-        closed: ClosedJaxpr,
-        args: Sequence[Array],
-        flags: Sequence[bool],
-        size: int,
+        self, closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int,
         found: Explanation | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.jaxpr, self.size, self.found = closed.jaxpr, size, found
         consts = [(jnp.asarray(c), False) for c in closed.consts]
         self.values: dict[Any, Batch] = dict(zip(self.jaxpr.constvars, consts, strict=True))

@@ -301,12 +301,9 @@ def _vjp(
 
 
 def _backwards(
-    program: _Program,
-    x: _Inputs,
-    kept: _Residuals,
-    wanted: _Inputs,
+    program: _Program, x: _Inputs, kept: _Residuals, wanted: _Inputs,
     cotangents: Sequence[Array | None],
-) -> _Inputs:
+) -> _Inputs:  # fmt: skip
     """Run the segments again, from the last to the first, and pull the cotangents back."""
     shared, fixed = eqx.partition((x.params, x.traced), (wanted.params, wanted.traced))
     timed, pull_times = jax.vjp(_times(program), x.ts)

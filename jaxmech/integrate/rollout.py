@@ -70,13 +70,7 @@ _Pair = tuple[Array, Array]  # q and v
 
 
 def rollout(
-    scheme: Scheme,
-    q0: Array,
-    v0: Array,
-    ts: Array,
-    params: Params,
-    *,
-    segment: int | None = None,
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None
 ) -> tuple[Trajectory, _Pair]:
     """The trajectory from (q0, v0) saved at ts, and q and v at the ends of the segments (S, n).
 
@@ -155,14 +149,9 @@ def segments(ts: Array, substeps: int, steps: int) -> StepSegments:
 
 
 def bare_segment(
-    scheme: Scheme,
-    steps: int,
-    q: Array,
-    v: Array,
-    own: StepSegments,
-    params: Params,
+    scheme: Scheme, steps: int, q: Array, v: Array, own: StepSegments, params: Params,
     t_failed: Array,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array]:  # fmt: skip
     """q and v after one segment, without the audit; nothing moves after `t_failed`."""
 
     @partial(jax.checkpoint, prevent_cse=False)

@@ -40,12 +40,9 @@ class Scheme:
 
     @staticmethod
     def of(
-        system: System,
-        method: AbstractMethod,
-        formulation: AbstractFormulation,
-        stabilization: AbstractStabilization,
-        *state: Any,
-    ) -> "Scheme":
+        system: System, method: AbstractMethod, formulation: AbstractFormulation,
+        stabilization: AbstractStabilization, *state: Any,
+    ) -> "Scheme":  # fmt: skip
         """The scheme for states of these shapes: q, v, t and params."""
         found = formulation.takes_as_singular(singular_mass(system, *state))
         return Scheme(system.with_singular_mass(found), method, formulation, stabilization)
@@ -66,14 +63,9 @@ class Scheme:
         return (q, v, None) if chart is None else chart.complete(self.system, q, v, t, params)
 
     def after_step(
-        self,
-        chart: AbstractChart | None,
-        q: Array,
-        v: Array,
-        t: Array,
-        params: Params,
+        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params,
         before: RowsBefore,
-    ) -> tuple[Array, Array, Array]:
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
         """The stabilized state, and whether it could be reached."""
         # Projection knows nothing of constraints on accelerations, so it cannot compare ranks.
         some_are_not_projected = any(isinstance(c, Acceleration) for c in self.system.constraints)
@@ -170,24 +162,23 @@ def _run_stages(
             *_failures(complete, Status.PROJECTION_FAILED),
             _check_dependent_rows(eom, law, so_far.kept, own),
         ]
-        is_ok, good = so_far.status == Status.OK, so_far.good
+        is_ok, good, kept = so_far.status == Status.OK, so_far.good, so_far.kept
         status = jnp.where(is_ok, _first_that_holds(*failures), so_far.status)
         for failed, _ in failures:
             good &= ~failed
-        kept = so_far.kept
-        speeds, accelerations = (
-            own.added(so_far.speeds, stage_v), own.added(so_far.accelerations, law.qdd)
-        )  # fmt: skip
-        independent = so_far.independent & (law.rank == m)
-        rank = jnp.minimum(so_far.rank, law.rank)
-        first_rank = jnp.where(own.is_start, law.rank, so_far.first_rank)
-        # Later stages lie only near the constraints, where rows that are dependent on them seem
-        # independent: so the choice of the first stage stands.
-        if law.kept is not None:
-            kept = jnp.where(own.is_start, law.kept, kept)
-        return _StageState(
-            speeds, accelerations, good, independent, status, rank, first_rank, kept
-        ), None
+        state = _StageState(
+            speeds=own.added(so_far.speeds, stage_v),
+            accelerations=own.added(so_far.accelerations, law.qdd),
+            good=good,
+            independent=so_far.independent & (law.rank == m),
+            status=status,
+            rank=jnp.minimum(so_far.rank, law.rank),
+            first_rank=jnp.where(own.is_start, law.rank, so_far.first_rank),
+            # Later stages lie only near the constraints, where dependent rows seem independent: so
+            # the choice of the first stage stands.
+            kept=kept if law.kept is None else jnp.where(own.is_start, law.kept, kept),
+        )
+        return state, None
 
     none = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
     count = sum(scheme.system.sizes(q, v, t, params))

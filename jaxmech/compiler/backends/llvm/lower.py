@@ -54,16 +54,9 @@ class Assembler:
     """
 
     def __init__(
-        self,
-        graph: Graph,
-        loops: list[Loop],
-        live: Live,
-        text: Text,
-        leaf: Callable[[Node], str],
-        memory: _Place,
-        around: "Assembler | None" = None,
-        carry: dict[int, str] | None = None,
-    ) -> None:
+        self, graph: Graph, loops: list[Loop], live: Live, text: Text, leaf: Callable[[Node], str],
+        memory: _Place, around: "Assembler | None" = None, carry: dict[int, str] | None = None,
+    ) -> None:  # fmt: skip
         self.graph, self.loops, self.live, self.text = graph, loops, live, text
         self.leaf, self.memory, self.around, self.carry = leaf, memory, around, carry or {}
         self.names: dict[int, str] = {}
