@@ -8,6 +8,8 @@ WORKERS ?= 2
 MARKS ?= not slow
 # Further options for pytest, for example: make pytest ARGS="tests/compiler -x"
 ARGS ?=
+# The tests start many processes: from compiled files, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import qmc
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of
 from jaxmech.config.load import Subject, load
@@ -103,6 +102,8 @@ def _spread(study: Study, plans: Iterable[_Plan]) -> dict[str, np.ndarray]:
     keys = sorted(key for key, rule in rules if isinstance(rule, Sobol))
     if not keys:
         return {}
+    from scipy.stats import qmc  # takes as long to import as all the rest
+
     sequence = qmc.Sobol(len(keys), scramble=True, rng=_generator(study.seed, "sobol"))
     points = sequence.random_base2((study.size - 1).bit_length())[: study.size]
     return dict(zip(keys, points.T, strict=True))
