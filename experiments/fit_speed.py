@@ -26,9 +26,9 @@ import jaxmech as jm
 from experiments.recovery.mechanisms import double_pendulum
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
-from jaxmech.identify.problem.least_squares import half_square, rows
+from jaxmech.identify.problem.least_squares import Task, half_square, rows
 from jaxmech.identify.problem.residuals import linearized, runs
-from jaxmech.identify.problem.setup import Task, prepare
+from jaxmech.identify.problem.setup import prepare
 
 FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scale2")
 
@@ -69,11 +69,8 @@ def task(study: FitSpeed) -> Task:
         jm.Recording(ts, angles, x, rate, weights=1e3)
         for angles, x, rate in zip(seen, *starts, strict=True)
     ]
-    return prepare(
-        CASE.system, recordings, truth, observe=sensors, start=CASE.start, free=FREE, bounds=None,
-        prior=None, initial_states="fixed", horizon=None, step=None, method=jm.RK4(1),
-        projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
-    )  # fmt: skip
+    subject = jm.Identifiable(CASE.system, truth, observe=sensors, start=CASE.start, free=FREE)
+    return prepare(subject, recordings, jm.Settings(initial_states="fixed", method=jm.RK4(1)))
 
 
 def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:

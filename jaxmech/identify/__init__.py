@@ -1,21 +1,21 @@
-"""Parameters from recordings: fits, their uncertainty, and what the recordings leave open.
+"""Parameters from recordings: fits, their uncertainty, and what the recordings leave undetermined.
 
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, `optimize/` minimizes
-these, `inference/` says how certain the answer is, and `fit` puts all of it together. On top of it
-are `identifiable` and `cross_validation`.
+these, `inference/` says how certain the result is, and `fit` puts all of it together.
+`identifiable` holds its arguments; `cross_validation` and `refit_starts` build on it.
 """
 
+from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
 from jaxmech.identify.cross_validation import cross_validate as cross_validate
-from jaxmech.identify.cross_validation_report import CrossValidation as CrossValidation
 from jaxmech.identify.data.files import TableError as TableError
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
 from jaxmech.identify.data.table import Table as Table
 from jaxmech.identify.data.table import read_table as read_table
 from jaxmech.identify.fit import fit as fit
+from jaxmech.identify.fit import fit_identifiable as fit_identifiable
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
-from jaxmech.identify.identifiable import fit_identifiable as fit_identifiable
 from jaxmech.identify.inference.fixing import FixedParameter as FixedParameter
 from jaxmech.identify.inference.formulas.combinations import Combinations as Combinations
 from jaxmech.identify.inference.formulas.combinations import combinations as combinations

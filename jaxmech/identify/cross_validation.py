@@ -1,29 +1,138 @@
-"""`cross_validate`: which of several models the recordings choose, none of them judged by its own.
+"""`cross_validate`: choose among models by recordings that they were not fitted to.
 
-The recordings are split into k runs of neighbours, the folds. Each model is fitted k times, to all
-folds but one, and judged by the one that was left out (Stone 1974). The error of a model is the
-mean over the folds. Two errors are compared fold by fold, because what makes one fold harder than
-another is the same for all models. The rule of one standard error takes the model with the fewest
-numbers that is not worse than the best by more than the standard error of their difference
-(Breiman, Friedman, Olshen and Stone 1984, section 3.4.3, there with the standard error of the best
-by itself).
+The recordings are split into k sequences of neighbours, the folds. Each model is fitted k times, to
+all folds but one, and judged by the one that was left out (Stone 1974). The error of a model is the
+mean over the folds. Errors are compared fold by fold, because a fold that is hard for one model is
+hard for all. The rule of one standard error takes the model with the fewest numbers that is not
+worse than the best by more than the standard error of their difference (Breiman, Friedman, Olshen
+and Stone 1984, section 3.4.3, there with the standard error of the best by itself).
 """
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 from tqdm import tqdm
 
-from jaxmech.identify.cross_validation_report import CrossValidation, Rule, Score
 from jaxmech.identify.data.recording import Recording, named
-from jaxmech.identify.identifiable import Identifiable, Settings, fit_identifiable
+from jaxmech.identify.fit import fit_identifiable
+from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.refit_starts import errors_with_fitted_starts
+
+Rule = Literal["one-standard-error", "minimum"]
+Score = Literal["recorded", "fitted"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossValidation:
+    """How well candidates predict recordings that they were not fitted to; prints itself.
+
+    Attributes:
+        names: of the C candidates.
+        numbers: how many numbers each of them fits, shape (C,).
+        errors: RMS error of each recording when it was held out, shape (C, R); infinite where a
+            candidate could not be fitted or simulated.
+        folds: the fold of each recording, shape (R,).
+        rule: for the choice.
+        score: whether held-out recordings began at the recorded or at fitted initial states.
+    """
+
+    names: tuple[str, ...]
+    numbers: np.ndarray
+    errors: np.ndarray
+    folds: np.ndarray
+    rule: Rule
+    score: Score
+
+    @property
+    def by_fold(self) -> np.ndarray:
+        """Mean error of each candidate over the recordings of each fold, shape (C, k)."""
+        count = int(self.folds.max()) + 1
+        return np.stack([self.errors[:, self.folds == k].mean(1) for k in range(count)], axis=1)
+
+    @property
+    def scores(self) -> np.ndarray:
+        """Mean error of each candidate, shape (C,)."""
+        return self.by_fold.mean(1)
+
+    @property
+    def standard_errors(self) -> np.ndarray:
+        """Standard errors of the scores, from their scatter over the folds, shape (C,)."""
+        return _standard_error(self.by_fold)
+
+    @property
+    def best(self) -> str:
+        """The candidate with the smallest score."""
+        return self.names[int(np.argmin(self.scores))]
+
+    @property
+    def excess(self) -> tuple[np.ndarray, np.ndarray]:
+        """Score of each candidate minus that of the best, and its standard error, (C,) each."""
+        best = self.by_fold[int(np.argmin(self.scores))]
+        more = np.where(np.isfinite(self.by_fold), self.by_fold, np.inf) - best
+        return more.mean(1), _standard_error(more)
+
+    @property
+    def chosen(self) -> str:
+        """The candidate that the rule chooses."""
+        if self.rule == "minimum":
+            return self.best
+        more, error = self.excess
+        near = np.flatnonzero(more <= np.where(np.isfinite(error), error, 0.0))
+        return self.names[min(near, key=lambda k: (self.numbers[k], self.scores[k]))]
+
+    @property
+    def reason(self) -> str:
+        """The reason for the choice, in a sentence."""
+        if self.chosen == self.best:
+            simpler = self.numbers < self.numbers[self.names.index(self.best)]
+            text = f"{self.chosen} has the smallest error"
+            if self.rule == "minimum" or not simpler.any():
+                return text
+            return f"{text}, and no simpler candidate is within one standard error of it"
+        more, error = (x[self.names.index(self.chosen)] for x in self.excess)
+        return (
+            f"{self.chosen} is the simplest within one standard error of {self.best}, which has "
+            f"the smallest error: {more:.2g} more, known to {error:.2g}"
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(_card(self))
+
+
+def _standard_error(by_fold: np.ndarray) -> np.ndarray:
+    finite = np.isfinite(by_fold).all(1)
+    spread = np.where(finite[:, None], by_fold, 0.0).std(1, ddof=1)
+    return np.where(finite, spread / np.sqrt(by_fold.shape[1]), np.nan)
+
+
+def _card(found: CrossValidation) -> list[str]:
+    width = max(len(name) for name in ("candidate", *found.names))
+    start = "recorded" if found.score == "recorded" else "fitted"
+    head = f"CrossValidation: {len(found.names)} candidates, {found.by_fold.shape[1]} folds of "
+    titles = f"{'numbers':>9}{'error':>12}{'+-':>10}{'over best':>13}{'+-':>10}"
+    lines = [
+        f"{head}{len(found.folds)} recordings; RMS error of what was left out, {start} starts",
+        f"    {'candidate':<{width}}{titles}",
+    ]
+    rows = zip(
+        found.names, found.numbers, found.scores, found.standard_errors, *found.excess, strict=True
+    )
+    for name, numbers, score, error, more, more_error in rows:
+        mark = "*" if name == found.chosen else " "
+        cells = f"{numbers:>9}{score:>12.4g}{error:>10.2g}"
+        if not np.isfinite(score):
+            cells = f"{numbers:>9}{'failed':>12}"
+        elif name != found.best:
+            cells += f"{more:>13.2g}{more_error:>10.2g}"
+        lines.append(f"  {mark} {name:<{width}}{cells}")
+    return [*lines, f"  chosen (*) by the rule {found.rule}:", f"  {found.reason}"]
 
 
 def cross_validate(
@@ -37,26 +146,22 @@ def cross_validate(
     folder: Path | None = None,
     progress: bool = False,
 ) -> CrossValidation:
-    """Judges candidates by recordings that they were not fitted to.
+    """Judge candidates by recordings that they were not fitted to.
 
     Args:
         candidates: by name; they may differ in system, parameters, sensors or bounds.
-        recordings: all of those that may be used for the choice, in order: neighbours are left out
-            together.
+        recordings: those for the choice, in order: neighbours are left out together.
         folds: k, from 2 up to the number of recordings.
         rule: "one-standard-error" takes the one with the fewest numbers that is not worse than the
             best by more than the standard error of the difference; "minimum" the best.
-        score: "recorded" simulates held-out recordings from their recorded start, "fitted" fits
-            the start of each, with the parameters held.
-        settings: how each fit is done. A `patience` would look at what is held out.
-        folder: keeps what is done; the same call goes on from it.
+        score: "recorded" simulates held-out recordings from their recorded initial state, "fitted"
+            fits the initial state of each, with the parameters held.
+        settings: how each fit is done; an optimizer with `patience` would use what is held out.
+        folder: finished fits are kept here, where the same call resumes.
         progress: whether to show how many fits are done.
 
-    Returns:
-        A `CrossValidation`.
-
     Raises:
-        ValueError: an argument cannot be meant, or no candidate can be fitted.
+        ValueError: an argument is invalid, or no candidate can be fitted.
 
     Example:
         >>> import jaxmech as jm
@@ -76,13 +181,16 @@ def cross_validate(
         'spring'
     """
     given = named(recordings, "recordings")
-    _require_possible(candidates, given, folds, rule, score, settings)
-    fold_of = np.concatenate(
-        [
-            np.full(len(part), k)
-            for k, part in enumerate(np.array_split(np.arange(len(given)), folds))
-        ]
-    )
+    if not candidates:
+        raise ValueError("Argument `candidates` must hold at least one.")
+    if not 2 <= folds <= len(given):
+        raise ValueError(
+            f"Argument `folds` must lie between 2 and the number of recordings, {len(given)}, but "
+            f"is {folds}; cut long recordings into several."
+        )
+    _require_policies(rule, score, settings)
+    sizes = [len(part) for part in np.array_split(np.arange(len(given)), folds)]
+    fold_of = np.repeat(np.arange(folds), sizes)
     errors = np.full((len(candidates), len(given)), np.inf)
     numbers = np.zeros(len(candidates), int)
     if folder is not None:
@@ -93,7 +201,8 @@ def cross_validate(
     for c, k in tqdm(jobs, unit=" fits", disable=None if progress else True):
         held = np.flatnonzero(fold_of == k)
         job = _Job(names[c], candidates[names[c]], given, held, score, settings)
-        done = _kept(job, None if folder is None else folder / f"{c}-{k}")
+        own = None if folder is None else folder / f"{c}-{k}"
+        done = _computed(job, None) if own is None else _kept(job, own)
         numbers[c], errors[c, held] = done.numbers, done.errors
     errors = np.where(np.isfinite(errors), errors, np.inf)
     if not np.isfinite(errors).all(1).any():
@@ -117,21 +226,7 @@ class _Done(NamedTuple):
     errors: Sequence[float]
 
 
-def _require_possible(
-    candidates: Mapping[str, Identifiable],
-    given: Sequence[Recording],
-    folds: int,
-    rule: str,
-    score: str,
-    settings: Settings,
-) -> None:
-    if not candidates:
-        raise ValueError("Argument `candidates` must hold at least one.")
-    if not 2 <= folds <= len(given):
-        raise ValueError(
-            f"Argument `folds` must lie between 2 and the number of recordings, {len(given)}, but "
-            f"is {folds}; cut long recordings into several."
-        )
+def _require_policies(rule: str, score: str, settings: Settings) -> None:
     for name, value, known in (
         ("rule", rule, ("one-standard-error", "minimum")),
         ("score", score, ("recorded", "fitted")),
@@ -145,10 +240,8 @@ def _require_possible(
         )
 
 
-def _kept(job: _Job, folder: Path | None) -> _Done:
-    """The job, or what a file says about it."""
-    if folder is None:
-        return _computed(job, None)
+def _kept(job: _Job, folder: Path) -> _Done:
+    """The result of a job from its file, which is written if there is none."""
     file, code = folder.with_suffix(".json"), _fingerprint(job)
     if file.is_file():
         facts = json.loads(file.read_text(encoding="utf-8"))
@@ -176,7 +269,7 @@ def _computed(job: _Job, folder: Path | None) -> _Done:
     except ValueError as error:
         raise ValueError(f"Candidate {job.name}: {error}") from error
     errors = found.validation_errors
-    if job.score == "fitted":  # of all at once: one shape for all folds is compiled once
+    if job.score == "fitted":  # of all recordings, so that all folds share one compilation
         every = errors_with_fitted_starts(job.candidate, found.params, job.recordings, job.settings)
         errors = every[job.held]
     return _Done(len(found.names), [float(x) for x in errors])
@@ -185,15 +278,11 @@ def _computed(job: _Job, folder: Path | None) -> _Done:
 def _fingerprint(job: _Job) -> str:
     c = job.candidate
     told = [job.name, job.held.tolist(), job.score, c.system.coordinates, c.free, dict(c.bounds)]
-    told += [dict(c.prior), jax.tree.structure(c.params), _policies(job.settings)]
+    # not the optimizer `Descent`: an optax transformation is a bundle of functions without names
+    policies = [f"{k} {x!r}" for k, x in vars(job.settings).items() if not isinstance(x, Descent)]
+    told += [dict(c.prior), jax.tree.structure(c.params), policies]
     code = hashlib.sha256(repr(told).encode())
     arrays = [x for r in job.recordings for x in (r.ts, r.observed, r.q0, r.v0, r.weights)]
     for leaf in [*jax.tree.leaves(c.params), *arrays]:
         code.update(np.asarray(0.0 if leaf is None else leaf, float).tobytes())
     return code.hexdigest()
-
-
-def _policies(settings: Settings) -> list[str]:
-    """What is told apart; an optax transformation is a bundle of functions without a name."""
-    kept = vars(settings).items()
-    return [f"{name} {value!r}" for name, value in kept if not isinstance(value, Descent)]

@@ -1,7 +1,9 @@
 """`fit`: parameters of a system from recordings of its motion."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,24 +14,23 @@ from jaxtyping import Array
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording, named
-from jaxmech.identify.data.segments import Shooting, segments
+from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
 from jaxmech.identify.fit_warnings import horizon_of, remarks
+from jaxmech.identify.identifiable import Identifiable, InitialStates, Optimizer, Settings
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.checkpoint import checkpoint
 from jaxmech.identify.optimize.gradient_descent import Descent, Validation
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.loop import Solved, beginnings, solve
 from jaxmech.identify.optimize.multistart import MultiStart
-from jaxmech.identify.problem.checks import alike, require_starts
-from jaxmech.identify.problem.least_squares import Conditions
+from jaxmech.identify.problem.checks import alike, consistent_starts
+from jaxmech.identify.problem.least_squares import Conditions, Task
 from jaxmech.identify.problem.residuals import Data, Observe, SegmentRun, runs
-from jaxmech.identify.problem.setup import InitialStates, Task, prepare
+from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
 from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
-
-Optimizer = LevenbergMarquardt | Descent | Any  # or an optax transformation
 
 
 def fit(
@@ -54,7 +55,7 @@ def fit(
     folder: Any = None,
     progress: bool = False,
 ) -> Fit:
-    """The parameters with which the simulated motion is nearest to the recorded one.
+    """Fit parameters so that the simulated motion is as near as possible to the recorded one.
 
     Minimizes the sum of squares of weight * (predicted - observed) over all measurements, with
     derivatives through the whole simulation, constraints and projection included.
@@ -62,39 +63,39 @@ def fit(
     Args:
         system: the system, with n coordinates.
         recordings: a `Recording`, or several of any lengths with the same sensors.
-        params0: where the fit begins, a pytree of numbers such as a dictionary.
+        params0: the parameters to begin with, a pytree of numbers such as a dictionary.
         observe: observe(q, v, t, params) gives what the sensors show, shape (d,); the coordinates
             by default. Offsets, scales and delays of sensors are parameters like others.
         start: start(q0, v0, params) gives the consistent state q (n,), v (n,) for recorded start
-            variables, such as measured angles. By default they are coordinates and velocities,
-            and are put onto the constraints.
+            variables, such as measured angles. By default these are coordinates and velocities,
+            and are projected onto the constraints.
         optimizer: `LevenbergMarquardt()`, `Descent(...)`, or an optax transformation.
         free: names of the parameters to fit, or of branches of them; by default all that are
             floating-point numbers. A nested one is called "arm.length".
         bounds: by name, (low, high), None for an open side, or `PhysicalInertia()`.
         prior: by name, (mean, standard deviation); needs recordings with weights.
-        initial_states: "free" to be fitted along with the parameters, on the constraints, held to
-            `Recording.start_sd` where that is known; or "fixed" at what was recorded, for starts
-            that are exact. A first sample is a measurement with noise like any other: taken as
-            exact it gives intervals that miss the truth. A fit with fixed starts tests whether the
-            recordings agree, and warns.
-        horizon: `Shooting(...)` cuts the recordings into pieces; for chaotic motion.
-        validation: recordings that are not fitted, for a look at the result, and for the
-            `patience` of `Descent`, the only thing that they can decide.
-        multistart: random beginnings, of which the best are fitted.
+        initial_states: "free" to be fitted along with the parameters, on the constraints, with
+            `Recording.start_sd` as their prior where that is known; or "fixed" at what was
+            recorded, if that is exact. A first sample is a measurement with noise like any other:
+            taken as exact it gives intervals that miss the truth. A fit with fixed initial states
+            tests whether the recordings agree, and warns.
+        horizon: `Shooting(...)` cuts the recordings into segments; for chaotic motion.
+        validation: recordings that are not fitted, to judge the result. They decide nothing, except
+            with the `patience` of `Descent`.
+        multistart: random starting points, of which the best are fitted.
         method: Runge-Kutta method, with its steps per interval between samples.
         projection: against drift, as for `simulate`.
         formulation: law of motion.
         step: largest step [s]; longer intervals between samples are divided.
-        folder: keeps the state of the fit there after each step; the same call goes on from it.
-        progress: whether to show the loss while it falls.
+        folder: the state of the fit is kept here after each step, where the same call resumes it.
+        progress: whether to show the loss.
 
     Returns:
         A `Fit`.
 
     Raises:
         TypeError: an argument is of the wrong kind.
-        ValueError: a name, a shape, a bound, a recording or a start cannot be meant, or nothing
+        ValueError: a name, a shape, a bound, a recording or an initial state is invalid, or nothing
             that was observed depends on a parameter.
         FloatingPointError: the steps of a descent are too long.
 
@@ -111,37 +112,74 @@ def fit(
         >>> print(found.params["g"].round(6))
         9.81
     """
-    policy = optimizer
+    subject = Identifiable(system, params0, observe, start, free, bounds or {}, prior or {})
+    settings = Settings(
+        optimizer, initial_states, horizon, multistart, method, projection, formulation, step
+    )
+    return fit_identifiable(
+        subject, recordings, settings, validation=validation, folder=folder, progress=progress
+    )
+
+
+def fit_identifiable(
+    subject: Identifiable,
+    recordings: Any,
+    settings: Settings = Settings(),
+    *,
+    validation: Any = (),
+    folder: Any = None,
+    progress: bool = False,
+) -> Fit:
+    """`fit`, with what is fitted in one object and how it is fitted in another.
+
+    Args:
+        subject: system, parameters, sensors, bounds and priors.
+        recordings: as for `fit`, like all others.
+        settings: optimizer and policies.
+        validation: recordings that are not fitted.
+        folder: keeps the state of the fit.
+        progress: whether to show the loss.
+
+    Raises:
+        ValueError: as for `fit`.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> ts = np.linspace(0.0, 1.0, 41)
+        >>> swing = Recording(ts, np.cos(3 * ts), [1.0], [0.0])
+        >>> spring = jm.System(
+        ...     lambda q, v, t, p: (v @ v - p["k"] * q @ q) / 2, coordinates=("x",)
+        ... )
+        >>> found = fit_identifiable(Identifiable(spring, {"k": 8.0}), [swing])
+        >>> print(f"{found.params['k']:.4f}")
+        9.0000
+    """
+    policy = settings.optimizer
     if isinstance(policy, optax.GradientTransformation):
         policy = Descent(policy)
     if not isinstance(policy, LevenbergMarquardt | Descent):
         raise TypeError(
             "Argument `optimizer` must be LevenbergMarquardt(), Descent(...) or an optax "
-            f"transformation, but is {optimizer!r}."
+            f"transformation, but is {settings.optimizer!r}."
         )
-    task = prepare(
-        system, recordings, params0, observe=observe, start=start, free=free, bounds=bounds,
-        prior=prior, initial_states=initial_states, horizon=horizon, step=step, method=method,
-        projection=projection, formulation=formulation,
-    )  # fmt: skip
+    task = prepare(subject, recordings, settings)
+    params = task.problem.layout.params(task.y[: task.problem.layout.size], task.data.leaves)
     others = named(validation, "validation")
     if others:
         alike((*task.origin.recordings, *others))
-        require_starts(task.problem, task.parameters, others, free=initial_states == "free")
+        free = settings.initial_states == "free"
+        consistent_starts(task.problem, params, others, free=free)
     _require_possible(policy, task, others)
     watched = _validation(task, others) if isinstance(policy, Descent) and others else None
+    multistart = settings.multistart
     tasks = beginnings(task, multistart) if multistart else [task]
     ends = []
     for number, one in enumerate(tasks):
-        kept = checkpoint(_of(folder, number, len(tasks)), one, policy)
+        own = folder if folder is None or len(tasks) == 1 else Path(folder) / f"start-{number}"
+        kept = checkpoint(own, one, policy)
         ends.append((one, solve(one, policy, watched, checkpoint=kept, progress=progress)))
-    return _finished(*min(ends, key=lambda end: end[1].history[-1]), others, params0)
-
-
-def _of(folder: Any, number: int, count: int) -> Any:
-    from pathlib import Path
-
-    return folder if folder is None or count == 1 else Path(folder) / f"start-{number}"
+    task, solved = min(ends, key=lambda end: end[1].history[-1])
+    return _result(task, solved, others, subject.params)
 
 
 def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> None:
@@ -149,43 +187,42 @@ def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> N
         return
     if policy.patience is not None and not others:
         raise ValueError("Argument `validation` must hold recordings where `patience` is given.")
-    goes_on = task.data.segments.following != jnp.arange(len(task.data.segments.last))
-    if policy.batch is not None and bool(goes_on.any()):
+    if policy.batch is not None and not task.origin.first.all():
         raise ValueError(
             "Argument `batch` draws recordings, which multiple shooting cuts into pieces that hang "
             "together; leave out `batch` or `horizon`."
         )
 
 
-def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, Any]:
-    """Whole recordings from their recorded starts."""
+def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
+    """Whole recordings from their recorded initial states."""
     step = None if task.step is None else task.step * task.problem.method.count
-    pieces, origin = segments(recordings, step=step)
-    nothing = jnp.zeros((*pieces.q0.shape, 0))
-    return Data(pieces, task.data.leaves, nothing, nothing), origin
+    cut, origin = segments(recordings, step=step)
+    none = jnp.zeros((*cut.q0.shape, 0))
+    return Data(cut, task.data.leaves, none, none), origin
 
 
 def _validation(task: Task, others: Sequence[Recording]) -> Validation:
     data, _ = _held(task, others)
     count, size = data.segments.q0.shape
     zero = jnp.zeros(task.problem.layout.size)
-    states = 2 * task.problem.system.n
-    conditions = Conditions(
-        zero, zero, jnp.zeros((count, 2 * size)), jnp.zeros(states), jnp.zeros((count, states))
-    )
-    return Validation(data, conditions)
+    n2 = 2 * task.problem.system.n
+    starts, jumps = jnp.zeros((count, 2 * size)), jnp.zeros((count, n2))
+    return Validation(data, Conditions(zero, zero, starts, jnp.zeros(n2), jumps))
 
 
-def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
-    problem, data, recordings = task.problem, task.data, task.origin.recordings
+def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
+    problem, data, origin = task.problem, task.data, task.origin
     z, u = data.parts(solved.y, problem.layout.size)
     params = problem.layout.params(z, data.leaves)
     found = normal(task, solved.y, solved.conditions)
     made = runs(problem, solved.y, data)
-    train = Predicted(recordings, tuple(task.origin.gathered(made.predicted)))
+    train = Predicted(origin.recordings, origin.gathered(made.predicted))
     squares = float((made.residual**2).sum())
-    count = sum(one.count for one in recordings)
-    unknowns = problem.layout.size + _free_starts(task)
+    count = sum(one.count for one in origin.recordings)
+    # the initial states of later segments are tied to the segments before
+    starts = sum(np.any(side, axis=1)[origin.first].sum() for side in (data.along_q, data.along_v))
+    unknowns = problem.layout.size + int(starts)
     return Fit(
         params=params,
         params0=params0,
@@ -212,42 +249,31 @@ def _finished(task: Task, solved: Solved, others: Sequence[Recording], params0: 
 
 
 def _from_start(task: Task, z: Array, u: Array, train: Predicted) -> Predicted:
-    """The fitted recordings from their recorded starts, with what is already compiled."""
+    """The fitted recordings from their recorded initial states."""
     if not u.size:
         return train
-    if len(task.origin.recording) > len(task.origin.recordings):
+    if not task.origin.first.all():
         return _predicted(task, z, task.origin.recordings)
+    # of the same shape as in the fit, so that nothing is compiled anew
     made = runs(task.problem, jnp.concatenate([z, jnp.zeros(u.size)]), task.data)
-    return Predicted(train.recordings, tuple(task.origin.gathered(made.predicted)))
+    return replace(train, values=task.origin.gathered(made.predicted))
 
 
 def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
-    """Values and information at parameters a few percent away, where nothing is round."""
+    """Values and information at parameters a few percent away, which are not round."""
     size = task.problem.layout.size
     moved = np.random.default_rng(0).uniform(-0.03, 0.03, size)
     found = normal(task, solved.y.at[:size].add(moved), solved.conditions)
     return found.values, found.information
 
 
-def _free_starts(task: Task) -> int:
-    """Unknowns of the starts; those of later pieces are tied to what comes before."""
-    first = np.diff(task.origin.recording, prepend=-1) != 0
-    return sum(
-        int(np.any(np.asarray(along), axis=1)[first].sum())
-        for along in (task.data.along_q, task.data.along_v)
-    )
-
-
 def _starts(task: Task, u: Array, made: SegmentRun) -> tuple[Any, ...]:
-    """Start variables and rates of each recording, on the constraints."""
-    first = np.flatnonzero(np.diff(task.origin.recording, prepend=-1) != 0)
-    n = task.problem.system.n
-    if task.problem.start is None:
-        return tuple((np.asarray(x[:n]), np.asarray(x[n:])) for x in made.begin[first])
-    s, along = task.data.segments, task.data.along_q.shape[2]
-    q = s.q0 + jnp.einsum("ski,si->sk", task.data.along_q, u[:, :along])
-    v = s.v0 + jnp.einsum("ski,si->sk", task.data.along_v, u[:, along:])
-    return tuple((np.asarray(q[k]), np.asarray(v[k])) for k in first)
+    """The fitted start variables of each recording and their rates; without `start` the state."""
+    whole = made.begin
+    if task.problem.start is not None:
+        s = task.data.segments
+        whole = jnp.concatenate([s.q0, s.v0], axis=1) + task.data.moved(u)
+    return tuple(tuple(np.split(x, 2)) for x in np.asarray(whole)[task.origin.first])
 
 
 def _predicted(task: Task, z: Array, recordings: Sequence[Recording]) -> Predicted:
@@ -255,4 +281,4 @@ def _predicted(task: Task, z: Array, recordings: Sequence[Recording]) -> Predict
         return Predicted((), ())
     data, origin = _held(task, recordings)
     found = runs(task.problem, z, data)
-    return Predicted(tuple(recordings), tuple(origin.gathered(found.predicted)))
+    return Predicted(tuple(recordings), origin.gathered(found.predicted))

@@ -26,8 +26,8 @@ class Estimate(NamedTuple):
 
     Attributes:
         value: of the function.
-        standard_error: of it, as if all residuals were independent; infinite where the recordings
-            do not determine it.
+        standard_error: as if all residuals were independent; infinite where the recordings do not
+            determine it.
         standard_error_by_recording: as if only the recordings were; None with too few of them.
     """
 
@@ -38,22 +38,15 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Where a fit ended, in the terms of its layout: for functions of the parameters.
-
-    Attributes:
-        layout: of the parameters.
-        z: free numbers, shape (p,).
-        leaves: the parameters at the start.
-        nearby: gives values and information a few percent away.
-    """
+    """The point where a fit ended, for functions of the parameters."""
 
     layout: ParameterLayout
-    z: Array
-    leaves: tuple[Array, ...]
-    nearby: Callable[[], tuple[Numbers, Numbers]]
+    z: Array  # free numbers, (p,)
+    leaves: tuple[Array, ...]  # of the parameters that the fit began with
+    nearby: Callable[[], tuple[Numbers, Numbers]]  # values and information a few percent away
 
     def slope(self, fn: Callable[[Params], Any]) -> tuple[float, Numbers]:
-        """fn(params), and its derivatives by the numbers that were fitted, (p,)."""
+        """The value of fn(params), and its derivatives by the numbers that were fitted, (p,)."""
 
         def params(z: Array) -> Params:
             return self.layout.params(z, self.leaves)
@@ -65,15 +58,10 @@ class Point:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predicted:
-    """Recordings beside what the fitted parameters make of them.
-
-    Attributes:
-        recordings: they.
-        values: what the sensors should have shown, (T, d) for each; NaN after a failure.
-    """
+    """Recordings and what the fitted parameters predict for them."""
 
     recordings: tuple[Recording, ...]
-    values: tuple[Numbers, ...]
+    values: tuple[Numbers, ...]  # what the sensors should have shown, (T, d); NaN after a failure
 
     @property
     def residuals(self) -> tuple[Numbers, ...]:
@@ -84,40 +72,37 @@ class Predicted:
     @property
     def errors(self) -> Numbers:
         """Root mean square of the residuals of each recording, in the unit of the sensors, (R,)."""
-        return np.array(
-            [
-                np.sqrt(np.mean(r[np.isfinite(one.observed)] ** 2))
-                for r, one in zip(self.residuals, self.recordings, strict=True)
-            ]
-        )
+        pairs = zip(self.residuals, self.recordings, strict=True)
+        measured = [r[np.isfinite(one.observed)] for r, one in pairs]
+        return np.array([np.sqrt(np.mean(r**2)) for r in measured])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit:
-    """What `fit` gives back; prints itself.
+    """The result of `fit`; prints itself.
 
     Attributes:
-        params: the fitted parameters, as they were given.
-        params0: those at the start.
+        params: the fitted parameters, in the structure of `params0`.
+        params0: the parameters that the fit began with.
         names: of the numbers that were fitted, p in all.
         values: their values, shape (p,).
-        train: the fitted recordings, from their fitted starts.
-        train_from_start: the fitted recordings, from their recorded starts.
-        validation: other recordings, from their recorded starts.
+        train: the fitted recordings, simulated from their fitted initial states.
+        train_from_start: the fitted recordings, simulated from their recorded initial states.
+        validation: other recordings, simulated from their recorded initial states.
         initial_states: fitted start variables and rates (k,), (k,) of each recording.
         history: half the sum of squared residuals after each step.
         converged: whether the optimizer stopped because nothing was left to gain.
-        information: Gauss-Newton matrix of the numbers, starts eliminated, shape (p, p).
+        information: Gauss-Newton matrix of the numbers, initial states eliminated, shape (p, p).
         informations: that of each recording, shape (R, p, p).
         prior: the part of the information that comes from the prior, shape (p, p).
         scores: gradient of half the squares of each recording, shape (R, p).
         noise: standard deviation of the weighted residuals; near 1 if the weights are right.
         trusted: whether the weights were given as 1 / standard deviation.
         count: number of measurements.
-        unknowns: number of unknowns, free starts included.
-        notes: the warnings but that about the horizon.
-        horizon: finds the growth of changes along the longest piece, and what to say about it.
-        point: where it ended; None for a fit that was loaded from a file, as `horizon`.
+        unknowns: number of unknowns, free initial states included.
+        notes: the warnings, without that about the horizon.
+        horizon: computes the growth of changes along the longest segment, and a warning.
+        point: the point where it ended; None for a fit that was loaded from a file.
     """
 
     params: Params
@@ -144,17 +129,17 @@ class Fit:
 
     @property
     def errors(self) -> Numbers:
-        """RMS error of each fitted recording from its fitted start, (R,)."""
+        """RMS error of each fitted recording from its fitted initial state, (R,)."""
         return self.train.errors
 
     @property
     def predicted_errors(self) -> Numbers:
-        """RMS error of each fitted recording from its recorded start, (R,)."""
+        """RMS error of each fitted recording from its recorded initial state, (R,)."""
         return self.train_from_start.errors
 
     @property
     def validation_errors(self) -> Numbers:
-        """RMS error of each validation recording from its recorded start, (V,)."""
+        """RMS error of each validation recording from its recorded initial state, (V,)."""
         return self.validation.errors
 
     @property
@@ -177,12 +162,13 @@ class Fit:
         found = identifiability(self.names, self.values, self.information, self._unit)
         if not found.undetermined or self.point is None:
             return found
-        also = (self.point.nearby(),)  # formulas must hold at another point too
+        # at a second point formulas that hold by accident of round values are found out
+        also = (self.point.nearby(),)
         return identifiability(self.names, self.values, self.information, self._unit, also=also)
 
     @property
     def _unit(self) -> float:
-        """The standard deviation of a residual."""
+        """Standard deviation of a weighted residual."""
         return 1.0 if self.trusted else self.noise
 
     @cached_property
@@ -191,12 +177,12 @@ class Fit:
 
     @property
     def growth(self) -> Growth | None:
-        """Of small changes of the start, along the longest piece that was fitted."""
+        """Growth of small changes of the initial state along the longest fitted segment."""
         return self._beyond[0] if self._beyond else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What one should know before believing the fit, none if there is nothing to say."""
+        """Reasons to distrust the fit, each with a remedy."""
         known = self.uncertainty.determined
         open_ = ", ".join(name for name, k in zip(self.names, known, strict=True) if not k)
         left = f"The recordings do not determine {open_}: `identifiability` says what they do."
@@ -204,14 +190,7 @@ class Fit:
         return (*self.notes, *((left,) if open_ else ()), *far)
 
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
-        """A function of the parameters with its standard error (linear propagation).
-
-        Args:
-            fn: fn(params) gives a number.
-
-        Returns:
-            Its value and standard error, infinite where the recordings leave it open.
-        """
+        """The value of fn(params), a number, with its standard error (linear propagation)."""
         if self.point is None:
             raise ValueError(
                 "A fit from a file knows no functions of its parameters; fit again, or propagate "
@@ -225,14 +204,10 @@ class Fit:
 
 
 def _card(fit: Fit) -> list[str]:
-    steps = len(fit.history)
     state = "converged" if fit.converged else "not converged"
-    what = (
-        f"Fit: {len(fit.names)} parameters to {len(fit.train.recordings)} recordings "
-        f"({fit.count:,} measurements)"
-    )
+    head = f"Fit: {len(fit.names)} parameters to {len(fit.train.recordings)} recordings"
     lines = [
-        f"{what}, {steps} steps, {state}",
+        f"{head} ({fit.count:,} measurements), {len(fit.history)} steps, {state}",
         *(f"  WARNING: {text}" for text in fit.warnings),
         *(f"  {line}" for line in repr(fit.uncertainty).splitlines()),
         f"  RMS error, fitted starts    {_spread(fit.errors)}",

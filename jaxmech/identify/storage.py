@@ -1,4 +1,4 @@
-"""Fits in files: one `.npz`, with the numbers as arrays and what holds them together as JSON.
+"""Fits in files: one `.npz` each, with the numbers as arrays and their structure as JSON.
 
 Nothing in such a file is executed when it is read.
 """
@@ -24,39 +24,21 @@ from jaxmech.sensitivity.growth_report import Growth
 _KIND = "jaxmech fit"
 _TEXT = "json"
 _CODE = "sha256"
-_NOT_READ = (  # what numpy and zipfile raise for a file that is damaged, or no such file
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    RuntimeError,
-    OverflowError,
-    MemoryError,
-    SyntaxError,
-    struct.error,
-    zlib.error,
-    zipfile.BadZipFile,
-)
+_NOT_READ = (  # what numpy and zipfile raise for files that are damaged or of another kind
+    ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError, OverflowError,
+    MemoryError, SyntaxError, struct.error, zlib.error, zipfile.BadZipFile,
+)  # fmt: skip
 _PLAIN = (bool, int, float, str, type(None))
-_CLASSES: dict[str, Any] = {
-    "Fit": Fit,
-    "Growth": Growth,
-    "Predicted": Predicted,
-    "Recording": Recording,
-}
+_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (Fit, Growth, Predicted, Recording)}
 _NOT_SAVED = {"horizon", "point"}  # functions
 
 
 def save_fit(fit: Fit, path: Path | str) -> Path:
-    """Saves a fit: parameters, recordings, predictions, history, information, scores.
+    """Save a fit: parameters, recordings, predictions, history, information, scores.
 
     Args:
-        fit: it; its parameters must be numbers and arrays in dictionaries, lists and tuples.
-        path: the file, ending in `.npz`.
-
-    Returns:
-        The file.
+        fit: its parameters must be numbers and arrays in dictionaries, lists and tuples.
+        path: the file, ending in `.npz`, which is returned.
 
     Raises:
         ValueError: the parameters hold something else, or the file cannot be written.
@@ -73,7 +55,7 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     if path.suffix != ".npz":
         raise ValueError(f"Argument `path` must end in .npz, but is {path}.")
     arrays: dict[str, np.ndarray] = {}
-    before = len(fit.notes) + (not fit.uncertainty.determined.all())  # warnings of other things
+    before = len(fit.notes) + (not fit.uncertainty.determined.all())  # other warnings
     horizon = [fit.growth, "".join(fit.warnings[before:])]
     facts = {
         "kind": _KIND,
@@ -97,14 +79,10 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
 
 
 def load_fit(path: Path | str) -> Fit:
-    """Loads a fit that was saved.
+    """Load a fit that was saved by `save_fit`.
 
-    Args:
-        path: the file.
-
-    Returns:
-        The fit, with NumPy arrays in its parameters. It prints the same, and knows all but
-        `function`, which needs what was compiled.
+    It has NumPy arrays in its parameters and prints the same, but has no `function`, which needs
+    the functions of the system.
 
     Raises:
         ValueError: the file cannot be read, or holds something else.
@@ -138,7 +116,7 @@ def load_fit(path: Path | str) -> Fit:
 
 
 def _digest(text: str, arrays: Mapping[str, np.ndarray]) -> str:
-    """Of all that a file holds, so that damage is noticed."""
+    """The digest of the contents of a file, to detect damage."""
     code = hashlib.sha256(text.encode())
     for name, values in sorted(arrays.items()):
         code.update(f"{name} {values.dtype} {values.shape}".encode())
@@ -147,7 +125,7 @@ def _digest(text: str, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:
-    """JSON for a value, its arrays set aside."""
+    """The structure of a value as JSON, its arrays moved to `arrays`."""
     if type(value) in _PLAIN:
         return value
     if type(value) in (tuple, list):

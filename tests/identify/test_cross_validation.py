@@ -6,8 +6,7 @@ import pytest
 import jaxmech as jm
 from jaxmech.identify import Descent, Recording
 from jaxmech.identify import cross_validation as module
-from jaxmech.identify.cross_validation import cross_validate
-from jaxmech.identify.cross_validation_report import CrossValidation
+from jaxmech.identify.cross_validation import CrossValidation, cross_validate
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.refit_starts import errors_with_fitted_starts
 

@@ -13,9 +13,8 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import Recording
-from jaxmech.identify.problem.compression import triangle
-from jaxmech.identify.problem.least_squares import half_square, rows
-from jaxmech.identify.problem.setup import Task, prepare
+from jaxmech.identify.problem.least_squares import Task, half_square, rows, triangle
+from jaxmech.identify.problem.setup import prepare
 
 PARAMS = {"c": 0.1, "g": 9.81, "l": 0.5, "m": 1.0, "offset": 0.01}
 
@@ -67,11 +66,11 @@ def task() -> Task:
         Recording(ts, rng.normal(0.0, 0.5, (len(ts), 1)), [theta], [0.3], weights=2.0)
         for theta in (0.8, -0.4)
     ]
-    return prepare(
-        SYSTEM, recordings, PARAMS, observe=pointer, start=start, free=["c", "l", "offset"],
-        bounds={"l": (0, None)}, prior={"c": (0.2, 0.1)}, initial_states="free", horizon=None,
-        step=None, method=jm.RK4(1), projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
+    subject = jm.Identifiable(
+        SYSTEM, PARAMS, observe=pointer, start=start, free=["c", "l", "offset"],
+        bounds={"l": (0, None)}, prior={"c": (0.2, 0.1)},
     )  # fmt: skip
+    return prepare(subject, recordings, jm.Settings(method=jm.RK4(1)))
 
 
 Y = jnp.array([0.1, -0.05, 0.3, 0.01, -0.02, 0.03, 0.02])  # 3 parameters, 2 for each start

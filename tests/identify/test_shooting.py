@@ -75,11 +75,8 @@ def test_hard_pieces_are_one_motion(recording: Recording, soft: Fit) -> None:
 
 
 def test_no_jump_is_left(recording: Recording) -> None:
-    task = prepare(
-        MODEL.system, recording, BEGIN, observe=None, start=None, free=FREE, bounds=None,
-        prior=None, initial_states="free", horizon=Shooting(LENGTH), step=None, method=jm.RK4(1),
-        projection=jm.Projection(), formulation=jm.UdwadiaKalaba(),
-    )  # fmt: skip
+    subject = jm.Identifiable(MODEL.system, BEGIN, free=FREE)
+    task = prepare(subject, recording, jm.Settings(horizon=Shooting(LENGTH), method=jm.RK4(1)))
     assert task.problem.observe is coordinates
     solved = solve(task, LevenbergMarquardt(), None, checkpoint=None, progress=False)
     left = np.asarray(jumps(runs(task.problem, solved.y, task.data), task.data))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.identify.cross_validation_report import CrossValidation
+from jaxmech.identify.cross_validation import CrossValidation
 from jaxmech.identify.result import Fit, Predicted
 
 

@@ -49,11 +49,11 @@ from jaxmech.ensemble.checksums import (
     told,
     write_seal,
 )
-from jaxmech.identify.cross_validation import cross_validate
-from jaxmech.identify.cross_validation_report import CrossValidation
+from jaxmech.identify.cross_validation import CrossValidation, cross_validate
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.table import Recordings, read_table
-from jaxmech.identify.identifiable import Identifiable, fit_identifiable
+from jaxmech.identify.fit import fit_identifiable
+from jaxmech.identify.identifiable import Identifiable
 from jaxmech.identify.result import Fit
 from jaxmech.identify.storage import load_fit, save_fit
 from jaxmech.plot.fit_figures import draw_fit

@@ -15,7 +15,7 @@ from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.config.schema import OneOf
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, Shooting
-from jaxmech.identify.cross_validation_report import Rule, Score
+from jaxmech.identify.cross_validation import Rule, Score
 from jaxmech.identify.data.table import Table
 from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection

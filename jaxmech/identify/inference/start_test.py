@@ -1,4 +1,4 @@
-"""Whether starts that are held agree with the recordings: a test that needs no second fit."""
+"""Whether fixed initial states agree with the recordings: a test that needs no second fit."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,28 +6,22 @@ from scipy.special import chdtrc, fdtrc
 
 from jaxmech.identify.inference.goodness_of_fit import EXACT, chance, share
 from jaxmech.identify.inference.normal_equations import HARD, basis
-from jaxmech.identify.optimize.loop import Solved, replace_weights
-from jaxmech.identify.problem.least_squares import dense
+from jaxmech.identify.optimize.loop import Solved
+from jaxmech.identify.problem.initial_states import free_directions, initial_states
+from jaxmech.identify.problem.least_squares import Task, dense
 from jaxmech.identify.problem.residuals import Data, SegmentRun
-from jaxmech.identify.problem.setup import Task, directions_of_starts
 
-FALSE_ALARM = 1e-3  # how often starts that are exact are suspected
+FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
 
 
 def held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
-    """What to say about starts that were held, nothing if they agree with the recordings.
-
-    The score test: how much the sum of squares falls, to second order, if the starts are freed too.
-    Noise alone lets it fall by a chi-square number for the freedoms gained, in units of the stated
-    noise, or makes an F number of both where the noise is estimated (Seber and Wild, "Nonlinear
-    regression", section 5.3).
-
-    Args:
-        task: what was fitted.
-        solved: where it ended.
-        made: the pieces there.
-    """
-    if _are_free(task) or not share(task, made) > EXACT:
+    """A warning about fixed initial states, or an empty text if they agree with the recordings."""
+    # The score test: how much the sum of squares falls, to second order, if these are freed too.
+    # Under noise alone the fall has a chi-square distribution in units of the stated noise, or an F
+    # distribution where the noise is estimated (Seber and Wild, "Nonlinear regression", 5.3).
+    first = task.origin.first
+    sides = (task.data.along_q, task.data.along_v)
+    if any(np.asarray(side)[first].any() for side in sides) or not share(task, made) > EXACT:
         return ""
     try:
         values, J, gains = _freed(task, solved)
@@ -44,10 +38,8 @@ def held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
         p, test = float(chdtrc(gained, fall)), f"chi-square {fall:.3g}, {gained} degrees of freedom"
     else:
         F = fall / gained / max((before - fall) / rest, EXACT * before)
-        p, test = (
-            float(fdtrc(gained, rest, F)),
-            f"F {F:.3g}, {gained} and {rest} degrees of freedom",
-        )
+        p, test = float(fdtrc(gained, rest, F)), f"F {F:.3g}, {gained} and {rest}"
+        test += " degrees of freedom"
     if not p < FALSE_ALARM:
         return ""
     return (
@@ -58,31 +50,23 @@ def held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     )
 
 
-def _firsts(task: Task) -> np.ndarray:
-    """Which pieces begin a recording, (S,)."""
-    return np.diff(task.origin.recording, prepend=-1) != 0
-
-
-def _are_free(task: Task) -> bool:
-    sides = (task.data.along_q, task.data.along_v)
-    return any(bool(np.asarray(side)[_firsts(task)].any()) for side in sides)
-
-
 def _freed(task: Task, solved: Solved) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All residuals, their derivatives, and which of these are by starts that were held."""
-    problem, data, size, first = task.problem, task.data, task.problem.layout.size, _firsts(task)
+    """All residuals, their derivatives, and which derivatives are by fixed initial states."""
+    problem, data, size = task.problem, task.data, task.problem.layout.size
     z, u = data.parts(solved.y, size)
-    params = problem.layout.params(z, data.leaves)
-    along_q, along_v = directions_of_starts(problem, data.segments, params)
-    if data.free_starts:  # of later pieces
-        here = first[:, None, None]
-        along_q = np.where(here, along_q, data.along_q)
-        along_v = np.where(here, along_v, data.along_v)
+    states = initial_states(problem, data.segments, problem.layout.params(z, data.leaves))
+    along = free_directions(problem, data.segments, states)
+    if data.free_starts:  # of later segments, where they are as before
+        here = task.origin.first[:, None, None]
+        pairs = zip(along, (data.along_q, data.along_v), strict=True)
+        along_q, along_v = (np.where(here, new, old) for new, old in pairs)
+    else:
+        along_q, along_v = along
     free = Data(data.segments, data.leaves, jnp.asarray(along_q), jnp.asarray(along_v))
-    u = jnp.zeros((len(first), free.free_starts)) if not u.size else u
+    u = jnp.zeros((len(along_q), free.free_starts)) if not u.size else u
     conditions = task.conditions
     if task.hard:
-        conditions = replace_weights(conditions, HARD, conditions.jump_shift)
+        conditions = conditions.with_jumps(HARD, conditions.jump_shift)
     values, J = dense(problem, jnp.concatenate([z, u.ravel()]), free, conditions)
-    gains = np.concatenate([np.zeros(size, bool), np.repeat(first, free.free_starts)])
+    gains = np.concatenate([np.zeros(size, bool), np.repeat(task.origin.first, free.free_starts)])
     return np.asarray(values), np.asarray(J), gains

@@ -1,1 +1,1 @@
-"""How the free numbers are found: Levenberg-Marquardt or gradient descent, in a resumable loop."""
+"""Find the free numbers: Levenberg-Marquardt or gradient descent, in a loop that can be resumed."""

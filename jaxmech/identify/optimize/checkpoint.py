@@ -1,4 +1,4 @@
-"""A fit on disk while it goes on, so that it can be continued."""
+"""A running fit on disk, so that it can be continued."""
 
 import hashlib
 import json
@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.assemble import begin
 from jaxmech.config.digest import changed, digest, system_digests
 from jaxmech.config.environment import environment
 from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.problem.setup import Task
+from jaxmech.identify.problem.least_squares import Task
 
 _PACKAGES = ("jaxmech", "jax", "jaxlib")
 
@@ -25,55 +25,33 @@ class CheckpointError(ValueError):
 
 
 class Kept(NamedTuple):
-    """How far a fit has come.
+    """How far a fit has come."""
 
-    Attributes:
-        stage: which of several rounds.
-        history: losses so far.
-        arrays: unknowns, conditions and state of the optimizer.
-    """
-
-    stage: int
-    history: list[float]
-    arrays: Any
+    stage: int  # which of several rounds
+    history: list[float]  # losses so far
+    arrays: Any  # unknowns, conditions and state of the optimizer
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a fit in a folder: `checkpoint.eqx` and `checkpoint.json`.
-
-    Attributes:
-        folder: where.
-        digests: of the parts of the task, by what they are; another task is not continued.
-    """
+    """The state of a fit in a folder: `checkpoint.eqx` and `checkpoint.json`."""
 
     folder: Path
-    digests: Mapping[str, str]
+    digests: Mapping[str, str]  # of the parts of the task; a different task is not continued
 
     def save(self, kept: Kept) -> None:
-        """Replaces what was saved before; each file at once."""
+        """Replace what was saved before, so that a complete checkpoint exists at any time."""
         tree = self.folder / f"checkpoint-{len(kept.history) % 2}.eqx"
         eqx.tree_serialise_leaves(tree, kept.arrays)
-        facts = {
-            "digests": dict(self.digests),
-            "file": tree.name,
-            "stage": kept.stage,
-            "history": kept.history,
-        }
+        facts = {"digests": dict(self.digests), "file": tree.name, "stage": kept.stage,
+                 "history": kept.history}  # fmt: skip
         facts["sha256"] = _digest(facts, tree)
         new = self.folder / "checkpoint.json.new"
         new.write_text(json.dumps(facts), encoding="utf-8")
         new.replace(self.folder / "checkpoint.json")
 
     def load(self, like: Any) -> Kept | None:
-        """What was saved last, or None.
-
-        Args:
-            like: arrays of the same shapes.
-
-        Raises:
-            CheckpointError: the folder holds another fit.
-        """
+        """What was saved last, or None, where `like` has arrays of the same shapes."""
         path = self.folder / "checkpoint.json"
         if not path.is_file():
             return None
@@ -98,17 +76,13 @@ class Checkpoint:
 
 
 def _digest(facts: Mapping[str, Any], tree: Path) -> str:
-    """Of all that a checkpoint holds, so that damage is noticed."""
+    """The digest of the contents of a checkpoint, to detect damage."""
     told = json.dumps({key: x for key, x in facts.items() if key != "sha256"}, sort_keys=True)
     return hashlib.sha256(told.encode() + tree.read_bytes()).hexdigest()
 
 
 def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:
-    """The checkpoint of a task in a folder, which is made; None without a folder.
-
-    Raises:
-        CheckpointError: the folder cannot be written.
-    """
+    """The checkpoint of a task in a folder, which is created; None without a folder."""
     if folder is None:
         return None
     path = Path(folder)
@@ -125,18 +99,15 @@ def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:
 
 
 def _digests(task: Task, policy: Any) -> dict[str, str]:
-    """Of everything that decides how a fit goes on, but its number of steps."""
+    """Digests of everything that decides how a fit continues, except its number of steps."""
     problem, s = task.problem, task.data.segments
     params = problem.layout.params(task.y[: problem.layout.size], task.data.leaves)
-    q, v, t = (
-        *begin(problem.system, problem.start, s.q0[0], s.v0[0], s.ts[0, 0], params),
-        s.ts[0, 0],
-    )
+    state = jnp.zeros(problem.system.n, s.q0.dtype)  # of functions only shapes and types matter
     found = {
         f"the {name} of the system": code
-        for name, code in system_digests(problem.system, params, q.dtype).items()
+        for name, code in system_digests(problem.system, params, state.dtype).items()
     }
-    found["observe"] = digest(problem.observe, q, v, t, params)
+    found["observe"] = digest(problem.observe, state, state, s.ts[0, 0], params)
     if problem.start is not None:
         found["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
     plain = {
@@ -162,7 +133,7 @@ def _digests(task: Task, policy: Any) -> dict[str, str]:
 
 
 def _settings(policy: Any) -> Any:
-    """What an optimizer does, but for its number of steps and functions of optax."""
+    """The settings of an optimizer, except its number of steps and functions of optax."""
     if isinstance(policy, Descent):
         return "descent", policy.batch, policy.patience, policy.seed
     return "squares", policy.tolerance

@@ -1,7 +1,7 @@
 """Gradient descent of any kind, by optax, with gradients in reverse mode."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,9 +12,11 @@ import optax
 from jaxtyping import Array
 
 from jaxmech.identify.optimize.levenberg_marquardt import Progress, at_rest
-from jaxmech.identify.problem.least_squares import Conditions, half_square
+from jaxmech.identify.problem.least_squares import Conditions, Task, half_square
 from jaxmech.identify.problem.residuals import Data, FitProblem
 from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
+
+_GAINED = 0.99  # the validation loss must fall to this share of the first one
 
 
 @dataclass(frozen=True)
@@ -22,25 +24,23 @@ class Descent:
     """Steps of an optax optimizer along the gradient of the mean squared residual.
 
     It ends when its steps are used up, and has converged if the parameters are then within a tenth
-    of their standard errors of the minimum.
-
-    For what Levenberg-Marquardt cannot do: thousands of parameters, recordings too many to look at
-    in every step, or stopping by recordings that are not fitted.
+    of their standard errors of the minimum. For what Levenberg-Marquardt cannot do: thousands of
+    parameters, more recordings than can be evaluated in every step, or early stopping.
 
     Args:
         optimizer: an optax transformation, such as optax.adam(1e-2); the parameters move on a
             scale on which 1 is a change by a factor of e, or by their own size.
-        iterations: steps at most.
-        batch: recordings, drawn anew for each step; all of them by default.
-        patience: steps without a better loss on the validation recordings after which it stops;
-            the best parameters are the result, and have converged if the validation recordings
-            gained by them; their intervals are those of a minimum all the same. None does not look
-            at the recordings.
+        iterations: maximum number of steps.
+        batch: number of recordings drawn for each step; all of them by default.
+        patience: steps without a better loss on the validation recordings after which it stops, for
+            early stopping; the best parameters are the result, and have converged if the validation
+            loss fell. Their intervals are those of a minimum all the same. With None the validation
+            recordings play no part.
         seed: of the draws.
 
     Raises:
         ValueError: a number is not positive.
-        TypeError: the optimizer is none of optax.
+        TypeError: `optimizer` is not an optax transformation.
 
     Example:
         >>> import optax
@@ -64,13 +64,10 @@ class Descent:
 
 
 class Validation(NamedTuple):
-    """Recordings that tell when to stop: their data, from their recorded starts."""
+    """Recordings for early stopping, simulated from their recorded initial states."""
 
     data: Data
     conditions: Conditions
-
-
-_GAINED = 0.99  # part of the first loss on the validation recordings: more is no gain
 
 
 class _DescentState(NamedTuple):
@@ -79,44 +76,23 @@ class _DescentState(NamedTuple):
     best_loss: Array
     since: Array
     step: Array
-    first_loss: Array  # as it is judged
+    first_loss: Array  # of the recordings that decide
 
 
 def descend(
-    policy: Descent,
-    problem: FitProblem,
-    y: Array,
-    data: Data,
-    conditions: Conditions,
-    validation: Validation | None,
+    policy: Descent, task: Task, y: Array, conditions: Conditions, validation: Validation | None,
     state: Any = None,
-) -> Iterator[Progress]:
-    """Goes on until its steps or its patience are used up; the last progress holds the best.
-
-    It has converged if nothing is left to gain there, or where `patience` ended it after the
-    validation recordings had gained. That its steps are used up says nothing.
-
-    Args:
-        policy: optimizer and number of steps.
-        problem: what is compared.
-        y: the unknowns to begin with.
-        data: the numbers of the problem.
-        conditions: what else is asked.
-        validation: recordings for `patience`.
-        state: of an earlier `Progress`, to go on from there.
-
-    Yields:
-        Progress after each step.
-    """
+) -> Iterator[Progress]:  # fmt: skip
+    """The progress after each step from y, or from an earlier `state`; the last holds the best."""
+    problem, data = task.problem, task.data
     gradient, loss_of, update = _program(problem, policy.optimizer)
-    pieces, size = len(data.segments.last), problem.layout.size
+    size = problem.layout.size
     watched = policy.patience is not None and validation is not None
     if state is None:
-        zero = jnp.zeros((), int)
-        none = jnp.asarray(jnp.inf)
+        zero, none = jnp.zeros((), int), jnp.asarray(jnp.inf)
         state = _DescentState(policy.optimizer.init(y), y, none, zero, zero, none)
     for count in range(int(state.step), policy.iterations):
-        chosen = _drawn(policy, pieces, count)
+        chosen = _drawn(policy, len(data.segments.last), count)
         loss, slope = gradient(y, data, conditions, chosen)
         if not np.isfinite(float(loss)):
             raise FloatingPointError(
@@ -136,24 +112,25 @@ def descend(
         if not ended and count + 1 < policy.iterations:
             yield Progress(y, float(loss), False, False, state)
             continue
-        settled = at_rest(problem, best, data, conditions)
+        settled = at_rest(task, best, conditions)
         settled |= ended and float(least) < _GAINED * float(first)
         yield Progress(best, float(loss), ended, settled, state)
         return
 
 
-def _drawn(policy: Descent, pieces: int, count: int) -> Array:
-    """The pieces of one step: the draw depends on the seed and the number of the step alone."""
-    if policy.batch is None or policy.batch >= pieces:
-        return jnp.arange(pieces)
+def _drawn(policy: Descent, segments: int, count: int) -> Array:
+    """The segments of one step."""
+    if policy.batch is None or policy.batch >= segments:
+        return jnp.arange(segments)
+    # seeded with the number of the step, so that a continued fit draws the same
     draw = np.random.default_rng([policy.seed, count])
-    return jnp.asarray(np.sort(draw.choice(pieces, policy.batch, replace=False)))
+    return jnp.asarray(np.sort(draw.choice(segments, policy.batch, replace=False)))
 
 
 @lru_cache(maxsize=32)
 def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Sequence[Any]:
     def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
-        """Half the mean square of the measurements in the chosen pieces."""
+        """Half the mean square of the measurements in the chosen segments."""
         size = problem.layout.size
         z, u = data.parts(y, size)
         taken = jnp.concatenate([z, u[chosen].ravel()])
@@ -172,22 +149,17 @@ def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Se
 
 
 def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Conditions]:
-    """The data of some pieces. Those that follow one another stay whole: all are chosen then."""
-    pieces = len(data.segments.last)
-    if len(chosen) == pieces:
+    """The data and conditions of some segments, which are not continued by others."""
+    count = len(data.segments.last)
+    if len(chosen) == count:
         return data, conditions
-    segment = jax.tree.map(lambda x: x[chosen], data.segments)
-    alone = type(segment)(
-        segment.ts, segment.observed, segment.weights, segment.q0, segment.v0, segment.last,
-        jnp.arange(len(chosen)),
-    )  # fmt: skip
+    segments = jax.tree.map(lambda x: x[chosen], data.segments)
+    alone = replace(segments, following=jnp.arange(len(chosen)))
     some = Data(alone, data.leaves, data.along_q[chosen], data.along_v[chosen])
-    share = len(chosen) / pieces
-    asked = Conditions(
-        conditions.prior_mean,
-        conditions.prior_weight * share**0.5,
-        conditions.start_weight[chosen],
-        conditions.jump_weight,
-        conditions.jump_shift[chosen],
+    asked = replace(
+        conditions,
+        prior_weight=conditions.prior_weight * (len(chosen) / count) ** 0.5,
+        start_weight=conditions.start_weight[chosen],
+        jump_shift=conditions.jump_shift[chosen],
     )
     return some, asked

@@ -1,4 +1,4 @@
-"""Levenberg and Marquardt's method on the compressed residuals, by optimistix, step by step."""
+"""The method of Levenberg and Marquardt on the reduced residuals, by optimistix, step by step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ import numpy as np
 import optimistix as optx
 from jaxtyping import Array
 
-from jaxmech.identify.problem.least_squares import Conditions, dense, rows
+from jaxmech.identify.problem.least_squares import Conditions, Task, dense, rows
 from jaxmech.identify.problem.residuals import Data, FitProblem
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import doc
 
-_NEAR = 0.1  # standard errors from the minimum: less is nothing
-_ROUND_OFF = 1e-13  # of the loss at the start: less is that of perfect data
-_LEVEL = 3  # steps in a row that gain less than the tolerance: the loss is level
-_PATIENCE = 20  # rejected steps in a row, each a quarter of the one before: nothing is left
+_NEAR = 0.1  # distance from the minimum in standard errors at which a fit has converged
+_ROUND_OFF = 1e-13  # share of the first loss at which perfect data are fitted to round-off
+_LEVEL = 3  # accepted steps in a row that gain less than the tolerance end it
+_PATIENCE = 20  # rejected steps in a row end it: each is a quarter of the one before
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class LevenbergMarquardt:
     """Levenberg-Marquardt steps with the exact Jacobian, the default; a few dozen suffice.
 
     Args:
-        iterations: steps at most.
-        tolerance: relative change of the unknowns, or of the loss, at which they are enough.
+        iterations: maximum number of steps.
+        tolerance: relative change of the unknowns, or of the loss, at which it ends.
 
     Raises:
         ValueError: a number is not positive.
@@ -52,91 +52,50 @@ class LevenbergMarquardt:
 
 
 class Progress(NamedTuple):
-    """Where an optimizer is.
+    """The state of an optimizer after a step."""
 
-    Attributes:
-        y: the unknowns.
-        loss: half the squared residuals there.
-        done: whether it has ended.
-        converged: whether it has ended because nothing is left to gain.
-        state: all else that it needs to go on, a pytree of arrays.
-    """
-
-    y: Array
-    loss: float
+    y: Array  # the unknowns
+    loss: float  # half the sum of squared residuals
     done: bool
-    converged: bool
-    state: Any
+    converged: bool  # whether it is done because nothing is left to gain
+    state: Any  # what it needs to continue, a pytree of arrays
 
 
 def steps(
-    policy: LevenbergMarquardt,
-    problem: FitProblem,
-    y: Array,
-    data: Data,
-    conditions: Conditions,
-    state: Any = None,
+    policy: LevenbergMarquardt, task: Task, y: Array, conditions: Conditions, state: Any = None
 ) -> Iterator[Progress]:
-    """Goes on until it has converged.
-
-    Args:
-        policy: tolerance and number of steps.
-        problem: what is compared.
-        y: the unknowns to begin with.
-        data: the numbers of the problem.
-        conditions: what else is asked.
-        state: of an earlier `Progress`, to go on from there.
-
-    Yields:
-        Progress after each step.
-    """
-    shapes = jax.tree.map(lambda x: (x.shape, str(x.dtype)), (y, data, conditions))
-    leaves, structure = jax.tree.flatten(shapes, is_leaf=lambda x: isinstance(x, tuple))
-    program = _program(problem, policy.tolerance, _Shapes(tuple(leaves), structure))
-    state = program.begin(y, data, conditions) if state is None else state
+    """The progress after each step from y, or from the `state` of an earlier progress."""
+    leaves, structure = jax.tree.flatten((y, task.data, conditions))
+    shapes = (structure, *((x.shape, str(x.dtype)) for x in leaves))
+    program = _program(task.problem, policy.tolerance, shapes)
+    state = program.begin(y, task.data, conditions) if state is None else state
     rejected, level, last, first = 0, 0, np.inf, None
-    for _ in range(policy.iterations + 1):  # the first looks only at the start
-        y, state, loss, accepted, done = program.step(y, state, data, conditions)
+    for _ in range(policy.iterations + 1):  # the first one only evaluates y
+        y, state, loss, accepted, done = program.step(y, state, task.data, conditions)
         rejected = 0 if accepted else rejected + 1
         if accepted:
             level = level + 1 if last - loss <= policy.tolerance * loss else 0
             last = float(loss)
         done = bool(done) or rejected >= _PATIENCE or level >= _LEVEL
         first = float(loss) if first is None else first
-        settled = done and at_rest(problem, y, data, conditions, first)
+        # short steps alone prove nothing: they also occur next to parameters where the motion fails
+        settled = done and at_rest(task, y, conditions, first)
         yield Progress(y, float(loss), done, settled, state)
         if done:
             return
 
 
-def at_rest(
-    problem: FitProblem, y: Array, data: Data, conditions: Conditions, first: float = 0.0
-) -> bool:
-    """Whether the linear model sees nothing to gain: steps also get short beside a failing motion.
-
-    What it could gain is the part of the residuals in the range of their derivatives. Twice that,
-    in units of the variance that the fit leaves over, is the square of the distance from the
-    minimum in standard errors.
-
-    Args:
-        problem: what is compared.
-        y: the unknowns.
-        data: the numbers of the problem.
-        conditions: what else is asked.
-        first: half the squares where the fit began, beside which round-off is nothing.
-    """
-    values, J = (np.asarray(x) for x in dense(problem, y, data, conditions))
+def at_rest(task: Task, y: Array, conditions: Conditions, first: float = 0.0) -> bool:
+    """Whether the linear model has nothing to gain; `first` is the loss that the fit began at."""
+    values, J = (np.asarray(x) for x in dense(task.problem, y, task.data, conditions))
     if not (np.isfinite(values).all() and np.isfinite(J).all()):  # the last step went too far
         return False
+    # The part of the residuals in the range of J can be removed. Twice that loss, in units of the
+    # remaining variance, is the squared distance from the minimum in standard errors.
     fitted = J @ np.linalg.lstsq(J, values, rcond=1e-10)[0]
     loss, gain = 0.5 * values @ values, 0.5 * fitted @ fitted
-    degrees = max(int((np.asarray(data.segments.weights) > 0).sum()) - y.size, 1)
+    degrees = max(int((np.asarray(task.data.segments.weights) > 0).sum()) - y.size, 1)
     return bool(gain <= _NEAR**2 * loss / degrees or loss <= _ROUND_OFF * first)
-
-
-class _Shapes(NamedTuple):
-    leaves: tuple[Any, ...]
-    structure: Any
 
 
 class _FitProgram(NamedTuple):
@@ -145,13 +104,15 @@ class _FitProgram(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def _program(problem: FitProblem, tolerance: float, shapes: _Shapes) -> _FitProgram:
-    """The compiled step; `shapes` only tells programs apart."""
+def _program(problem: FitProblem, tolerance: float, shapes: Any) -> _FitProgram:
+    """The compiled step of a problem, for arguments of given shapes."""
     solver: Any = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
     options: dict[str, Any] = {}
     kept: dict[str, Any] = {}
 
     def residual(y: Array, args: tuple[Data, Conditions]) -> tuple[Array, None]:
+        # optimistix linearizes the residual; the rule hands it the derivatives of `rows`, which
+        # are computed as a batch of trajectories, instead of one trajectory per unknown
         @jax.custom_jvp
         def value(y: Array) -> Array:
             return rows(problem, y, *args)[0]
@@ -164,8 +125,7 @@ def _program(problem: FitProblem, tolerance: float, shapes: _Shapes) -> _FitProg
         return value(y), None
 
     def begin(y: Array, data: Data, conditions: Conditions) -> Any:
-        """The state at first: traced once, and later only given another place to begin at."""
-        if not kept:
+        if not kept:  # the initial state is traced once; later ones differ in y alone
             args = data, conditions
             struct = jax.eval_shape(lambda y: residual(y, args)[0], y)
             whole = solver.init(residual, y, args, options, struct, None, frozenset())

@@ -1,4 +1,4 @@
-"""Runs an optimizer on a task: its rounds, its checkpoints, its beginnings."""
+"""Run an optimizer on a task: its rounds, its checkpoints, its starting points."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,51 +15,30 @@ from jaxmech.identify.optimize.checkpoint import Checkpoint, Kept
 from jaxmech.identify.optimize.gradient_descent import Descent, Validation, descend
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, Progress, steps
 from jaxmech.identify.optimize.multistart import MultiStart
-from jaxmech.identify.problem.least_squares import Conditions, half_square, jumps
+from jaxmech.identify.problem.least_squares import Conditions, Task, half_square, jumps
 from jaxmech.identify.problem.residuals import FitProblem, runs
-from jaxmech.identify.problem.setup import Task
 
-ROUNDS = 30  # of a hard continuity
-CONTINUOUS = 1e-9  # of the size of the states: a jump that small is none
-_MOST_ROWS = 2_000_000  # that a batch of beginnings may have
+ROUNDS = 30  # of a hard continuity condition
+CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
+_MOST_ROWS = 2_000_000  # of the segments of a batch of starting points, to bound the memory
 
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Where an optimizer ended.
+    """Where an optimizer ended."""
 
-    Attributes:
-        y: the unknowns.
-        conditions: of the last round.
-        history: half the sum of squares after each step.
-        converged: whether it stopped because nothing was left to gain.
-        stuck: whether it stopped although something was.
-    """
-
-    y: Array
-    conditions: Conditions
-    history: tuple[float, ...]
-    converged: bool
-    stuck: bool
+    y: Array  # the unknowns
+    conditions: Conditions  # of the last round
+    history: tuple[float, ...]  # half the sum of squared residuals after each step
+    converged: bool  # whether it ended because nothing was left to gain
+    stuck: bool  # whether it ended although something was
 
 
 def solve(
-    task: Task,
-    policy: LevenbergMarquardt | Descent,
-    validation: Validation | None,
-    *,
-    checkpoint: Checkpoint | None,
-    progress: bool,
-) -> Solved:
-    """Rounds of optimization until no jump is left; a single one where there are none.
-
-    Args:
-        task: what to fit.
-        policy: the optimizer.
-        validation: recordings that stop a descent.
-        checkpoint: where to keep what is done.
-        progress: whether to show the loss.
-    """
+    task: Task, policy: LevenbergMarquardt | Descent, validation: Validation | None, *,
+    checkpoint: Checkpoint | None, progress: bool,
+) -> Solved:  # fmt: skip
+    """Optimize in rounds until no jump is left; in a single round without a hard condition."""
     conditions, y, state, begun = task.conditions, task.y, None, 0
     history: list[float] = []
     if checkpoint and (kept := _continued(task, policy, validation, checkpoint)):
@@ -89,64 +68,41 @@ def _optimizer(
     task: Task, policy: Any, y: Array, conditions: Conditions, validation: Any, state: Any
 ) -> Iterator[Progress]:
     if isinstance(policy, Descent):
-        return descend(policy, task.problem, y, task.data, conditions, validation, state)
-    return steps(policy, task.problem, y, task.data, conditions, state)
+        return descend(policy, task, y, conditions, validation, state)
+    return steps(policy, task, y, conditions, state)
 
 
 def _continued(task: Task, policy: Any, validation: Any, checkpoint: Checkpoint) -> Kept | None:
-    """What the checkpoint holds: the shapes of its arrays are those after one step."""
     if not (checkpoint.folder / "checkpoint.json").is_file():
         return None
+    # only a first step tells the shapes of the arrays in the state of the optimizer
     first = next(_optimizer(task, policy, task.y, task.conditions, validation, None))
     return checkpoint.load((task.y, task.conditions, first.state))
 
 
 def _closer(task: Task, y: Array, conditions: Conditions) -> tuple[Conditions, bool]:
-    """The next round of the augmented Lagrangian, and whether there need be none.
-
-    The shift takes up what was left of the jumps; where they hardly fell, their weight grows.
-    """
+    """Conditions for the next round of the augmented Lagrangian, and whether all jumps vanish."""
     found = runs(task.problem, y, task.data)
     left = jumps(found, task.data)
     size = jnp.maximum(jnp.sqrt((found.begin**2).mean(0)), 1e-12)
     if bool((jnp.abs(left) <= CONTINUOUS * size.max()).all()):
         return conditions, True
+    # the shift is the estimate of the multipliers; where the jumps hardly fell, their weight grows
     shift = conditions.jump_shift + conditions.jump_weight[None] * left
     grown = 10.0 if bool(jnp.abs(left / size[None]).max() > 1e-3) else 3.0
-    new = replace_weights(conditions, grown, shift)
-    return new, False
-
-
-def replace_weights(conditions: Conditions, factor: float, shift: Array) -> Conditions:
-    """Conditions whose jumps weigh more, by a factor."""
-    return Conditions(
-        conditions.prior_mean,
-        conditions.prior_weight,
-        conditions.start_weight,
-        conditions.jump_weight * factor,
-        shift / factor,
-    )
+    return conditions.with_jumps(grown, shift), False
 
 
 def beginnings(task: Task, policy: MultiStart) -> list[Task]:
-    """The best of many random starts, each as a task of its own, the best first.
-
-    Raises:
-        FloatingPointError: not one of them can be simulated.
-    """
+    """The best of many random starting points, each as a task of its own, the best first."""
     size = task.problem.layout.size
     z = policy.draws(size)
     rest = np.broadcast_to(np.asarray(task.y[size:]), (len(z), task.y.size - size))
     ys = jnp.asarray(np.concatenate([z, rest], axis=1))
-    rows = task.data.segments.ts.size
-    at_once = max(1, _MOST_ROWS // rows)
-    loss = _many(task.problem)
-    losses = np.concatenate(
-        [
-            np.asarray(loss(ys[k : k + at_once], task.data, task.conditions))
-            for k in range(0, len(ys), at_once)
-        ]
-    )
+    at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
+    parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
+    loss = _losses(task.problem)
+    losses = np.concatenate([loss(part, task.data, task.conditions) for part in parts])
     order = np.argsort(np.where(np.isfinite(losses), losses, np.inf))[: policy.refine]
     good = [k for k in order if np.isfinite(losses[k])]
     if not good:
@@ -157,6 +113,6 @@ def beginnings(task: Task, policy: MultiStart) -> list[Task]:
 
 
 @lru_cache(maxsize=32)
-def _many(problem: FitProblem) -> Any:
+def _losses(problem: FitProblem) -> Any:
     one = partial(half_square, problem)
     return jax.jit(jax.vmap(one, in_axes=(0, None, None)))

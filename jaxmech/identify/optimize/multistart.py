@@ -1,4 +1,4 @@
-"""`MultiStart`: many beginnings for a fit with many valleys."""
+"""`MultiStart`: many starting points for a fit with many local minima."""
 
 from dataclasses import dataclass, field
 
@@ -10,19 +10,19 @@ from jaxmech.utils.field_docs import doc
 
 @dataclass(frozen=True)
 class MultiStart:
-    """The best of many random beginnings is fitted; the others are only looked at.
+    """Evaluate many random starting points as one batch, and fit from the best of them.
 
-    All beginnings are judged as one batch. The given start is one of them.
+    The given parameters are one of the starting points.
 
     Args:
-        count: beginnings.
+        count: number of starting points.
         spread: standard deviation of the free numbers: 0.5 scatters a positive parameter over a
             factor of about 3 up and down, an unbounded one by half its size.
-        refine: how many of the best are fitted; the best of them is the result.
-        seed: of the draws.
+        refine: how many of the best are fitted; the best fit is the result.
+        seed: of the random numbers.
 
     Raises:
-        ValueError: a number is not positive, or more are refined than there are.
+        ValueError: a number is not positive, or `refine` exceeds `count`.
 
     Example:
         >>> MultiStart(count=64, refine=3)
@@ -48,7 +48,7 @@ class MultiStart:
             )
 
     def draws(self, size: int) -> np.ndarray:
-        """The free numbers z of all beginnings, (count, size); the first is the given one."""
+        """The free numbers z of all starting points, (count, size); the first are zero."""
         z = np.random.default_rng(self.seed).normal(0.0, self.spread, (self.count, size))
         z[0] = 0.0
         return z

@@ -1,4 +1,4 @@
-"""Smooth ways from a free number to a parameter that keeps to its bounds.
+"""Smooth transforms from a free number to a parameter within its bounds.
 
     Anywhere()          x = x0 + s z                        any number
     Above(low)          x = low + (x0 - low) exp(z)         masses, inertias, friction
@@ -23,31 +23,31 @@ from jaxtyping import Array
 
 @dataclass(frozen=True)
 class AbstractTransform(abc.ABC):
-    """A way from z, zero at the start, to a leaf of the parameters and back."""
+    """A map from z, zero where the fit begins, to a leaf of the parameters."""
 
     def entries(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """The places of the numbers that are free to move, as many as there are numbers z."""
+        """The entries of the leaf that are fitted, as many as there are numbers z."""
         return tuple(np.ndindex(*shape))
 
     @abc.abstractmethod
     def excludes(self, start: np.ndarray) -> str:
-        """Why the start is not possible, or an empty text."""
+        """Why a fit cannot begin here, or an empty text."""
 
     @abc.abstractmethod
     def value(self, z: Array, start: Array) -> Array:
-        """The leaf, of the shape of the start."""
+        """The leaf for z, of the shape of its start."""
 
 
 @dataclass(frozen=True)
 class Anywhere(AbstractTransform):
-    """Any number, in units of the size of its start."""
+    """Any number, moved in units of the size of its start."""
 
     def excludes(self, start: np.ndarray) -> str:
-        """Nothing is."""
+        """No number is excluded."""
         return ""
 
     def value(self, z: Array, start: Array) -> Array:
-        """A line."""
+        """A straight line."""
         return start + jnp.where(start == 0, 1.0, jnp.abs(start)) * z.reshape(start.shape)
 
 
@@ -77,7 +77,7 @@ class Below(AbstractTransform):
         return "" if np.all(start < self.high) else f"must be less than {self.high:g}"
 
     def value(self, z: Array, start: Array) -> Array:
-        """The distance from the bound as an exponential, growing downwards."""
+        """The distance from the bound as an exponential."""
         return self.high - (self.high - start) * jnp.exp(-z.reshape(start.shape))
 
 
@@ -89,7 +89,7 @@ class Between(AbstractTransform):
     high: float
 
     def excludes(self, start: np.ndarray) -> str:
-        """A start at a bound or beyond."""
+        """A start at or outside a bound."""
         inside = np.all((start > self.low) & (start < self.high))
         return "" if inside else f"must lie between {self.low:g} and {self.high:g}"
 
@@ -113,7 +113,7 @@ class PhysicalInertia(AbstractTransform):
         return tuple((int(i), int(j)) for i, j in zip(*np.tril_indices(3), strict=True))
 
     def excludes(self, start: np.ndarray) -> str:
-        """Whatever no body can have."""
+        """A start that is not the inertia of any body."""
         if start.shape == (3, 3) and np.allclose(start, start.T):
             moments = np.trace(start) / 2 * np.eye(3) - start
             if np.linalg.eigvalsh(moments).min() > 0:
@@ -122,7 +122,8 @@ class PhysicalInertia(AbstractTransform):
         return f"must be the inertia of a body: {law}"
 
     def value(self, z: Array, start: Array) -> Array:
-        """From the second moments of mass, S = L L^T; z changes L relative to its start."""
+        """From the second moments of mass, S = L L^T."""
+        # z changes the Cholesky factor of the second moments of mass relative to its start
         first = _triangle(jnp.trace(start) / 2 * jnp.eye(3, dtype=start.dtype) - start)
         change = jnp.zeros_like(start).at[np.tril_indices(3, -1)].set(z[3:])
         L = first @ (change + jnp.diag(jnp.exp(z[:3])))
@@ -131,7 +132,7 @@ class PhysicalInertia(AbstractTransform):
 
 
 def _triangle(S: Array) -> Array:
-    """The Cholesky factor of a 3 x 3 matrix, entry by entry."""
+    """The Cholesky factor of a 3 x 3 matrix, entry by entry: LAPACK would leave the lanes."""
     a = jnp.sqrt(S[0, 0])
     b, c = S[1, 0] / a, S[2, 0] / a
     d = jnp.sqrt(S[1, 1] - b * b)
@@ -142,14 +143,7 @@ def _triangle(S: Array) -> Array:
 
 
 def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
-    """The way that the bounds prescribe for a parameter, `Anywhere()` where they say nothing.
-
-    Args:
-        name: of the parameter.
-        bounds: (low, high) by name, either None where there is no bound, or a transform.
-
-    Raises:
-        ValueError: a bound is neither.
+    """The transform for the bounds of a parameter, `Anywhere()` where it has none.
 
     Example:
         >>> transform("m", {"m": (0, None)})

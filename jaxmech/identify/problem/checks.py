@@ -1,30 +1,29 @@
-"""Recordings and starts that cannot be meant are refused, each with what to do about it."""
+"""Validate recordings and their initial states; every error says what to do about it."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.assemble import begin
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import SegmentOrigin
-from jaxmech.identify.problem.parameters import Parameters
+from jaxmech.identify.problem.initial_states import InitialState, initial_state
 from jaxmech.identify.problem.residuals import Data, FitProblem, runs
-from jaxmech.stabilization import constraint_jacobians, near, violations
+from jaxmech.stabilization import violations
 from jaxmech.status import Status
 from jaxmech.system import Params
-from jaxmech.utils.jit_cache import jit_of
 
-FARTHEST = 1e-2  # by how much of 1 + |q| a start may be off the constraints if nobody says more
-A_GUESS = 0.5  # the same for coordinates that are only where a fit begins
-DEVIATIONS = 5  # standard deviations by which it may be off where they are known
+# by how much recorded initial states may be off the constraints:
+FARTHEST = 1e-2  # relative to 1 + |q|, without further knowledge
+A_GUESS = 0.5  # the same for coordinates that are only a guess to begin with
+DEVIATIONS = 5  # in standard deviations, where these are known
+_REMEDY = "check q0 and v0, and that the parameters at the start of the fit belong to them."
 
 
 def alike(recordings: tuple[Recording, ...]) -> tuple[Recording, ...]:
-    """The recordings, which must have the same sensors, all with weights or none."""
+    """Require recordings of the same sensors, all or none of them with weights, and return them."""
     if not recordings:
         raise ValueError("Argument `recordings` must hold at least one Recording.")
     sensors = {one.observed.shape[1] for one in recordings}
@@ -47,7 +46,7 @@ def alike(recordings: tuple[Recording, ...]) -> tuple[Recording, ...]:
 
 
 def _require_once(recordings: tuple[Recording, ...]) -> None:
-    """Raise if one is there twice: the same noise would count as an agreement."""
+    """Raise if a recording is repeated: its noise would count as an agreement of two."""
     for k, one in enumerate(recordings):
         columns = (column[np.isfinite(column)] for column in one.observed.T)
         varied = any(column.size and np.ptp(column) > 0 for column in columns)
@@ -60,45 +59,47 @@ def _require_once(recordings: tuple[Recording, ...]) -> None:
                 )
 
 
-def require_starts(
-    problem: FitProblem, found: Parameters, given: Sequence[Recording], *, free: bool
-) -> None:
-    """Raise unless every recording begins on the constraints, as far as its noise allows.
+def consistent_starts(
+    problem: FitProblem, params: Params, given: Sequence[Recording], *, free: bool
+) -> list[InitialState]:
+    """The initial states, which must be recorded as consistently as their noise allows."""
+    return [_consistent(problem, params, one, free=free) for one in given]
 
-    Args:
-        problem: what is compared.
-        found: the parameters.
-        given: the recordings.
-        free: whether starts are fitted, so that those without `start_sd` are no more than a guess.
-    """
+
+def _consistent(problem: FitProblem, params: Params, one: Recording, *, free: bool) -> InitialState:
     system = problem.system
-    params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
-    for one in given:
-        q0, v0 = (x if x.ndim == 1 else x[0] for x in (one.q0, one.v0))
-        if problem.start is None and q0.shape != (system.n,):
-            raise ValueError(
-                f"Argument `q0` of {one.name} must have shape ({system.n},) for the coordinates "
-                f"{', '.join(system.coordinates)}, but has shape {q0.shape}; other start variables "
-                "need the argument `start` of fit."
-            )
-        t = jnp.asarray(one.ts[0])
-        q, v, consistent = _begun(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
-        _require_observed(problem, one, q, v, t, params)
-        for violation in () if consistent else violations(system, q, v, t, params):
-            raise ValueError(
-                f"{_capital(one.name)} begins off the constraints: {violation.name!r} has a "
-                f"{violation.level} residual of {violation.size:.3g}; "
-                + ("`start` must return a consistent state." if problem.start else _REMEDY)
-            )
-        if problem.start is None:
-            _require_near(one, (q0, v0), (np.asarray(q), np.asarray(v)), free=free)
+    q0, v0 = (x if x.ndim == 1 else x[0] for x in (one.q0, one.v0))
+    if problem.start is None and q0.shape != (system.n,):
+        raise ValueError(
+            f"Argument `q0` of {one.name} must have shape ({system.n},) for the coordinates "
+            f"{', '.join(system.coordinates)}, but has shape {q0.shape}; other start variables "
+            "need the argument `start` of fit."
+        )
+    t = jnp.asarray(one.ts[0])
+    found = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
+    q, v = found.q, found.v
+    sensors = one.observed.shape[1]
+    shown = jax.eval_shape(problem.observe, q, v, t, params)
+    if getattr(shown, "shape", None) != (sensors,):
+        raise ValueError(
+            f"Argument `observe` must return shape ({sensors},), one number for each sensor of "
+            f"{one.name}, but returns {getattr(shown, 'shape', shown)}."
+        )
+    for violation in () if found.consistent else violations(system, q, v, t, params):
+        raise ValueError(
+            f"{_capital(one.name)} begins off the constraints: {violation.name!r} has a "
+            f"{violation.level} residual of {violation.size:.3g}; "
+            + ("`start` must return a consistent state." if problem.start else _REMEDY)
+        )
+    if problem.start is None:
+        _require_near(one, (q0, v0), (np.asarray(q), np.asarray(v)), free=free)
+    return found
 
 
-_REMEDY = "check q0 and v0, and that the parameters at the start of the fit belong to them."
-
-
-def _require_near(one: Recording, given: Any, reached: Any, *, free: bool) -> None:
-    """How far the start had to be moved onto the constraints."""
+def _require_near(
+    one: Recording, given: Sequence[np.ndarray], reached: Sequence[np.ndarray], *, free: bool
+) -> None:
+    """Raise if the recorded start variables had to move far to meet the constraints."""
     sds = one.start_sd or (np.inf, np.inf)
     guesses = (A_GUESS, np.inf) if free else (FARTHEST, FARTHEST)
     for name, x, y, sd, guess in zip(("q0", "v0"), given, reached, sds, guesses, strict=True):
@@ -112,41 +113,14 @@ def _require_near(one: Recording, given: Any, reached: Any, *, free: bool) -> No
             )
 
 
-@jit_of("problem")
-def _begun(problem: FitProblem, q0: Array, v0: Array, t: Array, params: Params) -> Any:
-    """The state at the beginning, and whether it is consistent."""
-    system = problem.system
-    q, v = begin(system, problem.start, q0, v0, t, params)
-    if q.shape != (system.n,) or v.shape != (system.n,):
-        raise ValueError(
-            f"Argument `start` must return q and v of shape ({system.n},), but returns {q.shape} "
-            f"and {v.shape}."
-        )
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-    consistent = near(system.position_level(q, t, params), A_position, q)
-    return q, v, consistent & near(system.velocity_level(q, v, t, params), A_velocity, v)
-
-
-def _require_observed(
-    problem: FitProblem, one: Recording, q: Any, v: Any, t: Any, params: Any
-) -> None:
-    sensors = one.observed.shape[1]
-    shown = jax.eval_shape(problem.observe, q, v, t, params)
-    if getattr(shown, "shape", None) != (sensors,):
-        raise ValueError(
-            f"Argument `observe` must return shape ({sensors},), one number for each sensor of "
-            f"{one.name}, but returns {getattr(shown, 'shape', shown)}."
-        )
-
-
 def require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigin) -> None:
-    """Raise unless every piece can be simulated with the unknowns as they are."""
+    """Raise unless every segment can be simulated with the given unknowns."""
     found = runs(problem, y, data)
     status = np.asarray(found.status)
     lost = ~np.isfinite(np.asarray(found.residual)).all(axis=(1, 2))
-    for piece in np.flatnonzero((status != Status.OK) | lost):
-        name = origin.recordings[origin.recording[piece]].name
-        what = Status(int(status[piece]))
+    for k in np.flatnonzero((status != Status.OK) | lost):
+        name = origin.recordings[origin.recording[k]].name
+        what = Status(int(status[k]))
         if what == Status.OK:
             raise ValueError(f"Argument `observe` gives NaN along {name}.")
         raise ValueError(

@@ -1,37 +1,78 @@
-"""The directions in which the initial state of a recording may change in a fit.
+"""The initial states of recordings and segments, and the directions in which a fit may change them.
 
 Recorded are start variables and their rates (`jaxmech.assemble.begin`). With a `start` they may
 change in every direction, without one along the constraints.
 """
 
-import numpy as np
-from jaxtyping import Array
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from jaxmech.assemble import Start, begin
-from jaxmech.stabilization import constraint_jacobians
-from jaxmech.system import Params, System
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.assemble import begin
+from jaxmech.identify.data.segments import Segments
+from jaxmech.identify.problem.residuals import FitProblem
+from jaxmech.stabilization import constraint_jacobians, near
+from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
 
 
-def bases(
-    system: System, start: Start | None, q0: Array, v0: Array, t: Array, params: Params
+class InitialState(NamedTuple):
+    """The state for recorded start variables."""
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    consistent: Bool[Array, ""]  # whether it meets the constraints
+    A_position: Float[Array, "k n"]
+    A_velocity: Float[Array, "l n"]
+
+
+@jit_of("problem")
+def initial_state(
+    problem: FitProblem, q0: Array, v0: Array, t: Array, params: Params
+) -> InitialState:
+    """The state for start variables (k,) and their rates (k,)."""
+    system = problem.system
+    q, v = begin(system, problem.start, q0, v0, t, params)
+    if q.shape != (system.n,) or v.shape != (system.n,):
+        raise ValueError(
+            f"Argument `start` must return q and v of shape ({system.n},), but returns {q.shape} "
+            f"and {v.shape}."
+        )
+    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+    consistent = near(system.position_level(q, t, params), A_position, q)
+    consistent &= near(system.velocity_level(q, v, t, params), A_velocity, v)
+    return InitialState(q, v, consistent, A_position, A_velocity)
+
+
+def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[InitialState]:
+    """The initial states of all segments."""
+    starts = zip(s.q0, s.v0, s.ts[:, 0], strict=True)
+    return [initial_state(problem, q0, v0, t, params) for q0, v0, t in starts]
+
+
+def free_directions(
+    problem: FitProblem, s: Segments, states: Sequence[InitialState]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The directions in which start variables and their rates may change, (k, i) and (k, j)."""
-    if start is not None:
-        whole = np.eye(q0.size)
-        return whole, whole
-    along_q, along_v = (_null_space(np.asarray(A)) for A in _rows(system, q0, v0, t, params))
+    """How the start variables (S, k, i) and their rates (S, k, j) may change."""
+    if problem.start is not None:
+        whole = np.tile(np.eye(s.q0.shape[1]), (len(s.q0), 1, 1))
+        return whole, whole.copy()
+    levels = ([one.A_position for one in states], [one.A_velocity for one in states])
+    sides = [[_null_space(np.asarray(A)) for A in rows] for rows in levels]
+    if any(len({basis.shape for basis in side}) > 1 for side in sides):
+        raise ValueError(
+            "Free initial states need starts with the same number of degrees of freedom, but the "
+            "rank of the constraints differs from one to another; give `start`, which makes a "
+            'state of independent variables, or hold exact starts by `initial_states="fixed"`.'
+        )
+    along_q, along_v = map(np.stack, sides)
     return along_q, along_v
 
 
-@jit_of("system")
-def _rows(system: System, q0: Array, v0: Array, t: Array, params: Params) -> tuple[Array, Array]:
-    q, v = begin(system, None, q0, v0, t, params)
-    return constraint_jacobians(system, q, v, t, params)
-
-
 def _null_space(A: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of the directions that A does not see, (n, n - rank)."""
+    """An orthonormal basis of the null space of A, (n, n - rank)."""
     if not A.shape[0]:
         return np.eye(A.shape[1])
     _, sizes, Vt = np.linalg.svd(A)

@@ -20,21 +20,13 @@ Entry = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """Where the free numbers z lie in the parameters; hashable, the values are elsewhere.
-
-    Attributes:
-        structure: of the parameters.
-        free: places of the free leaves.
-        transforms: one for each of them.
-        entries: for each of them, the places of its numbers that move.
-        names: of all numbers that move, p in all.
-    """
+    """Where the free numbers z lie in the parameters; hashable, without their values."""
 
     structure: Any
-    free: tuple[int, ...]
-    transforms: tuple[AbstractTransform, ...]
-    entries: tuple[tuple[Entry, ...], ...]
-    names: tuple[str, ...]
+    free: tuple[int, ...]  # indices of the free leaves
+    transforms: tuple[AbstractTransform, ...]  # one for each free leaf
+    entries: tuple[tuple[Entry, ...], ...]  # of each free leaf, the entries that are fitted
+    names: tuple[str, ...]  # of all numbers that are fitted, p in all
 
     @property
     def size(self) -> int:
@@ -42,7 +34,7 @@ class ParameterLayout:
         return len(self.names)
 
     def params(self, z: Array, leaves: Sequence[Array]) -> Params:
-        """The parameters for z (p,), where `leaves` are those of the start."""
+        """The parameters for z (p,), where `leaves` are those at z = 0."""
         whole, place = list(leaves), 0
         for k, way, entries in zip(self.free, self.transforms, self.entries, strict=True):
             whole[k] = way.value(z[place : place + len(entries)], leaves[k])
@@ -50,58 +42,39 @@ class ParameterLayout:
         return jax.tree.unflatten(self.structure, whole)
 
     def numbers(self, params: Params) -> Array:
-        """The numbers that move, (p,), in the order of their names."""
+        """The numbers that are fitted, (p,), in the order of their names."""
         leaves = jax.tree.leaves(params)
-        found = [
-            leaves[k][entry]
-            for k, entries in zip(self.free, self.entries, strict=True)
-            for entry in entries
-        ]
-        return jnp.stack(found)
+        pairs = zip(self.free, self.entries, strict=True)
+        return jnp.array([leaves[k][entry] for k, entries in pairs for entry in entries])
 
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """The start of a fit.
-
-    Attributes:
-        layout: which numbers are free.
-        leaves: all leaves of the parameters, arrays.
-        prior_mean: of each free number, shape (p,).
-        prior_sd: standard deviation likewise; infinite where nothing is known beforehand.
-    """
+    """The parameters that a fit begins with, and their priors."""
 
     layout: ParameterLayout
     leaves: tuple[Array, ...]
-    prior_mean: np.ndarray
-    prior_sd: np.ndarray
+    prior_mean: np.ndarray  # (p,)
+    prior_sd: np.ndarray  # (p,), infinite without a prior
+
+    @property
+    def params(self) -> Params:
+        """The parameters at z = 0."""
+        return self.layout.params(jnp.zeros(self.layout.size), self.leaves)
 
 
 def parameters(
-    params0: Params,
-    *,
-    free: Sequence[str] | None = None,
-    bounds: Mapping[str, Any] | None = None,
+    params0: Params, *, free: Sequence[str] | None = None, bounds: Mapping[str, Any] | None = None,
     prior: Mapping[str, Any] | None = None,
-) -> Parameters:
-    """Read what is to be fitted, and validate it.
-
-    Args:
-        params0: where the fit begins, a pytree.
-        free: names of leaves, or of whole branches; all floating-point leaves by default.
-        bounds: (low, high) or a transform, by the name of a leaf.
-        prior: (mean, standard deviation), by the name of a leaf.
-
-    Raises:
-        ValueError: a name is unknown, nothing is free, a start is not finite or lies outside its
-            bounds, or a prior has no positive standard deviation.
+) -> Parameters:  # fmt: skip
+    """Validate what is to be fitted.
 
     Example:
-        >>> found = parameters({"m": 1.0, "arm": {"l": 2.0}}, free=["arm"])
-        >>> found.layout.names
+        >>> parameters({"m": 1.0, "arm": {"l": 2.0}}, free=["arm"]).layout.names
         ('arm.l',)
     """
     require_finite(params0=params0)
+    bounds, prior = bounds or {}, prior or {}
     names = leaf_names(params0)
     values, structure = jax.tree.flatten(params0)
     dtype = jnp.result_type(float)
@@ -119,26 +92,29 @@ def parameters(
         )
     free_names = [names[k] for k in chosen]
     for argument, given in (("bounds", bounds), ("prior", prior)):
-        _require_known(argument, given or (), free_names)
-    ways = tuple(transform(names[k], bounds or {}) for k in chosen)
-    for k, way in zip(chosen, ways, strict=True):
+        _require_known(argument, given, free_names)
+    transforms = tuple(transform(name, bounds) for name in free_names)
+    for k, way in zip(chosen, transforms, strict=True):
         if reason := way.excludes(np.asarray(leaves[k])):
             raise ValueError(
                 f"Argument `params0` must begin inside the bounds, but {names[k]} = "
                 f"{np.asarray(leaves[k])} {reason}; move the start or the bound."
             )
-    entries = tuple(w.entries(leaves[k].shape) for k, w in zip(chosen, ways, strict=True))
-    pairs = zip(free_names, entries, strict=True)
-    numbers = tuple(number for name, places in pairs for number in numbered(name, places))
-    layout = ParameterLayout(structure, tuple(chosen), ways, entries, numbers)
-    means, sds = _prior(prior or {}, free_names, entries, leaves, chosen)
-    for name, k, way in zip(free_names, chosen, ways, strict=True):
-        _require_inside(name, (prior or {}).get(name), leaves[k].shape, way)
-    return Parameters(layout, leaves, means, sds)
+    entries = tuple(w.entries(leaves[k].shape) for k, w in zip(chosen, transforms, strict=True))
+    found: list[str] = []
+    means: list[float] = []
+    sds: list[float] = []
+    for k, way, places in zip(chosen, transforms, entries, strict=True):
+        found += numbered(names[k], places)
+        mean, sd = _prior(names[k], prior.get(names[k]), leaves[k].shape, way)
+        means += [float(mean[place]) for place in places]
+        sds += [float(sd[place]) for place in places]
+    layout = ParameterLayout(structure, tuple(chosen), transforms, entries, tuple(found))
+    return Parameters(layout, leaves, np.array(means), np.array(sds))
 
 
 def _with_branches(names: Sequence[str]) -> list[str]:
-    """The names, and those of the branches that they lie in."""
+    """The names, and those of the branches that contain them."""
     branches = {name[:k] for name in names for k, letter in enumerate(name) if letter in ".["}
     return [*names, *sorted(branches)]
 
@@ -157,36 +133,11 @@ def _require_known(argument: str, given: Any, known: Sequence[str]) -> None:
 
 
 def _prior(
-    prior: Mapping[str, Any],
-    names: Sequence[str],
-    entries: Sequence[Sequence[Entry]],
-    leaves: Sequence[Array],
-    chosen: Sequence[int],
+    name: str, given: Any, shape: tuple[int, ...], way: AbstractTransform
 ) -> tuple[np.ndarray, np.ndarray]:
-    means: list[float] = []
-    sds: list[float] = []
-    for name, places, k in zip(names, entries, chosen, strict=True):
-        shape = leaves[k].shape
-        mean, sd = _mean_and_sd(name, prior[name], shape) if name in prior else (0.0, np.inf)
-        for values, kept in ((mean, means), (sd, sds)):
-            whole = np.broadcast_to(values, shape)
-            kept.extend(float(whole[place]) for place in places)
-    return np.array(means), np.array(sds)
-
-
-def _require_inside(name: str, given: Any, shape: tuple[int, ...], way: AbstractTransform) -> None:
-    """Raise if the mean of a prior is where the bounds do not let the parameter go."""
+    """Mean and standard deviation of a leaf, infinite without a prior."""
     if given is None:
-        return
-    mean, _ = _mean_and_sd(name, given, shape)
-    if reason := way.excludes(mean):
-        raise ValueError(
-            f"Argument `prior` must have its mean inside the bounds, but {name} {reason}, and its "
-            f"prior has {mean}; move the prior or the bound."
-        )
-
-
-def _mean_and_sd(name: str, given: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(shape), np.full(shape, np.inf)
     try:
         mean, sd = (np.broadcast_to(np.asarray(x, float), shape) for x in given)
     except (TypeError, ValueError) as error:
@@ -198,5 +149,10 @@ def _mean_and_sd(name: str, given: Any, shape: tuple[int, ...]) -> tuple[np.ndar
         raise ValueError(
             f"Argument `prior` must hold a finite mean and a positive standard deviation for "
             f"{name!r}, but holds {given!r}."
+        )
+    if reason := way.excludes(mean):
+        raise ValueError(
+            f"Argument `prior` must have its mean inside the bounds, but {name} {reason}, and its "
+            f"prior has {mean}; move the prior or the bound."
         )
     return mean, sd
