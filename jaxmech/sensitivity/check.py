@@ -1,4 +1,4 @@
-"""`check_gradients`: gradients through a whole motion, in three ways that share nothing but it."""
+"""`check_gradients`: gradients through a whole motion, in three independent ways."""
 
 from typing import Any
 
@@ -58,10 +58,10 @@ def check_gradients(
     """The gradient of a loss through a motion: reverse mode, forward mode, central differences.
 
     By every floating-point number of the parameters, and by a change of the initial state along the
-    constraints. The differences are taken with many step sizes at once, all motions in one batch;
-    where they agree best is the value to believe, with an uncertainty of its own. Where a parameter
-    moves the surface of the constraints, as the length of a rod does, the start moves with it: by
-    `start`, or by projection of q0 and v0, the same in all three ways.
+    constraints. Differences are taken with many step sizes at once, all motions in one batch; the
+    value where they agree best is used, with its uncertainty. Where a parameter changes the
+    constraints, as the length of a rod does, the initial state follows: by `start`, or by
+    projection of q0 and v0, alike in all three ways.
 
     Args:
         system: the system, with n coordinates.
@@ -86,10 +86,10 @@ def check_gradients(
         function, the argument and the time where it starts.
 
     Raises:
-        ValueError: `sizes`, `loss` or something that `simulate` refuses is wrong, or there is
-            nothing to differentiate by.
-        TypeError: `loss` or `start` is no function.
-        SimulationError: the motion itself failed.
+        ValueError: `sizes`, `loss` or an argument of `simulate` is invalid, or there is nothing to
+            differentiate by.
+        TypeError: `loss` or `start` is not a function.
+        SimulationError: the motion failed.
 
     Example:
         >>> oscillator = System(
@@ -141,20 +141,20 @@ def check_gradients(
 def _sweep(
     run: CheckedMotion, base: Base, x: Array, scales: Numbers, sizes: Numbers, round_off: float
 ) -> Sweep:
-    """Central differences of all sizes by all numbers."""
+    """Central differences by all numbers with all step sizes."""
     steps = np.einsum("p,s,pk->psk", scales, sizes, np.eye(len(scales)))
     middle = np.asarray(x)
     above, below = ((middle + way * steps).astype(middle.dtype) for way in (1, -1))
     points = jnp.asarray(np.stack([above, below]).reshape(-1, x.size))
     up, down = np.asarray(losses(run, base, points), float).reshape(2, len(scales), -1)
-    apart = (above - below).sum(-1)  # as the numbers are, not as they were meant
+    apart = (above - below).sum(-1)  # the actual distance, which rounding has changed
     return sweep(sizes, scales, (up - down) / apart, round_off)
 
 
 def _origins(
     run: CheckedMotion, base: Base, solution: Solution, names: tuple[str, ...], bad: Any
 ) -> dict[str, tuple[NanOrigin, ...]]:
-    """Where the NaN start: in the start, the loss, or a function at the end of some step."""
+    """Where each NaN comes from: `start`, the loss, or a function at the end of some step."""
     scheme, states = refined(run, base, solution)
     numbers = tuple(name for name in names if name != START)
     found = origins_in_start(run.start, base.q0, base.v0, base.ts[0], base.params, numbers)

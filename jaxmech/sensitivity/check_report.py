@@ -1,4 +1,4 @@
-"""`GradientCheck`: what `check_gradients` finds, and how it prints itself."""
+"""`GradientCheck`: the result of `check_gradients`."""
 
 import textwrap
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from jaxmech.sensitivity.nan_origins import REMEDY, NanOrigin
 
 Numbers = NDArray[np.floating]
 START = "start"
-_SAFETY = 3.0  # on the uncertainty of a difference, which is an estimate itself
-_PLATEAU = 0.01  # a difference that is less certain than this share of itself says nothing
+_SAFETY = 3.0  # factor on the uncertainty of a difference, which is an estimate itself
+_PLATEAU = 0.01  # relative uncertainty above which there is no plateau
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,12 +24,12 @@ class GradientCheck:
             constraints; P in all.
         reverse: `jax.grad` through `simulate`, shape (P,).
         forward: forward mode, shape (P,); None where a function has a rule for reverse mode only.
-        sweep: central differences over all step sizes, and what they come to.
+        sweep: central differences over all step sizes, and the best of them.
         loss: the value of the loss.
         steps: how many steps the motion has.
-        tolerance: relative error that is allowed beside the uncertainty of a difference.
-        round_off: what a derivative may be off by where it should be zero, shape (P,).
-        origins: where the NaN of a derivative starts, by its name.
+        tolerance: relative error that is allowed besides the uncertainty of a difference.
+        round_off: error that is allowed for a derivative that should be zero, shape (P,).
+        origins: where the NaN of a derivative comes from, by its name.
     """
 
     names: tuple[str, ...]
@@ -44,12 +44,12 @@ class GradientCheck:
 
     @property
     def difference(self) -> Numbers:
-        """The central differences to believe, shape (P,); NaN where there is no plateau."""
+        """The best central differences, shape (P,); NaN where there is no plateau."""
         return self.sweep.values
 
     @property
     def uncertainty(self) -> Numbers:
-        """By how much they may be wrong, shape (P,)."""
+        """Their uncertainties, shape (P,)."""
         return self.sweep.uncertainties
 
     @property
@@ -84,10 +84,8 @@ class GradientCheck:
             f"({self.steps:,} steps, loss {self.loss:.6g})"
         )
         width = max(map(len, ("name", *self.names)))
-        head = f"  {'name':<{width}}"
-        head += "".join(
-            f"{title:>18}" for title in ("reverse", "forward", "difference", "uncertainty")
-        )
+        titles = ("reverse", "forward", "difference", "uncertainty")
+        head = f"  {'name':<{width}}" + "".join(f"{title:>18}" for title in titles)
         rows = [self._row(k, width) for k in range(len(self.names))]
         return "\n".join([title, f"{head}  verdict", *rows, *self._notes()])
 
@@ -107,14 +105,11 @@ class GradientCheck:
         lines += [f"remedy: {REMEDY}"] if any(self.origins.values()) else []
         if self.forward is None:
             lines.append("forward: none, for a function has a rule for reverse mode only")
-        return [
-            part
-            for line in lines
-            for part in textwrap.wrap(line, 100, initial_indent="  ", subsequent_indent="    ")
-        ]
+        wrap = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ")
+        return [part for line in lines for part in wrap.wrap(line)]
 
     def _note(self, k: int) -> str:
-        """What to think of a derivative that does not agree."""
+        """The likely cause of a derivative that does not agree."""
         verdict = self.verdicts[k]
         if verdict == "no plateau":
             return (

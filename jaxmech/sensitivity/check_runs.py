@@ -1,4 +1,4 @@
-"""A loss at the end of a motion as a function of numbers: once, differentiated, and for many."""
+"""The loss of a motion as a function of numbers, its derivatives, and its values for a batch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n)
 
 @dataclass(frozen=True)
 class CheckedMotion:
-    """All that is fixed while the numbers change."""
+    """What stays fixed while the numbers change."""
 
     system: System
     loss: Loss
@@ -45,7 +45,7 @@ class CheckedMotion:
     formulation: AbstractFormulation
 
     def policies(self) -> dict[str, Any]:
-        """What `simulate` is told; a failure is left to the status."""
+        """The policies for `simulate`, which leaves a failure to the status."""
         return {
             "method": self.method,
             "projection": self.stabilization,
@@ -55,25 +55,17 @@ class CheckedMotion:
 
 
 class Base(NamedTuple):
-    """Where the derivatives are taken.
+    """Where the derivatives are taken."""
 
-    Attributes:
-        q0: start variables.
-        v0: their rates.
-        ts: save times.
-        params: parameters, all arrays.
-        change: a consistent change (dq, dv) of the start; None if there is none.
-    """
-
-    q0: Array
-    v0: Array
+    q0: Array  # start variables
+    v0: Array  # their rates
     ts: Array
-    params: Params
-    change: tuple[Array, Array] | None
+    params: Params  # all leaves are arrays
+    change: tuple[Array, Array] | None  # a consistent change (dq, dv) of the initial state, if any
 
 
 def end(q: Array, v: Array, ts: Array, params: Params) -> Array:
-    """A combination of q and v at the end."""
+    """The default loss: a pseudo-random combination of q and v at the end."""
     weights = np.random.default_rng(5).normal(size=2 * q.shape[1])
     return jnp.asarray(weights, q.dtype) @ jnp.concatenate([q[-1], v[-1]])
 
@@ -81,7 +73,7 @@ def end(q: Array, v: Array, ts: Array, params: Params) -> Array:
 def prepared(
     run: CheckedMotion, q0: Any, v0: Any, ts: Any, params: Params
 ) -> tuple[CheckedMotion, Base, Solution]:
-    """The run with its steps, where the derivatives are taken, and the motion there, in order."""
+    """The run with its steps chosen, where its derivatives are taken, and the motion there."""
     q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
     dtype = jnp.result_type(q0, v0, float)
     q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
@@ -100,7 +92,7 @@ def prepared(
 
 
 def _change(system: System, solution: Solution, params: Params) -> tuple[Array, Array] | None:
-    """A consistent change of the start, for which no x changes by more than 1 + |x|."""
+    """A consistent change of the initial state, of each number x by 1 + |x| at most."""
     q, v, t = solution.q[0], solution.v[0], solution.ts[0]
     found = geometry(system, q[None], v[None], t[None], params)
     basis = tangents(found, 0, float(jnp.finfo(q.dtype).eps) ** 0.5)
@@ -112,7 +104,7 @@ def _change(system: System, solution: Solution, params: Params) -> tuple[Array, 
 
 
 def numbers(base: Base) -> tuple[Array, Numbers]:
-    """What is differentiated by, (P,), and the size of each, (P,)."""
+    """The numbers to differentiate by, (P,), and their sizes, (P,)."""
     x, _ = numbers_of(base.params)
     if base.change is not None:
         x = jnp.append(x, jnp.zeros((), base.ts.dtype))
@@ -123,7 +115,7 @@ def numbers(base: Base) -> tuple[Array, Numbers]:
 def _solved(
     run: CheckedMotion, base: Base, x: Array, derivative: AbstractDerivative
 ) -> tuple[Array, Solution]:
-    """The loss and the motion for changed numbers."""
+    """The loss and the motion for numbers x (P,)."""
     numbers, with_numbers = numbers_of(base.params)
     params = with_numbers(x[: numbers.size])
     t = base.ts[0]
@@ -140,7 +132,7 @@ def _solved(
 
 @jit_of("run")
 def by_reverse_mode(run: CheckedMotion, base: Base, x: Array) -> tuple[Array, Array]:
-    """The loss, and its derivatives (P,)."""
+    """The loss, and its derivatives (P,) in reverse mode."""
     return jax.value_and_grad(lambda x: _solved(run, base, x, ReverseMode())[0])(x)
 
 
@@ -150,7 +142,7 @@ def _forward(run: CheckedMotion, base: Base, x: Array) -> Array:
 
 
 def by_forward_mode(run: CheckedMotion, base: Base, x: Array) -> Numbers | None:
-    """Its derivatives (P,); None where a function has a rule for reverse mode only."""
+    """The derivatives (P,) of the loss; None where a function has a rule for reverse mode only."""
     try:
         return np.asarray(_forward(run, base, x), float)
     except TypeError as error:
@@ -161,7 +153,7 @@ def by_forward_mode(run: CheckedMotion, base: Base, x: Array) -> Numbers | None:
 
 @jit_of("run")
 def losses(run: CheckedMotion, base: Base, points: Array) -> Array:
-    """The loss at many points (K, P), one batch; NaN where a motion failed."""
+    """The loss at points (K, P), as one batch; NaN where a motion failed."""
 
     def one(x: Array) -> Array:
         loss, solution = _solved(run, base, x, ReverseMode())
@@ -171,13 +163,7 @@ def losses(run: CheckedMotion, base: Base, points: Array) -> Array:
 
 
 def refined(run: CheckedMotion, base: Base, solution: Solution) -> tuple[Scheme, Solution]:
-    """The same motion saved at the end of every step, and how a step is done.
-
-    Args:
-        run: what is fixed.
-        base: where.
-        solution: the motion.
-    """
+    """The scheme of a step, and the same motion saved at the end of every step."""
     substeps = run.method.count
     places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
     fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)

@@ -1,11 +1,11 @@
-"""Central differences over a sweep of step sizes, and the one to believe.
+"""Central differences over a sweep of step sizes, and the best of them.
 
 With a large step the differences miss curvature, with a small one they drown in round-off; between
-the two lies a plateau. Two neighbours of a sweep together cancel the error of second order
-(Richardson 1911); of these extrapolated values the one is taken whose neighbours, one with larger
-and two with smaller steps, differ least from each other, and their largest difference is its
-uncertainty. On either side of the plateau the error changes by the ratio of the steps or more, so
-this rather overestimates it; two neighbours alone agree by accident too often.
+the two lies a plateau. Two neighbouring step sizes together cancel the error of second order
+(Richardson 1911). Of these extrapolated values that one is taken which differs least from its
+neighbours, one with larger and two with smaller steps; the largest difference is its uncertainty.
+On either side of the plateau the error changes by the ratio of the steps or more, so this is rather
+an overestimate; two neighbours alone agree by accident too often.
 """
 
 from dataclasses import dataclass
@@ -19,35 +19,19 @@ LEAST_SIZES = 4
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Central differences of P derivatives with S step sizes.
+    """Central differences of P derivatives with S step sizes."""
 
-    Attributes:
-        sizes: relative step sizes, from large to small, shape (S,).
-        scales: what they are relative to, shape (P,): the size of the number, 1 where it is zero.
-        differences: central differences, shape (P, S); NaN where a changed motion failed.
-        extrapolated: each two neighbours without their error of second order, shape (P, S - 1).
-        chosen: which of these is in the middle of the plateau, shape (P,); -1 where there is none.
-        values: the derivatives, shape (P,); NaN where there is no plateau.
-        uncertainties: of the values, shape (P,).
-    """
-
-    sizes: Numbers
-    scales: Numbers
-    differences: Numbers
-    extrapolated: Numbers
-    chosen: NDArray[np.integer]
-    values: Numbers
-    uncertainties: Numbers
+    sizes: Numbers  # relative step sizes, descending, (S,)
+    scales: Numbers  # what they are relative to: the size of the number, 1 where it is zero, (P,)
+    differences: Numbers  # (P, S), NaN where a changed motion failed
+    extrapolated: Numbers  # each two neighbours without their error of second order, (P, S - 1)
+    chosen: NDArray[np.integer]  # which of these is in the middle of the plateau, (P,), or -1
+    values: Numbers  # the derivatives, (P,), NaN where there is no plateau
+    uncertainties: Numbers  # of the values, (P,)
 
 
 def sweep(sizes: Numbers, scales: Numbers, differences: Numbers, round_off: float) -> Sweep:
-    """Finds the plateau of every row.
-
-    Args:
-        sizes: relative step sizes, from large to small, (S,).
-        scales: what they are relative to, (P,).
-        differences: central differences, (P, S), NaN where there is none.
-        round_off: the least error of a difference of two values of the function.
+    """The plateau of every row of differences (P, S) of values with a given round-off.
 
     Example:
         >>> sizes = 10.0 ** -np.arange(1, 9)
@@ -68,27 +52,14 @@ def sweep(sizes: Numbers, scales: Numbers, differences: Numbers, round_off: floa
     rows = np.arange(len(scales))
     uncertainties = doubt[rows, chosen]
     there = np.isfinite(uncertainties)
-    return Sweep(
-        sizes=sizes,
-        scales=scales,
-        differences=differences,
-        extrapolated=extrapolated,
-        chosen=np.where(there, chosen + 1, -1),
-        values=np.where(there, extrapolated[rows, chosen + 1], np.nan),
-        uncertainties=np.where(there, uncertainties, np.nan),
-    )
+    values = np.where(there, extrapolated[rows, chosen + 1], np.nan)
+    chosen = np.where(there, chosen + 1, -1)
+    uncertainties = np.where(there, uncertainties, np.nan)
+    return Sweep(sizes, scales, differences, extrapolated, chosen, values, uncertainties)
 
 
 def step_sizes(sizes: object, eps: float) -> Numbers:
-    """The relative step sizes from large to small; by default two in each decade.
-
-    Args:
-        sizes: as the user gave them; None for the default.
-        eps: the relative round-off.
-
-    Raises:
-        ValueError: they are not at least four different positive numbers.
-    """
+    """The given relative step sizes in descending order; by default two in each decade."""
     if sizes is None:
         decades = 9 if eps < 1e-10 else 4
         return 10.0 ** -np.linspace(1, decades, 2 * decades - 1)

@@ -1,4 +1,4 @@
-"""`sensitivities`: a trajectory with its derivatives to a few numbers, in forward mode."""
+"""`sensitivities`: a trajectory with its derivatives by a few numbers, in forward mode."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,11 +19,11 @@ from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import with_standard_promotion
 
-TOGETHER = 5  # most derivatives beside one trajectory; more of them take longer to compile
+TOGETHER = 5  # derivatives per trajectory at most; more of them take longer to compile
 
 
 class Sensitivities(NamedTuple):
-    """A trajectory and its derivatives, each in the form of theta.
+    """A trajectory and its derivatives, each in the structure of theta.
 
     Attributes:
         solution: the trajectory.
@@ -47,16 +47,16 @@ def sensitivities(
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> Sensitivities:
-    """The motion and how it changes with a few numbers: start values, parameters, or both.
+    """A trajectory and its derivatives by a few numbers: initial values, parameters, or both.
 
     Forward mode carries derivatives along with the motion: for few numbers and many outputs
-    (Gauss-Newton, error propagation) it beats `jax.grad`, whose cost does not depend on p but is
-    paid for each output. Pure: `jax.vmap` runs a batch.
+    (Gauss-Newton, error propagation) it is faster than `jax.grad`, whose cost does not depend on p
+    but is paid for each output. Pure: `jax.vmap` runs a batch.
 
     Args:
         system: the system, with n coordinates.
         start: start(theta) gives q0 (n,), v0 (n,) and the parameters.
-        theta: where, a pytree of floating-point numbers and arrays, p numbers in all.
+        theta: a pytree of floating-point numbers and arrays, p numbers in all.
         ts: save times [s], shape (T,).
         method: as for `simulate`.
         projection: as for `simulate`.
@@ -66,8 +66,8 @@ def sensitivities(
         The `Sensitivities`; a failed trajectory has its status in the solution.
 
     Raises:
-        ValueError: theta holds no number, or something that `simulate` refuses.
-        TypeError: theta holds something else than floating-point numbers.
+        ValueError: theta holds no number, or an argument of `simulate` is invalid.
+        TypeError: theta holds something other than floating-point numbers.
 
     Example:
         >>> import jax.numpy as jnp
@@ -126,13 +126,7 @@ def sensitivities(
 
 
 def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions count"]:
-    """The directions of each of `count` numbers, in groups that go beside one trajectory.
-
-    The groups are equally large, and as small as their number allows; the last may end with zeros.
-
-    Args:
-        count: of numbers, at least one.
-        dtype: of the directions.
+    """The unit directions of `count` numbers, in equal groups that go with one trajectory each.
 
     Example:
         >>> print(direction_groups(6, float).shape, direction_groups(7, float).shape)
@@ -144,7 +138,7 @@ def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions
 
 
 def _flattened(theta: Any) -> tuple[Array, Callable[[Array], Any]]:
-    """The numbers of theta in a row, and the way back."""
+    """The numbers of theta as one vector, and the inverse function."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(theta)]
     if not leaves or not sum(leaf.size for leaf in leaves):
         raise ValueError("Argument `theta` must hold at least one number to differentiate by.")

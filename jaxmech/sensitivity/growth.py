@@ -1,10 +1,10 @@
-"""How fast small changes of the start grow along a motion, and up to when a gradient means much.
+"""How fast small changes of the initial state grow along a motion.
 
-With Phi the derivative of the state at a save time by that at the start, restricted to changes that
-stay on the constraints, the growth is the largest singular value of Phi: the factor by which the
-worst small change has grown. Phi is a product of one matrix per save interval; the product is kept
-as a matrix of size one and a logarithm, so that no horizon is too long for it (Benettin, Galgani,
-Giorgilli and Strelcyn 1980; Dieci and Van Vleck 1995 for the QR form).
+With Phi the derivative of the state at a save time by the initial state, restricted to changes on
+the constraints, the growth is the largest singular value of Phi: the factor by which the worst
+small change has grown. Phi is a product of one matrix per save interval; the product is kept as a
+matrix of unit size and a logarithm, so that it cannot overflow (Benettin, Galgani, Giorgilli and
+Strelcyn 1980; Dieci and Van Vleck 1995 for the QR form).
 """
 
 from typing import Any
@@ -43,32 +43,28 @@ def sensitivity_growth(
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> Growth:
-    """The largest factor by which a small consistent change of the start has grown at each time.
+    """The largest growth of a small consistent change of the initial state at each save time.
 
-    What is measured are the parts of dq and dv that are free under the constraints (what dq does
-    to dv on a curved constraint is not counted), by default in the mass metric, so that
-    metres and radians count by the energy that they carry: |(dq, dv)|^2 = w^2 dq^T M dq +
-    dv^T M dv. The rate w makes both comparable: it is the one for which dq moves dv, over all save
-    intervals together, as much as dv moves dq, which for an oscillator is its frequency; at least
-    one over the whole time.
+    Changes dq and dv are measured as far as they are free under the constraints (what follows from
+    dq for dv on a curved constraint is not counted), by default in the mass metric, so that metres
+    and radians count by the energy that they carry: |(dq, dv)|^2 = w^2 dq^T M dq + dv^T M dv. The
+    rate w makes both comparable: with it dq changes dv, over all save intervals together, as much
+    as dv changes dq. For an oscillator it is the frequency; it is at least one over the whole time.
 
     Args:
         system: the system, with n coordinates.
         q0: coordinates at ts[0], shape (n,).
         v0: velocities at ts[0], shape (n,).
-        ts: save times [s], shape (T,); many of them show the growth in detail, at no extra cost.
+        ts: save times [s], shape (T,); many of them show the growth in detail at no extra cost.
         params: the parameters that the functions of the system expect.
-        scale: (size of dq, size of dv) that count as one, numbers or (n,), in place of the mass.
+        scale: sizes of dq and dv that count as one, numbers or (n,) each, instead of the mass.
         method: as for `simulate`.
         projection: as for `simulate`.
         formulation: as for `simulate`.
 
-    Returns:
-        The `Growth`.
-
     Raises:
         ValueError: `scale` is not positive, the system has no freedom left, a function has no
-            derivative along the motion, or something that `simulate` refuses.
+            derivative along the motion, or an argument of `simulate` is invalid.
         SimulationError: the motion failed.
 
     Example:
@@ -118,7 +114,7 @@ def _sizes(scale: Any, n: int) -> list[Numbers]:
 def _transitions(
     scheme: Scheme, solution: Solution, bases: list[Tangents], params: Params
 ) -> list[Numbers]:
-    """What every save interval makes of every basis direction, in the basis at its end."""
+    """The map of each save interval from the basis at its start to that at its end."""
     counts = [basis.q.shape[1] for basis in bases[:-1]]
     interval = np.repeat(np.arange(len(counts)), counts)
     dq, dv = (np.concatenate([getattr(b, x).T for b in bases[:-1]]) for x in ("q", "v"))
@@ -147,7 +143,7 @@ def _transitions(
 def _ends(
     scheme: Scheme, states: Any, starts: Array, ends: Array, changes: Any, params: Params
 ) -> tuple[Array, Array]:
-    """The changes (N, n) of N states, each at the end of its own interval."""
+    """Changes (N, n) of N states, carried to the end of the interval of each."""
 
     def one(state: Any, start: Array, end: Array, change: Any, params: Params) -> Any:
         substeps = scheme.method.count
@@ -166,13 +162,13 @@ def _ends(
 
 
 def _parts(matrix: Numbers, before: Tangents, after: Tangents) -> tuple[Numbers, Numbers]:
-    """What dq does to dv, and what dv does to dq."""
+    """The blocks of a transition that map dq to dv, and dv to dq."""
     to, of = after.by_q.shape[0], before.by_q.shape[0]
     return matrix[to:, :of], matrix[:to, of:]
 
 
 def _rate(matrices: list[Numbers], bases: list[Tangents], span: float) -> float:
-    """w with dv(dq) / w and dq(dv) w of equal size over all intervals; at least 1 / span."""
+    """The rate w that gives both blocks equal size over all intervals; at least 1 / span."""
     parts = [
         _parts(matrix / np.abs(matrix).max(), before, after)
         for matrix, before, after in zip(matrices, bases[:-1], bases[1:], strict=True)
@@ -182,7 +178,7 @@ def _rate(matrices: list[Numbers], bases: list[Tangents], span: float) -> float:
 
 
 def _scaled(matrices: list[Numbers], bases: list[Tangents], rate: float) -> list[Numbers]:
-    """The same with the coordinates of dq counted w times."""
+    """The transitions with the coordinates of dq multiplied by the rate."""
     scales = [np.repeat([rate, 1.0], [len(b.by_q), len(b.by_v)]) for b in bases]
     return [
         after[:, None] * matrix / before
@@ -191,11 +187,9 @@ def _scaled(matrices: list[Numbers], bases: list[Tangents], rate: float) -> list
 
 
 def _logarithms(matrices: list[Numbers]) -> Numbers:
-    """ln of the largest singular value of the products of the first 0, 1, 2, ... matrices.
-
-    After Q R = matrix times the Q before it, the product is that Q times a product of triangular
-    R; only the latter is kept, divided by its own size.
-    """
+    """Logarithms of the largest singular values of the products of the first 0, 1, 2, ... matrices."""
+    # After Q R = matrix times the Q before it, the product is that Q times a product of triangular
+    # R; only the latter is kept, divided by its own size.
     orthogonal = np.eye(matrices[0].shape[1])
     product, logarithm, found = orthogonal, 0.0, [0.0]
     for matrix in matrices:

@@ -1,11 +1,11 @@
-"""Where a NaN derivative starts: which function, by which of its arguments, and when.
+"""Where a NaN derivative comes from: which function, by which of its arguments, and when.
 
-Reverse mode multiplies the derivatives of everything on the way, and 0 times NaN is NaN: one
-function without a derivative at one state spoils the gradient by all that comes before. So every
-function that a motion is made of is differentiated alone, in reverse mode, at every state.
+Reverse mode multiplies the derivatives of all steps, and 0 times NaN is NaN: one function without a
+derivative at one state makes the gradient by everything before it NaN. So every function of a
+system is differentiated by itself, in reverse mode, at every state of the motion.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,75 +30,63 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class NanOrigin:
-    """A function that is a number where its derivative is none.
+    """A function that is finite where its derivative is not."""
 
-    Attributes:
-        what: the function: "`lagrangian`", "constraint 'rod'", "the projection" ...
-        by: the coordinates, velocities and parameters by which it has no derivative.
-        t: first time [s] at which that is so; None for what does not belong to one time.
-    """
-
-    what: str
-    by: tuple[str, ...]
-    t: float | None
+    what: str  # the function: "`lagrangian`", "constraint 'rod'", "the projection" ...
+    by: tuple[str, ...]  # coordinates, velocities and parameters by which it has no derivative
+    t: float | None  # first such time [s]; None for what does not belong to a time
 
     def __str__(self) -> str:
         when = "" if self.t is None else f" at t = {self.t:.6g} s"
         return f"it starts in {self.what}, which has no derivative by {', '.join(self.by)}{when}"
 
 
-Pieces = dict[str, Callable[..., Any]]  # each of q, v, t, params
+Functions = dict[str, Callable[..., Any]]  # each of q, v, t, params
 
 
 def origins_in_system(
     scheme: Scheme, q: Array, v: Array, ts: Array, params: Params, names: tuple[str, ...]
 ) -> list[NanOrigin]:
-    """Functions of the system that have no derivative along a motion, the earliest first.
-
-    If there is none, the projection and the law of motion are looked at as a whole: they have no
-    derivative where the rank of the constraints changes.
-
-    Args:
-        scheme: how the motion was computed.
-        q: coordinates along it, (T, n).
-        v: velocities, (T, n).
-        ts: times, (T,).
-        params: parameters.
-        names: of the numbers of the parameters, in their order.
-
-    Returns:
-        For each function and each thing by which it has no derivative at some time, an `NanOrigin`.
-    """
-    inputs = [*scheme.system.coordinates, *(f"{c}'" for c in scheme.system.coordinates), *names]
+    """The functions of a system without a derivative along a motion, the earliest first."""
+    inputs = (*_states(scheme.system.coordinates), *names)
+    # The projection and the law of motion have no derivative where the rank of the constraints
+    # changes, but also where one of the functions has none: they are tried last.
     for whole in (False, True):
         bad = _bad(scheme, whole, q, v, ts, params)
-        found = [
-            NanOrigin(what, (inputs[k],), float(ts[int(np.argmax(rows[:, k]))]))
-            for what, rows in ((what, np.asarray(rows)) for what, rows in bad.items())
-            for k in np.flatnonzero(rows.any(0))
-        ]
+        found = [x for what, rows in bad.items() for x in _origins(what, rows, inputs, ts)]
         if found:
             return sorted(found, key=lambda origin: abs(float(origin.t or 0.0) - float(ts[0])))
     return []
+
+
+def _states(coordinates: Sequence[str]) -> tuple[str, ...]:
+    return (*coordinates, *(f"{name}'" for name in coordinates))
+
+
+def _origins(what: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOrigin]:
+    """An origin for each input whose column of `bad` (T, inputs) is true at some time."""
+    bad = np.asarray(bad)
+    columns = np.flatnonzero(bad.any(0)).tolist()
+    return [NanOrigin(what, (inputs[k],), float(ts[int(bad[:, k].argmax())])) for k in columns]
 
 
 @jit_of("scheme", "whole")
 def _bad(
     scheme: Scheme, whole: bool, q: Array, v: Array, ts: Array, params: Params
 ) -> dict[str, Array]:
-    """For each piece whether its slope by q, v and the numbers is no number, (T, 2 n + p)."""
+    """For each function whether its derivatives by q, v and the numbers are non-finite, (T, 2 n + p)."""
     numbers, with_numbers = numbers_of(params)
-    pieces = _wholes(scheme) if whole else functions_of(scheme.system)
+    functions = _wholes(scheme) if whole else functions_of(scheme.system)
 
-    def one(piece: Callable[..., Any], q: Array, v: Array, t: Array) -> Array:
-        needs, pull = jax.vjp(lambda q, v, x: piece(q, v, t, with_numbers(x)), q, v, numbers)
+    def one(fn: Callable[..., Any], q: Array, v: Array, t: Array) -> Array:
+        needs, pull = jax.vjp(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers)
         return ~jnp.isfinite(jnp.concatenate(pull(jax.tree.map(jnp.ones_like, needs))))
 
-    return {what: jax.vmap(partial(one, piece))(q, v, ts) for what, piece in pieces.items()}
+    return {what: jax.vmap(partial(one, fn))(q, v, ts) for what, fn in functions.items()}
 
 
-def functions_of(system: System) -> Pieces:
-    """What the motion needs of every function: M and Q, forces, and levels with A and b."""
+def functions_of(system: System) -> Functions:
+    """The functions that a motion evaluates: M and Q, forces, and constraints with A and b."""
 
     def motion(q: Array, v: Array, t: Array, params: Params) -> Any:
         def lagrangian(q: Array, v: Array, t: Array) -> Array:
@@ -114,15 +102,15 @@ def functions_of(system: System) -> Pieces:
         level = constraint.residual(q, v, jnp.zeros_like(v), t, params)
         return level, constraint.rows(q, v, t, params)
 
-    pieces: Pieces = {"`lagrangian`": motion}
+    functions: Functions = {"`lagrangian`": motion}
     if system.force is not None:
-        pieces["`force`"] = system.force
+        functions["`force`"] = system.force
     if system.nonideal is not None:
-        pieces["`nonideal`"] = friction
-    return pieces | {f"constraint {c.name!r}": partial(rows, c) for c in system.constraints}
+        functions["`nonideal`"] = friction
+    return functions | {f"constraint {c.name!r}": partial(rows, c) for c in system.constraints}
 
 
-def _wholes(scheme: Scheme) -> Pieces:
+def _wholes(scheme: Scheme) -> Functions:
     def projected(q: Array, v: Array, t: Array, params: Params) -> Any:
         return scheme.stabilization.after_step(scheme.system, q, v, t, params)[:2]
 
@@ -133,55 +121,28 @@ def _wholes(scheme: Scheme) -> Pieces:
 
 
 def origins_in_start(
-    start: Callable[..., Any] | None,
-    q0: Array,
-    v0: Array,
-    t: Array,
-    params: Params,
+    start: Callable[..., Any] | None, q0: Array, v0: Array, t: Array, params: Params,
     names: tuple[str, ...],
-) -> list[NanOrigin]:
-    """The numbers by which `start` has no derivative.
-
-    Args:
-        start: start(q0, v0, params), or None.
-        q0: start variables.
-        v0: their rates.
-        t: time of the start.
-        params: parameters.
-        names: of the numbers of the parameters, in their order.
-    """
+) -> list[NanOrigin]:  # fmt: skip
+    """The numbers by which `start` has no derivative."""
     if start is None:
         return []
     numbers, with_numbers = numbers_of(params)
     state, pull = jax.vjp(lambda x: start(q0, v0, with_numbers(x)), numbers)
     (slopes,) = pull(jax.tree.map(jnp.ones_like, state))
-    bad = ~np.isfinite(np.asarray(slopes))
-    return [NanOrigin("`start`", (names[k],), float(t)) for k in np.flatnonzero(bad)]
+    return _origins("`start`", ~np.isfinite(slopes)[None], names, [t])
 
 
 def origins_in_loss(
     loss: Callable[..., Any], solution: Solution, params: Params, names: tuple[str, ...]
 ) -> list[NanOrigin]:
-    """The coordinates, velocities and numbers by which `loss` has no derivative.
-
-    Args:
-        loss: loss(q, v, ts, params).
-        solution: the motion.
-        params: parameters.
-        names: of the numbers of the parameters, in their order.
-    """
+    """The coordinates, velocities and numbers by which `loss` has no derivative."""
     numbers, with_numbers = numbers_of(params)
-    by_state, by_velocity, by_numbers = jax.grad(
+    by_q, by_v, by_numbers = jax.grad(
         lambda q, v, x: loss(q, v, solution.ts, with_numbers(x)), argnums=(0, 1, 2)
     )(solution.q, solution.v, numbers)
-    slopes = np.hstack([np.asarray(by_state), np.asarray(by_velocity)])
-    coordinates = solution.coordinates
-    inputs = [*coordinates, *(f"{c}'" for c in coordinates)]
-    bad = ~np.isfinite(slopes)
-    found = [
-        NanOrigin("`loss`", (inputs[k],), float(solution.ts[int(np.argmax(bad[:, k]))]))
-        for k in np.flatnonzero(bad.any(0))
-    ]
+    bad = ~np.isfinite(np.hstack([by_q, by_v]))
+    found = _origins("`loss`", bad, _states(solution.coordinates), solution.ts)
     wrong = np.flatnonzero(~np.isfinite(np.asarray(by_numbers)))
     return found + [NanOrigin("`loss`", (names[k],), None) for k in wrong]
 
@@ -189,26 +150,16 @@ def origins_in_loss(
 def concerning(
     name: str | None, found: list[NanOrigin], names: tuple[str, ...]
 ) -> tuple[NanOrigin, ...]:
-    """The earliest origins that spoil the gradient by one number, one for each function.
-
-    A function without a derivative by a state spoils all gradients. One without a derivative by
-    a number spoils in reverse mode that one alone, in forward mode, where 0 times infinity counts,
-    all of them.
-
-    Args:
-        name: the number, or what else is differentiated by; None for forward mode.
-        found: all origins.
-        names: of all numbers.
-    """
+    """The earliest origins of a NaN by one of the named numbers; None stands for forward mode."""
+    # A function without a derivative by a state makes all gradients NaN. One without a derivative
+    # by a number concerns in reverse mode that number alone, in forward mode, where 0 times
+    # infinity counts, all of them.
     others = set() if name is None else set(names) - {name}
     own = [origin for origin in found if not others & set(origin.by)]
-    own = [origin for origin in own if origin.t is None or origin.t == _first(own)]
+    first = next((origin.t for origin in own if origin.t is not None), None)
     merged: dict[tuple[str, float | None], tuple[str, ...]] = {}
     for origin in own:
-        key = origin.what, origin.t
-        merged[key] = (*merged.get(key, ()), *origin.by)
+        if origin.t is None or origin.t == first:
+            key = origin.what, origin.t
+            merged[key] = (*merged.get(key, ()), *origin.by)
     return tuple(NanOrigin(what, by, t) for (what, t), by in merged.items())
-
-
-def _first(origins: list[NanOrigin]) -> float | None:
-    return next((origin.t for origin in origins if origin.t is not None), None)

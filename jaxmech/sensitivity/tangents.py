@@ -1,9 +1,9 @@
-"""Changes of a state that stay on the constraints to first order, measured in a metric.
+"""Consistent changes of a state, which meet the constraints to first order, measured in a metric.
 
 A change (dq, dv) of a consistent state is consistent if A_q dq = 0 at the level of positions and
 A_v dv = -(dpsi/dq) dq at that of velocities. So it is a free dq in the null space of A_q and a free
-dv in that of A_v, plus the part of dv that follows from dq when the constraints are curved. Only
-the free parts are measured: then a pendulum has the same lengths in x and y as in its angle.
+dv in that of A_v, plus the part of dv that follows from dq on curved constraints. Only the free
+parts are measured, so that a pendulum has the same lengths in x and y as in its angle.
 """
 
 from collections.abc import Sequence
@@ -25,52 +25,30 @@ Numbers = NDArray[np.floating]
 
 
 class Geometry(NamedTuple):
-    """Mass and constraints at states along a motion; leading axis T.
+    """Mass and constraints at T states along a motion."""
 
-    Attributes:
-        mass: M, made definite with the constraints where it is singular, (T, n, n).
-        position: A_q, (T, k, n).
-        velocity: A_v, (T, l, n).
-        turn: derivative of the velocity level by q, (T, l, n).
-    """
-
-    mass: Any
-    position: Any
-    velocity: Any
-    turn: Any
+    mass: Any  # M, made definite with the constraints where it is singular, (T, n, n)
+    position: Any  # A_q, (T, k, n)
+    velocity: Any  # A_v, (T, l, n)
+    turn: Any  # derivative of the velocity level by q, (T, l, n)
 
 
 @dataclass(frozen=True, eq=False)
 class Tangents:
-    """A basis of the consistent changes at one state, orthonormal in the metric.
+    """A basis of the r consistent changes at one state, orthonormal in the metric."""
 
-    Attributes:
-        q: dq of every direction, shape (n, r): those that move q first, then those that do not.
-        v: dv of every direction, shape (n, r).
-        by_q: what takes dq to the first coordinates of a change, shape (r_q, n).
-        by_v: what takes dv to the other coordinates, shape (r_v, n).
-    """
-
-    q: Numbers
-    v: Numbers
-    by_q: Numbers
-    by_v: Numbers
+    q: Numbers  # dq of the directions, those that change q first, (n, r)
+    v: Numbers  # dv of the directions, (n, r)
+    by_q: Numbers  # maps dq to the first coordinates of a change, (r_q, n)
+    by_v: Numbers  # maps dv to its other coordinates, (r_v, n)
 
     def coordinates(self, dq: Numbers, dv: Numbers) -> Numbers:
-        """Consistent changes (n, k) as coordinates (r, k) in the basis."""
+        """The coordinates (r, k) of consistent changes (n, k) in the basis."""
         return np.vstack([self.by_q @ dq, self.by_v @ dv])
 
 
 def geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
-    """Mass and constraints at states along a motion, as numpy arrays in double precision.
-
-    Args:
-        system: the system.
-        q: coordinates (T, n).
-        v: velocities (T, n).
-        ts: times (T,).
-        params: parameters.
-    """
+    """Mass and constraints at states q (T, n), v (T, n), as numpy arrays in double precision."""
     found = _geometry(system, q, v, ts, params)
     return Geometry(*(np.asarray(x, dtype=float) for x in found))
 
@@ -90,14 +68,7 @@ def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> 
 def tangents(
     found: Geometry, k: int, tolerance: float, sizes: Sequence[Numbers] | None = None
 ) -> Tangents:
-    """The consistent changes at the k-th state.
-
-    Args:
-        found: mass and constraints along the motion.
-        k: which state.
-        tolerance: what an equation must keep of its length to count as independent.
-        sizes: what counts as a change of size one in q and in v, (n,) each, in place of the mass.
-    """
+    """The consistent changes at the k-th state, in the metric of the mass or of sizes of q and v."""
     if sizes is None:
         metric_q = metric_v = found.mass[k]
     else:
@@ -114,7 +85,7 @@ def tangents(
 
 
 def _split(A: Numbers, metric: Numbers, tolerance: float) -> tuple[Numbers, Numbers]:
-    """An orthonormal basis of the null space of A (n, r), and the smallest solution of A x = y."""
+    """An orthonormal basis of the null space of A (n, r), and the pseudo-inverse of A."""
     root = np.linalg.cholesky(metric)
     rows, lengths = unit(np.linalg.solve(root, A.T).T)
     U, values, Vt = np.linalg.svd(rows)
@@ -124,12 +95,7 @@ def _split(A: Numbers, metric: Numbers, tolerance: float) -> tuple[Numbers, Numb
 
 
 def along(basis: Tangents, seed: int = 5) -> tuple[Numbers, Numbers]:
-    """A pseudo-random consistent change (dq, dv) of size one, (n,) each.
-
-    Args:
-        basis: the consistent changes; at least one.
-        seed: of the pseudo-random numbers.
-    """
+    """A pseudo-random consistent change (dq, dv) of unit size, (n,) each."""
     draw = np.asarray(np.random.default_rng(seed).normal(size=basis.q.shape[1]))
     mix = draw / np.linalg.norm(draw)
     return basis.q @ mix, basis.v @ mix
