@@ -16,10 +16,10 @@ from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.fit import fit_identifiable as fit_identifiable
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
-from jaxmech.identify.inference.fixing import FixedParameter as FixedParameter
 from jaxmech.identify.inference.formulas.combinations import Combinations as Combinations
 from jaxmech.identify.inference.formulas.combinations import combinations as combinations
 from jaxmech.identify.inference.formulas.formula import Formula as Formula
+from jaxmech.identify.inference.identifiability import FixedParameter as FixedParameter
 from jaxmech.identify.inference.identifiability import Identifiability as Identifiability
 from jaxmech.identify.inference.identifiability import identifiability as identifiability
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty

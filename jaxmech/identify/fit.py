@@ -130,18 +130,7 @@ def fit_identifiable(
     folder: Any = None,
     progress: bool = False,
 ) -> Fit:
-    """`fit`, with what is fitted in one object and how it is fitted in another.
-
-    Args:
-        subject: system, parameters, sensors, bounds and priors.
-        recordings: as for `fit`, like all others.
-        settings: optimizer and policies.
-        validation: recordings that are not fitted.
-        folder: keeps the state of the fit.
-        progress: whether to show the loss.
-
-    Raises:
-        ValueError: as for `fit`.
+    """`fit`, with what is fitted in one object and how it is fitted in another, else as `fit`.
 
     Example:
         >>> import jaxmech as jm

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.inference.goodness_of_fit import misfit, share
-from jaxmech.identify.inference.start_test import held_starts
+from jaxmech.identify.inference.goodness_of_fit import held_starts, misfit, share
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.bounds import Anywhere
 from jaxmech.identify.problem.least_squares import Task

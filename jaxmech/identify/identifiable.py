@@ -61,17 +61,7 @@ class Identifiable:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """The policies of `fit` in one object, for several fits that are alike.
-
-    Args:
-        optimizer: as for `fit`, like all others.
-        initial_states: "free" or "fixed".
-        horizon: segments for chaotic motion.
-        multistart: random starting points.
-        method: Runge-Kutta method.
-        projection: against drift.
-        formulation: law of motion.
-        step: largest step [s].
+    """The policies of `fit` in one object: its arguments of the same names.
 
     Example:
         >>> Settings(initial_states="fixed").step is None

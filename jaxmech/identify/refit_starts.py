@@ -25,22 +25,11 @@ def errors_with_fitted_starts(
     recordings: Sequence[Recording],
     settings: Settings = Settings(),
 ) -> np.ndarray:
-    """The smallest errors of recordings if only their initial states are fitted.
+    """RMS errors (R,) of recordings if only their initial states are fitted; NaN after a failure.
 
-    Simulations from recorded initial states with errors do not tell models apart whose own errors
-    are smaller; this does, as long as the recordings are long enough that an initial state cannot
-    make up for a wrong model. Initial states have the prior `Recording.start_sd` where that and the
-    weights are known.
-
-    Args:
-        subject: the system and its sensors.
-        params: the parameters, which are not changed.
-        recordings: any, with the same sensors.
-        settings: method of integration, projection, formulation and step.
-
-    Returns:
-        Root mean square of each recording, shape (R,), in the unit of the sensors; NaN where the
-        motion cannot be simulated.
+    A wrong model shows in them even where recorded initial states have larger errors, as long as
+    the recordings are so long that an initial state cannot make up for it. Initial states have the
+    prior `Recording.start_sd` where that and the weights are known.
 
     Example:
         >>> import jaxmech as jm

@@ -10,27 +10,10 @@ from numpy.typing import NDArray
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.sensitivity import check_runs, nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
-from jaxmech.sensitivity.check_runs import (
-    Base,
-    CheckedMotion,
-    Loss,
-    by_forward_mode,
-    by_reverse_mode,
-    end,
-    losses,
-    numbers,
-    prepared,
-    refined,
-)
+from jaxmech.sensitivity.check_runs import Base, CheckedMotion, Loss
 from jaxmech.sensitivity.differences import Sweep, step_sizes, sweep
-from jaxmech.sensitivity.nan_origins import (
-    NanOrigin,
-    concerning,
-    origins_in_loss,
-    origins_in_start,
-    origins_in_system,
-)
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
@@ -104,23 +87,23 @@ def check_gradients(
         >>> print(found.reverse[0])  # -t sin(w t) / (2 w), w = sqrt(k)
         -0.2273243
     """
-    for name, function in (("loss", loss or end), ("start", start or end)):
+    for name, function in (("loss", loss or check_runs.end), ("start", start or check_runs.end)):
         require_function(name, function)
     stabilization = Free() if projection is None else projection
-    run = CheckedMotion(system, loss or end, start, method, stabilization, formulation)
+    run = CheckedMotion(system, loss or check_runs.end, start, method, stabilization, formulation)
     dtype = jnp.result_type(*(jnp.asarray(x) for x in (q0, v0)), float)
     eps = float(jnp.finfo(dtype).eps)
     chosen_sizes = step_sizes(sizes, eps)
-    run, base, solution = prepared(run, q0, v0, ts, params)
+    run, base, solution = check_runs.prepared(run, q0, v0, ts, params)
     names = (*number_names(base.params), *([START] if base.change is not None else []))
     if not names:
         raise ValueError(
             "Argument `params` must hold a floating-point number to differentiate by, since the "
             "constraints leave no freedom to the initial state either."
         )
-    x, scales = numbers(base)
-    value, reverse = (np.asarray(out, float) for out in by_reverse_mode(run, base, x))
-    forward = by_forward_mode(run, base, x)
+    x, scales = check_runs.numbers(base)
+    value, reverse = (np.asarray(out, float) for out in check_runs.by_reverse_mode(run, base, x))
+    forward = check_runs.by_forward_mode(run, base, x)
     found = _sweep(run, base, x, scales, chosen_sizes, eps * float(abs(value)))
     slopes = np.abs(found.values * scales)
     matters = abs(value) + np.max(slopes[np.isfinite(slopes)], initial=0.0)
@@ -146,22 +129,26 @@ def _sweep(
     middle = np.asarray(x)
     above, below = ((middle + way * steps).astype(middle.dtype) for way in (1, -1))
     points = jnp.asarray(np.stack([above, below]).reshape(-1, x.size))
-    up, down = np.asarray(losses(run, base, points), float).reshape(2, len(scales), -1)
+    up, down = np.asarray(check_runs.losses(run, base, points), float).reshape(2, len(scales), -1)
     apart = (above - below).sum(-1)  # the actual distance, which rounding has changed
     return sweep(sizes, scales, (up - down) / apart, round_off)
 
 
 def _origins(
     run: CheckedMotion, base: Base, solution: Solution, names: tuple[str, ...], bad: Any
-) -> dict[str, tuple[NanOrigin, ...]]:
+) -> dict[str, tuple[nan_origins.NanOrigin, ...]]:
     """Where each NaN comes from: `start`, the loss, or a function at the end of some step."""
-    scheme, states = refined(run, base, solution)
+    scheme, states = check_runs.refined(run, base, solution)
     numbers = tuple(name for name in names if name != START)
-    found = origins_in_start(run.start, base.q0, base.v0, base.ts[0], base.params, numbers)
-    found += origins_in_system(scheme, states.q, states.v, states.ts, base.params, numbers)
-    found += origins_in_loss(run.loss, solution, base.params, numbers)
+    found = nan_origins.origins_in_start(
+        run.start, base.q0, base.v0, base.ts[0], base.params, numbers
+    )
+    found += nan_origins.origins_in_system(
+        scheme, states.q, states.v, states.ts, base.params, numbers
+    )
+    found += nan_origins.origins_in_loss(run.loss, solution, base.params, numbers)
     return {
-        name: concerning(None if only_forward else name, found, numbers)
+        name: nan_origins.concerning(None if only_forward else name, found, numbers)
         for name, is_bad, only_forward in zip(names, bad.any(0), ~bad[0], strict=True)
         if is_bad
     }

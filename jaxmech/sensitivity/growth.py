@@ -187,7 +187,7 @@ def _scaled(matrices: list[Numbers], bases: list[Tangents], rate: float) -> list
 
 
 def _logarithms(matrices: list[Numbers]) -> Numbers:
-    """Logarithms of the largest singular values of the products of the first 0, 1, 2, ... matrices."""
+    """Logarithms of the largest singular values of the products of the first matrices."""
     # After Q R = matrix times the Q before it, the product is that Q times a product of triangular
     # R; only the latter is kept, divided by its own size.
     orthogonal = np.eye(matrices[0].shape[1])

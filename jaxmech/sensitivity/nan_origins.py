@@ -74,7 +74,7 @@ def _origins(what: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOri
 def _bad(
     scheme: Scheme, whole: bool, q: Array, v: Array, ts: Array, params: Params
 ) -> dict[str, Array]:
-    """For each function whether its derivatives by q, v and the numbers are non-finite, (T, 2 n + p)."""
+    """Whether the derivatives of each function by q, v and numbers are non-finite, (T, 2 n + p)."""
     numbers, with_numbers = numbers_of(params)
     functions = _wholes(scheme) if whole else functions_of(scheme.system)
 

@@ -68,7 +68,7 @@ def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> 
 def tangents(
     found: Geometry, k: int, tolerance: float, sizes: Sequence[Numbers] | None = None
 ) -> Tangents:
-    """The consistent changes at the k-th state, in the metric of the mass or of sizes of q and v."""
+    """The consistent changes at the k-th state, in the metric of the mass or of given sizes."""
     if sizes is None:
         metric_q = metric_v = found.mass[k]
     else:

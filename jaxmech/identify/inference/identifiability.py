@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import qr
 
-from jaxmech.identify.inference.fixing import FixedParameter, chosen, errors, if_fixed, to_fix
 from jaxmech.identify.inference.formulas.combinations import (
     Combinations,
     combinations,
@@ -24,6 +24,7 @@ from jaxmech.identify.inference.information import (
     Numbers,
     directions,
     percent,
+    place,
     require_noise,
     row,
 )
@@ -32,6 +33,23 @@ from jaxmech.identify.inference.weak_directions import (
     exact_directions,
     weak_directions,
 )
+
+
+@dataclass(frozen=True, eq=False)
+class FixedParameter:
+    """What fixing one parameter would do.
+
+    Attributes:
+        name: the parameter.
+        determined: the parameters that become determined by it.
+        undetermined: those that stay undetermined.
+        standard_errors: of all parameters, shape (p,), zero for the fixed one.
+    """
+
+    name: str
+    determined: tuple[str, ...]
+    undetermined: tuple[str, ...]
+    standard_errors: Numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,17 +90,17 @@ class Identifiability:
     @property
     def undetermined(self) -> tuple[str, ...]:
         """The parameters that are not determined."""
-        return chosen(self.directions, ~self.directions.determined)
+        return _chosen(self.directions, ~self.directions.determined)
 
     @property
     def standard_errors(self) -> Numbers:
         """As if all residuals were independent, shape (p,); infinite where not determined."""
-        return errors(self.directions, self.noise)
+        return _errors(self.directions, self.noise)
 
     @property
     def to_fix(self) -> tuple[str, ...]:
         """A smallest set of parameters that would make all others determined."""
-        return to_fix(self.directions)
+        return _to_fix(self.directions)
 
     @cached_property
     def fixing(self) -> tuple[FixedParameter, ...]:
@@ -91,7 +109,7 @@ class Identifiability:
 
     def if_fixed(self, name: str) -> FixedParameter:
         """What would become determined, and how well, if the named parameter were known."""
-        return if_fixed(self.directions, self.noise, name)
+        return _if_fixed(self.directions, self.noise, name)
 
     def determined(self, gradient: ArrayLike) -> tuple[bool, float]:
         """Whether a function with a gradient (p,) is determined, and its standard error.
@@ -164,6 +182,42 @@ def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[boo
         return False, np.inf
     part = gradient @ found.kept
     return True, float(noise * np.sqrt(np.sum(part**2 / found.eigenvalues)))
+
+
+def _errors(found: Directions, noise: float | int) -> Numbers:
+    """Standard errors (p,) for independent residuals, infinite where not determined."""
+    variances = np.einsum("ik,ik,k->i", found.kept, found.kept, 1 / found.eigenvalues)
+    return np.where(found.determined, noise * np.sqrt(variances), np.inf)
+
+
+def _if_fixed(found: Directions, noise: float | int, name: str) -> FixedParameter:
+    """What would become determined, and how well, if one parameter were known."""
+    k = place(name, found.names)
+    rest = found.without(name)
+    known = np.insert(rest.determined, k, True)
+    gained = known & ~found.determined & (np.arange(len(known)) != k)
+    return FixedParameter(
+        name,
+        _chosen(found, gained),
+        _chosen(found, ~known),
+        np.insert(_errors(rest, noise), k, 0.0),
+    )
+
+
+def _to_fix(found: Directions) -> tuple[str, ...]:
+    """A smallest set of parameters that would make all others determined."""
+    null = found.null_space / found.scales[:, None]
+    if not null.shape[1]:
+        return ()
+    # pivoting takes the largest relative parts in the null space: then the other parameters depend
+    # on the values given to the fixed ones as little as possible
+    pivots = qr(np.linalg.qr(null)[0].T, pivoting=True, mode="economic")[2]
+    return tuple(found.names[k] for k in sorted(pivots[: null.shape[1]]))
+
+
+def _chosen(found: Directions, which: NDArray[np.bool_]) -> tuple[str, ...]:
+    """The names of the parameters that a mask (p,) selects."""
+    return tuple(name for name, is_one in zip(found.names, which, strict=True) if is_one)
 
 
 def _card(found: Identifiability) -> list[str]:

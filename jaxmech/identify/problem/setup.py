@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -16,10 +17,14 @@ from jaxmech.identify.problem.initial_states import InitialState, free_direction
 from jaxmech.identify.problem.least_squares import Conditions, Task
 from jaxmech.identify.problem.parameters import Parameters, parameters
 from jaxmech.identify.problem.residuals import Data, FitProblem
-from jaxmech.identify.problem.step_size import with_chosen_steps
+from jaxmech.integrate.default_steps import members_need
+from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.simulate import simulate
-from jaxmech.system import Params
+from jaxmech.stabilization import Free
+from jaxmech.system import Params, as_dtype
 from jaxmech.utils.checks import require_kind
+
+_LONGER = 1.5  # an interval longer than the usual one by this factor is divided
 
 
 def coordinates(q: Array, v: Array, t: Array, params: Params) -> Array:
@@ -45,7 +50,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     cut, origin = segments(given, horizon=horizon)
     if horizon is not None:  # otherwise every recording is one segment
         states = initial_states(problem, cut, params)
-    problem, step = with_chosen_steps(problem, params, given, cut, states, settings.step)
+    problem, step = _with_chosen_steps(problem, params, given, cut, states, settings.step)
     if step is not None:
         cut, origin = segments(given, horizon=horizon, step=step * problem.method.count)
     weighted = all(one.weights is not None for one in given)
@@ -120,6 +125,39 @@ def _with_guesses(
         )  # fmt: skip
         whole.append(replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v)))
     return tuple(whole)
+
+
+def _with_chosen_steps(
+    problem: FitProblem, params: Params, given: Sequence[Recording], s: Segments,
+    states: Sequence[InitialState], step: float | None,
+) -> tuple[FitProblem, float | None]:  # fmt: skip
+    """The problem with the substeps of its method, and the largest step [s], if there is one."""
+    method = problem.method
+    if method.substeps is not None:
+        return problem, step
+    if step is not None:
+        return replace(problem, method=replace(method, substeps=1)), step
+    largest = _largest_step(problem, params, s, states)
+    # substeps are for nine of ten intervals between samples; the longer ones are divided instead
+    usual = float(np.quantile(np.concatenate([np.diff(one.ts) for one in given]), 0.9))
+    substeps = rounded_up(usual / largest)
+    return replace(problem, method=replace(method, substeps=substeps)), _LONGER * usual / substeps
+
+
+def _largest_step(
+    problem: FitProblem, params: Params, s: Segments, states: Sequence[InitialState]
+) -> float:
+    """The largest step that is accurate enough for a few of the segments [s]."""
+    stabilization = Free() if problem.projection is None else problem.projection
+    plan = Plan(problem.system, problem.method, problem.formulation, stabilization)
+    count, largest = len(states), np.inf
+    for k in np.unique(np.linspace(0, count - 1, min(count, MEMBERS)).round().astype(int)):
+        ts = np.asarray(s.ts[k, jnp.asarray([0, s.last[k]])])
+        q, v = states[k].q, states[k].v
+        own = jax.tree.map(lambda x: np.asarray(x)[None], as_dtype(params, q.dtype))
+        needed = members_need(plan, q[None], v[None], ts[None], own)
+        largest = min(largest, float(ts[1] - ts[0]) / (needed or 1))
+    return largest
 
 
 def _directions(
