@@ -31,24 +31,16 @@ Score = Literal["recorded", "fitted"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossValidation:
-    """How well candidates predict recordings that they were not fitted to; prints itself.
+    """How well candidates predict recordings that they were not fitted to; prints itself."""
 
-    Attributes:
-        names: of the C candidates.
-        numbers: how many numbers each of them fits, shape (C,).
-        errors: RMS error of each recording when it was held out, shape (C, R); infinite where a
-            candidate could not be fitted or simulated.
-        folds: the fold of each recording, shape (R,).
-        rule: for the choice.
-        score: whether held-out recordings began at the recorded or at fitted initial states.
-    """
-
-    names: tuple[str, ...]
-    numbers: np.ndarray
-    errors: np.ndarray
-    folds: np.ndarray
-    rule: Rule
-    score: Score
+    names: tuple[str, ...]  # of the C candidates
+    numbers: np.ndarray  # how many numbers each of them fits, (C,)
+    errors: (
+        np.ndarray
+    )  # RMS error of each recording when held out, infinite after a failure, (C, R)
+    folds: np.ndarray  # the fold of each recording, (R,)
+    rule: Rule  # for the choice
+    score: Score  # whether held-out recordings began at recorded or at fitted initial states
 
     @property
     def by_fold(self) -> np.ndarray:

@@ -21,7 +21,7 @@ from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.checkpoint import checkpoint
 from jaxmech.identify.optimize.gradient_descent import Descent, Validation
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
-from jaxmech.identify.optimize.loop import Solved, beginnings, solve
+from jaxmech.identify.optimize.loop import Solved, solve, starting_points
 from jaxmech.identify.optimize.multistart import MultiStart
 from jaxmech.identify.problem.checks import alike, consistent_starts
 from jaxmech.identify.problem.least_squares import Conditions, Task
@@ -130,19 +130,7 @@ def fit_identifiable(
     folder: Any = None,
     progress: bool = False,
 ) -> Fit:
-    """`fit`, with what is fitted in one object and how it is fitted in another, else as `fit`.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> ts = np.linspace(0.0, 1.0, 41)
-        >>> swing = Recording(ts, np.cos(3 * ts), [1.0], [0.0])
-        >>> spring = jm.System(
-        ...     lambda q, v, t, p: (v @ v - p["k"] * q @ q) / 2, coordinates=("x",)
-        ... )
-        >>> found = fit_identifiable(Identifiable(spring, {"k": 8.0}), [swing])
-        >>> print(f"{found.params['k']:.4f}")
-        9.0000
-    """
+    """`fit`, with what is fitted in one object and how it is fitted in another."""
     policy = settings.optimizer
     if isinstance(policy, optax.GradientTransformation):
         policy = Descent(policy)
@@ -161,7 +149,7 @@ def fit_identifiable(
     _require_possible(policy, task, others)
     watched = _validation(task, others) if isinstance(policy, Descent) and others else None
     multistart = settings.multistart
-    tasks = beginnings(task, multistart) if multistart else [task]
+    tasks = starting_points(task, multistart) if multistart else [task]
     ends = []
     for number, one in enumerate(tasks):
         own = folder if folder is None or len(tasks) == 1 else Path(folder) / f"start-{number}"
@@ -178,8 +166,8 @@ def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> N
         raise ValueError("Argument `validation` must hold recordings where `patience` is given.")
     if policy.batch is not None and not task.origin.first.all():
         raise ValueError(
-            "Argument `batch` draws recordings, which multiple shooting cuts into pieces that hang "
-            "together; leave out `batch` or `horizon`."
+            "Argument `batch` draws recordings, which multiple shooting cuts into segments that "
+            "depend on each other; leave out `batch` or `horizon`."
         )
 
 

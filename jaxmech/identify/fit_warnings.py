@@ -27,9 +27,10 @@ def remarks(
     """The warnings of a fit with residuals (T, d) of each recording, but for its horizon."""
     if solved.stuck:
         yield (
-            f"Stuck after {len(solved.history)} steps: what should make the fit better does not. "
-            "The motion fails nearby or changes too wildly; take shorter steps (`step`), shorter "
-            "pieces (`horizon`), bounds, another start, or a smaller learning rate of a descent."
+            f"Stuck after {len(solved.history)} steps: no step makes the fit better, though the "
+            "linear model predicts it. The motion fails nearby or changes too wildly; take shorter "
+            "steps (`step`), shorter segments (`horizon`), bounds, other parameters to begin with, "
+            "or a smaller learning rate of a descent."
         )
     elif not solved.converged:
         yield (
@@ -40,8 +41,8 @@ def remarks(
     yield from filter(None, found)
     if stuck := _at_bounds(task, solved.y):
         yield (
-            f"At the bound: {', '.join(stuck)}. The recordings ask for more than the bounds allow; "
-            "fix it there, or think about the model. Its uncertainty means nothing."
+            f"At the bound: {', '.join(stuck)}. The recordings fit better beyond the bounds; fix "
+            "the parameter there, or reconsider the model. Its uncertainty means nothing."
         )
     if solved.y.dtype == jnp.float32:
         yield "Computed in single precision: set jax_enable_x64 for a fit that can be trusted."

@@ -20,28 +20,12 @@ _POLICY = LevenbergMarquardt(iterations=50, tolerance=1e-10)
 
 
 def errors_with_fitted_starts(
-    subject: Identifiable,
-    params: Params,
-    recordings: Sequence[Recording],
+    subject: Identifiable, params: Params, recordings: Sequence[Recording],
     settings: Settings = Settings(),
-) -> np.ndarray:
-    """RMS errors (R,) of recordings if only their initial states are fitted; NaN after a failure.
-
-    A wrong model shows in them even where recorded initial states have larger errors, as long as
-    the recordings are so long that an initial state cannot make up for it. Initial states have the
-    prior `Recording.start_sd` where that and the weights are known.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> ts = np.linspace(0.0, 1.0, 21)
-        >>> off = Recording(ts, np.cos(3 * ts), [0.99], [0.01])
-        >>> spring = jm.System(
-        ...     lambda q, v, t, p: (v @ v - p["k"] * q @ q) / 2, coordinates=("x",)
-        ... )
-        >>> subject = Identifiable(spring, {"k": 9.0})
-        >>> bool(errors_with_fitted_starts(subject, {"k": 9.0}, [off])[0] < 1e-4)
-        True
-    """
+) -> np.ndarray:  # fmt: skip
+    """RMS errors (R,) of recordings with only their initial states fitted; NaN after a failure."""
+    # A wrong model shows in them even where recorded initial states have larger errors than the
+    # model, as long as the recordings are so long that an initial state cannot make up for it.
     first = parameters(params).layout.names[0].partition("[")[0]
     held = replace(subject, params=params, free=(first,), bounds={}, prior={})
     given = [one if one.weights is not None else replace(one, start_sd=None) for one in recordings]

@@ -22,18 +22,11 @@ Numbers = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A function of the fitted parameters.
-
-    Attributes:
-        value: of the function.
-        standard_error: as if all residuals were independent; infinite where the recordings do not
-            determine it.
-        standard_error_by_recording: as if only the recordings were; None with too few of them.
-    """
+    """The value of a function of the fitted parameters, and its standard errors."""
 
     value: float
-    standard_error: float
-    standard_error_by_recording: float | None
+    standard_error: float  # as if all residuals were independent; infinite if not determined
+    standard_error_by_recording: float | None  # as if only the recordings were; None with too few
 
 
 @dataclass(frozen=True, eq=False)

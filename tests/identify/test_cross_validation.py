@@ -137,7 +137,7 @@ def test_errors_with_fitted_starts() -> None:
         ({"candidates": {}}, "`candidates` must hold at least one"),
     ],
 )
-def test_arguments_that_cannot_be_meant(change, message) -> None:
+def test_invalid_arguments(change, message) -> None:
     arguments = {"candidates": {"free": FREE}, "folds": 2, **change}
     with pytest.raises(ValueError, match=message):
         cross_validate(arguments.pop("candidates"), swings(), **arguments)

@@ -126,7 +126,7 @@ def test_an_optax_transformation_will_do(motions: list[Recording]) -> None:
         ("adam", {}, "`optimizer` must be LevenbergMarquardt.*, but is 'adam'"),
     ],
 )
-def test_what_cannot_be_meant(
+def test_invalid_arguments(
     motions: list[Recording], policy: Any, options: Any, message: str
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=message):

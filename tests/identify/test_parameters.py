@@ -58,7 +58,9 @@ def test_the_start_is_where_all_free_numbers_are_zero() -> None:
         (Between(-1.0, 2.0), 1.9, -1.0, 2.0),
     ],
 )
-def test_ways_rise_between_their_bounds(way: Any, start: float, low: float, high: float) -> None:
+def test_transforms_rise_between_their_bounds(
+    way: Any, start: float, low: float, high: float
+) -> None:
     z = jnp.linspace(-8.0, 8.0, 33)
     values = np.asarray(jax.vmap(lambda z: way.value(z[None], jnp.asarray(start)))(z))
     assert np.all(np.diff(values) > 0)
@@ -109,7 +111,7 @@ def test_priors_lie_beside_their_numbers() -> None:
         ({"prior": {"m": ([1, 2], 1)}}, r"numbers or arrays of shape \(\)"),
     ],
 )
-def test_what_cannot_be_meant(options: dict[str, Any], message: str) -> None:
+def test_invalid_arguments(options: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         parameters(TREE, **options)
 
@@ -122,7 +124,7 @@ def test_what_cannot_be_meant(options: dict[str, Any], message: str) -> None:
         ({}, "`free` must leave at least one"),
     ],
 )
-def test_a_start_that_cannot_be_meant(params: Any, message: str) -> None:
+def test_invalid_parameters(params: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         parameters(params)
 
@@ -135,12 +137,12 @@ def test_a_start_that_cannot_be_meant(params: Any, message: str) -> None:
         ({"spread": 0.0}, "`spread` must be positive"),
     ],
 )
-def test_beginnings_that_cannot_be_meant(fields: dict[str, Any], message: str) -> None:
+def test_invalid_multistart(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MultiStart(**fields)
 
 
-def test_the_first_beginning_is_the_given_one() -> None:
+def test_the_first_starting_point_is_the_given_one() -> None:
     draws = MultiStart(count=1000, spread=0.5).draws(2)
     np.testing.assert_array_equal(draws[0], 0.0)
     np.testing.assert_allclose(draws.std(axis=0), 0.5, rtol=0.1)

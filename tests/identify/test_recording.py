@@ -66,7 +66,7 @@ def test_every_second_sample() -> None:
         ({"start_sd": (0.1, 0.0)}, "`start_sd` must have positive numbers"),
     ],
 )
-def test_what_cannot_be_meant(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_recordings(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         Recording(**(GIVEN | wrong))
 

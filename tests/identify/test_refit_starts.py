@@ -46,7 +46,7 @@ def test_intervals_of_defaults_hold_the_truth(tmp_path: Path) -> None:
     assert np.mean(warned[missed]) > 0.9
 
 
-def test_exact_starts_are_held_without_a_word() -> None:
+def test_exact_initial_states_give_no_warning() -> None:
     motions, rng = swings(), np.random.default_rng(1)
     for weights in (1 / NOISE, None):
         for _ in range(4):
@@ -55,7 +55,7 @@ def test_exact_starts_are_held_without_a_word() -> None:
     assert fitted(swings(weights=None), initial_states="fixed").notes == ()  # nothing is left
 
 
-def test_the_fall_that_is_told_is_that_of_a_second_fit() -> None:
+def test_the_predicted_fall_is_that_of_a_second_fit() -> None:
     rng = np.random.default_rng(2)
     given = [replace(noisy(one, rng), q0=one.q0 + 3e-3) for one in swings()]
     held, free = fitted(given, initial_states="fixed"), fitted(given)
@@ -69,7 +69,7 @@ def test_the_fall_that_is_told_is_that_of_a_second_fit() -> None:
     assert "4 and 116 degrees of freedom" in " ".join(plain.notes)
 
 
-def test_held_starts_of_pieces_are_tested_too() -> None:
+def test_fixed_initial_states_of_segments_are_tested_too() -> None:
     rng = np.random.default_rng(2)
     good = [noisy(one, rng) for one in swings()]
     bad = [replace(one, q0=one.q0 + 3e-3) for one in good]

@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "`prior` needs recordings with `weights`",
     ),
     "step": ({"step": 0.0}, "`step` must be positive, but is 0.0"),
-    "batch of pieces": (
+    "batch of segments": (
         {"horizon": Shooting(0.5), "optimizer": Descent(optax.adam(1e-2), batch=1)},
         "`batch` draws recordings, which multiple shooting cuts",
     ),
@@ -100,7 +100,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_meant(case: str) -> None:
+def test_invalid_arguments(case: str) -> None:
     given, message = REFUSED[case]
     options = {"system": SWING, "recordings": GOOD, "free": FREE} | given
     system, recordings = options.pop("system"), options.pop("recordings")
@@ -128,7 +128,7 @@ def off_the_rod(theta: float, length: float, **fields: Any) -> Recording:
         (FIRST, None, r"`q0` of recording 1 must have shape \(2,\) for the coordinates x, y"),
     ],
 )
-def test_starts_that_cannot_be_meant(recording: Recording, start: Any, message: str) -> None:
+def test_invalid_initial_states(recording: Recording, start: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit(
             CARTESIAN, recording, BEGIN, observe=angle, start=start, free=FREE,
@@ -136,7 +136,7 @@ def test_starts_that_cannot_be_meant(recording: Recording, start: Any, message: 
         )  # fmt: skip
 
 
-def test_a_start_that_is_off_by_its_noise_is_taken() -> None:
+def test_an_initial_state_off_by_its_noise_is_accepted() -> None:
     """It is moved onto the rod, and refused only by measurements that are too few."""
     few = np.where(TIMES < 0.03, TIMES, NAN)
     near = off_the_rod(0.8, 0.401, start_sd=(1e-3, 1.0), observed=few)
@@ -160,7 +160,7 @@ def test_a_start_that_is_off_by_its_noise_is_taken() -> None:
         )
 
 
-def test_pieces_of_start_variables_need_guesses() -> None:
+def test_segments_of_start_variables_need_guesses() -> None:
     with pytest.raises(ValueError, match=r"`q0` of recording 1 must have shape \(T, 1\)"):
         fit(
             CARTESIAN,
@@ -195,7 +195,7 @@ def _free_mass(q: Any, v: Any, t: Any, p: Any) -> Any:
     return p["m"] * SWING.lagrangian(q, v, t, p)
 
 
-def test_what_the_recordings_do_not_determine_is_said() -> None:
+def test_undetermined_parameters_are_reported() -> None:
     """Without friction the mass of a pendulum has no effect, and only g / l has one."""
     system = System(_free_mass, coordinates=("theta",))
     begin = {"m": 2.0, "l": 0.5, "g": 9.0}
@@ -239,7 +239,7 @@ TYPES = {
 }
 
 
-def test_what_is_of_a_wrong_type() -> None:
+def test_arguments_of_wrong_types() -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", TOLD, *TYPES],

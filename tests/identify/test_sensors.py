@@ -102,7 +102,7 @@ def wave(q: Any, v: Any, t: Any, p: Any) -> Any:
     return jnp.cos(p["k"] * t)[None]
 
 
-def test_many_beginnings_find_the_deepest_valley() -> None:
+def test_many_starting_points_find_the_global_minimum() -> None:
     """Between a wave and another the squares have a valley for every period gained or lost."""
     one = throw(np.cos(5.0 * TIMES))
     begin = {"g": G, "k": 12.0}

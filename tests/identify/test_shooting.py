@@ -1,4 +1,4 @@
-"""Multiple shooting on a chaotic double pendulum, where one long piece leads nowhere."""
+"""Multiple shooting on a chaotic double pendulum, where one long segment leads nowhere."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def shot(recording: Recording, horizon: Shooting | None) -> Fit:
     )
 
 
-def test_one_piece_fails(recording: Recording) -> None:
+def test_one_segment_fails(recording: Recording) -> None:
     found = shot(recording, None)
     assert found.errors[0] > 0.1
     assert np.max(np.abs(found.values - 1.0)) > 0.01
@@ -55,14 +55,14 @@ def soft(recording: Recording) -> Fit:
     return shot(recording, Shooting(LENGTH, continuity=1e-3))
 
 
-def test_soft_pieces_find_it(soft: Fit) -> None:
+def test_soft_continuity(soft: Fit) -> None:
     assert soft.converged
     assert np.all(np.abs(soft.values - 1.0) < 4 * soft.uncertainty.standard_errors)
     assert np.max(soft.uncertainty.standard_errors) < 1e-2
     np.testing.assert_allclose(soft.errors, NOISE, rtol=0.2)
 
 
-def test_hard_pieces_are_one_motion(recording: Recording, soft: Fit) -> None:
+def test_hard_continuity_gives_one_motion(recording: Recording, soft: Fit) -> None:
     found = shot(recording, Shooting(LENGTH))
     assert found.converged
     assert np.all(np.abs(found.values - 1.0) < 4 * found.uncertainty.standard_errors)
@@ -82,26 +82,26 @@ def test_no_jump_is_left(recording: Recording) -> None:
     left = np.asarray(jumps(runs(task.problem, solved.y, task.data), task.data))
     assert left.shape == (8, 4)
     assert 0 < np.max(np.abs(left)) < 1e-8
-    np.testing.assert_array_equal(left[-1], 0.0)  # nothing follows the last piece
+    np.testing.assert_array_equal(left[-1], 0.0)  # nothing follows the last segment
 
 
-def test_pieces_cover_every_sample_once() -> None:
+def test_segments_cover_every_sample_once() -> None:
     rng = np.random.default_rng(1)
     given = [
         Recording(ts, rng.normal(size=(len(ts), 1)), np.zeros((len(ts), 1)), np.zeros((len(ts), 1)))
         for ts in (np.arange(11) / 10, np.cumsum(rng.uniform(0.05, 0.3, 20)))
     ]
-    pieces, origin = segments(given, horizon=Shooting(0.35), step=0.04)
+    cut, origin = segments(given, horizon=Shooting(0.35), step=0.04)
     assert [int(k) for k in origin.recording] == sorted(origin.recording)
-    for one, whole in zip(given, origin.gathered(pieces.observed), strict=True):
+    for one, whole in zip(given, origin.gathered(cut.observed), strict=True):
         np.testing.assert_array_equal(whole, one.observed)
-    assert int((np.asarray(pieces.weights) > 0).sum()) == sum(one.count for one in given)
-    gaps = np.diff(np.asarray(pieces.ts), axis=1)
+    assert int((np.asarray(cut.weights) > 0).sum()) == sum(one.count for one in given)
+    gaps = np.diff(np.asarray(cut.ts), axis=1)
     assert np.all(gaps > 0)
     assert np.max(gaps) <= 0.04 + 1e-9
-    ends = np.take_along_axis(np.asarray(pieces.ts), np.asarray(pieces.last)[:, None], 1)[:, 0]
-    follows = np.asarray(pieces.following) != np.arange(len(ends))
-    begins = np.asarray(pieces.ts)[np.asarray(pieces.following), 0]
+    ends = np.take_along_axis(np.asarray(cut.ts), np.asarray(cut.last)[:, None], 1)[:, 0]
+    follows = np.asarray(cut.following) != np.arange(len(ends))
+    begins = np.asarray(cut.ts)[np.asarray(cut.following), 0]
     np.testing.assert_allclose(ends[follows], begins[follows], rtol=1e-12)
 
 

@@ -114,13 +114,13 @@ def test_what_the_file_does_not_have(tmp_path, change, key, message) -> None:
         ({"start_sd": (1.0,)}, "start_sd"),
     ],
 )
-def test_a_table_that_cannot_be_meant(change, key) -> None:
+def test_invalid_tables(change, key) -> None:
     with pytest.raises(StudyError) as caught:
         Table(**{"file": "d.csv", "observed": ("theta",), **change})
     assert [problem.key for problem in caught.value.problems] == [(key,)]
 
 
-def test_all_problems_of_a_table_are_told_at_once() -> None:
+def test_all_problems_of_a_table_are_reported() -> None:
     with pytest.raises(StudyError, match=r"(?s)`dt`.*`stride`"):
         Table(file="d.csv", observed=("x",), dt=-1.0, stride=-1)
 

@@ -37,40 +37,24 @@ from jaxmech.identify.inference.weak_directions import (
 
 @dataclass(frozen=True, eq=False)
 class FixedParameter:
-    """What fixing one parameter would do.
-
-    Attributes:
-        name: the parameter.
-        determined: the parameters that become determined by it.
-        undetermined: those that stay undetermined.
-        standard_errors: of all parameters, shape (p,), zero for the fixed one.
-    """
+    """What fixing one parameter would do."""
 
     name: str
-    determined: tuple[str, ...]
-    undetermined: tuple[str, ...]
-    standard_errors: Numbers
+    determined: tuple[str, ...]  # the parameters that become determined by it
+    undetermined: tuple[str, ...]  # those that stay undetermined
+    standard_errors: Numbers  # of all parameters, zero for the fixed one, (p,)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Identifiability:
-    """What is determined and what is not; prints itself.
+    """What is determined and what is not; prints itself."""
 
-    Attributes:
-        directions: parameter space split by the information.
-        noise: standard deviation of the weighted residuals.
-        exact: changes that leave every residual as it is, with as few parameters as can be.
-        weak: changes with an effect, but with a relative standard error above `weak_above`.
-        weak_above: relative standard error from which a direction is weak.
-        combinations: formulas that are determined though their parameters are not.
-    """
-
-    directions: Directions
-    noise: float
-    exact: tuple[Direction, ...]
-    weak: tuple[Direction, ...]
+    directions: Directions  # parameter space split by the information
+    noise: float  # standard deviation of the weighted residuals
+    exact: tuple[Direction, ...]  # changes without effect on the residuals, of few parameters each
+    weak: tuple[Direction, ...]  # changes with a relative standard error above `weak_above`
     weak_above: float
-    combinations: Combinations
+    combinations: Combinations  # formulas that are determined though their parameters are not
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,7 +84,14 @@ class Identifiability:
     @property
     def to_fix(self) -> tuple[str, ...]:
         """A smallest set of parameters that would make all others determined."""
-        return _to_fix(self.directions)
+        found = self.directions
+        null = found.null_space / found.scales[:, None]
+        if not null.shape[1]:
+            return ()
+        # pivoting takes the largest relative parts in the null space: then the other parameters
+        # depend on the values given to the fixed ones as little as possible
+        pivots = qr(np.linalg.qr(null)[0].T, pivoting=True, mode="economic")[2]
+        return tuple(found.names[k] for k in sorted(pivots[: null.shape[1]]))
 
     @cached_property
     def fixing(self) -> tuple[FixedParameter, ...]:
@@ -109,7 +100,12 @@ class Identifiability:
 
     def if_fixed(self, name: str) -> FixedParameter:
         """What would become determined, and how well, if the named parameter were known."""
-        return _if_fixed(self.directions, self.noise, name)
+        found, k = self.directions, place(name, self.names)
+        rest = found.without(name)
+        known = np.insert(rest.determined, k, True)
+        gained = known & ~found.determined & (np.arange(len(known)) != k)
+        errors = np.insert(_errors(rest, self.noise), k, 0.0)
+        return FixedParameter(name, _chosen(found, gained), _chosen(found, ~known), errors)
 
     def determined(self, gradient: ArrayLike) -> tuple[bool, float]:
         """Whether a function with a gradient (p,) is determined, and its standard error.
@@ -123,41 +119,23 @@ class Identifiability:
 
 
 def identifiability(
-    names: Sequence[str], values: ArrayLike, information: ArrayLike, noise: float | int, *,
-    weak_above: float | int = 1.0, also: Sequence[tuple[ArrayLike, ArrayLike]] = (),
-    scales: ArrayLike | None = None, tolerance: float | None = None,
-) -> Identifiability:  # fmt: skip
-    """Find what a fit determines.
-
-    Args:
-        names: the parameters, p of them.
-        values: their fitted values, shape (p,).
-        information: J^T J of the weighted residuals, the prior's with it, shape (p, p).
-        noise: standard deviation of the weighted residuals; 1 where the weights are trusted.
-        weak_above: relative standard error from which a direction is weak.
-        also: values and information at other points, where formulas must hold, too. One such point
-            removes nearly all doubt about them (see `combinations`).
-        scales: as for `uncertainty`.
-        tolerance: as for `uncertainty`.
-
-    Raises:
-        ValueError: for shapes that do not fit together and numbers that are not finite.
+    names: Sequence[str],
+    values: ArrayLike,
+    information: ArrayLike,
+    noise: float | int,
+    *,
+    weak_above: float | int = 1.0,  # relative standard error from which a direction is weak
+    also: Sequence[tuple[ArrayLike, ArrayLike]] = (),  # values, information at other points
+    scales: ArrayLike | None = None,
+    tolerance: float | None = None,
+) -> Identifiability:
+    """What a fit determines, from its information J^T J, the prior included.
 
     Example:
-        A pendulum on a balance determines m a and m a^2 + I only.
-
-        >>> m, a, I = 1.7, 0.3, 0.05
+        >>> m, a, I = 1.7, 0.3, 0.05  # a pendulum on a balance determines m a and m a^2 + I only
         >>> J = np.array([[a, m, 0.0], [a**2, 2 * m * a, 1.0]])
-        >>> identifiability(["m", "a", "I"], [m, a, I], J.T @ J, noise=1e-3)
-        Identifiability: 3 parameters, rank 2, condition 2.9
-          not determined  m, a, I
-          no effect       m +0.327 %, a -0.327 %, I +1 % leaves every residual unchanged
-          determined      m a = 0.51 +- 0.001
-                          m a^2 + I = 0.203 +- 0.001
-          fixing          m: determines a, I too
-                          a: determines m, I too
-                          I: determines m, a too
-          remedy          fix one of m, a, I, or give it a prior: prior={'I': (mean, sd)}
+        >>> print(identifiability(["m", "a", "I"], [m, a, I], J.T @ J, noise=1e-3).combinations)
+        of m, a, I only m a and m a^2 + I are determined
     """
     found = directions(names, values, information, scales=scales, tolerance=tolerance)
     require_noise(noise)
@@ -188,31 +166,6 @@ def _errors(found: Directions, noise: float | int) -> Numbers:
     """Standard errors (p,) for independent residuals, infinite where not determined."""
     variances = np.einsum("ik,ik,k->i", found.kept, found.kept, 1 / found.eigenvalues)
     return np.where(found.determined, noise * np.sqrt(variances), np.inf)
-
-
-def _if_fixed(found: Directions, noise: float | int, name: str) -> FixedParameter:
-    """What would become determined, and how well, if one parameter were known."""
-    k = place(name, found.names)
-    rest = found.without(name)
-    known = np.insert(rest.determined, k, True)
-    gained = known & ~found.determined & (np.arange(len(known)) != k)
-    return FixedParameter(
-        name,
-        _chosen(found, gained),
-        _chosen(found, ~known),
-        np.insert(_errors(rest, noise), k, 0.0),
-    )
-
-
-def _to_fix(found: Directions) -> tuple[str, ...]:
-    """A smallest set of parameters that would make all others determined."""
-    null = found.null_space / found.scales[:, None]
-    if not null.shape[1]:
-        return ()
-    # pivoting takes the largest relative parts in the null space: then the other parameters depend
-    # on the values given to the fixed ones as little as possible
-    pivots = qr(np.linalg.qr(null)[0].T, pivoting=True, mode="economic")[2]
-    return tuple(found.names[k] for k in sorted(pivots[: null.shape[1]]))
 
 
 def _chosen(found: Directions, which: NDArray[np.bool_]) -> tuple[str, ...]:

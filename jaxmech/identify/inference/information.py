@@ -71,9 +71,13 @@ class Directions:
 
 
 def directions(
-    names: Sequence[str], values: ArrayLike, information: ArrayLike, *,
-    scales: ArrayLike | None = None, tolerance: float | None = None,
-) -> Directions:  # fmt: skip
+    names: Sequence[str],
+    values: ArrayLike,
+    information: ArrayLike,
+    *,
+    scales: ArrayLike | None = None,  # in place of |value|, where they are not zero
+    tolerance: float | None = None,  # eigenvalue, relative to the largest, that counts as zero
+) -> Directions:
     """Split parameter space by the information (p, p) of a fit.
 
     Example:
@@ -157,7 +161,7 @@ def square(information: ArrayLike, p: int, argument: str = "information") -> Num
     return (H + H.T) / 2
 
 
-def require_noise(noise: float) -> None:
+def require_noise(noise: float | int) -> None:
     """Raise unless the standard deviation of the residuals is zero or positive."""
     if not (noise >= 0 and np.isfinite(noise)):
         raise ValueError(f"Argument `noise` must be zero or positive, but is {noise:g}.")

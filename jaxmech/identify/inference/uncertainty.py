@@ -41,22 +41,13 @@ from jaxmech.identify.inference.information import (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Uncertainty:
-    """Standard errors and intervals of fitted parameters; prints itself as a table.
+    """Standard errors and intervals of fitted parameters; prints itself as a table."""
 
-    Attributes:
-        directions: parameter space split by the information.
-        covariance: as if all residuals were independent, shape (p, p); valid for functions of the
-            parameters that are determined.
-        covariance_by_recording: as if only the recordings were, likewise; None with too few.
-        degrees: degrees of freedom of the first, residuals less parameters.
-        recordings: their number R; the second has R - 1 degrees of freedom.
-    """
-
-    directions: Directions
-    covariance: Numbers
-    covariance_by_recording: Numbers | None
-    degrees: float | int
-    recordings: int
+    directions: Directions  # parameter space split by the information
+    covariance: Numbers  # as if all residuals were independent; of what is determined, (p, p)
+    covariance_by_recording: Numbers | None  # as if only recordings were; None with too few of them
+    degrees: float | int  # of freedom of the first: residuals less parameters
+    recordings: int  # their number R; the second has R - 1 degrees of freedom
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,49 +127,19 @@ class Uncertainty:
 
 
 def uncertainty(
-    names: Sequence[str], values: ArrayLike, information: ArrayLike, scores: ArrayLike,
-    noise: float | int, degrees: float | int, *,
-    informations: ArrayLike | None = None, prior: ArrayLike | None = None,
-    scales: ArrayLike | None = None, tolerance: float | None = None,
-) -> Uncertainty:  # fmt: skip
-    """The uncertainty of a fit.
-
-    Args:
-        names: the parameters, p of them.
-        values: their fitted values, shape (p,).
-        information: J^T J of the weighted residuals, the prior's with it, shape (p, p).
-        scores: gradient of the half squared residual of each recording, shape (R, p), the prior's
-            left out.
-        noise: standard deviation of the weighted residuals; 1 where the weights are trusted.
-        degrees: residuals less everything fitted; infinite where the weights are trusted.
-        informations: J^T J of each recording, shape (R, p, p), for the jackknife. Without them the
-            sandwich is taken, which needs more recordings.
-        prior: the part of the information that comes from a prior, shape (p, p). It counts as one
-            more independent measurement, with the errors it states.
-        scales: sizes by which changes are measured where |value| is unsuitable, as for a value near
-            zero, shape (p,); zeros are ignored.
-        tolerance: eigenvalue of the scaled information, relative to the largest, up to which a
-            direction counts as undetermined; 1e4 p eps by default.
-
-    Raises:
-        ValueError: for shapes that do not fit together and numbers that are not finite.
-
-    Example:
-        A straight line through (0, 1), (1, 3), (2, 4), (3, 6); its slope has the standard error
-        0.14, and the t distribution with two degrees makes an interval of +- 0.61 of it.
-
-        >>> J = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0], [1.0, 3.0]])
-        >>> r = J @ [1.1, 1.6] - [1.0, 3.0, 4.0, 6.0]
-        >>> noise = np.sqrt(r @ r / 2)
-        >>> H, g = J[:, :, None] * J[:, None, :], J * r[:, None]
-        >>> uncertainty(["start", "slope"], [1.1, 1.6], J.T @ J, g, noise, 2, informations=H)
-        Uncertainty: 2 parameters, 2 of them determined; 4 recordings; 95 % intervals
-                               value           white noise          by recording
-          start                  1.1      +- 1.1   (103 %)     +- 0.83    (75 %)
-          slope                  1.6     +- 0.61    (38 %)     +- 0.42    (27 %)
-          white noise: as if all residuals were independent; too small where they are not
-          by recording: as if only the recordings were; t with 3 degrees
-    """
+    names: Sequence[str],
+    values: ArrayLike,  # (p,)
+    information: ArrayLike,  # J^T J of the weighted residuals, the prior included, (p, p)
+    scores: ArrayLike,  # gradient of half the squares of each recording, without the prior, (R, p)
+    noise: float | int,  # standard deviation of the weighted residuals; 1 for trusted weights
+    degrees: float | int,  # residuals less everything fitted; infinite for trusted weights
+    *,
+    informations: ArrayLike | None = None,  # J^T J of each recording, for the jackknife, (R, p, p)
+    prior: ArrayLike | None = None,  # the part of the information that comes from a prior
+    scales: ArrayLike | None = None,
+    tolerance: float | None = None,
+) -> Uncertainty:
+    """The uncertainty of a fit of p parameters to R recordings."""
     found = directions(names, values, information, scales=scales, tolerance=tolerance)
     p = len(found.names)
     each = np.asarray(scores, float)

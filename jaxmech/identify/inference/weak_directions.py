@@ -14,21 +14,16 @@ _SHOWN = 0.05  # share of the largest change from which a weak direction mention
 class Direction:
     """A change of several parameters together.
 
-    Attributes:
-        names: the parameters.
-        changes: of each relative to its scale, usually |value|, shape (p,); normalized so that the
-            smallest is 1 or -1 if they are multiples of small integers, otherwise the largest.
-        standard_error: of the number of such steps, where 1 means changes by 100 %; infinite where
-            no residual changes.
-
     Example:
         >>> print(Direction(("m1", "k1"), np.array([1.0, -1.0]), np.inf))
         m1 +1 %, k1 -1 % leaves every residual unchanged
     """
 
     names: tuple[str, ...]
+    # relative to the scales, usually |value|; in multiples of the smallest change where these are
+    # small integers, otherwise of the largest, (p,)
     changes: Numbers
-    standard_error: float
+    standard_error: float  # of the number of such steps; infinite where no residual changes
 
     def __str__(self) -> str:
         exact = np.isinf(self.standard_error)

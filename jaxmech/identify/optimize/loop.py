@@ -93,7 +93,7 @@ def _closer(task: Task, y: Array, conditions: Conditions) -> tuple[Conditions, b
     return conditions.with_jumps(grown, shift), False
 
 
-def beginnings(task: Task, policy: MultiStart) -> list[Task]:
+def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     """The best of many random starting points, each as a task of its own, the best first."""
     size = task.problem.layout.size
     z = policy.draws(size)
@@ -107,7 +107,7 @@ def beginnings(task: Task, policy: MultiStart) -> list[Task]:
     good = [k for k in order if np.isfinite(losses[k])]
     if not good:
         raise FloatingPointError(
-            "Argument `multistart`: none of the beginnings can be simulated; take a smaller spread."
+            "Argument `multistart`: none of the starting points can be simulated; take a smaller spread."
         )
     return [replace(task, y=ys[k]) for k in good]
 

@@ -37,7 +37,7 @@ class MultiStart:
     seed: int = field(default=0, metadata=doc("seed of the draws"))
 
     def __post_init__(self) -> None:
-        require_positive_integer("count", self.count, "count the beginnings")
+        require_positive_integer("count", self.count, "count the starting points")
         require_positive_integer("refine", self.refine, "count the fits")
         require_seed(self.seed)
         if not self.spread > 0:

@@ -126,7 +126,7 @@ def require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigi
         raise ValueError(
             f"{_capital(name)} cannot be simulated with the parameters at the start of the fit: "
             f"{what.name}, {what.message}; begin nearer, take shorter steps (`step`, `method`) or "
-            "shorter pieces (`horizon`)."
+            "shorter segments (`horizon`)."
         )
 
 

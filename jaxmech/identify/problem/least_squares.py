@@ -134,8 +134,8 @@ def _continues(data: Data) -> Array:
 
 def outer_rows(
     problem: FitProblem, data: Data, conditions: Conditions, z: Array, u: Array
-) -> Float[Array, " p+S*k2"]:
-    """Residuals of the priors of parameters and initial states."""
+) -> Array:
+    """Residuals of the priors of parameters and initial states, (p + S 2 k,)."""
     numbers = problem.layout.numbers(problem.layout.params(z, data.leaves))
     prior = conditions.prior_weight * (numbers - conditions.prior_mean)
     return jnp.concatenate([prior, (conditions.start_weight * data.moved(u)).ravel()])

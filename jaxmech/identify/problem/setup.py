@@ -85,13 +85,13 @@ def _require_no_prior(
         if one.start_sd is not None:
             raise ValueError(
                 f"Argument `start_sd` of {one.name} needs `weights` = 1 / (standard deviation of "
-                "the noise): otherwise nobody knows how much the start counts against the samples. "
+                "the noise): otherwise its weight relative to the samples is unknown. "
                 'Leave it out, or hold exact starts by `initial_states="fixed"`.'
             )
     if subject.prior:
         raise ValueError(
             "Argument `prior` needs recordings with `weights` = 1 / (standard deviation of the "
-            "noise): otherwise nobody knows how much the prior counts against the data."
+            "noise): otherwise its weight relative to the samples is unknown."
         )
 
 

@@ -28,18 +28,11 @@ _WORTH = 0.5  # a longer divisor must reduce the error to this share
 
 @dataclass(frozen=True)
 class Combinations:
-    """Formulas that are determined though their parameters are not.
+    """Formulas that are determined though their parameters are not."""
 
-    Attributes:
-        affected: the parameters that are not determined.
-        formulas: those that are, the simple first, independent of each other.
-        missing: how many more independent numbers are determined in these parameters, for which no
-            short formula was found.
-    """
-
-    affected: tuple[str, ...]
-    formulas: tuple[Formula, ...]
-    missing: int
+    affected: tuple[str, ...]  # the parameters that are not determined
+    formulas: tuple[Formula, ...]  # those that are, the simple first, independent of each other
+    missing: int  # how many more independent numbers are determined, without a short formula
 
     def __str__(self) -> str:
         if not self.affected:
@@ -54,29 +47,14 @@ class Combinations:
 
 
 def combinations(
-    names: Sequence[str], values: ArrayLike, null_space: ArrayLike, *,
-    also: Sequence[tuple[ArrayLike, ArrayLike]] = (), tolerance: float = 1e-6,
-) -> Combinations:  # fmt: skip
-    """Find the short formulas that are determined.
-
-    Args:
-        names: the parameters, p of them.
-        values: their values, shape (p,). A parameter of value zero is in no formula.
-        null_space: changes of the parameters that leave the residuals as they are, (p, r).
-        also: values and null spaces at more points, where a formula must be determined as well.
-        tolerance: how nearly orthogonal a gradient must be at least.
-
-    Raises:
-        ValueError: for shapes that do not fit together and numbers that are not finite.
-
-    Example:
-        A body that turns about a fixed axis under its weight with known g: m a and m a^2 + I.
-
-        >>> m, a, I = 1.7, 0.3, 0.05
-        >>> null = np.array([[m], [-a], [m * a**2]])
-        >>> print(combinations(["m", "a", "I"], [m, a, I], null))
-        of m, a, I only m a and m a^2 + I are determined
-    """
+    names: Sequence[str],
+    values: ArrayLike,
+    null_space: ArrayLike,  # changes of the parameters without effect on the residuals, (p, r)
+    *,
+    also: Sequence[tuple[ArrayLike, ArrayLike]] = (),  # values and null spaces at other points
+    tolerance: float = 1e-6,  # how nearly orthogonal a gradient must be at least
+) -> Combinations:
+    """The short formulas that are determined, in parameters of nonzero value."""
     points = [_point(names, v, z) for v, z in ((values, null_space), *also)]
     here = points[0]
     affected = np.any(here.null_space != 0, axis=1)

@@ -15,21 +15,15 @@ Powers = tuple[int, ...]
 class Formula:
     """(sum of signed power products) / (power product).
 
-    Attributes:
-        names: of all p parameters.
-        terms: the exponents of each product in the sum, p each.
-        signs: 1 or -1 for each.
-        divisor: the exponents of the divisor.
-
     Example:
         >>> inertia = Formula(("m", "a", "I"), ((1, 2, 0), (0, 0, 1)), (1, 1), (0, 0, 0))
         >>> print(inertia, inertia([2.0, 3.0, 0.5]), inertia.gradient([2.0, 3.0, 0.5]))
         m a^2 + I 18.5 [ 9. 12.  1.]
     """
 
-    names: tuple[str, ...]
-    terms: tuple[Powers, ...]
-    signs: tuple[int, ...]
+    names: tuple[str, ...]  # of all p parameters
+    terms: tuple[Powers, ...]  # the exponents of each product in the sum, p each
+    signs: tuple[int, ...]  # 1 or -1 for each term
     divisor: Powers
 
     @property
