@@ -107,7 +107,8 @@ def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     good = [k for k in order if np.isfinite(losses[k])]
     if not good:
         raise FloatingPointError(
-            "Argument `multistart`: none of the starting points can be simulated; take a smaller spread."
+            "Argument `multistart`: none of the starting points can be simulated; take a smaller "
+            "spread."
         )
     return [replace(task, y=ys[k]) for k in good]
 
