@@ -24,7 +24,7 @@ def given() -> list[Recording]:
     return [noisy(one, rng) for one in swings()]
 
 
-def said(found: Fit) -> str:
+def warnings_of(found: Fit) -> str:
     return " ".join(found.notes)
 
 
@@ -37,23 +37,25 @@ def test_noise_as_stated_is_no_misfit(given: list[Recording]) -> None:
 @pytest.mark.parametrize("factor", [1.4, 134.0, 1e9])
 def test_more_noise_than_is_stated(given: list[Recording], factor: float) -> None:
     found = fitted([replace(one, weights=factor / NOISE) for one in given])
-    times = float(said(found).partition(" times the stated noise")[0].rpartition(" ")[2])
+    times = float(warnings_of(found).partition(" times the stated noise")[0].rpartition(" ")[2])
     np.testing.assert_allclose(times, factor, rtol=0.2)
-    assert "Misfit: what the fit leaves over is" in said(found)
-    assert "It looks like noise" in said(found)
+    assert "Misfit: the residuals are" in warnings_of(found)
+    assert "They look like noise" in warnings_of(found)
     assert repr(found).splitlines()[1].startswith("  WARNING: Misfit")
 
 
 def test_less_noise_than_is_stated(given: list[Recording]) -> None:
     found = fitted([replace(one, weights=0.02 / NOISE) for one in given])
-    before = "The stated noise is too large: what the fit leaves over is "
-    assert said(found).startswith(before)
-    np.testing.assert_allclose(float(said(found).removeprefix(before).split()[0]), 0.02, rtol=0.2)
+    before = "The stated noise is too large: the residuals are "
+    assert warnings_of(found).startswith(before)
+    np.testing.assert_allclose(
+        float(warnings_of(found).removeprefix(before).split()[0]), 0.02, rtol=0.2
+    )
 
 
 def test_a_prior_that_the_recordings_contradict(given: list[Recording]) -> None:
     found = fitted(given, prior={"l": (0.6, 1e-6)})
-    assert "Misfit" in said(found)
+    assert "Misfit" in warnings_of(found)
     assert fitted(given, prior={"l": (0.5, 1e-2)}).notes == ()
 
 
@@ -62,8 +64,8 @@ def test_a_model_that_lacks_something(given: list[Recording]) -> None:
     for weights in (1 / NOISE, None):
         recordings = [replace(one, weights=weights) for one in given]
         found = fit(SWING, recordings, {**TRUTH, "c": 0.0}, free=["l"], method=RK4(1))
-        assert "neighbours in time are alike" in said(found).lower()
-        assert "the times, a unit or a column are wrong" in said(found)
+        assert "neighbours in time are correlated" in warnings_of(found).lower()
+        assert "the times, a unit or a column are wrong" in warnings_of(found)
 
 
 def test_times_in_milliseconds(given: list[Recording]) -> None:
@@ -72,7 +74,7 @@ def test_times_in_milliseconds(given: list[Recording]) -> None:
     for weights in (1 / NOISE, None):
         recordings = [replace(one, weights=weights) for one in late]
         found = fit(SWING, recordings, begin, free=FREE, step=2.0, method=RK4(1))
-        assert "Misfit" in said(found), weights
+        assert "Misfit" in warnings_of(found), weights
 
 
 def test_a_column_taken_twice() -> None:
@@ -85,7 +87,7 @@ def test_a_column_taken_twice() -> None:
         return jnp.concatenate([q, v])
 
     twice = replace(motion, observed=np.stack([angle, angle], axis=1))
-    assert "Misfit" in said(fitted(twice, observe=shown))
+    assert "Misfit" in warnings_of(fitted(twice, observe=shown))
 
 
 def test_the_same_recording_twice(given: list[Recording]) -> None:

@@ -40,10 +40,9 @@ def misfit(
     if not alike or not left > EXACT:
         return ""
     return (
-        f"Misfit: what the fit leaves over, {percent(left)} of the motion, is no noise: "
-        f"neighbours in time are alike (correlation {alike:.2f}). The model lacks something, or "
-        "the times, a unit or a column are wrong. The intervals as if all residuals were "
-        "independent are too short."
+        f"Misfit: the residuals, {percent(left)} of the motion, are not noise: neighbours in time "
+        f"are correlated ({alike:.2f}). The model lacks something, or the times, a unit or a column "
+        "are wrong. Intervals that assume independent residuals are too short."
     )
 
 
@@ -76,19 +75,19 @@ def _beside_the_stated(squares: float, degrees: int, alike: float) -> str:
     over, under = float(chdtrc(degrees, squares)), float(chdtr(degrees, squares))
     measured = f"chi-square is {squares:.4g} with {degrees} degrees of freedom"
     if over < RARE and factor > FACTOR:
-        cause = (
-            f"Neighbours in time are alike (correlation {alike:.2f}), so that it is no noise: the "
-            "model lacks something, or the times, a unit or a column are wrong."
-            if alike
-            else "It looks like noise: more of it than `weights` say."
-        )
+        cause = "They look like noise, but more of it than the weights state."
+        if alike:
+            cause = (
+                f"Neighbours in time are correlated ({alike:.2f}), so they are not noise: the "
+                "model lacks something, or the times, a unit or a column are wrong."
+            )
         return (
-            f"Misfit: what the fit leaves over is {factor:.3g} times the stated noise ({measured}, "
+            f"Misfit: the residuals are {factor:.3g} times the stated noise ({measured}, "
             f"p {_chance(over)}). {cause} The intervals are too short by that factor at least."
         )
     if under < RARE and factor < 1 / FACTOR:
         return (
-            f"The stated noise is too large: what the fit leaves over is {factor:.3g} times it "
+            f"The stated noise is too large: the residuals are {factor:.3g} times it "
             f"({measured}, p {_chance(under)}). The intervals are too wide."
         )
     return ""
