@@ -46,12 +46,8 @@ class CheckedMotion:
 
     def policies(self) -> dict[str, Any]:
         """The policies for `simulate`, which leaves a failure to the status."""
-        return {
-            "method": self.method,
-            "projection": self.stabilization,
-            "formulation": self.formulation,
-            "throw": False,
-        }
+        return {"method": self.method, "projection": self.stabilization,
+                "formulation": self.formulation, "throw": False}  # fmt: skip
 
 
 class Base(NamedTuple):

@@ -41,8 +41,8 @@ def misfit(
         return ""
     return (
         f"Misfit: the residuals, {percent(left)} of the motion, are not noise: neighbours in time "
-        f"are correlated ({alike:.2f}). The model lacks something, or the times, a unit or a column "
-        "are wrong. Intervals that assume independent residuals are too short."
+        f"are correlated ({alike:.2f}). The model lacks something, or the times, a unit or a "
+        "column are wrong. Intervals that assume independent residuals are too short."
     )
 
 
