@@ -91,7 +91,7 @@ def rows(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> t
         fitted = jnp.einsum("sij,sj->si", R[:, :, :-1], each)
         ends, begins = (jnp.einsum("sjm,sj->sm", x, each) for x in (slopes.end, slopes.begin))
         _, other = jax.jvp(partial(outer_rows, problem, data, conditions), (z, u), (dz, du))
-        jumped = conditions.jump_weight * _difference(ends, begins, data)
+        jumped = conditions.jump_weight[None] * _difference(ends, begins, data)
         return jnp.concatenate([fitted.ravel(), jumped.ravel(), other])
 
     jumped = _shifted_jumps(values, data, conditions)
@@ -123,7 +123,7 @@ def _difference(ends: Array, begins: Array, data: Data) -> Array:
 
 
 def _shifted_jumps(found: SegmentRun, data: Data, conditions: Conditions) -> Array:
-    weighted = conditions.jump_weight * jumps(found, data)
+    weighted = conditions.jump_weight[None] * jumps(found, data)
     return jnp.where(_continues(data), weighted + conditions.jump_shift, 0.0)
 
 
