@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmech.system import Params, System, as_dtype
-from jaxmech.utils.digests import jaxpr_digest, sha256
+from jaxmech.utils.digests import jaxpr_texts, sha256
 
 _NO_DERIVATIVE = (TypeError, ValueError, NotImplementedError)  # what JAX raises
 
@@ -35,7 +35,7 @@ def digest(fn: Callable[..., Any], *args: Any) -> str:
     numbers = [x for x, moves in zip(leaves, moving, strict=True) if moves]
     others = [x for x, moves in zip(leaves, moving, strict=True) if not moves]
     jaxprs = [jax.make_jaxpr(of)(numbers, others), *_derivatives(of, numbers, others)]
-    return sha256(str(structure), jaxpr_digest(*jaxprs))
+    return sha256(str(structure), *jaxpr_texts(*jaxprs))
 
 
 def system_digests(system: System, params: Params, dtype: Any = float) -> dict[str, str]:

@@ -58,6 +58,12 @@ def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
     return sha256(*(writer.closed(one) for one in jaxprs))
 
 
+def jaxpr_texts(*jaxprs: ClosedJaxpr) -> list[str]:
+    """The text of some jaxprs in full, from which the digests in run folders are made."""
+    writer = _Writer(lambda *lines: "\n".join(lines))
+    return [writer.closed(one) for one in jaxprs]
+
+
 def equations_digest(
     inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var]
 ) -> str:
@@ -66,17 +72,18 @@ def equations_digest(
 
 
 class _Writer:
-    """Writes jaxprs as text; functions called several times are written once."""
+    """Writes jaxprs as text, inner ones folded into a digest, or into one text."""
 
-    def __init__(self) -> None:
+    def __init__(self, fold: Callable[..., str] = sha256) -> None:
+        self.fold = fold
         self.written: dict[int, tuple[Any, str]] = {}  # by identity, with what keeps that alive
 
     def closed(self, jaxpr: ClosedJaxpr) -> str:
-        return sha256(*map(self.text, jaxpr.consts), self.jaxpr(jaxpr.jaxpr))
+        return self.fold(*map(self.text, jaxpr.consts), self.jaxpr(jaxpr.jaxpr))
 
     def jaxpr(self, jaxpr: Jaxpr) -> str:
         if id(jaxpr) not in self.written:
-            self.written[id(jaxpr)] = jaxpr, sha256(*self._whole(jaxpr))
+            self.written[id(jaxpr)] = jaxpr, self.fold(*self._whole(jaxpr))
         return self.written[id(jaxpr)][1]
 
     def _whole(self, jaxpr: Jaxpr) -> Iterator[str]:

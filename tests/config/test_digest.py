@@ -16,6 +16,7 @@ import pytest
 
 from jaxmech import Holonomic, models
 from jaxmech.config.digest import changed, digest, system_digests
+from jaxmech.utils.digests import jaxpr_texts
 from tests.parts.mechanisms import parallel_four_bar
 from tests.small import CASES, MIXED
 
@@ -167,3 +168,9 @@ def test_functions_that_stay_python_count_with_their_file(tmp_path, text: str, s
 
     first, second = loaded("a.py", "x * 2"), loaded("b.py", text)
     assert (digest(first, 1.0) == digest(second, 1.0)) is same
+
+
+def test_digests_in_run_folders_are_those_of_the_whole_text() -> None:
+    """Another way to write inner functions would make finished runs of before unreadable."""
+    (text,) = jaxpr_texts(jax.make_jaxpr(lambda x: jax.jit(jnp.sin)(2 * x))(1.0))
+    assert "= sin[" in text
