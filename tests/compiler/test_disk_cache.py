@@ -73,7 +73,7 @@ def test_what_is_stored_is_what_was_generated(place: Path) -> None:
     found = code(kernel(1.5))
     assert found.facts == new.facts
     assert found.loaded() == name
-    assert "settled" not in vars(found.kernel.reading)  # the graph was never built
+    assert "safe" not in vars(found.kernel.reading)  # the graph was never built
 
 
 def test_other_code_has_another_key(place: Path) -> None:
@@ -98,7 +98,7 @@ def test_code_of_another_compiler_is_not_found(
     monkeypatch.setattr("jaxmech.compiler.backends.cpu.program._environment", lambda: "newer")
     newer = code(kernel(3.0))
     newer.require_supported()
-    assert "settled" in vars(newer.kernel.reading)  # generated again
+    assert "safe" in vars(newer.kernel.reading)  # generated again
     assert list(place.iterdir()) == [entry]
 
 
@@ -126,7 +126,7 @@ def test_a_function_that_cannot_be_compiled_is_remembered(place: Path) -> None:
             program.require_supported()
         reasons.append(str(error.value))
     assert reasons[0] == reasons[1]
-    assert "settled" not in vars(program.kernel.reading)
+    assert "safe" not in vars(program.kernel.reading)
 
 
 def test_the_oldest_entries_go_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
