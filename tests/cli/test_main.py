@@ -251,8 +251,11 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupted_benchmark_keeps_what_is_measured(tmp_path) -> None:
-    (tmp_path / "experiments" / "speed").mkdir(parents=True)
-    (tmp_path / "experiments" / "speed" / "__main__.py").write_text(BENCHMARK)
+    package = tmp_path / "experiments" / "speed"
+    package.mkdir(parents=True)
+    for file in (package.parent / "__init__.py", package / "__init__.py"):
+        file.touch()
+    (package / "__main__.py").write_text(BENCHMARK)
     out = tmp_path / "run"
     command = [sys.executable, "-c", LISTENING, "bench", "--out", str(out)]
     with subprocess.Popen(command, cwd=tmp_path, start_new_session=True) as process:
