@@ -104,7 +104,7 @@ def test_a_missed_target_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert good.missed == []
     assert replace(good, error=2e-6).missed == ["l1: relative error 2.0e-06 without noise"]
     assert replace(good, error=float("nan")).missed
-    assert replace(good, coverage=0.5).missed == ["l1: the intervals hold the truth in 50.0%"]
+    assert replace(good, coverage=0.5).missed == ["l1: the intervals contain the truth in 50.0%"]
     assert replace(good, coverage=1.0).missed
 
     (tmp_path / "a.toml").write_text("", encoding="utf-8")
