@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4
+from jaxmech import RK4, Holonomic, System
 from jaxmech.identify import Fit, PhysicalInertia, Recording, fit
 from jaxmech.identify.inference.goodness_of_fit import similarity
 from jaxmech.identify.problem.parameters import parameters
@@ -133,3 +133,28 @@ def test_similarity_is_that_of_neighbours() -> None:
     np.testing.assert_allclose(similarity([slow[:, None]], [one]), 0.6, atol=0.1)
     assert similarity([white[:, None]], [one]) == 0.0
     assert similarity([slow[:20, None]], [Recording(ts[:20], np.zeros(20), [0.0], [0.0])]) == 0.0
+
+
+def _falling(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return v @ v / 2 - 9.81 * (q[1] + q[3])
+
+
+def _rod(q: Any, t: Any, p: Any) -> Any:
+    return (q[:2] @ q[:2] - p["l"] ** 2) / 2
+
+
+def _other_rod(q: Any, t: Any, p: Any) -> Any:
+    return (q[2:] @ q[2:] - 1.0) / 2
+
+
+def test_stated_noise_with_two_free_directions_of_four() -> None:
+    """Two masses at rest on rods, whose initial states have a prior along the constraints."""
+    rods = [Holonomic(_rod), Holonomic(_other_rod)]
+    system = System(_falling, rods, coordinates=("x", "y", "u", "w"))
+    q0, rng = np.array([0.0, -1.0, 0.0, -1.0]), np.random.default_rng(0)
+    observed = q0 + rng.normal(0.0, NOISE, (11, 4))
+    ts = np.linspace(0.0, 0.1, 11)
+    one = Recording(ts, observed, q0, np.zeros(4), 1 / NOISE, start_sd=(1e-3, 1e-3))
+    found = fit(system, one, {"l": 1.0}, method=RK4(1))
+    assert found.unknowns == 5
+    assert found.notes == ()
