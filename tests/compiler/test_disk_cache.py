@@ -35,13 +35,18 @@ print(numpy.asarray(end.q).tobytes().hex())
 
 
 def kernel(factor: float, dtype: type = np.float64) -> Kernel:
-    """Code that a process has loaded is not compiled again: each test has a factor of its own."""
     x = jnp.ones(3, dtype)
     return function_kernel(jax.make_jaxpr(lambda x: jnp.sin(x * jnp.asarray(factor, x.dtype)))(x))
 
 
 def code(of: Kernel, moving: frozenset[int] = frozenset({0}), alone: bool = False) -> Program:
     return Program(of, moving, alone)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that this process has loaded, here or in other tests, would not be stored again."""
+    monkeypatch.setattr("jaxmech.compiler.backends.cpu.program.is_loaded", lambda name: False)
 
 
 @pytest.fixture
