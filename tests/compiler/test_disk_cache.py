@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxmech.compiler import vectorize
-from jaxmech.compiler.backends.cpu import disk_cache
+from jaxmech.compiler.backends.cpu import disk_cache, program
 from jaxmech.compiler.backends.cpu.program import Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -46,7 +46,7 @@ def code(of: Kernel, moving: frozenset[int] = frozenset({0}), alone: bool = Fals
 @pytest.fixture(autouse=True)
 def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that this process has loaded, here or in other tests, would not be stored again."""
-    monkeypatch.setattr("jaxmech.compiler.backends.cpu.program.is_loaded", lambda name: False)
+    monkeypatch.setattr(program, "is_loaded", lambda name: False)
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def test_other_code_has_another_key(place: Path) -> None:
         code(kernel(2.0), alone=True),
         code(kernel(2.0).restricted([False])),
     ]
-    for number, program in enumerate(programs, start=1):
-        program.loaded()
+    for number, one in enumerate(programs, start=1):
+        one.loaded()
         assert len(list(place.iterdir())) == number
 
 
@@ -100,7 +100,7 @@ def test_code_of_another_compiler_is_not_found(
 ) -> None:
     code(kernel(3.0)).loaded()
     (entry,) = place.iterdir()
-    monkeypatch.setattr("jaxmech.compiler.backends.cpu.program._environment", lambda: "newer")
+    monkeypatch.setattr(program, "_environment", lambda: "newer")
     newer = code(kernel(3.0))
     newer.require_supported()
     assert "safe" in vars(newer.kernel.reading)  # generated again
@@ -126,12 +126,12 @@ def test_a_function_that_cannot_be_compiled_is_remembered(place: Path) -> None:
     closed = jax.make_jaxpr(jnp.linalg.eigvalsh)(jnp.eye(3))
     reasons = []
     for _ in range(2):
-        program = code(function_kernel(closed))
+        again = code(function_kernel(closed))
         with pytest.raises(UnsupportedError) as error:
-            program.require_supported()
+            again.require_supported()
         reasons.append(str(error.value))
     assert reasons[0] == reasons[1]
-    assert "safe" not in vars(program.kernel.reading)
+    assert "safe" not in vars(again.kernel.reading)
 
 
 def test_the_oldest_entries_go_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
