@@ -5,6 +5,15 @@ from jaxmech import parts as parts
 from jaxmech.analysis import ShortRun as ShortRun
 from jaxmech.analysis import Structure as Structure
 from jaxmech.analysis import structure as structure
+from jaxmech.analysis.stability import Equilibrium as Equilibrium
+from jaxmech.analysis.stability import Linearization as Linearization
+from jaxmech.analysis.stability import Modes as Modes
+from jaxmech.analysis.stability import StateSpace as StateSpace
+from jaxmech.analysis.stability import Symmetries as Symmetries
+from jaxmech.analysis.stability import equilibrium as equilibrium
+from jaxmech.analysis.stability import linearize as linearize
+from jaxmech.analysis.stability import modes as modes
+from jaxmech.analysis.stability import symmetries as symmetries
 from jaxmech.assemble import assemble as assemble
 from jaxmech.constraints import Acceleration as Acceleration
 from jaxmech.constraints import Holonomic as Holonomic

@@ -22,6 +22,7 @@ from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR
 from jaxmech.linalg.subspaces import column_space_projector as column_space_projector
+from jaxmech.linalg.subspaces import null_basis as null_basis
 from jaxmech.linalg.subspaces import null_space as null_space
 from jaxmech.linalg.subspaces import shortest as shortest
 from jaxmech.linalg.svd import SVD as SVD

@@ -1,8 +1,10 @@
 """By orthogonalized rows: column space, null space, and shortest least-squares solution."""
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from jaxmech.linalg.base import unit_rows
 from jaxmech.linalg.products import times
 from jaxmech.linalg.qr import QR
 
@@ -51,3 +53,63 @@ def shortest(C: Float[Array, " n k"], r: Float[Array, " n"]) -> Float[Array, " k
     # Once more for the residual, which removes the error of the normal equations (Bjorck 1987).
     x = x + rows.smallest(times(C.T, r - times(C, x)))[1]
     return times(column_space_projector(C.T), x)
+
+
+def null_basis(
+    A: Float[Array, " m n"], count: int
+) -> tuple[Float[Array, " n count"], Bool[Array, ""]]:
+    """Orthonormal columns Z with A Z = 0, for a null space whose dimension is known.
+
+    Gram-Schmidt with pivoting: of the rows of A, scaled to unit length, the n - count that stand
+    out most, then `count` unit vectors likewise. Its derivative is that of one smooth basis.
+
+    Args:
+        A: matrix, shape (m, n).
+        count: dimension of the null space, from 0 to n.
+
+    Returns:
+        Z, and whether A has rank n - count: the rows taken are independent, and nothing is left of
+        the others, both up to sqrt(eps).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> Z, is_right = null_basis(jnp.array([[3.0, 4.0], [6.0, 8.0]]), 1)
+        >>> print(Z.T.round(12), is_right)
+        [[ 0.8 -0.6]] True
+    """
+    n = A.shape[1]
+    found = jnp.zeros((0, n), A.dtype)
+    found, lengths, left = _most_independent(unit_rows(A)[0], found, n - count)
+    tolerance = jnp.finfo(A.dtype).eps ** 0.5
+    is_right = jnp.all(lengths > tolerance) & (left <= tolerance)
+    basis, _, _ = _most_independent(jnp.eye(n, dtype=A.dtype), found, count)
+    return basis[n - count :].T, is_right
+
+
+def _most_independent(rows: Array, before: Array, count: int) -> tuple[Array, Array, Array]:
+    """`before` and `count` orthonormal vectors behind it, what they were, and what is left."""
+    if count == 0 or rows.shape[0] == 0:
+        filled = jnp.concatenate([before, jnp.zeros((count, rows.shape[1]), rows.dtype)])
+        left = jnp.sqrt(jnp.max((rows * rows).sum(1), initial=0.0))
+        return filled, jnp.zeros((count,), rows.dtype), left
+    first = before.shape[0]
+    taken = jnp.concatenate([before, jnp.zeros((count, rows.shape[1]), rows.dtype)])
+
+    def without(x: Array, U: Array) -> Array:
+        """The part of every row of x that is at right angles to the rows of U."""
+        along = (x[:, None, :] * U[None, :, :]).sum(2)
+        return x - (along[:, :, None] * U[None, :, :]).sum(1)
+
+    def take(carry: tuple[Array, Array], k: Array) -> tuple[tuple[Array, Array], Array]:
+        rest, U = carry
+        size = jax.lax.stop_gradient((rest * rest).sum(1))
+        chosen = (jnp.arange(len(rows)) == jnp.argmax(size)).astype(rows.dtype)
+        u = without(times(rest.T, chosen)[None], U)[0]
+        squared = (u * u).sum()
+        length = jnp.sqrt(jnp.where(squared > 0, squared, 1.0)) * (squared > 0)
+        u = u / jnp.where(squared > 0, length, 1.0)
+        return (without(rest, u[None]), U.at[k].set(u)), length
+
+    start = without(without(rows, taken), taken)
+    (rest, U), lengths = jax.lax.scan(take, (start, taken), first + jnp.arange(count))
+    return U, lengths, jnp.sqrt(jnp.max((rest * rest).sum(1), initial=0.0))

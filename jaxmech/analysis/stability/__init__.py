@@ -1,0 +1,11 @@
+"""Steady motions: where they are, how small deviations from them behave, what is conserved."""
+
+from jaxmech.analysis.stability.equilibrium import Equilibrium as Equilibrium
+from jaxmech.analysis.stability.equilibrium import equilibrium as equilibrium
+from jaxmech.analysis.stability.linearization import Linearization as Linearization
+from jaxmech.analysis.stability.linearization import StateSpace as StateSpace
+from jaxmech.analysis.stability.linearize import linearize as linearize
+from jaxmech.analysis.stability.modes import Modes as Modes
+from jaxmech.analysis.stability.modes import modes as modes
+from jaxmech.analysis.stability.symmetries import Symmetries as Symmetries
+from jaxmech.analysis.stability.symmetries import symmetries as symmetries

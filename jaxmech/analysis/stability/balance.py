@@ -1,0 +1,75 @@
+"""The equations of motion as a residual, from which equilibria and linearizations are derived."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.constraints import Acceleration
+from jaxmech.formulations import acceleration
+from jaxmech.system import Params, System
+
+
+class Balance(NamedTuple):
+    """What must vanish at a state, its accelerations and multipliers, of which all is derived.
+
+    Attributes:
+        force: M a - Q - A^T lambda - C, shape (n,).
+        rows: A a - b, shape (m,).
+        pull: A^T lambda, shape (n,).
+        speed: the level of velocities, shape (l,).
+    """
+
+    force: Any
+    rows: Any
+    pull: Any
+    speed: Any
+
+
+def balance(
+    system: System, q: Array, v: Array, t: Array, params: Params, a: Array, multipliers: Array
+) -> Balance:
+    """The equations of motion at (q, v, a, t), by derivatives along the motion: M is not formed.
+
+    Rows and multipliers have those of `Acceleration` constraints behind the others.
+    """
+
+    def lagrangian(q: Array, v: Array, t: Array) -> Array:
+        return jnp.asarray(system.lagrangian(q, v, t, params)).astype(q.dtype)
+
+    def speed(q: Array, v: Array, t: Array) -> Array:
+        return system.velocity_level(q, v, t, params)
+
+    def servo(a: Array) -> Array:
+        found = [
+            c.value(q, v, a, t, params) for c in system.constraints if isinstance(c, Acceleration)
+        ]
+        return jnp.concatenate([jnp.zeros((0,), q.dtype), *found])
+
+    along = (v, a, jnp.ones_like(t))
+    momentum = jax.jvp(jax.grad(lagrangian, 1), (q, v, t), along)[1]
+    level, rate = jax.jvp(speed, (q, v, t), along)
+    wanted, servo_pull = jax.vjp(servo, a)
+    _, pulled = jax.vjp(lambda v: speed(q, v, t), v)
+    pull = pulled(multipliers[: level.size])[0] + servo_pull(multipliers[level.size :])[0]
+    force = momentum - jax.grad(lagrangian)(q, v, t) - pull
+    if system.force is not None:
+        force = force - jnp.asarray(system.force(q, v, t, params)).astype(q.dtype)
+    if system.nonideal is not None:
+        # The multipliers move with the state here, since this part depends on them.
+        own = acceleration(system, q, v, t, params).multipliers
+        force = force - system.nonideal_force(q, v, own, t, params)
+    return Balance(force, jnp.concatenate([rate, wanted]), pull, level)
+
+
+def row_order(system: System, sizes: tuple[int, ...]) -> np.ndarray:
+    """Where the rows stand among those of the system, with `Acceleration` constraints behind.
+
+    Args:
+        system: the system.
+        sizes: how many equations each constraint has.
+    """
+    servo = [isinstance(c, Acceleration) for c in system.constraints]
+    return np.argsort(np.repeat(servo, sizes), kind="stable")

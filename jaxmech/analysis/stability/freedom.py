@@ -1,0 +1,107 @@
+"""How many positions and velocities the constraints leave free, and whether a state is regular."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.analysis.stability.reduction import Freedom
+from jaxmech.constraints import Acceleration
+from jaxmech.stabilization import constraint_jacobians, violations
+from jaxmech.system import Params, System
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.probing import asked_once, concrete, generic
+from jaxmech.utils.tracers import actual
+
+State = tuple[Array, Array, Array, Params]
+SAMPLES = 4  # members of a batch whose ranks are counted
+ASIDE = 1e-3  # relative distance of the states with which a pose is compared
+
+
+def require_consistent(system: System, state: State) -> None:
+    """Raise a ValueError that names the constraint which a known state violates."""
+    for violation in violations(system, *state):
+        raise ValueError(
+            f"Arguments `q` and `v` must meet the constraints, but {violation.name!r} has a "
+            f"{violation.level} residual of {violation.size:.3g}; `assemble` them first."
+        )
+
+
+def freedom_at(system: System, state: State) -> Freedom:
+    """How many positions, velocities and accelerations the constraints leave free.
+
+    Counted at the state, or at members of the batch under `jax.vmap`; under `jit`, where no value
+    is known, at generic arguments.
+    """
+    members = actual(state, SAMPLES)
+    if members is None:
+        return _generic_freedom(system, *state)
+    leaves, structure = jax.tree.flatten(members)
+    each = [jax.tree.unflatten(structure, x) for x in zip(*map(jnp.asarray, leaves), strict=True)]
+    return min(_freedom(_rows(system, *member)) for member in each)
+
+
+def require_regular(system: System, state: State, freedom: Freedom) -> None:
+    """Raise a ValueError where the rank of the constraints is smaller than at states nearby."""
+    q, v, t, params = state
+    A_p, A_v, _ = map(np.asarray, _rows(system, *state))
+    if not freedom[0] or not A_v.shape[0]:
+        return
+    draw = np.random.default_rng(3)
+    for _ in range(2):
+        change = draw.uniform(-1, 1, system.n) * (1 + np.abs(np.asarray(q)))
+        change = change - np.linalg.pinv(A_p, rcond=1e-6) @ (A_p @ change)
+        moved = _rows(system, q + ASIDE * jnp.asarray(change, q.dtype), v, t, params)
+        for level, A, left in zip(("positions", "velocities"), moved[:2], freedom[:2], strict=True):
+            rank = int((_singular_values(A) > 0.03 * ASIDE).sum())
+            if rank > system.n - left:
+                raise ValueError(
+                    "Argument `q` must not be a singular pose, but the constraints on "
+                    f"{level} have rank {system.n - left} there and {rank} nearby; move away "
+                    "from it, to where the degrees of freedom are well defined."
+                )
+
+
+@jit_of("system")
+def _rows(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
+    """The rows of the constraints on positions, velocities and accelerations."""
+    A_p, A_v = constraint_jacobians(system, q, v, t, params)
+    servo = [c.rows(q, v, t, params)[0] for c in system.constraints if isinstance(c, Acceleration)]
+    return A_p, A_v, jnp.concatenate([A_v, *servo])
+
+
+def _singular_values(rows: Any) -> np.ndarray:
+    """Of the rows scaled to unit length."""
+    rows = np.asarray(rows)
+    lengths = np.linalg.norm(rows, axis=1)
+    return np.linalg.svd(rows[lengths > 0] / lengths[lengths > 0][:, None], compute_uv=False)
+
+
+def _freedom(rows: tuple[Any, ...]) -> Freedom:
+    n = rows[0].shape[1]
+    tolerance = float(jnp.finfo(rows[0].dtype).eps) ** 0.5
+    ranks = [int((_singular_values(A) > tolerance).sum()) for A in rows]
+    return n - ranks[0], n - ranks[1], n - ranks[2]
+
+
+@asked_once
+def _generic_freedom(system: System, q: Array, v: Array, t: Array, params: Params) -> Freedom:
+    """What the constraints leave free at almost every state."""
+
+    def all_rows(*state: Any) -> Array:
+        return jnp.concatenate(_rows(system, *state))
+
+    point = generic((q, v, t, params), seed=21)
+    counts = [A.shape[0] for A in jax.eval_shape(partial(_rows, system), *point)]
+    found = concrete(all_rows, *point)
+    if found is None:
+        raise ValueError(
+            "Argument `freedom` must be given here, since the functions of the system close over "
+            "values that are being traced; pass (positions, velocities, accelerations), as "
+            "`structure` counts."
+        )
+    p, v_, a = np.split(found, np.cumsum(counts)[:-1])
+    return _freedom((p, v_, a))

@@ -1,0 +1,175 @@
+"""`Linearization`: small deviations from a motion as matrices."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.analysis.stability.reduction import FullEquations, ReducedEquations
+from jaxmech.utils.checks import is_known
+
+
+class StateSpace(NamedTuple):
+    """dz/dt = A z + B w, y = C z + D w with z = (x, u).
+
+    A tuple of four matrices, which `scipy.signal.StateSpace(*...)` and `control.ss(*...)` take.
+
+    Attributes:
+        A: shape (j, j).
+        B: shape (j, inputs).
+        C: shape (outputs, j).
+        D: shape (outputs, inputs).
+    """
+
+    A: Float[Array, " j j"]
+    B: Float[Array, " j inputs"]
+    C: Float[Array, " outputs j"]
+    D: Float[Array, " outputs inputs"]
+
+
+class Linearization(eqx.Module):
+    """Small deviations from a motion; under `jax.vmap` every array gets a leading batch axis.
+
+    Attributes:
+        full: the equations in all coordinates: M da + C dv + K dq = A^T dlambda with the rows of
+            the constraints, as `FullEquations`.
+        reduced: the same in independent coordinates, dq = Z x, dv = T x + Y u, as
+            `ReducedEquations`.
+        space: the first-order system in the state z = (x, u), as a `StateSpace`.
+        W: rate at which the frame that is carried along turns the coordinates, shape (n, n); zero
+            at rest and where only cyclic coordinates change.
+        unsteadiness: how far the motion is from a steady one: the force that is not balanced over
+            the largest force at play.
+        regular: whether the constraints have the ranks that the dimensions of x and u say, and no
+            input moves them; where not, the matrices are NaN.
+        moved: how far a unit of each input moves the constraints, shape (inputs,).
+        coordinates: their names.
+        inputs: their names.
+        outputs: their names.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> jm.linearize(model.system, [0.0, -1.0], [0.0, 0.0], model.params)
+        Linearization: 2 coordinates x1, y1; state of 1 position and 1 velocity
+          M  1
+          C  0
+          K  9.81
+    """
+
+    full: FullEquations
+    reduced: ReducedEquations
+    space: StateSpace
+    W: Float[Array, " n n"]
+    unsteadiness: Float[Array, ""]
+    regular: Bool[Array, ""]
+    moved: Float[Array, " inputs"]
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+    inputs: tuple[str, ...] = eqx.field(static=True)
+    outputs: tuple[str, ...] = eqx.field(static=True)
+
+    def state_space(self) -> StateSpace:
+        """The matrices A, B, C, D of the first-order system in (x, u)."""
+        return self.space
+
+    @property
+    def positions(self) -> int:
+        """Degrees of freedom of position, the dimension of x."""
+        return int(self.reduced.Z.shape[-1])
+
+    @property
+    def velocities(self) -> int:
+        """Degrees of freedom of velocity, the dimension of u."""
+        return int(self.reduced.Y.shape[-1])
+
+    @property
+    def gyroscopic(self) -> Array:
+        """The skew part of the reduced C, which does no work, shape (l, l)."""
+        return (self.reduced.C - _transposed(self.reduced.C)) / 2
+
+    @property
+    def damping(self) -> Array:
+        """The symmetric part of the reduced C, shape (l, l)."""
+        return (self.reduced.C + _transposed(self.reduced.C)) / 2
+
+    @property
+    def stiffness(self) -> Array:
+        """The symmetric part of the reduced K, shape (k, k); needs as many positions as velocities.
+
+        Raises:
+            ValueError: a nonholonomic constraint makes K rectangular.
+        """
+        K = self._square()
+        return (K + _transposed(K)) / 2
+
+    @property
+    def circulatory(self) -> Array:
+        """The skew part of the reduced K, of forces without a potential, shape (k, k).
+
+        Raises:
+            ValueError: a nonholonomic constraint makes K rectangular.
+        """
+        K = self._square()
+        return (K - _transposed(K)) / 2
+
+    def deviation(self, x: Any) -> tuple[Array, Array]:
+        """dq and dv, shapes (n,), of a state (x, u), shape (j,)."""
+        positions, speeds = x[: self.positions], x[self.positions :]
+        small = self.reduced
+        return small.Z @ positions, small.T @ positions + small.Y @ speeds
+
+    def _square(self) -> Array:
+        if self.positions != self.velocities:
+            raise ValueError(
+                f"The reduced K must be square to be split, but there are {self.positions} "
+                f"positions and {self.velocities} velocities: a constraint is nonholonomic; use "
+                "`reduced.K` or `state_space()`."
+            )
+        return self.reduced.K
+
+    def __repr__(self) -> str:
+        A = self.space.A
+        is_array = isinstance(A, jax.Array | np.ndarray)
+        if not is_array or not is_known(A) or A.ndim != 2:
+            batch = f", {A.shape[:-2]} of them" if is_array else ""
+            return f"Linearization(coordinates={self.coordinates}, without values{batch})"
+        return "\n".join(_card(self))
+
+
+def _transposed(x: Array) -> Array:
+    return x.swapaxes(-1, -2)
+
+
+def _card(found: Linearization) -> list[str]:
+    def counted(count: int, word: str, plural: str) -> str:
+        return f"{count} {word}" if count == 1 else f"{count} {plural}"
+
+    names = ", ".join(found.coordinates[:8]) + (", ..." if len(found.coordinates) > 8 else "")
+    positions = counted(found.positions, "position", "positions")
+    sizes = f"{positions} and {counted(found.velocities, 'velocity', 'velocities')}"
+    lines = [f"Linearization: {len(found.coordinates)} coordinates {names}; state of {sizes}"]
+    small = found.reduced
+    if found.velocities <= 6:
+        for name, matrix in (("M", small.M), ("C", small.C), ("K", small.K)):
+            rows = _rows(np.asarray(matrix))
+            lines += [f"  {name if k == 0 else ' '}  {row}" for k, row in enumerate(rows)]
+    if np.any(np.asarray(found.W)):
+        lines.append("  seen from a frame that is carried along")
+    for word, named in (("inputs", found.inputs), ("outputs", found.outputs)):
+        lines += [f"  {word}  {', '.join(named)}"] if named else []
+    if not bool(found.regular):
+        lines.append("  not regular: the constraints have another rank here")
+    return lines
+
+
+def _rows(matrix: np.ndarray) -> list[str]:
+    size = np.abs(matrix).max(initial=0.0)
+    clean = np.where(np.abs(matrix) < 1e-12 * size, 0.0, matrix) + 0.0
+    cells = [[f"{x:.6g}" for x in row] for row in clean]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in cells
+    ]

@@ -1,0 +1,187 @@
+"""`linearize`: the equations of small deviations from an equilibrium or a steady motion."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.analysis.stability.channels import (
+    Channels,
+    Named,
+    input_columns,
+    named_inputs,
+    named_outputs,
+    output_rows,
+)
+from jaxmech.analysis.stability.freedom import (
+    State,
+    freedom_at,
+    require_consistent,
+    require_regular,
+)
+from jaxmech.analysis.stability.linearization import Linearization, StateSpace
+from jaxmech.analysis.stability.reduction import (
+    Freedom,
+    full_equations,
+    reduced_equations,
+    unsteadiness,
+)
+from jaxmech.analysis.stability.symmetries import Symmetries
+from jaxmech.analysis.stability.symmetries import symmetries as find
+from jaxmech.compiler import batched_closure
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import is_known, require_finite, require_kind
+from jaxmech.utils.jit_cache import jit_of
+
+
+def linearize(
+    system: System,
+    q: Any,
+    v: Any,
+    params: Params = None,
+    *,
+    t: Any = 0.0,
+    inputs: Channels = None,
+    outputs: Channels = None,
+    steady: bool = True,
+    symmetries: Symmetries | None = None,
+    freedom: Freedom | None = None,
+) -> Linearization:
+    """The linear equations of small deviations from an equilibrium or a steady motion.
+
+    Exact derivatives, with the geometric stiffness of the multipliers; reduced to independent
+    coordinates by orthonormal bases of what the constraints leave free at the levels of position
+    and of velocity, whose dimensions differ where a constraint is nonholonomic (formulas in
+    `jaxmech.analysis.stability.reduction`). Redundant constraints and a singular M are ordinary.
+
+    In a steady motion with rates that are not those of cyclic coordinates alone (a wheel whose
+    attitude is a quaternion) deviations are seen from a frame that is carried along by the
+    symmetry of the motion; it is found from the functions of the system, or taken from
+    `symmetries`.
+
+    Pure: under `jit` and `vmap` nothing is checked. There pass `symmetries` where the motion needs
+    them, and `freedom` where redundancy hangs on the values of the parameters; where the ranks are
+    others than expected, `regular` is false and the matrices are NaN.
+
+    Args:
+        system: the system, with n coordinates.
+        q: coordinates that meet the constraints, shape (n,).
+        v: velocities that do, shape (n,).
+        params: the parameters that the functions of the system expect.
+        t: time [s].
+        inputs: names of coordinates (for a generalized force on each, in N or N m) or of
+            parameters; or a mapping from own names to such names or to functions
+            f(q, v, t, params), the generalized force (n,) per unit of the input.
+        outputs: names of coordinates, or a mapping from own names to functions of
+            (q, v, t, params), each a scalar.
+        steady: whether to refuse a state that is not steady. If false, the equations belong to
+            deviations at this moment of any motion, in bases that stand still.
+        symmetries: what `jm.symmetries` found.
+        freedom: how many positions, velocities and accelerations the constraints leave free; the
+            last is less than the second with `Acceleration` constraints alone.
+
+    Returns:
+        A `Linearization`, which prints itself.
+
+    Raises:
+        TypeError: `system` is no `System`, or inputs or outputs are no names and functions.
+        ValueError: a shape is wrong, a value not finite, a name unknown, the state violates a
+            constraint, is singular or is not steady, or an input moves a constraint.
+
+    Example:
+        >>> from jaxmech import models
+        >>> model = models.double_pendulum()
+        >>> hanging = linearize(
+        ...     model.system, [0.0, -1.0, 0.0, -2.0], [0.0] * 4, model.params,
+        ...     inputs=["x2"], outputs={"tip": lambda q, v, t, p: q[2]},
+        ... )
+        >>> hanging.positions, hanging.velocities, hanging.state_space().B.shape
+        (2, 2, (4, 1))
+        >>> values = jnp.linalg.eigvals(hanging.space.A)
+        >>> print(values.imag.max().round(4))  # sqrt((2 + sqrt(2)) g / l)
+        5.7874
+    """
+    require_kind("system", system, System, "System(...)")
+    q, v, t, params = system.arguments(q, v, t, params)
+    named = named_inputs(system, params, inputs), named_outputs(system, outputs)
+    state = q, v, t, params
+    known = is_known(state)
+    if known:
+        require_finite(q=q, v=v, t=t, params=params)
+        require_consistent(system, state)
+    if freedom is None:
+        freedom = freedom_at(system, state)
+    if known:
+        require_regular(system, state, freedom)
+    W = _frame(system, state, symmetries)
+    found = _linearized(system, freedom, *named, *state, W)
+    if known and steady and symmetries is None and not _is_small(found.unsteadiness):
+        W = _frame(system, state, find(system, q, v, t, params))
+        found = _linearized(system, freedom, *named, *state, W)
+    if known:
+        _require_fixed_constraints(found)
+    if known and steady and not _is_small(found.unsteadiness):
+        raise ValueError(
+            "Arguments `q` and `v` must be an equilibrium or a steady motion, but the forces that "
+            f"are not balanced are {float(found.unsteadiness):.2g} of those at play; find one by "
+            "`equilibrium`, or pass `steady=False` for deviations from any motion."
+        )
+    return found
+
+
+def _frame(system: System, state: State, symmetries: Symmetries | None) -> Array:
+    """W of the symmetry that the motion follows, shape (n, n)."""
+    q, v, _, _ = state
+    if symmetries is None:
+        return jnp.zeros((system.n, system.n), q.dtype)
+    return jnp.tensordot(symmetries.along(q, v), symmetries.W, 1).astype(q.dtype)
+
+
+@jit_of("system", "freedom", "inputs", "outputs")
+def _linearized(
+    system: System, freedom: Freedom, inputs: Named, outputs: Named, q: Array, v: Array, t: Array,
+    params: Params, W: Array,
+) -> Linearization:  # fmt: skip
+    def at(q: Array, v: Array, t: Array, params: Params, W: Array) -> Linearization:
+        state = q, v, t, params
+        found = full_equations(system, *state, freedom)
+        small = reduced_equations(found, W, freedom)
+        B, moved = input_columns(system, found, small, inputs, state)
+        C, D = output_rows(system, small, outputs, inputs, state)
+        zeros = jnp.zeros((small.Z.shape[1], len(inputs)), B.dtype)
+        regular = small.regular & jnp.all(moved <= _tolerance(q))
+        nan = jnp.where(regular, 0.0, jnp.nan).astype(q.dtype)
+        return Linearization(
+            full=found,
+            reduced=small,
+            space=StateSpace(
+                small.matrix() + nan, jnp.concatenate([zeros, B]) + nan, C + nan, D + nan
+            ),
+            W=W,
+            unsteadiness=unsteadiness(found, small, v, W),
+            regular=regular,
+            moved=moved,
+            coordinates=tuple(system.coordinates),
+            inputs=tuple(name for name, _ in inputs),
+            outputs=tuple(name for name, _ in outputs),
+        )
+
+    return batched_closure(at, q, v, t, params, W)(q, v, t, params, W)
+
+
+def _require_fixed_constraints(found: Linearization) -> None:
+    tolerance = _tolerance(found.moved)
+    names = [name for name, x in zip(found.inputs, found.moved, strict=True) if x > tolerance]
+    if names:
+        raise ValueError(
+            f"Argument `inputs` must leave the constraints as they are, but {', '.join(names)} "
+            "moves one; take a force as input, or make the drive an `Acceleration` constraint."
+        )
+
+
+def _is_small(unsteadiness: Array) -> bool:
+    return float(unsteadiness) <= _tolerance(unsteadiness)
+
+
+def _tolerance(x: Array) -> float:
+    return float(jnp.finfo(x.dtype).eps) ** 0.375

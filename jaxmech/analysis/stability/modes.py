@@ -1,0 +1,190 @@
+"""`modes`: what a linearization does on its own, as eigenvalues with shapes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Complex, Float, Int
+
+from jaxmech.analysis.stability.linearization import Linearization
+from jaxmech.analysis.stability.spectrum import Spectrum, spectrum
+from jaxmech.utils.checks import is_known, require_kind
+
+
+class Modes(eqx.Module):
+    """Motions z e^(lambda t) of a linearization; under `jax.vmap` with a leading batch axis.
+
+    Eigenvalues, frequencies and damping ratios have derivatives where the eigenvalue is simple: NaN
+    where it is repeated, and zero for those that are zero, which belong to symmetries. Shapes are
+    constants to JAX.
+
+    Attributes:
+        eigenvalues: lambda [1/s], the zeros first, then by frequency, shape (j,).
+        frequencies: |Im lambda| / 2 pi [Hz], shape (j,).
+        damping: damping ratios -Re lambda / |lambda|, negative where a mode grows, NaN for zeros,
+            shape (j,).
+        shapes: deviations of the coordinates, the largest made 1, real for vibrations without
+            damping, shape (n, j). Where no coordinate takes part (a velocity alone), those of the
+            velocities.
+        states: the same in (x, u), shape (j, j).
+        signature: sign of the energy of a mode on the imaginary axis (Krein), for a conservative
+            system with as many velocities as positions; else 0, shape (j,).
+        zero: whether an eigenvalue is zero, shape (j,).
+        simple: whether it is neither zero nor repeated, shape (j,).
+        coordinates: their names.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> hanging = jm.linearize(model.system, [0.0, -1.0], [0.0, 0.0], model.params)
+        >>> jm.modes(hanging)
+        Modes: 2 eigenvalues of coordinates x1, y1
+            eigenvalue [1/s]  frequency [Hz]  damping  largest in
+          0 + 3.13209i           0.498488        0     x1
+    """
+
+    eigenvalues: Complex[Array, " j"]
+    frequencies: Float[Array, " j"]
+    damping: Float[Array, " j"]
+    shapes: Complex[Array, " n j"]
+    states: Complex[Array, " j j"]
+    signature: Int[Array, " j"]
+    zero: Bool[Array, " j"]
+    simple: Bool[Array, " j"]
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def growth(self) -> Array:
+        """The largest real part, positive where the motion is unstable [1/s]."""
+        return jnp.max(self.eigenvalues.real, axis=-1, initial=-jnp.inf)
+
+    def __repr__(self) -> str:
+        values = self.eigenvalues
+        if not isinstance(values, jax.Array | np.ndarray) or not is_known(values):
+            return f"Modes(coordinates={self.coordinates}, without values)"
+        if values.ndim != 1:
+            return f"Modes: {values.shape[:-1]} sets of {values.shape[-1]} eigenvalues"
+        return "\n".join(_card(self))
+
+
+def modes(linearization: Linearization) -> Modes:
+    """Eigenvalues, frequencies, damping ratios and shapes of a linearization.
+
+    Vibrations without damping are solved as the symmetric problem they are; elsewhere the zero
+    eigenvalues of symmetries are split off first (`jaxmech.analysis.stability.spectrum`). In a
+    frame that is carried along, frequencies are those seen there. Works under `jit`, `vmap` and
+    derivatives; LAPACK runs on the host.
+
+    Args:
+        linearization: what `linearize` gave; a batch of them too.
+
+    Returns:
+        The `Modes`; NaN where the linearization is.
+
+    Raises:
+        TypeError: the argument is no `Linearization`.
+
+    Example:
+        >>> from jaxmech import models
+        >>> from jaxmech.analysis.stability.linearize import linearize
+        >>> model = models.chain(links=2)
+        >>> hanging = linearize(model.system, [0.0, -1.0, 0.0, -2.0], [0.0] * 4, model.params)
+        >>> found = modes(hanging)
+        >>> print(found.frequencies.round(6), found.shapes[:, 0].real.round(6))
+        [0.381526 0.381526 0.921086 0.921086] [0.414214 0. 1. 0.]
+    """
+    require_kind("linearization", linearization, Linearization, "what `linearize` gives back")
+    known = is_known(linearization)
+    found = _spectrum(linearization) if known else None
+    of_one: Callable[..., Modes] = _modes if known else lambda lin, _: _modes(lin, _spectrum(lin))
+    for _ in range(linearization.space.A.ndim - 2):
+        of_one = jax.vmap(of_one)
+    return of_one(linearization, found)
+
+
+def _spectrum(lin: Linearization) -> Spectrum:
+    return spectrum(lin.space.A, lin.reduced.M, lin.reduced.K)
+
+
+@jax.jit
+def _modes(lin: Linearization, found: Spectrum) -> Modes:
+    small = lin.reduced
+    values, right = found.eigenvalues, found.right
+    k = small.Z.shape[1]
+    dq = small.Z @ right[:k]
+    dv = small.T @ right[:k] + small.Y @ right[k:]
+    scale, only_velocity = _largest(dq, dv)
+    size = jnp.abs(jax.lax.stop_gradient(values))
+    nonzero = jnp.where(found.zero | (size == 0), 1.0, jnp.abs(values))
+    return Modes(
+        eigenvalues=values,
+        frequencies=jnp.abs(values.imag) / (2 * np.pi),
+        damping=jnp.where(found.zero, jnp.nan, -values.real / nonzero),
+        shapes=jnp.where(only_velocity[None], dv, dq) / scale[None],
+        states=right / scale[None],
+        signature=_signature(lin, found.zero, values, right),
+        zero=found.zero,
+        simple=found.simple,
+        coordinates=lin.coordinates,
+    )
+
+
+def _largest(dq: Array, dv: Array) -> tuple[Array, Array]:
+    """The largest entry of each column, of the velocities where no coordinate takes part."""
+    only_velocity = jnp.max(jnp.abs(dq), axis=0) <= 1e-9 * jnp.max(jnp.abs(dv), axis=0)
+    entries = jnp.where(only_velocity[None], dv, dq)
+    place = jnp.argmax(jnp.abs(entries) * (1 - 1e-9 * jnp.arange(len(dq)))[:, None], axis=0)
+    found = jnp.take_along_axis(entries, place[None], axis=0)[0]
+    return jnp.where(found == 0, 1.0, found), only_velocity
+
+
+def _signature(lin: Linearization, zero: Array, values: Array, z: Array) -> Array:
+    """The sign of z^H H z with the energy H = (u^T M u + x^T K x) / 2, where it is conserved."""
+    small = lin.reduced
+    k = lin.positions
+    none = jnp.zeros(values.shape, jnp.int32)
+    if k != lin.velocities:
+        return none
+    M, C, K = (jax.lax.stop_gradient(x) for x in (small.M, small.C, small.K))
+    size = jnp.max(jnp.abs(C), initial=0.0), jnp.max(jnp.abs(K), initial=0.0)
+    conserved = jnp.max(jnp.abs(C + C.T), initial=0.0) <= 1e-9 * size[0] + 1e-12 * size[1]
+    conserved &= jnp.max(jnp.abs(K - K.T), initial=0.0) <= 1e-9 * size[1]
+    conserved &= jnp.max(jnp.abs(small.R), initial=0.0) <= 1e-9
+    x, u = z[:k], z[k:]
+    energy = ((u.conj() * (M @ u)) + (x.conj() * (K @ x))).sum(0).real
+    swings = jnp.abs(values.real) <= 1e-7 * jnp.abs(values)
+    return jnp.where(conserved & swings & ~zero, jnp.sign(energy), 0.0).astype(jnp.int32)
+
+
+def _card(found: Modes) -> list[str]:
+    values = np.asarray(found.eigenvalues)
+    names = found.coordinates
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    lines = [f"Modes: {len(values)} eigenvalues of coordinates {shown}"]
+    zeros = int(np.sum(found.zero))
+    if zeros < len(values):
+        lines.append("    eigenvalue [1/s]  frequency [Hz]  damping  largest in")
+    for i, value in enumerate(values):
+        if found.zero[i] or value.imag < 0:
+            continue
+        largest = names[int(np.argmax(np.abs(np.asarray(found.shapes)[:, i])))]
+        where = f"{_text(value):<20} {float(found.frequencies[i]):>11.6g}"
+        lines.append(f"  {where} {float(found.damping[i]) + 0.0:>8.4g}     {largest}")
+    if zeros:
+        lines.append(f"  and {zeros} zero: {', '.join(_zero_names(found))}")
+    return lines
+
+
+def _text(value: Any) -> str:
+    size = abs(value)
+    real = 0.0 if abs(value.real) < 1e-12 * size else value.real
+    return f"{real:.6g} + {value.imag:.6g}i" if value.imag else f"{real:.6g}"
+
+
+def _zero_names(found: Modes) -> list[str]:
+    """The coordinate in which each zero mode is largest."""
+    shapes = np.abs(np.asarray(found.shapes))[:, np.asarray(found.zero)]
+    return list(dict.fromkeys(found.coordinates[int(i)] for i in shapes.argmax(0)))

@@ -1,0 +1,249 @@
+"""The linear equations of small deviations from a motion, in independent coordinates.
+
+Deviations dq, dv, da and dlambda from a state (q, v) with its accelerations a and multipliers
+lambda obey, to first order,
+
+    M da + C dv + K dq = A^T dlambda,      C = dr/dv,  K = dr/dq
+
+with r = M a - Q - A^T lambda at fixed a and lambda. So K holds the geometric stiffness of the
+multipliers, -d(A^T lambda)/dq; for holonomic constraints that is -lambda . d2phi/dq2. The
+constraints restrict the deviations at each level, those of position, velocity and acceleration:
+
+    A_p dq = 0,      A_v dv + B dq = 0,      A da + H_v dv + H_q dq = 0
+
+Orthonormal bases Z and Y of the null spaces of A_p and A_v, which differ in dimension where a
+constraint is nonholonomic, solve the first two: dq = Z x, dv = T x + Y u. A steady motion goes
+along a symmetry whose velocity field is xi(q), with W = dxi/dq: a wheel rolls on, a top turns. Seen
+from a frame that is carried along, deviations change at the rates dv - W dq and da - W dv, and the
+equations have constant coefficients:
+
+    dx/dt = R x + P u,      M_r du/dt + C_r u + K_r x = 0
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.analysis.stability.balance import Balance, balance, row_order
+from jaxmech.constraints import Nonholonomic
+from jaxmech.linalg import QR, column_space_projector, metric, null_basis, times
+from jaxmech.system import Params, System
+
+Freedom = tuple[int, int, int]  # of positions, velocities and accelerations
+
+
+class FullEquations(eqx.Module):
+    """The linear equations in all coordinates: M da + C dv + K dq = A^T dlambda.
+
+    Rows on accelerations are those of positions and velocities, differentiated, and behind them
+    those of `Acceleration` constraints.
+
+    Attributes:
+        a: accelerations at the state, shape (n,).
+        multipliers: at the state, the smallest possible, in the order of the system, shape (m,).
+        M: mass matrix, shape (n, n).
+        C: derivative of the unbalanced force by v, shape (n, n).
+        K: by q, geometric stiffness included, shape (n, n).
+        geometric: the geometric stiffness, -d(A^T lambda)/dq, shape (n, n).
+        drift: derivative of the unbalanced force by t, shape (n,).
+        A_p: constraint rows on dq, shape (k, n).
+        A_v: constraint rows on dv, shape (l, n).
+        B: what dq adds to them, shape (l, n).
+        A: constraint rows on da, shape (m, n).
+        H_q: what dq adds to them, shape (m, n).
+        H_v: what dv adds to them, shape (m, n).
+        forces: sizes of the forces at play, shape (n,).
+    """
+
+    a: Float[Array, " n"]
+    multipliers: Float[Array, " m"]
+    M: Float[Array, " n n"]
+    C: Float[Array, " n n"]
+    K: Float[Array, " n n"]
+    geometric: Float[Array, " n n"]
+    drift: Float[Array, " n"]
+    A_p: Float[Array, " k n"]
+    A_v: Float[Array, " l n"]
+    B: Float[Array, " l n"]
+    A: Float[Array, " m n"]
+    H_q: Float[Array, " m n"]
+    H_v: Float[Array, " m n"]
+    forces: Float[Array, " n"]
+
+
+class ReducedEquations(eqx.Module):
+    """The linear equations in independent coordinates.
+
+    Attributes:
+        Z: dq = Z x, shape (n, k).
+        Y: dv = T x + Y u, shape (n, l).
+        T: likewise, shape (n, k).
+        R: dx/dt = R x + P u, shape (k, k).
+        P: likewise, shape (k, l).
+        M: of M du/dt + C u + K x = 0, shape (l, l).
+        C: likewise, shape (l, l).
+        K: likewise, shape (l, k).
+        rows: constraints on du/dt by `Acceleration`, rows du/dt + slopes (x, u) = 0, shape (c, l).
+        slopes: likewise, shape (c, k + l).
+        regular: whether the ranks of A_p and A_v are n - k and n - l.
+    """
+
+    Z: Float[Array, " n k"]
+    Y: Float[Array, " n l"]
+    T: Float[Array, " n k"]
+    R: Float[Array, " k k"]
+    P: Float[Array, " k l"]
+    M: Float[Array, " l l"]
+    C: Float[Array, " l l"]
+    K: Float[Array, " l k"]
+    rows: Float[Array, " c l"]
+    slopes: Float[Array, " c _"]
+    regular: Bool[Array, ""]
+
+    def solve(self, force: Float[Array, " l j"], shift: Float[Array, " c j"]) -> Array:
+        """du/dt for forces in the columns and inhomogeneities of the rows, shape (l, j)."""
+        if not self.M.size or not force.shape[1]:
+            return jnp.zeros_like(force)
+        pair = metric(self.M, self.rows, QR())
+        return jax.vmap(lambda f, b: pair.solve(f, b)[1], (1, 1), 1)(force, shift)
+
+    def matrix(self) -> Float[Array, " j j"]:
+        """The matrix of the first-order system, d(x, u)/dt = matrix (x, u)."""
+        below = self.solve(-jnp.concatenate([self.K, self.C], 1), -self.slopes)
+        return jnp.concatenate([jnp.concatenate([self.R, self.P], 1), below])
+
+
+def full_equations(
+    system: System, q: Array, v: Array, t: Array, params: Params, freedom: Freedom
+) -> FullEquations:
+    """The linear equations in all coordinates about a state that meets the constraints.
+
+    Args:
+        system: the system.
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        t: time.
+        params: parameters.
+        freedom: how many positions, velocities and accelerations the constraints leave free.
+    """
+    rest = jnp.zeros_like(q)
+    order = row_order(system, system.sizes(q, v, t, params))
+    none = jnp.zeros(len(order), q.dtype)
+    M = system.mass(q, v, t, params)
+    at_rest = balance(system, q, v, t, params, rest, none)
+    A = jax.jacfwd(lambda a: balance(system, q, v, t, params, a, none).rows)(rest)
+    # a = A^+ b and along the null space of A what balances the forces there
+    N, _ = null_basis(A, freedom[2])
+    rows = QR().factor(A)
+    a = rows.smallest(-at_rest.rows)[0]
+    a = a - N @ _solved(N.T @ M @ N, N.T @ (at_rest.force + M @ a))
+    force = at_rest.force + M @ a
+    multipliers = times(column_space_projector(A), rows.smallest(times(A, force))[1])
+
+    def parts(q: Array, v: Array, t: Array) -> Balance:
+        return balance(system, q, v, t, params, a, multipliers)
+
+    slopes = jax.jacfwd(parts, (0, 1, 2))(q, v, t)  # for each part by q, v and t
+    is_holonomic = not any(isinstance(c, Nonholonomic) for c in system.constraints)
+
+    def level(q: Array) -> Array:
+        return system.position_level(q, t, params)
+
+    return FullEquations(
+        a=a,
+        multipliers=multipliers[np.argsort(order)],
+        M=M,
+        C=slopes.force[1],
+        K=slopes.force[0],
+        geometric=-slopes.pull[0],
+        drift=slopes.force[2],
+        A_p=slopes.speed[1] if is_holonomic else jax.jacfwd(level)(q),
+        A_v=slopes.speed[1],
+        B=slopes.speed[0],
+        A=A,
+        H_q=slopes.rows[0],
+        H_v=slopes.rows[1],
+        forces=jnp.abs(at_rest.force) + jnp.abs(force) + jnp.abs(M) @ jnp.abs(a),
+    )
+
+
+def _solved(M: Array, force: Array) -> Array:
+    """M^-1 times a vector, for a definite M."""
+    if not force.size:
+        return force
+    return metric(M, jnp.zeros((0, force.size), M.dtype), QR()).solve(force, force[:0])[1]
+
+
+def reduced_equations(
+    found: FullEquations, W: Float[Array, " n n"], freedom: Freedom
+) -> ReducedEquations:
+    """The linear equations in independent coordinates.
+
+    Args:
+        found: those in all coordinates.
+        W: derivative of the velocity field of the symmetry that the motion follows, shape (n, n).
+        freedom: how many positions, velocities and accelerations the constraints leave free.
+    """
+    count = found.A_v.shape[0]  # of rows on velocities
+    Z, right_position = null_basis(found.A_p, freedom[0])
+    same = found.A_p.shape == found.A_v.shape  # then no constraint is nonholonomic
+    Y, right_velocity = (Z, right_position) if same else null_basis(found.A_v, freedom[1])
+    inverse = _pseudo_inverse(found.A_v)
+    T = W @ Z - inverse @ (found.A_v @ (W @ Z) + found.B @ Z)
+    R, P = Z.T @ (T - W @ Z), Z.T @ Y
+    dq = jnp.concatenate([Z, jnp.zeros_like(Y)], 1)
+    dv = jnp.concatenate([T, Y], 1)
+    # da = Y w + G (x, u): the constraints alone give G, the equations of motion w
+    shift = found.H_q @ dq + found.H_v @ dv
+    G = -inverse @ shift[:count]
+    moving = Y.T @ (W @ dv + T @ jnp.concatenate([R, P], 1))  # w = du/dt + moving (x, u)
+    carried = Y.T @ (found.M @ (G + Y @ moving) + found.C @ dv + found.K @ dq)
+    servo = found.A[count:]
+    return ReducedEquations(
+        Z=Z,
+        Y=Y,
+        T=T,
+        R=R,
+        P=P,
+        M=Y.T @ found.M @ Y,
+        C=carried[:, freedom[0] :],
+        K=carried[:, : freedom[0]],
+        rows=servo @ Y,
+        slopes=servo @ (G + Y @ moving) + shift[count:],
+        regular=right_position & right_velocity,
+    )
+
+
+def _pseudo_inverse(A: Array) -> Array:
+    """A^+, shape (n, l)."""
+    if not A.shape[0]:
+        return A.T
+    rows = QR().factor(A)
+    return jax.vmap(lambda r: rows.smallest(r)[0], 1, 1)(jnp.eye(A.shape[0], dtype=A.dtype))
+
+
+def unsteadiness(
+    found: FullEquations, small: ReducedEquations, v: Float[Array, " n"], W: Float[Array, " n n"]
+) -> Float[Array, ""]:
+    """How far a motion is from going along a symmetry: 0 if it does, about 1 if not at all.
+
+    The accelerations must be W v, and stay so: with (v, W v, W W v) in the place of (dq, dv, da)
+    and time going on, the linear equations must hold too. Forces that are missing are compared
+    with the largest force at play; in the second condition over the time in which the motion
+    changes a deviation of one unit, or a second at rest.
+
+    Args:
+        found: the equations in all coordinates.
+        small: in independent ones.
+        v: velocities, shape (n,).
+        W: derivative of the field of the symmetry, shape (n, n).
+    """
+    turned = W @ v
+    rate = jnp.max(jnp.abs(v))
+    later = found.M @ (W @ turned) + found.C @ turned + found.K @ v + found.drift
+    later = later / jnp.where(rate > 0, rate, 1.0)
+    missed = jnp.stack([found.M @ (found.a - turned), small.Y @ (small.Y.T @ later)])
+    largest = jnp.max(found.forces + jnp.abs(found.M) @ jnp.abs(turned))
+    return jnp.max(jnp.abs(missed)) / jnp.where(largest > 0, largest, 1.0)

@@ -1,0 +1,171 @@
+"""Eigenvalues of small matrices, with zeros counted exactly and derivatives of the simple ones.
+
+LAPACK is called through numpy, on the host: some releases of jaxlib hang where one program holds
+two batched LAPACK calls. So a batch is a loop, about 0.1 ms for each matrix.
+
+A zero eigenvalue of multiplicity k comes out of the QR algorithm as eps^(1/k), 1e-4 for k = 4, and
+a vehicle has many: places and directions that do not matter. So null spaces are split off by
+orthogonal transformations, one after the other, until what is left is regular.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jaxtyping import Array
+from numpy.typing import NDArray
+
+Numbers = NDArray[Any]
+NULL = 1e-9  # of the largest singular value: what counts as zero
+SAME = 1e-7  # of the largest eigenvalue: what counts as repeated
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues and vectors of a matrix A, those that are zero first.
+
+    Attributes:
+        eigenvalues: shape (j,), complex.
+        right: A right = right diag(eigenvalues) but for zeros, of which it holds a basis of the
+            chains, shape (j, j).
+        left: left^H A = diag(eigenvalues) left^H with left^H right = 1, zero for zeros.
+        zero: whether an eigenvalue is zero, shape (j,).
+        simple: whether it is neither zero nor repeated, shape (j,).
+    """
+
+    eigenvalues: Any
+    right: Any
+    left: Any
+    zero: Any
+    simple: Any
+
+
+@jax.custom_jvp
+def spectrum(A: Array, M: Array, K: Array) -> Spectrum:
+    """The spectrum of A, by a symmetric problem where A is that of M x'' + K x = 0.
+
+    Args:
+        A: matrix of the first-order system, shape (j, j).
+        M: mass matrix, shape (l, l).
+        K: stiffness matrix, shape (l, k).
+    """
+    j, kind = A.shape[-1], jnp.result_type(A.dtype, jnp.complex64)
+    shapes = Spectrum(
+        jax.ShapeDtypeStruct((j,), kind),
+        jax.ShapeDtypeStruct((j, j), kind),
+        jax.ShapeDtypeStruct((j, j), kind),
+        jax.ShapeDtypeStruct((j,), jnp.bool_),
+        jax.ShapeDtypeStruct((j,), jnp.bool_),
+    )
+    if not isinstance(A, jax.core.Tracer):
+        found = _many(np.asarray(A), np.asarray(M), np.asarray(K), kind)
+        return Spectrum(*(jnp.asarray(x) for x in found))
+
+    def host(A: Any, M: Any, K: Any) -> Spectrum:
+        return _many(np.asarray(A), np.asarray(M), np.asarray(K), kind)
+
+    return jax.pure_callback(host, shapes, A, M, K, vmap_method="broadcast_all")
+
+
+@spectrum.defjvp
+def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    """dlambda = left^H dA right (left^H right = 1); zeros stay zeros, repeated ones have none."""
+    found = spectrum(*primals)
+    dA = tangents[0].astype(found.right.dtype)
+    moved = ((found.left.conj().T @ dA) * found.right.T).sum(1)
+    moved = moved * jnp.where(found.simple | found.zero, 1.0, jnp.nan)
+    none = [np.zeros(x.shape, jax.dtypes.float0) for x in (found.zero, found.simple)]
+    rest = jnp.zeros_like(found.right)
+    return found, Spectrum(moved, rest, rest, *none)
+
+
+def _many(A: Numbers, M: Numbers, K: Numbers, kind: Any) -> Spectrum:
+    """A loop over the members of a batch."""
+    batch = A.shape[:-2]
+    found = [_one(A[i], M[i], K[i]) for i in np.ndindex(batch)]
+
+    def stacked(k: int, dtype: Any) -> Numbers:
+        first = np.stack([x[k] for x in found]).astype(dtype)
+        return first.reshape(*batch, *first.shape[1:])
+
+    types = (kind, kind, kind, bool, bool)
+    return Spectrum(*(stacked(k, dtype) for k, dtype in enumerate(types)))
+
+
+def _one(A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
+    if not np.isfinite(A).all() or not A.size:
+        nan = np.full(A.shape, np.nan, complex)
+        return Spectrum(nan.diagonal(), nan, nan, *np.zeros((2, len(A)), bool))
+    undamped = is_undamped(A, M, K)
+    values, right, left, zero = _vibrations(M, K) if undamped else _split(A)
+    size = np.abs(values).max(initial=0.0)
+    apart = np.abs(values[:, None] - values[None, :]) + np.diag(np.full(len(values), np.inf))
+    simple = ~zero & (apart.min(1, initial=np.inf) > SAME * size)
+    place = sorted(
+        range(len(values)), key=lambda i: _key(complex(values[i]), bool(zero[i]), float(size))
+    )
+    return Spectrum(values[place], right[:, place], left[:, place], zero[place], simple[place])
+
+
+def _key(value: complex, zero: bool, size: float) -> tuple[Any, ...]:
+    """Zeros first, then by frequency, then by damping, a pair with its positive one first."""
+    unit = 1e-9 * size or 1.0
+    return (not zero, round(abs(value.imag) / unit), round(value.real / unit), -value.imag)
+
+
+def is_undamped(A: Numbers, M: Numbers, K: Numbers) -> bool:
+    """Whether A is that of M x'' + K x = 0 with a symmetric K."""
+    j = len(A)
+    k = j // 2
+    if K.shape != M.shape or j != 2 * len(M):
+        return False
+    size = np.abs(A).max()
+    free = np.abs(A[:k, :k]).max() + np.abs(A[k:, k:]).max() + np.abs(A[:k, k:] - np.eye(k)).max()
+    skew = np.abs(K - K.T).max()
+    return bool(free <= 1e-12 * max(size, 1.0) and skew <= 1e-11 * max(np.abs(K).max(), 1e-300))
+
+
+def _vibrations(M: Numbers, K: Numbers) -> tuple[Numbers, ...]:
+    """Of M x'' + K x = 0: lambda^2 is minus an eigenvalue of the symmetric pair (K, M)."""
+    squares, X = scipy.linalg.eigh((K + K.T) / 2, (M + M.T) / 2)
+    k = len(squares)
+    zero = np.abs(squares) <= NULL * np.abs(squares).max()
+    values = np.where(zero, 0.0, np.sqrt(-squares.astype(complex)))
+    right = np.zeros((2 * k, 2 * k), complex)
+    left = np.zeros_like(right)
+    for i in range(k):
+        x, y = X[:, i], M @ X[:, i]
+        for column, value in ((i, values[i]), (k + i, -values[i])):
+            right[:, column] = np.concatenate([x, value * x])
+            if zero[i]:
+                right[:, column] = np.concatenate([x, 0 * x] if column < k else [0 * x, x])
+            else:
+                left[:, column] = np.concatenate([np.conj(value) * y, y]) / (2 * np.conj(value))
+    return np.concatenate([values, -values]), right, left, np.concatenate([zero, zero])
+
+
+def _split(A: Numbers) -> tuple[Numbers, ...]:
+    """Any A: null spaces split off until the rest is regular."""
+    j, size = len(A), float(np.linalg.norm(A, 2))
+    N, Q, rest = np.zeros((j, 0)), np.eye(j), A
+    while rest.size:
+        _, sizes, V = np.linalg.svd(rest)
+        rank = int((sizes > NULL * size).sum())
+        if rank == len(rest):
+            break
+        N, Q = np.concatenate([N, Q @ V[rank:].T], 1), Q @ V[:rank].T
+        rest = Q.T @ A @ Q
+    count = N.shape[1]
+    values = np.zeros(j, complex)
+    right, left = np.zeros((j, j), complex), np.zeros((j, j), complex)
+    right[:, :count] = N
+    if rest.size:
+        own, Y = np.linalg.eig(rest)
+        inner, across = N.T @ A @ N, N.T @ A @ Q
+        values[count:] = own
+        for i, value in enumerate(own):
+            w = np.linalg.solve(value * np.eye(count) - inner, across @ Y[:, i])
+            right[:, count + i] = Q @ Y[:, i] + N @ w
+        left[:, count:] = Q @ np.linalg.pinv(Y).conj().T
+    return values, right, left, np.arange(j) < count

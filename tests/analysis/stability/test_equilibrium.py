@@ -1,0 +1,101 @@
+"""Equilibria and steady motions against closed forms, their derivatives, and missing ones."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.analysis.stability import equilibrium, symmetries
+
+LINKS = 6
+
+
+def _hanging(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.5 * v @ v - p["g"] * q[1::2].sum()
+
+
+def _rods(q: Any, t: Any, p: Any) -> Any:
+    """Rods of 1 m between two supports that are p["d"] apart, with masses of 1 kg between them."""
+    end = jnp.stack([p["d"], 0.0 * p["d"]])[None]
+    places = jnp.concatenate([jnp.zeros((1, 2)), q.reshape(-1, 2), end])
+    rods = places[1:] - places[:-1]
+    return (rods**2).sum(1) / 2 - 0.5
+
+
+CATENARY = jm.System(
+    _hanging,
+    [jm.Holonomic(_rods, "rods")],
+    coordinates=tuple(f"{a}{k}" for k in range(LINKS) for a in "xy"),
+)
+SPAN = {"g": 9.81, "d": 4.5}
+
+
+def sagging() -> np.ndarray:
+    x = np.linspace(0, SPAN["d"], LINKS + 2)[1:-1]
+    return np.stack([x, -1.5 * np.sin(np.pi * x / SPAN["d"])], axis=1).ravel()
+
+
+def test_a_chain_between_supports_hangs_as_the_difference_equation_says() -> None:
+    """The horizontal tension is the same everywhere, the vertical one grows by m g at each mass."""
+    found = equilibrium(CATENARY, sagging(), SPAN)
+    places = np.concatenate([[[0, 0]], np.asarray(found.q).reshape(-1, 2), [[SPAN["d"], 0]]])
+    rods = places[1:] - places[:-1]
+    np.testing.assert_allclose(np.linalg.norm(rods, axis=1), 1.0, rtol=1e-14)
+    tension = -np.asarray(found.multipliers["rods"])[:, None] * rods
+    np.testing.assert_allclose(tension[:, 0], tension[0, 0], rtol=1e-13)
+    np.testing.assert_allclose(np.diff(tension[:, 1]), SPAN["g"], rtol=1e-13)
+    # slopes of the rods: H tan = m g (k - 3), and the span is the sum of the cosines
+    slopes = SPAN["g"] * (np.arange(LINKS + 1) - LINKS / 2) / tension[0, 0]
+    np.testing.assert_allclose(rods[:, 1] / rods[:, 0], slopes, atol=1e-12)
+    np.testing.assert_allclose((1 / np.sqrt(1 + slopes**2)).sum(), SPAN["d"], rtol=1e-13)
+    np.testing.assert_allclose(found.reactions["rods"][1::2], SPAN["g"], rtol=1e-13)
+
+
+def test_equilibria_have_derivatives() -> None:
+    def place(d: Any) -> Any:
+        return equilibrium(CATENARY, sagging(), {**SPAN, "d": d}).q
+
+    slope = jax.jacfwd(place)(SPAN["d"])
+    difference = (place(SPAN["d"] + 1e-5) - place(SPAN["d"] - 1e-5)) / 2e-5
+    np.testing.assert_allclose(slope, difference, atol=1e-9)
+    batch = jax.vmap(place)(jnp.array([4.4, SPAN["d"]]))
+    np.testing.assert_allclose(batch[1], place(SPAN["d"]), atol=1e-12)
+
+
+def _hoop(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return (v[0] ** 2 + (v[1] * jnp.sin(q[0])) ** 2) / 2 + p["g"] * jnp.cos(q[0])
+
+
+BEAD = jm.System(_hoop, coordinates=("angle", "turn"))
+
+
+@pytest.mark.slow
+def test_a_bead_on_a_turning_hoop() -> None:
+    """cos(angle) = g / (R w^2); about it w sqrt(1 + 3 cos^2) where the hoop turns freely."""
+    params, guess = {"g": 9.81}, np.array([0.9, 0.0])
+    found = symmetries(BEAD, guess, np.zeros(2), 0.0, params)
+
+    def angle(rate: Any) -> Any:
+        return equilibrium(BEAD, guess, params, v={"turn": rate}, symmetries=found).q[0]
+
+    for rate in (3.5, 5.0):
+        np.testing.assert_allclose(jnp.cos(angle(rate)), 9.81 / rate**2, rtol=1e-12)
+    slope = jax.grad(angle)(5.0)
+    np.testing.assert_allclose(slope, 2 * 9.81 / 5.0**3 / np.sin(angle(5.0)), rtol=1e-9)
+    steady = equilibrium(BEAD, guess, params, v={"turn": 5.0}, symmetries=found)
+    swinging = jm.modes(jm.linearize(BEAD, steady.q, steady.v, params))
+    expected = 5.0 * np.sqrt(1 + 3 * np.cos(steady.q[0]) ** 2) / (2 * np.pi)
+    np.testing.assert_allclose(swinging.frequencies, [0, 0, expected, expected], atol=1e-10)
+
+
+def test_where_there_is_no_equilibrium_is_said() -> None:
+    falling = jm.System(lambda q, v, t, p: v @ v / 2 + q[0], coordinates=("x",))
+    with pytest.raises(ValueError, match=r"No equilibrium was found .* 1 of the forces"):
+        equilibrium(falling, [0.0])
+    with pytest.raises(ValueError, match="holds 'y'; the coordinates are x"):
+        equilibrium(falling, [0.0], fixed=["y"])
+    with pytest.raises(TypeError, match="sequence of names"):
+        equilibrium(falling, [0.0], fixed="x")

@@ -1,0 +1,155 @@
+"""Linearizations against differences of the constrained motion, closed forms, and bad input."""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.signal
+
+import jaxmech as jm
+from jaxmech.analysis.stability import Linearization, linearize, symmetries
+from tests.small import CASES, PENDULUM, REDUNDANT, SKATE, Case
+
+HANGING = np.array([0.0, -2.0])
+REST = np.zeros(2)
+
+
+def accelerations(case: Case, q: Any, v: Any) -> np.ndarray:
+    """qdd of M qdd - A^T lambda = Q, A qdd = b by least squares."""
+    eom = jax.jit(case.system.equations)(q, v, 0.0, case.params)
+    M, Q, A, b = (np.asarray(x) for x in (eom.M, eom.Q, eom.A, eom.b))
+    whole = np.block([[M, -A.T], [A, np.zeros((len(b), len(b)))]])
+    return np.linalg.lstsq(whole, np.concatenate([Q, b]), rcond=1e-9)[0][: len(Q)]
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("skate", "wire", "massless")]
+
+
+@pytest.mark.parametrize("name", ["redundant", "quaternion", "mixed", *SLOW])
+def test_small_deviations_from_any_motion_agree_with_differences(name: str) -> None:
+    case = CASES[name]
+    found = linearize(case.system, case.q, case.v, case.params, steady=False)
+    small, k = found.reduced, found.positions
+    for z in np.random.default_rng(0).normal(size=(4, found.space.A.shape[0])):
+        dq, dv = (np.asarray(x) for x in found.deviation(z))
+        h = 1e-5
+        up, down = (accelerations(case, case.q + s * dq, case.v + s * dv) for s in (h, -h))
+        rate = np.asarray(found.space.A) @ z
+        np.testing.assert_allclose(small.Z.T @ dv, rate[:k], atol=1e-12)
+        u_rate = small.Y.T @ ((up - down) / (2 * h) - small.T @ rate[:k])
+        np.testing.assert_allclose(u_rate, rate[k:], atol=1e-7)
+
+
+def test_geometric_stiffness_is_all_that_restores_a_pendulum() -> None:
+    found = linearize(PENDULUM.system, HANGING, REST, PENDULUM.params)
+    m, g, l = (PENDULUM.params[name] for name in "mgl")  # noqa: E741
+    np.testing.assert_allclose(found.full.geometric, m * g / l * np.eye(2), rtol=1e-14)
+    np.testing.assert_allclose(found.full.multipliers, [-m * g / l], rtol=1e-14)
+    np.testing.assert_allclose(found.stiffness, [[m * g / l]], rtol=1e-14)
+    assert not np.any(found.gyroscopic)
+    assert not np.any(found.damping)
+    assert not np.any(found.circulatory)
+    with pytest.raises(ValueError, match="square"):
+        _ = linearize(SKATE.system, SKATE.q, SKATE.v, SKATE.params, steady=False).stiffness
+
+
+def test_state_space_is_what_scipy_takes() -> None:
+    """A force on x of the hanging pendulum: x'' + g/l x = F/m."""
+    params = {**PENDULUM.params, "l": 2.0}
+    found = linearize(
+        PENDULUM.system,
+        HANGING,
+        REST,
+        params,
+        inputs={"push": "x", "turn": lambda q, v, t, p: jnp.stack([-q[1], q[0]]), "weight": "m"},
+        outputs={"x": "x", "speed": lambda q, v, t, p: v[0], "p": lambda q, v, t, p: p["m"] * 3},
+    )
+    assert (found.inputs, found.outputs) == (("push", "turn", "weight"), ("x", "speed", "p"))
+    plant = scipy.signal.StateSpace(*(np.asarray(x) for x in found.state_space()))
+    ts = np.linspace(0.0, 1.0, 11)
+    _, y, _ = scipy.signal.lsim(plant, np.eye(3)[[0] * 11], ts)
+    omega = np.sqrt(9.81 / 2)
+    np.testing.assert_allclose(
+        y[:, 0], (1 - np.cos(omega * ts)) / (params["m"] * omega**2), atol=1e-12
+    )
+    static = np.asarray(found.space.D) - np.asarray(found.space.C) @ np.linalg.solve(
+        found.space.A, found.space.B
+    )
+    s = 1.7j
+    np.testing.assert_allclose(
+        found.space.C @ np.linalg.solve(s * np.eye(2) - found.space.A, found.space.B)
+        + found.space.D,
+        np.array([[1.0, 2.0, 0.0], [s, 2 * s, 0.0], [0, 0, 3 * params["m"] * (s**2 + 9.81 / 2)]])
+        / (params["m"] * (s**2 + 9.81 / 2)),
+        atol=1e-13,
+    )
+    np.testing.assert_allclose(static[0, 0], 2 / (params["m"] * 9.81))
+
+
+def test_batches_and_redundant_rows() -> None:
+    """Under vmap redundancy shows only where the constraints say so by themselves."""
+
+    def frequency(l: Any) -> Any:  # noqa: E741
+        params = {**REDUNDANT.params, "l": l}
+        q = jnp.stack([0.0 * l, -l])
+        found = linearize(REDUNDANT.system, q, REST, params, freedom=(1, 1, 1))
+        return -found.space.A[1, 0], found.regular
+
+    lengths = jnp.array([0.5, 2.0, 3.0])
+    squares, regular = jax.vmap(frequency)(lengths)
+    np.testing.assert_allclose(squares, 9.81 / lengths, rtol=1e-12)
+    assert regular.all()
+
+
+def test_symmetries_of_a_skate() -> None:
+    """Along the slope nothing changes; without it all motions of the plane are symmetries."""
+    params = {**SKATE.params, "g": 0.0}
+    assert len(symmetries(SKATE.system, SKATE.q, SKATE.v, 0.0, SKATE.params).s) == 2  # time, y
+    found = symmetries(SKATE.system, SKATE.q, SKATE.v, 0.0, params)
+    assert len(found.s) == 4
+    np.testing.assert_allclose(found.W[3] + found.W[3].T, 0.0, atol=1e-12)
+    # a steady circle: sliding along the blade while turning
+    radius, rate = 1.5, 0.8
+    circling = linearize(
+        SKATE.system, [0.0, -radius, 0.0], [radius * rate, 0.0, rate], params, symmetries=found
+    )
+    assert (circling.positions, circling.velocities) == (3, 2)
+    # carried along, a displaced circle turns about the first one, and all else stays
+    values = np.sort_complex(np.linalg.eigvals(circling.space.A))
+    expected = np.sort_complex(np.array([0, 0, 0, 1j * rate, -1j * rate]))
+    np.testing.assert_allclose(values, expected, atol=1e-6)
+
+
+BAD: list[tuple[Case, Any, Any, dict[str, Any], str]] = [
+    (PENDULUM, [0.1, -2.1], REST, {}, "'rod' has a position residual"),
+    (PENDULUM, HANGING, [0.0, 1.0], {}, "'rod' has a velocity residual"),
+    (PENDULUM, PENDULUM.q, REST, {}, "steady motion, but the forces"),
+    (PENDULUM, HANGING, [0.1, 0.0], {}, "steady motion, but the forces"),
+    (PENDULUM, HANGING, REST, {"inputs": ["z"]}, "holds 'z'; the coordinates are x, y"),
+    (PENDULUM, HANGING, REST, {"inputs": ["l"]}, "but l moves one"),
+    (PENDULUM, HANGING, REST, {"outputs": ["z"]}, "`outputs` must hold names"),
+    (PENDULUM, HANGING, [0.0, np.nan], {}, r"`v[1]` must be finite"),
+]
+
+
+@pytest.mark.parametrize(("case", "q", "v", "options", "message"), BAD)
+def test_bad_input_is_refused(
+    case: Case, q: Any, v: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        linearize(case.system, q, v, case.params, **options)
+
+
+def test_a_singular_pose_is_refused() -> None:
+    """Two circles that touch: a point between them has nowhere to go, in first order it has."""
+
+    def cross(q: Any, t: Any, p: Any) -> Any:
+        return q[0] * q[1]
+
+    system = jm.System(lambda q, v, t, p: v @ v / 2, [jm.Holonomic(cross)], coordinates=("x", "y"))
+    with pytest.raises(ValueError, match="singular pose"):
+        linearize(system, [0.0, 0.0], REST)
+    assert isinstance(linearize(system, [1.0, 0.0], REST), Linearization)

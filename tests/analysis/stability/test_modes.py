@@ -1,0 +1,148 @@
+"""Modes against closed forms, derivatives of eigenvalues, and what is no mode."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.analysis.stability import Modes, linearize, modes
+from jaxmech.analysis.stability.spectrum import spectrum
+
+LINKS = [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 5, 6, 7, 8, 9, 10))]
+
+
+def angles(n: int) -> jm.System:
+    """A chain of n links of 1 m with masses of 1 kg, by the angles of its links."""
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        ends = jnp.cumsum(jnp.stack([jnp.sin(q), -jnp.cos(q)]), axis=1)
+        speeds = jnp.cumsum(jnp.stack([v * jnp.cos(q), v * jnp.sin(q)]), axis=1)
+        return 0.5 * (speeds**2).sum() - p["g"] * ends[1].sum()
+
+    return jm.System(lagrangian, coordinates=tuple(f"angle{k}" for k in range(n)))
+
+
+@pytest.mark.parametrize("n", LINKS)
+def test_a_hanging_chain_has_the_zeros_of_a_laguerre_polynomial(n: int) -> None:
+    """Squared frequencies over g / l, in Cartesian coordinates and in angles."""
+    model, zeros = jm.models.chain(n), np.polynomial.laguerre.lagroots([0] * n + [1])
+    q = np.stack([np.zeros(n), -np.arange(1.0, n + 1)], axis=1).ravel()
+    g = model.params["g"]
+    for system, where, params in (
+        (model.system, q, model.params),
+        (angles(n), np.zeros(n), {"g": g}),
+    ):
+        found = modes(linearize(system, where, np.zeros(len(where)), params))
+        squares = (2 * np.pi * found.frequencies[::2]) ** 2
+        np.testing.assert_allclose(squares, g * zeros, rtol=1e-10)
+        assert not np.any(found.eigenvalues.real)
+        assert not np.any(found.shapes.imag)
+        assert np.all(found.signature == 1)
+        np.testing.assert_allclose(np.abs(found.shapes).max(0), 1.0)
+
+
+# A disc on a shaft with damping, springs and a follower force, in the rotating frame:
+# x'' + G x' + D x' + (K + N) x = 0.
+def _rotor(q: Any, v: Any, t: Any, p: Any) -> Any:
+    turning = p["w"] * (q[0] * v[1] - q[1] * v[0])
+    return 0.5 * v @ v + turning + 0.5 * p["w"] ** 2 * q @ q - 0.5 * p["k"] @ q**2
+
+
+def _loads(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return -p["d"] * v + p["n"] * jnp.stack([q[1], -q[0]])
+
+
+ROTOR = jm.System(_rotor, force=_loads, coordinates=("x", "y"))
+TURNING = {"w": 0.7, "k": np.array([1.0, 1.7]), "d": 0.1, "n": 0.3}
+
+
+def test_gyroscopic_circulatory_and_damping_parts() -> None:
+    found = linearize(ROTOR, np.zeros(2), np.zeros(2), TURNING)
+    skew = np.array([[0, 1.0], [-1.0, 0]])
+    Z = np.asarray(found.reduced.Z)
+
+    def turned(x: Any) -> Any:
+        return Z.T @ x @ Z
+
+    np.testing.assert_allclose(found.gyroscopic, turned(-2 * 0.7 * skew), atol=1e-14)
+    np.testing.assert_allclose(found.damping, 0.1 * np.eye(2), atol=1e-14)
+    np.testing.assert_allclose(found.circulatory, turned(-0.3 * skew), atol=1e-14)
+    np.testing.assert_allclose(
+        found.stiffness, turned(np.diag(TURNING["k"]) - 0.49 * np.eye(2)), atol=1e-14
+    )
+
+
+def test_eigenvalues_have_derivatives() -> None:
+    """By every parameter, forwards and backwards, against differences."""
+
+    def real_and_imaginary(p: Any) -> Any:
+        values = modes(linearize(ROTOR, jnp.zeros(2), jnp.zeros(2), p)).eigenvalues
+        return jnp.concatenate([values.real, values.imag])
+
+    call = jax.jit(real_and_imaginary)
+    forward = jax.jit(jax.jacfwd(real_and_imaginary))(TURNING)
+    for name, value in TURNING.items():
+        for k in np.ndindex(np.shape(value)):
+            step = np.zeros(np.shape(value))
+            step[k] = 1e-5
+            up, down = (call({**TURNING, name: value + s * step}) for s in (1, -1))
+            slope = forward[name][(slice(None), *k)]
+            np.testing.assert_allclose(slope, (up - down) / 2e-5, atol=1e-8)
+            assert np.abs(slope).max() > 1e-3
+    backward = jax.grad(lambda p: real_and_imaginary(p)[3])(TURNING)
+    np.testing.assert_allclose(backward["w"], forward["w"][3], rtol=1e-10)
+
+
+def test_a_batch_of_modes_is_that_of_each() -> None:
+    speeds = jnp.array([0.0, 0.7, 1.2])
+
+    def of(w: Any) -> Modes:
+        return modes(linearize(ROTOR, jnp.zeros(2), jnp.zeros(2), {**TURNING, "w": w}))
+
+    inside = jax.jit(jax.vmap(of))(speeds)
+    outside = modes(
+        jax.vmap(lambda w: linearize(ROTOR, jnp.zeros(2), jnp.zeros(2), {**TURNING, "w": w}))(
+            speeds
+        )
+    )
+    np.testing.assert_array_equal(inside.eigenvalues, outside.eigenvalues)
+    for k, w in enumerate(speeds):
+        np.testing.assert_allclose(inside.eigenvalues[k], of(w).eigenvalues, atol=1e-12)
+    assert inside.growth.shape == (3,)
+
+
+def test_krein_signature_of_a_rotor_that_only_turning_stabilizes() -> None:
+    """Beyond w^2 = k springs push outwards; one mode then has negative energy."""
+    params = {"w": 2.0, "k": np.array([1.0, 1.2]), "d": 0.0, "n": 0.0}
+    found = modes(linearize(ROTOR, np.zeros(2), np.zeros(2), params))
+    assert abs(found.growth) < 1e-12
+    assert sorted(found.signature.tolist()) == [-1, -1, 1, 1]
+    damped = modes(linearize(ROTOR, np.zeros(2), np.zeros(2), {**params, "d": 0.01}))
+    assert damped.growth > 1e-4  # the mode of negative energy takes what damping takes away
+    assert not np.any(damped.signature)
+
+
+def test_zeros_are_counted_whatever_their_chains() -> None:
+    """A chain of four zeros: LAPACK alone gives eps^(1/4), about 1e-4."""
+    draw = np.random.default_rng(2)
+    T = draw.normal(size=(6, 6))
+    J = np.diag([0, 0, 0, 0, -1.0, 2.0]) + np.diag([1.0, 1.0, 1.0, 0, 0], 1)
+    A = T @ J @ np.linalg.inv(T)
+    assert np.abs(np.linalg.eigvals(A)).min() > 1e-6
+    found = spectrum(jnp.asarray(A), jnp.zeros((0, 0)), jnp.zeros((0, 6)))
+    assert found.zero.sum() == 4
+    np.testing.assert_allclose(found.eigenvalues, [0, 0, 0, 0, -1.0, 2.0], atol=1e-11)
+    right, left = (np.asarray(x)[:, 4:] for x in (found.right, found.left))
+    np.testing.assert_allclose(A @ right, right * np.array([-1.0, 2.0]), atol=1e-11)
+    np.testing.assert_allclose(left.conj().T @ right, np.eye(2), atol=1e-11)
+
+
+def test_repeated_eigenvalues_have_no_derivative() -> None:
+    def frequency(k: Any) -> Any:
+        params = {"w": 0.0, "k": jnp.stack([k, k]), "d": 0.0, "n": 0.0}
+        return modes(linearize(ROTOR, jnp.zeros(2), jnp.zeros(2), params)).frequencies[0]
+
+    assert np.isnan(jax.grad(frequency)(1.0))
