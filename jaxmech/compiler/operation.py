@@ -11,6 +11,7 @@ the structure kept from another call, which gave wrong gradients under `jax.chec
 import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from jax.interpreters import ad, batching, mlir, partial_eval
 from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
-from jaxmech.compiler.platforms import why_not
+from jaxmech.compiler.platforms import NATIVE, is_on
 from jaxmech.compiler.vectorize import run_alone, run_batched, without_unused
 from jaxmech.utils.jit_cache import jit_of
 
@@ -170,16 +171,24 @@ class BatchAxis:
     Attributes:
         size: number of trajectories.
         has_axis: which of the arguments have it, in front.
-        as_lanes: whether it may run as native code.
+        as_lanes: whether it may run as native code, where the platform has any.
     """
 
     size: int
     has_axis: Flags
     as_lanes: bool
 
-    def vectorized(self, fn: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
-        """fn over the axis."""
-        if self.as_lanes:
+    def vectorized(
+        self, fn: Callable[..., list[Array]], *, native: bool
+    ) -> Callable[..., list[Array]]:
+        """fn over the axis, as native code or by `jax.vmap`."""
+        if native and self.as_lanes:
+            if not isinstance(self.size, int):
+                raise ValueError(
+                    "A batch that runs as lanes must have a size that is known, but has "
+                    f"{self.size}; give `jax.export` a number, or export within "
+                    "`jaxmech.compiler.off()`."
+                )
             return lambda *args: run_batched(fn, self.has_axis, args)
         return jax.vmap(fn, [0 if has else None for has in self.has_axis], axis_size=self.size)
 
@@ -240,26 +249,29 @@ _batched.def_effectful_abstract_eval(_shapes)
 
 
 def _evaluated(
-    *args: Array, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...]
-) -> list[Array]:
+    *args: Array, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...],
+    native: bool,
+) -> list[Array]:  # fmt: skip
     """The results, while a program is lowered."""
     fn = jaxpr_as_fun(call)
-    if not levels and args and why_not() is None:
+    if not levels and args and native and is_on():
         return run_alone(fn, args)
     for level in levels:
-        fn = level.vectorized(fn)
+        fn = level.vectorized(fn, native=native)
     return fn(*args)
 
 
-def _lowered(ctx: mlir.LoweringRuleContext, *args: Any, **params: Any) -> Any:
+def _lowered(ctx: mlir.LoweringRuleContext, *args: Any, native: bool = False, **params: Any) -> Any:
     """Lower without the axes of a mesh, along which everything varies alike."""
     avals: Sequence[Any] = ctx.avals_in
     plain = [ShapedArray(x.shape, x.dtype) for x in avals]
-    lower = mlir.lower_fun(_evaluated, multiple_results=True)
+    lower = mlir.lower_fun(partial(_evaluated, native=native), multiple_results=True)
     return lower(ctx.replace(avals_in=plain), *args, **params)
 
 
 mlir.register_lowering(_batched, _lowered)
+for _platform in NATIVE:
+    mlir.register_lowering(_batched, partial(_lowered, native=True), platform=_platform)
 
 
 def _over_batch(
@@ -271,13 +283,7 @@ def _over_batch(
     has_axis = tuple(axis is not None for axis in axes)
     size = next(x.shape[0] for x in _select(has_axis, args))
     levels = params["levels"]
-    as_lanes = not levels and why_not() is None
-    if as_lanes and not isinstance(size, int):
-        raise ValueError(
-            f"A batch that runs as lanes must have a size that is known, but has {size}; give "
-            "`jax.export` a number, or export within `jaxmech.compiler.off()`."
-        )
-    level = BatchAxis(size, has_axis, as_lanes)
+    level = BatchAxis(size, has_axis, as_lanes=not levels and is_on())
     outs = _batched.bind(*args, **{**params, "levels": (*levels, level)})
     return outs, [0] * len(outs)
 

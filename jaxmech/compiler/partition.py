@@ -11,13 +11,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.batch import over_batch
+from jaxmech.compiler.backends.primitive import over_batch
 from jaxmech.compiler.explain import Explanation, Part, part
 from jaxmech.compiler.frontend.build import loop_kernel
-from jaxmech.compiler.frontend.jaxprs import call_content, loop_content, stays_loop
+from jaxmech.compiler.frontend.jaxprs import call_content, evaluated, loop_content, stays_loop
 from jaxmech.compiler.ir.loops import UnsupportedError, dtype_of, shape_of
 
 LARGEST_IN_PROLOGUE = 16_384  # numbers of an array
@@ -108,12 +108,11 @@ class _Partition:
         pairs = [self.value(atom) for atom in eqn.invars]
         values, flags = [x for x, _ in pairs], [has for _, has in pairs]
         if not any(flags):
-            outs = _bound(eqn, *values) if content is None else jaxpr_as_fun(content)(*values)
-            return [(x, False) for x in outs]
+            return [(x, False) for x in evaluated(eqn, *values)]
         if content is not None:
             return run_partitioned(content, values, flags, self.size, self.found)
         axes = [0 if has else None for has in flags]
-        outs = jax.vmap(lambda *xs: _bound(eqn, *xs), axes, axis_size=self.size)(*values)
+        outs = jax.vmap(lambda *xs: evaluated(eqn, *xs), axes, axis_size=self.size)(*values)
         return [(x, True) for x in outs]
 
     def _loop(self, eqn: JaxprEqn) -> list[Batch]:
@@ -152,11 +151,6 @@ class _Partition:
         self.values.update(zip(wanted, outs[len(eqn.outvars) :], strict=True))
         self.waiting = [one for one in self.waiting if one not in prologue]
         return outs[: len(eqn.outvars)]
-
-
-def _bound(eqn: JaxprEqn, *values: Array) -> list[Array]:
-    out = eqn.primitive.bind(*values, **eqn.params)
-    return list(out) if eqn.primitive.multiple_results else [out]
 
 
 def _variables(atoms: Iterable[Any]) -> set[Any]:

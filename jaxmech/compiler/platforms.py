@@ -1,10 +1,16 @@
-"""Where native code runs: on a CPU, unless it is switched off."""
+"""Where native code runs: on CPUs and on NVIDIA's GPUs, unless it is switched off.
+
+What a program becomes is decided when it is lowered, for the platform that it is lowered for. While
+it is traced, the platform is not known, and what is decided then must be right on all of them.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 import jax
+
+NATIVE = ("cpu", "cuda")  # platforms with native code
 
 _IS_ON = ContextVar("lanes", default=True)
 
@@ -31,17 +37,45 @@ def off() -> Iterator[None]:
         jax.clear_caches()
 
 
-def why_not() -> str | None:
-    """The reason why no native code runs here; None if it does.
+def is_on() -> bool:
+    """Whether a program that is traced here may run as native code, where its platform has any."""
+    return _IS_ON.get()
+
+
+def why_not(platform: str | None = None) -> str | None:
+    """The reason why no native code runs on a platform; None if it does.
+
+    A program can be placed on another platform than the default one, so this may choose between
+    forms of a function that are right everywhere, but not between answers.
+
+    Args:
+        platform: "cpu", "cuda", "rocm", "tpu", ...; by default that of the default device.
 
     Example:
+        >>> print(why_not("tpu"))
+        the platform: native code runs on cpu and cuda, and this is tpu
         >>> with off():
         ...     print(why_not())
         `compiler.off()`
     """
-    if not _IS_ON.get():
+    if not is_on():
         return "`compiler.off()`"
-    platform = jax.default_backend()
-    return (
-        None if platform == "cpu" else f"the platform: lanes run on a CPU, and this is {platform}"
-    )
+    platform = platform or default_platform()
+    if platform in NATIVE:
+        return None
+    return f"the platform: native code runs on {' and '.join(NATIVE)}, and this is {platform}"
+
+
+def default_platform() -> str:
+    """The platform of the default device: "cpu", "cuda", "rocm", "tpu", ..."""
+    device = jax.config.read("jax_default_device")
+    if isinstance(device, str):
+        return device
+    return jax.default_backend() if device is None else platform_of(device)
+
+
+def platform_of(device: jax.Device) -> str:
+    """The platform of a device, where JAX calls those of two vendors "gpu"."""
+    if device.platform != "gpu":
+        return device.platform
+    return "cuda" if "cuda" in device.client.platform_version.lower() else "rocm"

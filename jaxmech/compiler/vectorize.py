@@ -9,18 +9,19 @@ from jax.extend.core import ClosedJaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.batch import over_batch
+from jaxmech.compiler.backends.primitive import over_batch
 from jaxmech.compiler.explain import Explanation, Part, part
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.frontend.jaxprs import stays_loop
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.partition import run_partitioned
-from jaxmech.compiler.platforms import why_not
+from jaxmech.compiler.platforms import is_on, why_not
 
 
 def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
-    """`jax.vmap(fn, in_axes)`, with loops and small functions as native code on a CPU.
+    """`jax.vmap(fn, in_axes)`, with loops and small functions as native code.
 
+    On CPUs and NVIDIA's GPUs, that is; on other platforms it is plain `jax.vmap`.
     The result is not differentiable: differentiate `fn` first, then vectorize its derivative.
 
     Args:
@@ -35,7 +36,7 @@ def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
 
     def vectorized(*args: Any) -> Any:
         flags = _flags(in_axes, args)
-        if why_not() is not None:
+        if not is_on():
             return jax.vmap(fn, in_axes)(*args)
         return run_batched(fn, flags, args)
 

@@ -309,13 +309,14 @@ def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) 
 
     args = particle(force=noisy), [1.0, 0.5], REST
     assert "do not run as lanes" in texts(structure(*args, run=ShortRun(1)), Severity.WARNING)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     found = structure(*args, run=ShortRun(1))
     assert found.lanes is None
     assert "lanes" not in texts(found, Severity.WARNING)
     assert "batches" not in repr(found)
     assert repr(explain(jnp.sin, jnp.ones(3))) == (
-        "function: plain vmap, because of the platform: lanes run on a CPU, and this is gpu"
+        "function: plain vmap, because of the platform: native code runs on cpu and cuda, "
+        "and this is tpu"
     )
     with off():
         assert repr(explain(jnp.sin, jnp.ones(3))).endswith("because of `compiler.off()`")

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from jaxmech.compiler import vectorize
-from jaxmech.compiler.backends.cpu import disk_cache, program
+from jaxmech.compiler.backends import disk_cache
+from jaxmech.compiler.backends.cpu import program
 from jaxmech.compiler.backends.cpu.program import Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError

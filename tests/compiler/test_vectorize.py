@@ -1,6 +1,7 @@
 """Functions as lanes give what they give under `jax.vmap`."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxmech.compiler import explain, vectorize
+from jaxmech.compiler import batched, explain, vectorize
+from jaxmech.compiler.backends import primitive
 from jaxmech.compiler.frontend.build import function_kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
 
 N = 4
 Function = Callable[[Any, Any], Any]
@@ -207,12 +210,46 @@ def test_a_trajectory_has_the_same_bits_in_every_place() -> None:
 
 
 @pytest.mark.parametrize("name", ["signs", "saving", "nested", "gradient of a loop", "constants"])
-def test_plain_vmap_where_there_is_no_native_code(
+def test_plain_vmap_where_a_back_end_has_no_instruction(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert "lanes" not in str(jax.make_jaxpr(vectorize(FUNCTIONS[name]))(*batch(1, 2)))
+    def called(*args: Any, **params: Any) -> Any:
+        raise UnsupportedError
+
+    monkeypatch.setitem(primitive._CALLED, "cpu", called)
+    run = jax.jit(vectorize(FUNCTIONS[name]))
+    assert "custom_call" not in run.lower(*batch(0, 5)).as_text()
     assert_agrees(FUNCTIONS[name])
+
+
+@pytest.mark.parametrize("make", [vectorize, lambda fn: jax.vmap(batched(fn))])
+@pytest.mark.parametrize("name", ["saving", "nested"])
+def test_what_a_program_becomes_is_decided_for_the_platform_that_it_is_lowered_for(
+    make: Callable[..., Any], name: str
+) -> None:
+    """One trace, which is kept for all platforms."""
+    trace = jax.jit(make(FUNCTIONS[name])).trace(*batch(0, 5))
+    for platform, native in (("tpu", False), ("cpu", True), ("rocm", False)):
+        text = trace.lower(lowering_platforms=(platform,)).as_text()
+        assert ("stablehlo.custom_call @jaxmech_" in text) == native
+        assert ("stablehlo.while" in text) != native
+
+
+@pytest.mark.parametrize("make", [vectorize, lambda fn: jax.vmap(batched(fn))])
+def test_one_program_for_several_platforms(make: Callable[..., Any]) -> None:
+    checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in _custom_calls(make)]
+    export = jax.export.export(
+        jax.jit(make(saving)), platforms=("cpu", "tpu"), disabled_checks=checks
+    )
+    x, A = batch(0, 5)
+    found = jax.tree.leaves(export(x, A).call(x, A))
+    for mine, plain in zip(found, jax.tree.leaves(jax.vmap(saving)(x, A)), strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-12)
+
+
+def _custom_calls(make: Callable[..., Any]) -> list[str]:
+    text = jax.jit(make(saving)).lower(*batch(0, 5)).as_text()
+    return re.findall(r"custom_call @(\w+)", text)
 
 
 def test_on_several_devices() -> None:

@@ -1,5 +1,5 @@
 """From a scalar graph to code that runs over a batch.
 
-`batch` chooses the back-end, `primitive` makes its code a JAX primitive, `llvm/` writes LLVM
-assembly, and `cpu/` compiles and calls it.
+`primitive` makes it a JAX primitive, with a back-end for each platform. `llvm/` writes LLVM
+assembly, and `cpu/` compiles and calls it; `disk_cache` keeps what was compiled.
 """

@@ -1,11 +1,12 @@
-"""A whole batch by native code, in blocks of as many trajectories as a vector has lanes.
+"""A kernel over a whole batch, as a primitive of JAX.
 
-The call is a primitive of JAX, so that what nobody asks for is not computed: where a program drops
-some of the results, JAX tells the primitive, and the code is written without them. It is compiled
-when the program is, not before.
+So what nobody asks for is not computed: where a program drops some of the results, JAX tells the
+primitive, and the code is written without them. It is compiled when the program is, not before, and
+for the platform that the program is lowered for; where there is no native code, by `jax.vmap`.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,28 +16,31 @@ from jax.extend.core import JaxprEqn, Primitive
 from jax.interpreters import batching, mlir, partial_eval
 from jaxtyping import Array
 
+from jaxmech.compiler.backends.cpu import call as cpu
 from jaxmech.compiler.backends.cpu.program import program
-from jaxmech.compiler.backends.cpu.runtime import call
 from jaxmech.compiler.frontend.build import Kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
+
+_CALLED = {"cpu": cpu.called}  # the call of native code by platform
 
 
-def blocks(
-    kernel: Kernel, moving: dict[int, Array], fixed: dict[int, Array], size: int
+def over_batch(
+    kernel: Kernel, batched: Sequence[bool], size: int, args: Sequence[Array]
 ) -> list[Array]:
-    """The results of a batch; every result has the batch as its first axis.
+    """The results of a batch, with its axis in front, as the arguments that are flagged.
 
     Args:
         kernel: what is computed for one trajectory.
-        moving: arguments by number that differ between trajectories, likewise.
-        fixed: arguments that all share.
+        batched: which of its arguments differ between trajectories.
         size: number of trajectories.
+        args: the arguments.
 
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction.
     """
-    program(kernel, frozenset(moving), size).require_supported()  # now, while there is another way
-    args = [jnp.asarray({**moving, **fixed}[k]) for k in range(len(kernel.avals))]
-    return list(_lanes.bind(*args, kernel=kernel, moving=frozenset(moving), size=size))
+    moving = frozenset(k for k, is_batched in enumerate(batched) if is_batched)
+    program(kernel, moving, size).require_supported()  # now, while there is another way
+    return list(_lanes.bind(*map(jnp.asarray, args), kernel=kernel, moving=moving, size=size))
 
 
 _lanes = Primitive("lanes")
@@ -52,29 +56,26 @@ def _shapes(*avals: Any, kernel: Kernel, moving: frozenset[int], size: int) -> l
 _lanes.def_abstract_eval(_shapes)
 
 
-def _called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
-    """The call itself, of a program that is being compiled. A batch fills one block at least."""
-    if size == 0:
+def _plain(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
+    """The results by `jax.vmap`."""
+    axes = [0 if k in moving else None for k in range(len(args))]
+    return jax.vmap(kernel.plain, axes, axis_size=size)(*args)
+
+
+def _called(*args: Array, platform: str, kernel: Kernel, **params: Any) -> list[Array]:
+    """The results by native code; by `jax.vmap` what only another platform has instructions for."""
+    if params["size"] == 0:
         return [jnp.zeros((0, *aval.shape), aval.dtype) for aval in kernel.out_avals]
-    code = program(kernel, moving, size)
-    some = code.facts.some
-    spare = max(code.facts.lanes - size, 0)
-    whole = jnp.asarray(size + spare, jnp.int32)
-    filled = [_filled(x, spare) if k in moving else x for k, x in enumerate(args)]
-    shapes = [
-        jax.ShapeDtypeStruct((size + spare, *aval.shape), aval.dtype) for aval in kernel.out_avals
-    ]
-    outs = call(code.loaded(), [whole, *filled], [shapes[k] for k in some])
-    results = dict(zip(some, outs, strict=True))
-    return [results.get(k, jnp.zeros(x.shape, x.dtype))[:size] for k, x in enumerate(shapes)]
+    try:
+        return _CALLED[platform](*args, kernel=kernel, **params)
+    except UnsupportedError:
+        return _plain(*args, kernel=kernel, **params)
 
 
-def _filled(x: Array, spare: int) -> Array:
-    """With copies of the last trajectory at the end."""
-    return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (spare, *x.shape[1:]))]) if spare else x
-
-
-mlir.register_lowering(_lanes, mlir.lower_fun(_called, multiple_results=True), platform="cpu")
+mlir.register_lowering(_lanes, mlir.lower_fun(_plain, multiple_results=True))
+for _platform in _CALLED:
+    _call = mlir.lower_fun(partial(_called, platform=_platform), multiple_results=True)
+    mlir.register_lowering(_lanes, _call, platform=_platform)
 
 
 def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], JaxprEqn | None]:
@@ -103,17 +104,17 @@ def _over_batches(
 ) -> tuple[list[Array], list[int]]:  # fmt: skip
     """A batch of batches is one long batch."""
     batches = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
-    merged, fixed = {}, {}
+    merged = []
     for k, (x, axis) in enumerate(zip(args, axes, strict=True)):
         x = x if axis is None else jnp.moveaxis(x, axis, 0)
         if k in moving:
             x = jnp.broadcast_to(x, (batches, *x.shape)) if axis is None else x
-            merged[k] = x.reshape(batches * size, *x.shape[2:])
-        elif axis is None:
-            fixed[k] = x
-        else:
-            merged[k] = jnp.repeat(x, size, axis=0)
-    outs = blocks(kernel, merged, fixed, batches * size)
+            x = x.reshape(batches * size, *x.shape[2:])
+        elif axis is not None:
+            x = jnp.repeat(x, size, axis=0)
+        merged.append(x)
+    flags = [k in moving or axis is not None for k, axis in enumerate(axes)]
+    outs = over_batch(kernel, flags, batches * size, merged)
     return [x.reshape(batches, size, *x.shape[1:]) for x in outs], [0] * len(outs)
 
 

@@ -7,10 +7,11 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jaxtyping import Array
 
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
-from jaxmech.compiler.frontend.jaxprs import loop_content
+from jaxmech.compiler.frontend.jaxprs import equations_as_fun, loop_content
 from jaxmech.compiler.ir.liveness import Live, live_nodes, most_carried, operations
 from jaxmech.compiler.ir.loops import SequenceInput, Stacked, UnsupportedError, Value
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
@@ -27,6 +28,7 @@ class Reading:
         out_avals: shapes and types of its results.
         digest: gives a digest of it.
         read: adds it to the graph of a reader and returns its results.
+        plain: the function itself, of arrays.
     """
 
     def __init__(
@@ -35,8 +37,9 @@ class Reading:
         out_avals: Sequence[Any],
         digest: Callable[[], str],
         read: Callable[[JaxprReader], list[Value]],
+        plain: Callable[..., list[Array]],
     ) -> None:
-        self.in_avals, self.out_avals = in_avals, out_avals
+        self.in_avals, self.out_avals, self.plain = in_avals, out_avals, plain
         self._digest, self._read = digest, read
 
     @cached_property
@@ -83,6 +86,11 @@ class Kernel:
     def out_avals(self) -> Sequence[Any]:
         """Shapes and types of the results of one trajectory."""
         return [self.reading.out_avals[k] for k in self.results]
+
+    def plain(self, *args: Array) -> list[Array]:
+        """The results for one trajectory, by JAX."""
+        outs = self.reading.plain(*args)
+        return [outs[k] for k in self.results]
 
     def restricted(self, used: Sequence[bool]) -> "Kernel":
         """The kernel that computes some of the results."""
@@ -166,6 +174,7 @@ def loop_kernel(
         [var.aval for var in outputs],
         lambda: equations_digest(inputs, [*prologue, eqn], outputs),
         read,
+        equations_as_fun(inputs, [*prologue, eqn], outputs),
     )
     places = range(len(args), len(args) + len(sequences))
     return Kernel(reading, places, tuple(range(len(outputs)))), args
@@ -177,5 +186,6 @@ def function_kernel(closed: ClosedJaxpr) -> Kernel:
     def read(reader: JaxprReader) -> list[Value]:
         return reader.read(closed, reader.inputs(closed.in_avals))
 
-    reading = Reading(closed.in_avals, closed.out_avals, lambda: jaxpr_digest(closed), read)
+    plain = jaxpr_as_fun(closed)
+    reading = Reading(closed.in_avals, closed.out_avals, lambda: jaxpr_digest(closed), read, plain)
     return Kernel(reading, range(0), tuple(range(len(closed.out_avals))))

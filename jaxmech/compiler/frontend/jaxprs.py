@@ -1,8 +1,13 @@
 """The jaxprs inside calls and loops, across versions of JAX."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jaxtyping import Array
+
+from jaxmech.compiler.ir.loops import dtype_of
 
 LONGEST_UNROLLED = 8  # iterations
 _CALLS = {
@@ -28,6 +33,32 @@ def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
         return None
     content = eqn.params[_CALLS[name]]
     return content if isinstance(content, ClosedJaxpr) else ClosedJaxpr(content, ())
+
+
+def evaluated(eqn: JaxprEqn, *values: Array) -> list[Array]:
+    """The results of an equation; a call is inlined."""
+    if (content := call_content(eqn)) is not None:
+        return list(jaxpr_as_fun(content)(*values))
+    out = eqn.primitive.bind(*values, **eqn.params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def equations_as_fun(
+    inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var]
+) -> Callable[..., list[Array]]:
+    """Some equations of a jaxpr as a function of the inputs."""
+
+    def fn(*args: Array) -> list[Array]:
+        env: dict[Any, Array] = dict(zip(inputs, args, strict=True))
+        for eqn in eqns:
+            values = [
+                jnp.asarray(atom.val, dtype_of(atom)) if isinstance(atom, Literal) else env[atom]
+                for atom in eqn.invars
+            ]
+            env.update(zip(eqn.outvars, evaluated(eqn, *values), strict=True))
+        return [env[var] for var in outputs]
+
+    return fn
 
 
 def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import llvmlite
 
-from jaxmech.compiler.backends.cpu import disk_cache
+from jaxmech.compiler.backends import disk_cache
 from jaxmech.compiler.backends.cpu.codegen import Source
 from jaxmech.compiler.backends.cpu.runtime import compiled, is_loaded, load, processor
 from jaxmech.compiler.frontend.build import Kernel

@@ -1,0 +1,33 @@
+"""A whole batch on the CPU, in blocks of as many trajectories as a vector has lanes."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.compiler.backends.cpu.program import program
+from jaxmech.compiler.backends.cpu.runtime import call
+from jaxmech.compiler.frontend.build import Kernel
+
+
+def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
+    """The call itself, of a program that is being lowered. A batch fills one block at least.
+
+    Raises:
+        UnsupportedError: an operation or a type for which there is no instruction.
+    """
+    code = program(kernel, moving, size)
+    some = code.facts.some
+    spare = max(code.facts.lanes - size, 0)
+    whole = jnp.asarray(size + spare, jnp.int32)
+    filled = [_filled(x, spare) if k in moving else x for k, x in enumerate(args)]
+    shapes = [
+        jax.ShapeDtypeStruct((size + spare, *aval.shape), aval.dtype) for aval in kernel.out_avals
+    ]
+    outs = call(code.loaded(), [whole, *filled], [shapes[k] for k in some])
+    results = dict(zip(some, outs, strict=True))
+    return [results.get(k, jnp.zeros(x.shape, x.dtype))[:size] for k, x in enumerate(shapes)]
+
+
+def _filled(x: Array, spare: int) -> Array:
+    """With copies of the last trajectory at the end."""
+    return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (spare, *x.shape[1:]))]) if spare else x
