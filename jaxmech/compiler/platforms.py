@@ -68,7 +68,7 @@ def why_not(platform: str | None = None) -> str | None:
 
 def default_platform() -> str:
     """The platform of the default device: "cpu", "cuda", "rocm", "tpu", ..."""
-    device = jax.config.read("jax_default_device")
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
     if isinstance(device, str):
         return device
     return jax.default_backend() if device is None else platform_of(device)
