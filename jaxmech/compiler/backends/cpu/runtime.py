@@ -16,21 +16,17 @@ from typing import Any
 import jax
 import llvmlite.binding as llvm
 
+from jaxmech.compiler.backends.llvm import ffi
 from jaxmech.compiler.backends.llvm.builder import Text
 from jaxmech.utils.digests import sha256
 
-# What XLA hands over: the structures of xla/ffi/api/c_api.h (interface version 0), and the state
-# that all threads of a call share: next block, blocks done, threads that hold it, number of blocks,
-# blocks to take at a time, and the addresses of all arrays. Large results are wanted in large pages
-# (advice 14 of Linux, elsewhere refused without harm): most of the time of a run that saves every
-# state went into the first touch of small ones. The weights keep rare cases out of the way.
+# After what XLA hands over comes the state that all threads of a call share: next block, blocks
+# done, threads that hold it, number of blocks, blocks to take at a time, and the addresses of all
+# arrays. Large results are wanted in large pages (advice 14 of Linux, elsewhere refused without
+# harm): most of the time of a run that saves every state went into the first touch of small ones.
+# The weights keep rare cases out of the way.
 _MODULE = """\
-%arrays = type {{ i64, ptr, i64, ptr, ptr }}
-%frame = type {{ i64, ptr, ptr, ptr, i32, %arrays, %arrays }}
-%buffer = type {{ i64, ptr, i32, ptr, i64, ptr }}
-%api = type {{ i64, ptr, {{ i64, ptr, i32, i32 }}, ptr, [18 x ptr] }}
-%metadata = type {{ i64, {{ i64, ptr, i32, i32 }}, i32, i64 }}
-%extension = type {{ i64, i32, ptr, ptr }}
+{types}
 %schedule = type {{ i64, ptr, ptr, ptr, ptr }}
 %state = type {{ i64, i64, i64, i64, i64, [{arrays} x ptr] }}
 
@@ -123,25 +119,8 @@ end:
 
 define ptr @{name}(ptr %frame) {{
 entry:
-  %extension.at = getelementptr %frame, ptr %frame, i64 0, i32 1
-  %extension = load ptr, ptr %extension.at
-  %asked = icmp ne ptr %extension, null
-  br i1 %asked, label %describe, label %stage
-describe:
-  %api.at = getelementptr %frame, ptr %frame, i64 0, i32 2
-  %metadata.at = getelementptr %extension, ptr %extension, i64 0, i32 3
-  %metadata = load ptr, ptr %metadata.at
-  %major.at = getelementptr %metadata, ptr %metadata, i64 0, i32 1, i32 2
-  store i32 0, ptr %major.at
-  %minor.at = getelementptr %metadata, ptr %metadata, i64 0, i32 1, i32 3
-  store i32 {minor}, ptr %minor.at
-  %traits.at = getelementptr %metadata, ptr %metadata, i64 0, i32 2
-  store i32 0, ptr %traits.at
-  ret ptr null
-stage:
-  %stage.at = getelementptr %frame, ptr %frame, i64 0, i32 4
-  %stage.is = load i32, ptr %stage.at
-  %execute = icmp eq i32 %stage.is, 3
+{described}
+  %execute = icmp eq i32 %stage.is, {execute}
   br i1 %execute, label %run, label %leave
 leave:
   ret ptr null
@@ -172,7 +151,7 @@ run:
   store i64 %share, ptr %share.at
   %api.pointer = getelementptr %frame, ptr %frame, i64 0, i32 2
   %api = load ptr, ptr %api.pointer
-  %schedule.at = getelementptr %api, ptr %api, i64 0, i32 4, i64 11
+  %schedule.at = getelementptr %api, ptr %api, i64 0, i32 4, i64 {schedule}
   %schedule = load ptr, ptr %schedule.at
   %context.at = getelementptr %frame, ptr %frame, i64 0, i32 3
   %context = load ptr, ptr %context.at
@@ -258,7 +237,10 @@ def module(text: Text, arguments: int, results: Sequence[int]) -> tuple[str, str
         "lines": "\n".join(text.lines),
         "options": _OPTIONS,
         "scratch": text.bytes + 64,
-        "minor": 1,
+        "types": ffi.TYPES,
+        "described": ffi.described(traits=0),
+        "execute": ffi.EXECUTE,
+        "schedule": ffi.SCHEDULE,
         "state_bytes": 8 * (5 + arrays),
         "copies": "\n".join(copies),
         "advice": "\n".join(advice),

@@ -1,0 +1,178 @@
+"""The CUDA driver: `libcuda`, which is loaded when the first kernel is, never on import.
+
+Kernels are loaded by `cuLibraryLoadData` (CUDA 12), which needs no context: one handle serves all
+devices. They stay loaded until the process ends.
+"""
+
+import ctypes
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint, c_void_p
+from functools import cache
+from typing import Any
+
+_LIBRARY = "libcuda.so.1"
+_LEAST_VERSION = 12000  # of CUDA; `cuLibraryLoadData` is new in it
+_NO_DEVICE = 100
+_STUB = 34  # a library to link with, without a driver
+_LOG_BUFFER, _LOG_SIZE = 5, 6  # options of the driver's compiler
+_LOG_BYTES = 8192
+_MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
+_PROTOTYPES: dict[str, tuple[Any, ...]] = {
+    "cuInit": (c_uint,),
+    "cuDriverGetVersion": (POINTER(c_int),),
+    "cuGetErrorName": (c_int, POINTER(c_char_p)),
+    "cuGetErrorString": (c_int, POINTER(c_char_p)),
+    "cuDeviceGetCount": (POINTER(c_int),),
+    "cuDeviceGet": (POINTER(c_int), c_int),
+    "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+    "cuDevicePrimaryCtxGetState": (c_int, POINTER(c_uint), POINTER(c_int)),
+    "cuDevicePrimaryCtxRetain": (POINTER(c_void_p), c_int),
+    "cuDevicePrimaryCtxRelease_v2": (c_int,),
+    "cuCtxPushCurrent_v2": (c_void_p,),
+    "cuCtxPopCurrent_v2": (POINTER(c_void_p),),
+    "cuLibraryLoadData": (
+        POINTER(c_void_p), c_char_p, POINTER(c_int), POINTER(c_void_p), c_uint, c_void_p, c_void_p,
+        c_uint,
+    ),
+    "cuLibraryGetKernel": (POINTER(c_void_p), c_void_p, c_char_p),
+    "cuKernelGetFunction": (POINTER(c_void_p), c_void_p),
+}  # fmt: skip
+_ADVICE = {
+    209: "the GPU is older than the kernel is written for",  # no binary for GPU
+    218: "please report this",  # invalid PTX
+    221: "install NVIDIA's driver with its compiler, libnvidia-ptxjitcompiler",
+    222: "update NVIDIA's driver",  # unsupported version of PTX
+    223: "unset the environment variable CUDA_DISABLE_PTX_JIT",
+}
+
+
+class CudaError(RuntimeError):
+    """The driver cannot be used, or refuses a kernel."""
+
+
+class Driver:
+    """The functions of the driver.
+
+    Args:
+        library: has them as attributes.
+
+    Raises:
+        CudaError: the driver is too old.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library, self._kept = library, list[Any]()
+        version = c_int()
+        self.require(self.function("cuDriverGetVersion")(byref(version)), "its version is unknown")
+        if version.value < _LEAST_VERSION:
+            found = f"{version.value // 1000}.{version.value % 1000 // 10}"
+            raise CudaError(
+                f"NVIDIA's driver on this machine is for CUDA {found}, and kernels need 12.0: "
+                f"update it (to version 525 or later). {_OTHERWISE}"
+            )
+
+    def address(self, name: str) -> int:
+        """The address of a function."""
+        found = ctypes.cast(getattr(self._library, name), c_void_p).value
+        assert found is not None
+        return found
+
+    def function(self, name: str) -> Any:
+        """A function of the table of prototypes, which returns the code of an error, or 0."""
+        return ctypes.CFUNCTYPE(c_int, *_PROTOTYPES[name])(self.address(name))
+
+    def require(self, code: int, what: str, log: bytes = b"") -> None:
+        """Raise a CudaError that says what was wanted, unless a code is 0."""
+        if code == 0:
+            return
+        name, text = c_char_p(), c_char_p()
+        self.function("cuGetErrorName")(code, byref(name))
+        self.function("cuGetErrorString")(code, byref(text))
+        parts = [(x.value or b"unknown").decode(errors="replace") for x in (name, text)]
+        told = f"NVIDIA's driver: {what}: {parts[0]} (error {code}: {parts[1]})"
+        told += f"; {_ADVICE[code]}" if code in _ADVICE else ""
+        told += f"\n{log.decode(errors='replace').strip()}\n" if log.strip() else ". "
+        raise CudaError(told + _OTHERWISE)
+
+    def kernel(self, ptx: str, entry: str) -> int:
+        """The handle of a kernel, compiled for the devices that are in use.
+
+        Raises:
+            CudaError: the driver refuses it.
+        """
+        log = ctypes.create_string_buffer(_LOG_BYTES)
+        options = (c_int * 2)(_LOG_BUFFER, _LOG_SIZE)
+        values = (c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
+        library, kernel, text = c_void_p(), c_void_p(), ptx.encode()
+        # It may be compiled much later, when a device is first used, and then the log is written.
+        self._kept.append((log, options, values, text))
+        loaded = self.function("cuLibraryLoadData")(
+            byref(library), text, options, values, 2, None, None, 0
+        )
+        self.require(loaded, "a kernel cannot be compiled", log.value)
+        found = self.function("cuLibraryGetKernel")(byref(kernel), library, entry.encode())
+        self.require(found, "a kernel has no entry", log.value)
+        for device in self.devices():
+            self._compile(kernel, device, log)
+        assert kernel.value is not None
+        return kernel.value
+
+    def _compile(self, kernel: c_void_p, device: int, log: Any) -> None:
+        """Compile and load a kernel for a device now, if the device is in use."""
+        # Otherwise the first call would do so, perhaps while it is captured, which is an error.
+        flags, is_active, context, function = c_uint(), c_int(), c_void_p(), c_void_p()
+        state = self.function("cuDevicePrimaryCtxGetState")
+        self.require(state(device, byref(flags), byref(is_active)), "a device has no state")
+        if not is_active.value:
+            return
+        retained = self.function("cuDevicePrimaryCtxRetain")(byref(context), device)
+        self.require(retained, "a device cannot be used")
+        try:
+            self.require(self.function("cuCtxPushCurrent_v2")(context), "a device cannot be used")
+            code = self.function("cuKernelGetFunction")(byref(function), kernel)
+            self.function("cuCtxPopCurrent_v2")(byref(context))
+            self.require(code, f"a kernel cannot be compiled for device {device}", log.value)
+        finally:
+            self.function("cuDevicePrimaryCtxRelease_v2")(device)
+
+    def devices(self) -> list[int]:
+        """The handles of all devices that this process may use."""
+        count, handle, found = c_int(), c_int(), []
+        self.require(self.function("cuDeviceGetCount")(byref(count)), "devices cannot be counted")
+        for k in range(count.value):
+            self.require(self.function("cuDeviceGet")(byref(handle), k), f"there is no device {k}")
+            found.append(handle.value)
+        return found
+
+    def capabilities(self) -> list[int]:
+        """The compute capabilities of all devices, 75 for 7.5."""
+        attribute, number = self.function("cuDeviceGetAttribute"), c_int()
+        found = []
+        for device in self.devices():
+            capability = 0
+            for place in (_MAJOR, _MINOR):
+                self.require(attribute(byref(number), place, device), "a device has no capability")
+                capability = 10 * capability + number.value
+            found.append(capability)
+        return found
+
+
+_OTHERWISE = "Within `jaxmech.compiler.off()` batches run without such kernels."
+
+
+@cache
+def driver() -> Driver | None:
+    """The driver of this machine; None where there is none, or no device.
+
+    Raises:
+        CudaError: it cannot be used.
+    """
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return None
+    code = library.cuInit(0)
+    if code in (_NO_DEVICE, _STUB):
+        return None
+    found = Driver(library)
+    found.require(code, "it cannot be used")
+    return found

@@ -1,0 +1,259 @@
+"""Kernels as foreign functions of XLA: the handler that starts one, in native code.
+
+XLA calls the handler of a kernel from its own threads, several at once and for several devices. The
+handler finds the stream, and starts the kernel there: a thread for each trajectory, in a grid as
+large as the batch. In the stage before, the kernel is loaded for the device of the stream, if it is
+not yet: the call itself may be captured, to be replayed later.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+import jax
+import llvmlite.binding as llvm
+
+from jaxmech.compiler.backends.cuda.driver import Driver, driver
+from jaxmech.compiler.backends.llvm import ffi
+
+_CALLS = (
+    "cuLaunchKernel",
+    "cuStreamGetCtx",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuKernelGetFunction",
+    "cuGetErrorName",
+    "cuGetErrorString",
+)
+_MESSAGE = (
+    "jaxmech: a GPU kernel for %lld trajectories could not be %s: %s (CUDA error %d: %s). "
+    "Within `jaxmech.compiler.off()` batches run without such kernels."
+)
+_MESSAGE_BYTES = 1024
+
+# A parameter of a kernel is given by its address: that of an array is the field of XLA's structure
+# that holds it. Codes 2 and 701 of the driver say that memory or registers do not suffice.
+_MODULE = """\
+{types}
+%request = type {{ i64, ptr, ptr, ptr }}
+%error = type {{ i64, ptr, ptr, i32 }}
+
+@unknown = private constant [8 x i8] c"unknown\\00"
+@loaded = private constant [7 x i8] c"loaded\\00"
+@started = private constant [8 x i8] c"started\\00"
+@format = private constant [{format_bytes} x i8] c"{format}\\00"
+declare i32 @snprintf(ptr, i64, ptr, ...)
+
+define internal ptr @failed(ptr %frame, i64 %size, ptr %what, i32 %code) {{
+entry:
+  %name.at = alloca ptr
+  %text.at = alloca ptr
+  %message = alloca [{message_bytes} x i8]
+  %error = alloca %error
+  store ptr null, ptr %name.at
+  store ptr null, ptr %text.at
+  call i32 {cuGetErrorName}(i32 %code, ptr %name.at)
+  call i32 {cuGetErrorString}(i32 %code, ptr %text.at)
+  %name.is = load ptr, ptr %name.at
+  %text.is = load ptr, ptr %text.at
+  %unnamed = icmp eq ptr %name.is, null
+  %name = select i1 %unnamed, ptr @unknown, ptr %name.is
+  %untold = icmp eq ptr %text.is, null
+  %text = select i1 %untold, ptr @unknown, ptr %text.is
+  call i32 (ptr, i64, ptr, ...) @snprintf(ptr %message, i64 {message_bytes}, ptr @format,
+    i64 %size, ptr %what, ptr %name, i32 %code, ptr %text)
+  %no.memory = icmp eq i32 %code, 2
+  %no.registers = icmp eq i32 %code, 701
+  %exhausted = or i1 %no.memory, %no.registers
+  %kind = select i1 %exhausted, i32 8, i32 13
+  store i64 28, ptr %error
+  %error.1 = getelementptr %error, ptr %error, i64 0, i32 1
+  store ptr null, ptr %error.1
+  %error.2 = getelementptr %error, ptr %error, i64 0, i32 2
+  store ptr %message, ptr %error.2
+  %error.3 = getelementptr %error, ptr %error, i64 0, i32 3
+  store i32 %kind, ptr %error.3
+  %api.at = getelementptr %frame, ptr %frame, i64 0, i32 2
+  %api = load ptr, ptr %api.at
+  %create.at = getelementptr %api, ptr %api, i64 0, i32 4, i64 {error_create}
+  %create = load ptr, ptr %create.at
+  %made = call ptr %create(ptr %error)
+  ret ptr %made
+}}
+
+define ptr @{name}(ptr %frame) {{
+entry:
+  %request = alloca %request
+  %parameters = alloca [{parameters} x ptr]
+  %size32 = alloca i32
+  %context.at = alloca ptr
+  %function.at = alloca ptr
+{described}
+  switch i32 %stage.is, label %leave [
+    i32 {initialize}, label %run
+    i32 {execute}, label %run
+  ]
+leave:
+  ret ptr null
+run:
+  %loads = icmp eq i32 %stage.is, {initialize}
+  %api.at = getelementptr %frame, ptr %frame, i64 0, i32 2
+  %api = load ptr, ptr %api.at
+  %owner.at = getelementptr %frame, ptr %frame, i64 0, i32 3
+  %owner = load ptr, ptr %owner.at
+  store i64 32, ptr %request
+  %request.1 = getelementptr %request, ptr %request, i64 0, i32 1
+  store ptr null, ptr %request.1
+  %request.2 = getelementptr %request, ptr %request, i64 0, i32 2
+  store ptr %owner, ptr %request.2
+  %request.3 = getelementptr %request, ptr %request, i64 0, i32 3
+  store ptr null, ptr %request.3
+  %find.at = getelementptr %api, ptr %api, i64 0, i32 4, i64 {stream_get}
+  %find = load ptr, ptr %find.at
+  %problem = call ptr %find(ptr %request)
+  %refused = icmp ne ptr %problem, null
+  br i1 %refused, label %pass, label %found
+pass:
+  ret ptr %problem
+found:
+  %stream = load ptr, ptr %request.3
+  %args.at = getelementptr %frame, ptr %frame, i64 0, i32 5, i32 4
+  %args = load ptr, ptr %args.at
+  %rets.at = getelementptr %frame, ptr %frame, i64 0, i32 6, i32 4
+  %rets = load ptr, ptr %rets.at
+{pointers}
+  %dims.at = getelementptr %buffer, ptr %buffer{first_result}, i64 0, i32 5
+  %dims = load ptr, ptr %dims.at
+  %size = load i64, ptr %dims
+  br i1 %loads, label %load, label %start
+load:
+  %code.1 = call i32 {cuStreamGetCtx}(ptr %stream, ptr %context.at)
+  %bad.1 = icmp ne i32 %code.1, 0
+  br i1 %bad.1, label %not.loaded, label %enter
+enter:
+  %context = load ptr, ptr %context.at
+  %code.2 = call i32 {cuCtxPushCurrent_v2}(ptr %context)
+  %bad.2 = icmp ne i32 %code.2, 0
+  br i1 %bad.2, label %not.loaded, label %inside
+inside:
+  %code.3 = call i32 {cuKernelGetFunction}(ptr %function.at, ptr {kernel})
+  call i32 {cuCtxPopCurrent_v2}(ptr %context.at)
+  %bad.3 = icmp ne i32 %code.3, 0
+  br i1 %bad.3, label %not.loaded, label %leave
+not.loaded:
+  %code.4 = phi i32 [ %code.1, %load ], [ %code.2, %enter ], [ %code.3, %inside ]
+  %told.1 = call ptr @failed(ptr %frame, i64 %size, ptr @loaded, i32 %code.4)
+  ret ptr %told.1
+start:
+  %empty = icmp eq i64 %size, 0
+  br i1 %empty, label %leave, label %launch
+launch:
+  %size.trunc = trunc i64 %size to i32
+  store i32 %size.trunc, ptr %size32
+  store ptr %size32, ptr %parameters
+  %up = add i64 %size, {spare}
+  %grid = udiv i64 %up, {block}
+  %grid32 = trunc i64 %grid to i32
+  %code = call i32 {cuLaunchKernel}(ptr {kernel}, i32 %grid32, i32 1, i32 1, i32 {block}, i32 1,
+    i32 1, i32 0, ptr %stream, ptr %parameters, ptr null)
+  %bad = icmp ne i32 %code, 0
+  br i1 %bad, label %not.started, label %leave
+not.started:
+  %told = call ptr @failed(ptr %frame, i64 %size, ptr @started, i32 %code)
+  ret ptr %told
+}}
+"""
+
+
+class _Loaded:
+    """What keeps kernels and handlers alive that XLA knows by their names."""
+
+    def __init__(self) -> None:
+        self.engines: dict[str, Any] = {}
+        self.one_at_a_time = Lock()
+
+
+_LOADED = _Loaded()
+
+
+def load(name: str, ptx: str, entry: str, block: int, arguments: int, results: int) -> None:
+    """Make a kernel known to XLA under a name; nothing on a machine without a GPU.
+
+    Args:
+        name: a name that no other kernel has.
+        ptx: its text.
+        entry: its function, of the size of the batch and the addresses of all arrays.
+        block: threads in a block.
+        arguments: number of arrays that go in.
+        results: number of arrays that come out, at least one.
+
+    Raises:
+        CudaError: the driver is too old, or refuses the kernel.
+    """
+    cuda = driver()
+    if cuda is None:
+        return  # the program can be looked at, but nothing can run it
+    with _LOADED.one_at_a_time:
+        if name in _LOADED.engines:
+            return
+        handle = cuda.kernel(ptx, entry)
+        engine, address = handler(name, cuda, handle, block, arguments, results)
+        capsule = jax.ffi.pycapsule(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address))
+        stages = {"initialize": capsule, "execute": capsule}
+        jax.ffi.register_ffi_target(name, stages, platform="CUDA")
+        _LOADED.engines[name] = engine
+
+
+def handler(
+    name: str, cuda: Driver, kernel: int, block: int, arguments: int, results: int
+) -> tuple[Any, int]:
+    """The handler of a kernel: what keeps it alive, and its address."""
+    text = _module(name, cuda, kernel, block, arguments, results)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    engine.finalize_object()
+    return engine, engine.get_function_address(name)
+
+
+def _module(name: str, cuda: Driver, kernel: int, block: int, arguments: int, results: int) -> str:
+    return _MODULE.format(
+        name=name,
+        types=ffi.TYPES,
+        described=ffi.described(ffi.CAPTURABLE),
+        initialize=ffi.INITIALIZE,
+        execute=ffi.EXECUTE,
+        error_create=ffi.ERROR_CREATE,
+        stream_get=ffi.STREAM_GET,
+        format=_MESSAGE,
+        format_bytes=len(_MESSAGE) + 1,
+        message_bytes=_MESSAGE_BYTES,
+        parameters=1 + arguments + results,
+        pointers="\n".join(_pointers(arguments, results)),
+        first_result=arguments,
+        kernel=_pointer(kernel),
+        block=block,
+        spare=block - 1,
+        **{call: _pointer(cuda.address(call)) for call in _CALLS},
+    )
+
+
+def _pointers(arguments: int, results: int) -> Sequence[str]:
+    """The lines that write the addresses of all arrays into the parameters."""
+    lines = []
+    for k in range(arguments + results):
+        source, place = ("args", k) if k < arguments else ("rets", k - arguments)
+        lines += [
+            f"  %buffer{k}.at = getelementptr ptr, ptr %{source}, i64 {place}",
+            f"  %buffer{k} = load ptr, ptr %buffer{k}.at",
+            f"  %data{k}.at = getelementptr %buffer, ptr %buffer{k}, i64 0, i32 3",
+            f"  %place{k} = getelementptr ptr, ptr %parameters, i64 {1 + k}",
+            f"  store ptr %data{k}.at, ptr %place{k}",
+        ]
+    return lines
+
+
+def _pointer(address: int) -> str:
+    return f"inttoptr (i64 {address} to ptr)"
