@@ -1,4 +1,4 @@
 """LLVM assembly for a scalar graph: `lower` walks the graph, `instructions` writes each operation.
 
-`builder` collects the text, and `trigonometry` has sine and cosine.
+`builder` collects the text, `body` adds loads and stores, and `trigonometry` has sine and cosine.
 """

@@ -1,4 +1,7 @@
-"""A builder of LLVM assembly in which every value is a vector, one number for each lane."""
+"""A builder of LLVM assembly in which every value is a vector, one number for each lane.
+
+With one lane the values are plain numbers: that is the text of a GPU, where a thread is a lane.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,10 +20,12 @@ class Text:
 
     Args:
         lanes: numbers in a vector.
+        on_gpu: whether the functions of the C library come from libdevice, and float32 is computed
+            without double precision, which is slow on most GPUs.
     """
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
+    def __init__(self, lanes: int, on_gpu: bool = False) -> None:
+        self.lanes, self.on_gpu = lanes, on_gpu
         self.lines: list[str] = []
         self.tables: list[str] = []
         self.declared: dict[str, str] = {}
@@ -61,7 +66,8 @@ class Text:
         """Scratch memory for `count` vectors."""
         start = self.bytes
         size = count * self.lanes * max(dtype.itemsize, 1)
-        self.bytes += -(-size // _ALIGN) * _ALIGN
+        align = _ALIGN if self.lanes > 1 else 8
+        self.bytes += -(-size // align) * align
         return self.line(f"getelementptr inbounds i8, ptr %scratch, i64 {start}")
 
     def address(self, base: str, dtype: np.dtype, offset: str | int) -> str:
@@ -70,39 +76,50 @@ class Text:
             return base
         return self.line(f"getelementptr inbounds {_in_memory(dtype)}, ptr {base}, i64 {offset}")
 
-    def load(self, address: str, dtype: np.dtype, lanes: int) -> str:
-        """Load a vector, or a single number into all lanes."""
+    def load(self, address: str, dtype: np.dtype, lanes: int, align: int = 0) -> str:
+        """Load a vector, or a single number into all lanes.
+
+        A GPU is told the alignment [bytes] if it is known: it may load several numbers at once.
+        """
         kind, many = _in_memory(dtype), self.lanes
         if lanes == 1:
-            value = self.line(f"load {kind}, ptr {address}")
+            value = self.line(f"load {kind}, ptr {address}{self._aligned(align)}")
             if dtype.kind == "b":
                 value = self.line(f"trunc {kind} {value} to i1")
-            return self.spread(value, type_of(dtype, 1))
+            return self._spread(value, type_of(dtype, 1))
         value = self.line(f"load <{many} x {kind}>, ptr {address}, align {max(dtype.itemsize, 1)}")
         if dtype.kind == "b":
             value = self.line(f"trunc <{many} x {kind}> {value} to <{many} x i1>")
         return value
 
-    def store(self, value: str, address: str, dtype: np.dtype) -> None:
+    def store(self, value: str, address: str, dtype: np.dtype, align: int = 0) -> None:
         """Store a vector."""
-        kind = f"<{self.lanes} x {_in_memory(dtype)}>"
+        kind = vector(_in_memory(dtype), self.lanes)
         if dtype.kind == "b":
-            value = self.line(f"zext <{self.lanes} x i1> {value} to {kind}")
-        self.lines.append(f"store {kind} {value}, ptr {address}, align {max(dtype.itemsize, 1)}")
+            value = self.line(f"zext {vector('i1', self.lanes)} {value} to {kind}")
+        align = max(align if self.on_gpu else 0, dtype.itemsize, 1)
+        self.lines.append(f"store {kind} {value}, ptr {address}, align {align}")
 
-    def gather(self, address: str, dtype: np.dtype, apart: int) -> str:
+    def gather(self, address: str, dtype: np.dtype, apart: int, align: int = 0) -> str:
         """Load a vector with a stride of `apart` numbers."""
-        kind, vector = _in_memory(dtype), "poison"
+        if self.lanes == 1:
+            return self.load(address, dtype, 1, align)
+        kind, found = _in_memory(dtype), "poison"
         many = f"<{self.lanes} x {kind}>"
         for lane in range(self.lanes):
             value = self.line(f"load {kind}, ptr {self.address(address, dtype, lane * apart)}")
-            vector = self.line(f"insertelement {many} {vector}, {kind} {value}, i64 {lane}")
+            found = self.line(f"insertelement {many} {found}, {kind} {value}, i64 {lane}")
         if dtype.kind == "b":
-            vector = self.line(f"trunc {many} {vector} to <{self.lanes} x i1>")
-        return vector
+            found = self.line(f"trunc {many} {found} to <{self.lanes} x i1>")
+        return found
 
-    def scatter(self, value: str, address: str, dtype: np.dtype, apart: int) -> None:
+    def scatter(
+        self, value: str, address: str, dtype: np.dtype, apart: int, align: int = 0
+    ) -> None:
         """Store a vector with a stride of `apart` numbers."""
+        if self.lanes == 1:
+            self.store(value, address, dtype, align)
+            return
         kind = _in_memory(dtype)
         many = f"<{self.lanes} x {kind}>"
         if dtype.kind == "b":
@@ -112,8 +129,13 @@ class Text:
             place = self.address(address, dtype, lane * apart)
             self.lines.append(f"store {kind} {number}, ptr {place}")
 
-    def spread(self, value: str, kind: str) -> str:
+    def _aligned(self, align: int) -> str:
+        return f", align {align}" if self.on_gpu and align else ""
+
+    def _spread(self, value: str, kind: str) -> str:
         """Broadcast a number to all lanes."""
+        if self.lanes == 1:
+            return value
         many = f"<{self.lanes} x {kind}>"
         first = self.line(f"insertelement {many} poison, {kind} {value}, i64 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
@@ -154,8 +176,10 @@ class Text:
         """
         self._count += 1
         label, names, ends = f"case{self._count}", [self.name() for _ in carry], list[str]()
-        kind = f"<{self.lanes} x i1>"
-        any_lane = self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (kind, which))
+        any_lane = which
+        if self.lanes > 1:
+            kind = f"<{self.lanes} x i1>"
+            any_lane = self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (kind, which))
         before = self.block
         self.lines.append(f"br i1 {any_lane}, label %{label}, label %{label}.end, !prof !0")
         self.label(label)
@@ -167,9 +191,12 @@ class Text:
             self.lines.append(f"{name} = phi {type_} [ {start}, %{before} ], [ {end}, %{last} ]")
 
     def each(self, function: str, dtype: np.dtype, *inputs: str) -> str:
-        """Call a function of the C library, lane by lane."""
+        """Call a function of the C library, lane by lane; on a GPU that of libdevice."""
         kind, many = type_of(dtype, 1), type_of(dtype, self.lanes)
         function = function if kind == "double" else f"{function}f"
+        function = f"__nv_{function}" if self.on_gpu else function
+        if self.lanes == 1:
+            return self.call(kind, function, *((kind, x) for x in inputs))
         result = "poison"
         for lane in range(self.lanes):
             args = [(kind, self.line(f"extractelement {many} {x}, i64 {lane}")) for x in inputs]
@@ -180,13 +207,18 @@ class Text:
     def intrinsic(self, name: str, dtype: np.dtype, *inputs: str) -> str:
         """An intrinsic of LLVM on vectors."""
         kind = type_of(dtype, self.lanes)
-        suffix = f"v{self.lanes}f{8 * dtype.itemsize}"
-        return self.call(kind, f"llvm.{name}.{suffix}", *((kind, x) for x in inputs))
+        return self.call(kind, f"llvm.{name}.{self.suffix(dtype)}", *((kind, x) for x in inputs))
+
+    def suffix(self, dtype: np.dtype) -> str:
+        """The type of a vector in the name of an intrinsic."""
+        many = "" if self.lanes == 1 else f"v{self.lanes}"
+        return f"{many}{dtype.kind}{8 * dtype.itemsize}"
 
     def select(self, which: str, yes: str, no: str, dtype: np.dtype) -> str:
         """Select lane by lane."""
         kind = type_of(dtype, self.lanes)
-        return self.line(f"select <{self.lanes} x i1> {which}, {kind} {yes}, {kind} {no}")
+        which = f"{vector('i1', self.lanes)} {which}"
+        return self.line(f"select {which}, {kind} {yes}, {kind} {no}")
 
 
 def type_of(dtype: np.dtype, lanes: int) -> str:
@@ -194,12 +226,18 @@ def type_of(dtype: np.dtype, lanes: int) -> str:
     kind = _TYPES.get(dtype.str[1:])
     if kind is None:
         raise UnsupportedError(f"numbers of type {dtype}")
+    return vector(kind, lanes)
+
+
+def vector(kind: str, lanes: int) -> str:
+    """The LLVM type of a vector of numbers of a type; of one lane, that type itself."""
     return kind if lanes == 1 else f"<{lanes} x {kind}>"
 
 
 def splat(text: Text, value: Any, dtype: np.dtype) -> str:
     """A constant in all lanes."""
-    return f"splat ({type_of(dtype, 1)} {_literal(value, dtype)})"
+    number = _literal(value, dtype)
+    return number if text.lanes == 1 else f"splat ({type_of(dtype, 1)} {number})"
 
 
 def _in_memory(dtype: np.dtype) -> str:

@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.compiler.backends.llvm.builder import Text, splat, type_of
+from jaxmech.compiler.backends.llvm.builder import Text, splat, type_of, vector
+from jaxmech.compiler.backends.llvm.trigonometry import sine_and_cosine
 from jaxmech.compiler.ir.graph import Node
 from jaxmech.compiler.ir.loops import UnsupportedError
 
 # Called lane by lane from the C library, because LLVM has no vector instructions for them.
 _LIBRARY = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "cosh", "erf", "erfc", "exp",
-    "exp2", "expm1", "log1p", "sinh", "tan", "tanh",
+    "exp2", "expm1", "log1p", "sinh", "tanh",
 )  # fmt: skip
 _LIBRARY_OF_TWO = {"atan2": "atan2", "pow": "pow", "nextafter": "nextafter", "rem": "fmod"}
 _INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
@@ -104,8 +105,16 @@ def _logistic(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
     return text.line(f"fdiv {kind} {one}, {text.line(f'fadd {kind} {one}, {decay}')}")
 
 
+def _tan(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    """On a GPU from sine and cosine: the tangent of libdevice needs double precision."""
+    if not text.on_gpu:
+        return text.each("tan", dtype, x)
+    sine, cosine = sine_and_cosine(text, x, dtype)
+    return text.line(f"fdiv {type_of(dtype, text.lanes)} {sine}, {cosine}")
+
+
 def _not(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
-    return text.line(f"xor {type_of(dtype, text.lanes)} {x}, splat ({type_of(dtype, 1)} -1)")
+    return text.line(f"xor {type_of(dtype, text.lanes)} {x}, {splat(text, -1, dtype)}")
 
 
 def _negated(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
@@ -129,13 +138,13 @@ def _quotient(operation: str) -> "_Written":
     """Integer division as in XLA: x / 0 is -1, x rem 0 is x, and overflow wraps around."""
 
     def written(text: Text, node: Node, dtype: np.dtype, x: str, y: str) -> str:
-        kind, lanes = type_of(dtype, text.lanes), text.lanes
+        kind, truth = type_of(dtype, text.lanes), vector("i1", text.lanes)
         zero = text.line(f"icmp eq {kind} {y}, zeroinitializer")
         least = splat(text, np.iinfo(dtype).min, dtype)
         lowest = text.line(f"icmp eq {kind} {x}, {least}")
         minus = text.line(f"icmp eq {kind} {y}, {splat(text, -1, dtype)}")
-        beyond = text.line(f"and <{lanes} x i1> {lowest}, {minus}")
-        unsafe = text.line(f"or <{lanes} x i1> {zero}, {beyond}")
+        beyond = text.line(f"and {truth} {lowest}, {minus}")
+        unsafe = text.line(f"or {truth} {zero}, {beyond}")
         divisor = text.select(unsafe, splat(text, 1, dtype), y, dtype)
         result = text.line(f"{operation} {kind} {x}, {divisor}")
         return text.select(
@@ -187,6 +196,7 @@ _of_floats: dict[str, _Written] = {
     "rsqrt": _rsqrt,
     "logistic": _logistic,
     "log": _log,
+    "tan": _tan,
 }
 _of_integers: dict[str, _Written] = {
     "not": _not,
@@ -224,16 +234,16 @@ def _converted(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
 def _truncated(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
     """Conversion to integers as in XLA: it saturates, and NaN becomes zero."""
     kind, many = type_of(old, text.lanes), type_of(new, text.lanes)
-    suffix = f"v{text.lanes}i{8 * new.itemsize}.v{text.lanes}f{8 * old.itemsize}"
-    return text.call(many, f"llvm.fptosi.sat.{suffix}", (kind, x))
+    name = f"llvm.fptosi.sat.{text.suffix(new)}.{text.suffix(old)}"
+    return text.call(many, name, (kind, x))
 
 
 def _chosen(text: Text, names: Sequence[str], which: np.dtype, dtype: np.dtype) -> str:
     number, chosen, *others = names
     if which.kind == "b":
         return text.select(number, others[0], chosen, dtype)
-    kind, single = type_of(which, text.lanes), type_of(which, 1)
+    kind = type_of(which, text.lanes)
     for k, other in enumerate(others, start=1):
-        is_this = text.line(f"icmp sge {kind} {number}, splat ({single} {k})")
+        is_this = text.line(f"icmp sge {kind} {number}, {splat(text, k, which)}")
         chosen = text.select(is_this, other, chosen, dtype)
     return chosen

@@ -5,6 +5,7 @@ is a jump around the nodes that only it depends on. Sums and products may be con
 multiply-adds, nothing else is rearranged.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from jaxmech.compiler.backends.llvm.trigonometry import sine_and_cosine
 from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import Live, LiveLoop, branch_outputs
 from jaxmech.compiler.ir.loops import Loop, Scanned, SequenceInput, SequenceOfNodes, Stacked
+
+ARRAY_ALIGN = 16  # bytes, of the arrays that XLA passes (`kEntryParameterAlignBytes`)
 
 
 class Memory(NamedTuple):
@@ -34,6 +37,18 @@ class Memory(NamedTuple):
     dtype: np.dtype
     lanes: int
     apart: int = 0
+
+    def align(self, place: int) -> int:
+        """The alignment of one number of an element of an argument or a result [bytes]."""
+        return array_alignment(self.dtype, self.apart, self.numbers, place)
+
+
+def array_alignment(dtype: np.dtype, *distances: int) -> int:
+    """The alignment of a number so many numbers from the start of an array of JAX [bytes].
+
+    An array begins at a multiple of `ARRAY_ALIGN`; each distance counts any number of times.
+    """
+    return math.gcd(ARRAY_ALIGN, *(distance * dtype.itemsize for distance in distances))
 
 
 _Place = Callable[[SequenceInput | Stacked], Memory | None]
@@ -134,13 +149,14 @@ class Assembler:
     def _element(self, memory: Memory, place: int) -> str:
         address = self._address(memory, self.at, place)
         if memory.apart:
-            return self.text.gather(address, memory.dtype, memory.apart)
+            return self.text.gather(address, memory.dtype, memory.apart, memory.align(place))
         return self.text.load(address, memory.dtype, memory.lanes)
 
     def _store(self, number: int, memory: Memory, at: str | int, place: int) -> None:
         address = self._address(memory, at, place)
         if memory.apart:
-            self.text.scatter(self.names[number], address, memory.dtype, memory.apart)
+            align = memory.align(place)
+            self.text.scatter(self.names[number], address, memory.dtype, memory.apart, align)
         else:
             self.text.store(self.names[number], address, memory.dtype)
 

@@ -3,12 +3,18 @@
 The functions of the C library take one number at a time. Here x is reduced by the nearest multiple
 of pi/2, stored in three parts: a fused multiply-add rounds once, and subtracting the multiple of
 the first part is exact (Boldo, Daumas and Li 2009). The minimax polynomials of Cephes (Moshier
-1989, `sin.c`) give both on [-pi/4, pi/4]. The multiple is rounded to an integer by adding a number
-too large to have a fraction; the last two bits of the sum then give the quadrant. So |x| must be
-below 2^51.
+1989, `sin.c` and `sinf.c`) give both on [-pi/4, pi/4]. The multiple is rounded to an integer by
+adding a number too large to have a fraction; the last two bits of the sum then give the quadrant.
+So |x| must be below 2^51.
+
+float32 is computed in double precision, on a CPU. On a GPU it is computed in single precision, and
+above 10^5 x is reduced by integers (Payne and Hanek 1983): x is m 2^E with a whole number m of 24
+bits, and 2^E times 2/pi is in a table, without its multiples of four.
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,46 +39,101 @@ COSINE = (
     4.16666666666665929218e-2,
 )
 
-_WHOLE = np.dtype(np.int64)
+
+class _Constants(NamedTuple):
+    """Of one precision."""
+
+    whole: np.dtype  # integers of the same size
+    parts: Sequence[float]
+    large: float
+    sine: Sequence[float]
+    cosine: Sequence[float]
+
+
+_DOUBLE = _Constants(np.dtype(np.int64), PARTS, LARGE, SINE, COSINE)
+_SINGLE = _Constants(
+    np.dtype(np.int32),
+    (1.57079637, -4.37113883e-8, -1.71512451e-15),
+    1.5 * 2.0**23,
+    (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1),
+    (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2),
+)
+_REDUCED = 1e5  # largest |x| in single precision that is reduced by fused multiply-adds
+_LEAST = -7  # the smallest E above it
+# 2/pi to 256 bits.
+_TWO_OVER_PI = 0xA2F9836E_4E441529_FC2757D1_F534DDC0_DB629599_3C439041_FE5163AB_DEBBC561
 
 
 def sine_and_cosine(text: Text, x: str, dtype: np.dtype) -> tuple[str, str]:
-    """Write sine and cosine of a vector x [rad]; float32 is computed in double precision."""
+    """Write sine and cosine of a vector x [rad]."""
+    if dtype == np.float32 and text.on_gpu:
+        return _Pair(text, dtype, _SINGLE).written(x)
     if dtype == np.float32:
         many = [type_of(np.dtype(t), text.lanes) for t in (np.float32, np.float64)]
         wide = text.line(f"fpext {many[0]} {x} to {many[1]}")
         sine, cosine = (
-            text.line(f"fptrunc {many[1]} {y} to {many[0]}") for y in _Pair(text).written(wide)
+            text.line(f"fptrunc {many[1]} {y} to {many[0]}")
+            for y in _Pair(text, np.dtype(np.float64), _DOUBLE).written(wide)
         )
         return sine, cosine
-    return _Pair(text).written(x)
+    return _Pair(text, dtype, _DOUBLE).written(x)
 
 
 class _Pair:
-    """The operations in double precision."""
+    """The operations in one precision."""
 
-    def __init__(self, text: Text) -> None:
-        self.text, self.dtype = text, np.dtype(np.float64)
-        self.kind, self.whole = (type_of(t, text.lanes) for t in (self.dtype, _WHOLE))
+    def __init__(self, text: Text, dtype: np.dtype, constants: _Constants) -> None:
+        self.text, self.dtype, self.constants = text, dtype, constants
+        self.kind, self.whole = (type_of(t, text.lanes) for t in (dtype, constants.whole))
 
     def written(self, x: str) -> tuple[str, str]:
-        number = self.number
-        raised = self.fused(x, number(2 / np.pi), number(LARGE))
-        k, r = self.op("fsub", raised, number(LARGE)), x
-        for part in PARTS:
+        number, own = self.number, self.constants
+        raised = self.fused(x, number(2 / np.pi), number(own.large))
+        k, r = self.op("fsub", raised, number(own.large)), x
+        for part in own.parts:
             r = self.fused(k, number(-part), r)
+        if self.dtype == np.float32:
+            r, quarters = self.reduced_by_integers(x, r, self.bits(raised))
         z = self.op("fmul", r, r)
         rz = self.op("fmul", r, z)
-        sine = self.op("fadd contract", r, self.times(rz, self.polynomial(SINE, z)))
+        sine = self.op("fadd contract", r, self.times(rz, self.polynomial(own.sine, z)))
         zz = self.op("fmul", z, z)
         cosine = self.op("fsub contract", number(1.0), self.times(number(0.5), z))
-        cosine = self.op("fadd contract", cosine, self.times(zz, self.polynomial(COSINE, z)))
-        return self.turned(raised, sine, cosine)
+        cosine = self.op("fadd contract", cosine, self.times(zz, self.polynomial(own.cosine, z)))
+        if self.dtype == np.float64:
+            quarters = self.bits(raised)
+        return self.turned(quarters, sine, cosine)
 
-    def turned(self, raised: str, sine: str, cosine: str) -> tuple[str, str]:
+    def reduced_by_integers(self, x: str, r: str, quarters: str) -> tuple[str, str]:
+        """Where x is large and finite: its distance from a multiple of pi/2, and the multiple."""
+        text = self.text
+        size = text.intrinsic("fabs", self.dtype, x)
+        beyond = text.line(f"fcmp ogt float {size}, {self.number(_REDUCED)}")
+        finite = text.line(f"fcmp olt float {size}, {self.number(np.inf)}")
+        which = text.line(f"and i1 {beyond}, {finite}")
+        with text.branch(which, [("float", r), ("i32", quarters)]) as (after, ends):
+            bits = self.bits(x)
+            exponent = text.line(f"lshr i32 {self.bits(size)}, 23")
+            place = text.line(f"sub i32 {exponent}, {150 + _LEAST}")
+            m = text.line(f"or i32 {text.line(f'and i32 {bits}, {2**23 - 1}')}, {2**23}")
+            at = text.line(f"getelementptr inbounds i128, ptr {_fractions(text)}, i32 {place}")
+            quotient = text.line(f"load i128, ptr {at}")
+            product = text.line(f"mul i128 {text.line(f'zext i32 {m} to i128')}, {quotient}")
+            high = text.line(f"trunc i128 {text.line(f'lshr i128 {product}, 64')} to i64")
+            nearest = text.line(f"lshr i64 {text.line(f'add i64 {high}, {2**61}')}, 62")
+            rest = text.line(f"sub i64 {high}, {text.line(f'shl i64 {nearest}, 62')}")
+            angle = text.line(f"sitofp i64 {rest} to float")
+            angle = self.op("fmul", angle, self.number(np.pi / 2**63))
+            turns = text.line(f"trunc i64 {nearest} to i32")
+            below = text.line(f"icmp slt i32 {bits}, 0")
+            ends.append(text.select(below, text.line(f"fneg float {angle}"), angle, self.dtype))
+            minus = text.line(f"sub i32 0, {turns}")
+            ends.append(text.select(below, minus, turns, self.constants.whole))
+        return after[0], after[1]
+
+    def turned(self, quarters: str, sine: str, cosine: str) -> tuple[str, str]:
         """Rotate by the quadrant in the last two bits: swap sine and cosine, and change signs."""
         text, dtype = self.text, self.dtype
-        quarters = self.bits(raised)
         odd = self.with_whole("icmp ne", self.with_whole("and", quarters, 1), 0)
         s = text.select(odd, cosine, sine, dtype)
         c = text.select(odd, sine, cosine, dtype)
@@ -80,7 +141,8 @@ class _Pair:
 
     def signed(self, x: str, quarters: str) -> str:
         """Change the sign where the second-last bit is set."""
-        sign = self.with_whole("and", self.with_whole("shl", quarters, 62), -(2**63))
+        top = 8 * self.dtype.itemsize - 1
+        sign = self.with_whole("and", self.with_whole("shl", quarters, top - 1), -(2**top))
         changed = self.text.line(f"xor {self.whole} {self.bits(x)}, {sign}")
         return self.text.line(f"bitcast {self.whole} {changed} to {self.kind}")
 
@@ -88,7 +150,9 @@ class _Pair:
         return self.text.line(f"bitcast {self.kind} {x} to {self.whole}")
 
     def with_whole(self, operation: str, x: str, y: int) -> str:
-        return self.text.line(f"{operation} {self.whole} {x}, {splat(self.text, y, _WHOLE)}")
+        return self.text.line(
+            f"{operation} {self.whole} {x}, {splat(self.text, y, self.constants.whole)}"
+        )
 
     def fused(self, x: str, y: str, z: str) -> str:
         """x y + z, rounded once."""
@@ -108,3 +172,14 @@ class _Pair:
 
     def op(self, operation: str, x: str, y: str) -> str:
         return self.text.line(f"{operation} {self.kind} {x}, {y}")
+
+
+def _fractions(text: Text) -> str:
+    """A table of 2^E times 2/pi without multiples of four, in units of 2^-126."""
+    exponents = range(_LEAST, 255 - 150)
+    bits = [int(Fraction(2) ** (E + 126 - 256) * _TWO_OVER_PI) % 2**128 for E in exponents]
+    items = ", ".join(f"i128 {x}" for x in bits)
+    table = f"@fractions = internal constant [{len(bits)} x i128] [{items}]"
+    if table not in text.tables:
+        text.tables.append(table)
+    return "@fractions"

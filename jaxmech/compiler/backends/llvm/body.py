@@ -1,0 +1,102 @@
+"""The body of a kernel's function: where its arguments and results lie, loads, lines and stores.
+
+In a batch an argument or a result has the trajectories as its first axis, as JAX lays them out.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxmech.compiler.backends.llvm.builder import Text
+from jaxmech.compiler.backends.llvm.lower import Assembler, Memory, array_alignment
+from jaxmech.compiler.frontend.build import Kernel
+from jaxmech.compiler.ir.graph import Node
+from jaxmech.compiler.ir.loops import SequenceInput, Stacked
+
+
+def computed_results(kernel: Kernel) -> list[int]:
+    """Which results hold any number: native code knows no others."""
+    return [k for k, aval in enumerate(kernel.out_avals) if math.prod(aval.shape)]
+
+
+class Body:
+    """Writes what a function does with the trajectories side by side in its lanes.
+
+    Args:
+        text: where the lines go.
+        kernel: what is computed for one trajectory.
+        moving: which of its arguments differ in a batch.
+        first: the name of the number of the first of these trajectories.
+        array: gives the address of an array: arguments from 0, then the results that are computed.
+    """
+
+    def __init__(
+        self, text: Text, kernel: Kernel, moving: frozenset[int], first: str,
+        array: Callable[[int], str],
+    ) -> None:  # fmt: skip
+        self.text, self.kernel, self.moving = text, kernel, moving
+        self.some = computed_results(kernel)
+        avals = kernel.avals
+        scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
+        self.places = [(k, place) for k in scalars for place in range(avals[k].size)]
+        self.starts = {
+            k: self._start(array(k), aval, first if k in moving else None)
+            for k, aval in enumerate(avals)
+        }
+        self.ends = {
+            k: self._start(array(len(avals) + place), kernel.out_avals[k], first)
+            for place, k in enumerate(self.some)
+        }
+
+    def write(self) -> None:
+        """Write the lines.
+
+        Raises:
+            UnsupportedError: an operation or a type for which there is no instruction.
+        """
+        kernel, text = self.kernel, self.text
+        graph, loops = kernel.reader.graph, kernel.reader.loops
+        assembler = Assembler(graph, loops, kernel.live, text, self._input, self._sequence)
+        assembler.write()
+        for k in self.some:
+            out, end = kernel.outs[k], self.ends[k]
+            if isinstance(out, Stacked):
+                assembler.stacked(out)
+                continue
+            assert isinstance(out, np.ndarray)
+            for place, number in enumerate(out.ravel().tolist()):
+                dtype = kernel.out_avals[k].dtype
+                address = text.address(end, dtype, place)
+                align = array_alignment(dtype, out.size, place)
+                text.scatter(assembler.names[number], address, dtype, out.size, align)
+
+    def _start(self, base: str, aval: Any, first: str | None) -> str:
+        """Where the numbers of these trajectories begin in an array, shared if first is None."""
+        if first is None:
+            return base
+        return self.text.address(base, aval.dtype, self.text.line(f"mul i64 {first}, {aval.size}"))
+
+    def _input(self, node: Node) -> str:
+        params: Any = node.params
+        k, place = self.places[params]
+        address = self.text.address(self.starts[k], node.dtype, place)
+        apart = self.kernel.avals[k].size if k in self.moving else 0
+        align = array_alignment(node.dtype, apart, place)
+        if apart:
+            return self.text.gather(address, node.dtype, apart, align)
+        return self.text.load(address, node.dtype, 1, align)
+
+    def _sequence(self, steps: SequenceInput | Stacked) -> Memory | None:
+        """Where a sequence lies that is an argument or a result."""
+        kernel, numbers = self.kernel, math.prod(steps.shape)
+        if isinstance(steps, SequenceInput):
+            k = kernel.sequences.start + steps.number
+            apart = kernel.avals[k].size if k in self.moving else 0
+            return Memory(self.starts[k], numbers, steps.dtype, 1, apart)
+        for k in self.some:
+            out = kernel.outs[k]
+            if isinstance(out, Stacked) and (out.loop, out.number) == (steps.loop, steps.number):
+                return Memory(self.ends[k], numbers, out.dtype, 1, out.length * numbers)
+        return None
