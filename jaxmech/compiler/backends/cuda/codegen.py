@@ -11,14 +11,14 @@ from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.utils.digests import sha256
 
-# Threads of a block: two warps, so that for any number of registers at most one of the warps that fit
-# a multiprocessor is missing, and a small batch spreads over all of them. A rule, not measured.
+# Threads of a block: two warps, so that for any number of registers at most one of the warps that
+# fit a multiprocessor is missing, and a small batch spreads over all of them. Not measured.
 BLOCK = 64
 MOST_SCRATCH = 2**19 - 2**12  # bytes a thread may have of its own memory, some kept for spills
 MOST_ARRAYS = 500  # pointers: a kernel has 4,352 bytes of parameters up to PTX 8.0
 
-# The registers of the hardware say which thread this is. The weights keep rare cases out of the way.
-# No largest number of threads is stated: then ptxas spills rather than use a few registers more.
+# Registers of the hardware say which thread this is. The weights keep rare cases out of the way. The
+# largest number of threads is not stated: ptxas would spill rather than use a few registers more.
 _MODULE = """\
 {tables}
 {declared}

@@ -35,7 +35,7 @@ def bitcode() -> bytes:
 
 
 def folders() -> list[Path]:
-    """Where CUDA may be: in wheels, in toolkits that the environment names, and where it usually is."""
+    """Where CUDA may be: wheels, toolkits that the environment names, the usual place."""
     spec = find_spec("nvidia")
     roots = spec.submodule_search_locations or [] if spec else []
     wheels = [Path(root, name) for root in roots for name in _WHEELS]
