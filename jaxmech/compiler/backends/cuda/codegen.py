@@ -17,8 +17,9 @@ BLOCK = 64
 MOST_SCRATCH = 2**19 - 2**12  # bytes a thread may have of its own memory, some kept for spills
 MOST_ARRAYS = 500  # pointers: a kernel has 4,352 bytes of parameters up to PTX 8.0
 
-# Registers of the hardware say which thread this is. The weights keep rare cases out of the way. The
-# largest number of threads is not stated: ptxas would spill rather than use a few registers more.
+# Registers of the hardware say which thread this is. The weights keep rare cases out of the way.
+# The largest number of threads is not stated: ptxas would spill rather than use a few registers
+# more.
 _MODULE = """\
 {tables}
 {declared}

@@ -42,7 +42,10 @@ def assert_agrees(name: str, way: str, size: int, dtype: Any = np.float64) -> No
 
 @pytest.mark.parametrize(
     ("name", "way", "size"),
-    [("pendulum", "gradient", 7), ("bead_on_rod", "solution", 13)],
+    [
+        ("pendulum", "gradient", 7),
+        pytest.param("bead_on_rod", "solution", 13, marks=pytest.mark.slow),
+    ],
 )
 def test_a_rollout(name: str, way: str, size: int) -> None:
     assert_agrees(name, way, size)
