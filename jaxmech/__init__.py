@@ -6,8 +6,10 @@ from jaxmech.analysis import ShortRun as ShortRun
 from jaxmech.analysis import Structure as Structure
 from jaxmech.analysis import structure as structure
 from jaxmech.analysis.stability import Equilibrium as Equilibrium
+from jaxmech.analysis.stability import EquilibriumStatus as EquilibriumStatus
 from jaxmech.analysis.stability import Linearization as Linearization
 from jaxmech.analysis.stability import Modes as Modes
+from jaxmech.analysis.stability import Stability as Stability
 from jaxmech.analysis.stability import StateSpace as StateSpace
 from jaxmech.analysis.stability import Symmetries as Symmetries
 from jaxmech.analysis.stability import equilibrium as equilibrium

@@ -1,7 +1,9 @@
 """Steady motions: where they are, how small deviations from them behave, what is conserved."""
 
-from jaxmech.analysis.stability.equilibrium import Equilibrium as Equilibrium
+from jaxmech.analysis.stability.assessment import Stability as Stability
 from jaxmech.analysis.stability.equilibrium import equilibrium as equilibrium
+from jaxmech.analysis.stability.equilibrium_result import Equilibrium as Equilibrium
+from jaxmech.analysis.stability.equilibrium_result import EquilibriumStatus as EquilibriumStatus
 from jaxmech.analysis.stability.linearization import Linearization as Linearization
 from jaxmech.analysis.stability.linearization import StateSpace as StateSpace
 from jaxmech.analysis.stability.linearize import linearize as linearize

@@ -1,76 +1,40 @@
 """`equilibrium`: where a system stays at rest, or moves on steadily.
 
 Unknown are q, the multipliers and, for a steady motion, the rates alpha of the symmetries that it
-goes along: v = xi(q) = c + W q and a = W v, where alpha combines c and W of `symmetries`. Known are
-the balance of forces, M a = Q + A^T lambda, the constraints at all levels and the rates
-that are given. The equations are solved by steps of Levenberg and Marquardt, the smallest possible
-ones in the scaled unknowns; so redundant rows and directions in which nothing changes do no harm.
+follows: v = xi(q) = c + W q and a = W v, where alpha combines c and W of `symmetries`. Known are
+the balance of forces, M a = Q + A^T lambda, the constraints at all levels and the rates that are
+given; `root` solves them together.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array
 
+from jaxmech.analysis.stability.assessment import assess
 from jaxmech.analysis.stability.balance import balance, row_order
+from jaxmech.analysis.stability.equilibrium_result import Equilibrium, EquilibriumStatus
+from jaxmech.analysis.stability.freedom import freedom_at, require_regular
+from jaxmech.analysis.stability.held import held
+from jaxmech.analysis.stability.linearize import linearized
+from jaxmech.analysis.stability.reduction import Freedom
+from jaxmech.analysis.stability.root import root
 from jaxmech.analysis.stability.symmetries import Symmetries
 from jaxmech.analysis.stability.symmetries import symmetries as find
-from jaxmech.linalg import QR, column_space_projector, times
+from jaxmech.linalg import column_space_projector, times, unit_rows
+from jaxmech.stabilization import violations
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import is_known, require_finite, require_kind
+from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
+from jaxmech.utils.jit_cache import jit_of
 
-ITERATIONS = 100
-DAMPING = (0.0, 1e-8, 1e-5, 1e-3, 1e-1, 10.0)  # tried side by side, the best is taken
 EASY = 1e3  # by how much multipliers change more easily than coordinates
 
 
-class Equilibrium(eqx.Module):
-    """A state of rest or of steady motion; under `jax.vmap` with a leading batch axis.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        multipliers: by constraint name, the smallest possible, shape (k,).
-        reactions: by constraint name, A_k^T lambda_k, the generalized force on the system, (n,).
-        residual: the largest force that is not balanced over the largest at play, and violation of
-            a constraint over its row.
-        converged: whether that is round-off.
-        coordinates: their names.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> jm.equilibrium(model.system, [0.3, -0.9], model.params)
-        Equilibrium: at rest
-          x1  0
-          y1  -1
-          rod  9.81 (size of the reaction)
-    """
-
-    q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    multipliers: dict[str, Float[Array, " _"]]
-    reactions: dict[str, Float[Array, " n"]]
-    residual: Float[Array, ""]
-    converged: Bool[Array, ""]
-    coordinates: tuple[str, ...] = eqx.field(static=True)
-
-    def __repr__(self) -> str:
-        is_array = isinstance(self.q, jax.Array | np.ndarray)
-        if not is_array or not is_known(self.q):
-            return f"Equilibrium(coordinates={self.coordinates}, without values)"
-        if self.q.ndim != 1:
-            count = int(np.sum(self.converged))
-            return f"Equilibrium: {self.q.shape[:-1]} of them, {count} found"
-        return "\n".join(_card(self))
-
-
+@with_standard_promotion
 def equilibrium(
     system: System,
     q: Any,
@@ -80,30 +44,35 @@ def equilibrium(
     fixed: Sequence[str] = (),
     v: Mapping[str, Any] | Any = None,
     symmetries: Symmetries | None = None,
+    freedom: Freedom | None = None,
 ) -> Equilibrium:
-    """The equilibrium, or the steady motion, near a guess.
+    """The equilibrium, or the steady motion, near a guess, with its reactions and stability.
 
-    Pure under `jit` and `vmap`, where `converged` says whether one was found; its derivatives by
-    the parameters and given rates are those of the solution (implicit function theorem).
+    The guess need not meet the constraints. Pure under `jit` and `vmap`, where `status` says
+    whether an equilibrium was found; derivatives of any order by the parameters, the given rates
+    and the values of `fixed` are those of the solution (implicit function theorem).
 
     Args:
         system: the system, with n coordinates.
         q: guess of the coordinates, shape (n,).
         params: the parameters that the functions of the system expect.
         t: time [s].
-        fixed: names of coordinates that keep their guess.
+        fixed: names of coordinates that are held at their guess, each by a force that is a
+            reaction called `fixed` and the name.
         v: for a steady motion the rates of named coordinates, which are kept, or a guess of all
             velocities, shape (n,), from which it goes to the nearest one; by default at rest.
-        symmetries: what `jm.symmetries` found, along which a steady motion goes. By default it is
+        symmetries: what `jm.symmetries` found, which a steady motion may follow. By default it is
             found for the guess; under `jit` and `vmap` a steady motion needs it.
+        freedom: as for `linearize`.
 
     Returns:
         An `Equilibrium`.
 
     Raises:
-        TypeError: `system` is no `System`, or names are not in a sequence.
+        TypeError: `system` is not a `System`, or names are not in a sequence.
         ValueError: a name is unknown, a shape is wrong, a value not finite, no equilibrium is found
-            (not under `jit` or `vmap`), or no symmetries are given where they are needed.
+            (not under `jit` or `vmap`), it is a singular pose, or no symmetries are given where
+            they are needed.
 
     Example:
         >>> import jax.numpy as jnp
@@ -117,30 +86,38 @@ def equilibrium(
     require_kind("system", system, System, "System(...)")
     given, guess = _rates(system, v)
     q, guess, t, params = system.arguments(q, guess, t, params)
+    _require_names(system, fixed)
     known = is_known((q, guess, given, t, params))
-    free = _free(system, fixed)
     if known:
         require_finite(q=q, v=(guess, given), t=t, params=params)
+    if fixed:
+        values = q[np.array([list(system.coordinates).index(name) for name in fixed])]
+        system, params = held(system, fixed), (params, values)
     if v is None:
         symmetries = _none(system, q)
     elif symmetries is None:
-        if not known:
-            raise ValueError(
-                "Argument `symmetries` must be given for a steady motion under `jit` or `vmap`; "
-                "find them outside by `symmetries(system, q, v, t, params)`."
-            )
-        symmetries = find(system, q, guess, t, params)
+        symmetries = _found_symmetries(system, q, guess, t, params, known=known)
     names = tuple(given)
     rates = jnp.stack([jnp.asarray(given[n], q.dtype) for n in names]) if names else q[:0]
-    found = _equilibrium(system, free, names, v is not None, q, guess, rates, t, params, symmetries)
-    if known and not bool(found.converged):
-        what = "steady motion" if v is not None else "equilibrium"
-        held = f" with {', '.join(fixed)} held fixed; release one of them, or" if fixed else ";"
-        raise ValueError(
-            f"No {what} was found near the guess: what is left is {float(found.residual):.2g} of "
-            f"the forces at play{held} give a closer guess, or check that there is one."
-        )
-    return found
+    found = _solved(system, names, v is not None, q, guess, rates, t, params, symmetries)
+    if known:
+        _require_found(system, found, t, params, tuple(fixed), moving=v is not None)
+    state = found.q, found.v, t, params
+    freedom = freedom or freedom_at(system, state)
+    if known:
+        require_regular(system, state, freedom)
+    lin = linearized(system, freedom, (), (), *state, found.W)
+    return Equilibrium(
+        q=found.q,
+        v=found.v,
+        multipliers=found.multipliers,
+        reactions=found.reactions,
+        residual=found.residual,
+        status=found.status,
+        linearization=lin,
+        assessment=assess(lin),
+        coordinates=tuple(system.coordinates),
+    )
 
 
 def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
@@ -158,7 +135,7 @@ def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
     return dict(v), jnp.stack([1.0 * jnp.asarray(v.get(name, 0.0)) for name in system.coordinates])
 
 
-def _free(system: System, fixed: Sequence[str]) -> tuple[int, ...]:
+def _require_names(system: System, fixed: Sequence[str]) -> None:
     if isinstance(fixed, str):
         raise TypeError(
             f"Argument `fixed` must be a sequence of names, but is {fixed!r}; write ({fixed!r},)."
@@ -169,7 +146,17 @@ def _free(system: System, fixed: Sequence[str]) -> tuple[int, ...]:
                 f"Argument `fixed` must hold names of coordinates, but holds {name!r}; the "
                 f"coordinates are {', '.join(system.coordinates)}."
             )
-    return tuple(i for i, name in enumerate(system.coordinates) if name not in fixed)
+
+
+def _found_symmetries(
+    system: System, q: Array, v: Array, t: Array, params: Params, *, known: bool
+) -> Symmetries:
+    if not known:
+        raise ValueError(
+            "Argument `symmetries` must be given for a steady motion under `jit` or `vmap`; "
+            "find them outside by `symmetries(system, q, v, t, params)`."
+        )
+    return find(system, q, v, t, params)
 
 
 def _none(system: System, q: Array) -> Symmetries:
@@ -178,59 +165,73 @@ def _none(system: System, q: Array) -> Symmetries:
     return Symmetries(empty.reshape(0, n), empty.reshape(0, n, n), empty, tuple(system.coordinates))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _equilibrium(
-    system: System,
-    free: tuple[int, ...],
-    names: tuple[str, ...],
-    moving: bool,
-    q: Array,
-    guess: Array,
-    rates: Array,
-    t: Array,
-    params: Params,
-    symmetries: Symmetries,
-) -> Equilibrium:
-    order = row_order(system, system.sizes(q, guess, t, params))
-    index = np.array(free, dtype=int)
+class _Solved(NamedTuple):
+    q: Any
+    v: Any
+    multipliers: dict[str, Any]
+    reactions: dict[str, Any]
+    residual: Any
+    W: Any
+    status: Any
+
+
+@jit_of("system", "names", "moving")
+def _solved(
+    system: System, names: tuple[str, ...], moving: bool, q: Array, guess: Array, rates: Array,
+    t: Array, params: Params, symmetries: Symmetries,
+) -> _Solved:  # fmt: skip
+    n, order = system.n, row_order(system, system.sizes(q, guess, t, params))
     named = np.array([list(system.coordinates).index(name) for name in names], dtype=int)
-    alpha = symmetries.along(q, guess)
     rest, none = jnp.zeros_like(q), jnp.zeros(len(order), q.dtype)
     at_guess = balance(system, q, guess, t, params, rest, none)
     largest = jnp.max(jnp.abs(at_guess.force))
-    size = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))
+    size = jnp.where(largest > 0, largest, 1.0)
+    A = jax.jacfwd(lambda a: balance(system, q, guess, t, params, a, none).rows)(rest)
+    A_p = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
+    scales = [jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1])]
+    size, row, row_p = jax.lax.stop_gradient((size, *scales))
 
-    def state(z: Array) -> tuple[Array, Array, Array, Array]:
-        """q, v, a and the multipliers of the scaled unknowns."""
-        own, scaled, rates = jnp.split(z, [len(free), len(free) + len(order)])
-        where = q.at[index].set(own) if len(free) < system.n else own
-        W = jnp.tensordot(rates, symmetries.W, 1)
-        v = jnp.tensordot(rates, symmetries.c, 1) + W @ where
-        return where, v, W @ v, scaled * EASY * size
+    def state(z: Array, symmetries: Symmetries) -> tuple[Array, Array, Array, Array, Array]:
+        """q, v, W, the multipliers and the rates of the symmetries, of the scaled unknowns."""
+        where, scaled, alpha = jnp.split(z, [n, n + len(order)])
+        W = jnp.tensordot(alpha, symmetries.W, 1)
+        v = jnp.tensordot(alpha, symmetries.c, 1) + W @ where
+        return where, v, W, scaled * EASY * size * row, alpha
 
-    def equations(z: Array, params: Params, rates: Array, t: Array) -> Array:
-        where, v, a, multipliers = state(z)
-        found = balance(system, where, v, t, params, a, multipliers)
+    def equations(z: Array, theta: Any) -> Array:
+        params, rates, t, symmetries = theta
+        where, v, W, multipliers, alpha = state(z, symmetries)
+        found = balance(system, where, v, t, params, W @ v, multipliers)
         position = system.position_level(where, t, params)
-        parts = [found.force / size, position, found.speed, found.rows[found.speed.size :]]
+        count = found.speed.size
+        parts = [found.force / size, row_p * position, row[:count] * found.speed]
+        parts += [row[count:] * found.rows[count:]]
         if moving:
-            shift = jnp.tensordot(z[len(free) + len(order) :], symmetries.s, 1)
-            parts += [v[named] - rates, shift[None] - 1]
+            parts += [v[named] - rates, (alpha @ symmetries.s)[None] - 1]
         return jnp.concatenate(parts)
 
-    start = jnp.concatenate([q[index], none, alpha])
-    frozen = jax.lax.stop_gradient((params, rates, t))
-    z, miss = _solve(lambda z: equations(z, *frozen), jax.lax.stop_gradient(start))
-    last = jax.lax.stop_gradient(QR().factor(jax.jacfwd(lambda z: equations(z, *frozen))(z)))
-    step, _ = last.smallest(equations(z, params, rates, t))
-    z = z - (step - jax.lax.stop_gradient(step))
-    where, v, a, multipliers = state(z)
-    A = jax.jacfwd(lambda a: balance(system, where, v, t, params, a, none).rows)(a)
+    theta = params, rates, t, symmetries
+    start = jnp.concatenate([q, none, symmetries.along(q, guess)])
+    z = root(equations, start, theta)
+    where, v, W, multipliers, _ = state(z, symmetries)
+    A = jax.jacfwd(lambda a: balance(system, where, v, t, params, a, none).rows)(rest)
     multipliers = times(column_space_projector(A), multipliers)
     back = np.argsort(order)
     by_name = _by_name(system, multipliers[back], A[back], q, v, t, params)
-    good = miss <= 100 * jnp.finfo(q.dtype).eps ** 0.75
-    return Equilibrium(where, v, *by_name, miss, good, tuple(system.coordinates))
+    missed = jax.lax.stop_gradient(equations(z, theta))
+    return _Solved(where, v, *by_name, jnp.max(jnp.abs(missed)), W, _status(missed, n))
+
+
+def _status(missed: Array, n: int) -> Array:
+    """From what is left of the equations, of which the first n are the balance of forces."""
+    tolerance = 100 * jnp.finfo(missed.dtype).eps ** 0.75
+    status = jnp.where(
+        jnp.max(jnp.abs(missed[n:]), initial=0.0) > 1e3 * tolerance,
+        EquilibriumStatus.UNMET,
+        EquilibriumStatus.UNBALANCED,
+    )
+    status = jnp.where(jnp.max(jnp.abs(missed)) <= tolerance, EquilibriumStatus.FOUND, status)
+    return jnp.where(jnp.all(jnp.isfinite(missed)), status, EquilibriumStatus.NONFINITE)
 
 
 def _by_name(
@@ -243,56 +244,26 @@ def _by_name(
     return found, forces
 
 
-def _solve(equations: Any, start: Array) -> tuple[Array, Array]:
-    """A zero of the equations near the start, and the largest one that is left."""
-
-    def missed(z: Array) -> Array:
-        value = equations(z)
-        return jnp.where(jnp.all(jnp.isfinite(value)), jnp.sqrt((value * value).sum()), jnp.inf)
-
-    def step(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        z, size, _, k = carry
-        F, J = equations(z), jax.jacfwd(equations)(z)
-
-        def trial(damping: Array) -> Array:
-            damped = jnp.sqrt(damping * size) * jnp.eye(len(F), dtype=z.dtype)
-            whole = jnp.concatenate([J, damped], axis=1)
-            return z - QR().factor(whole).smallest(F)[0][: z.size]
-
-        trials = jax.vmap(trial)(jnp.asarray(DAMPING, z.dtype))
-        sizes = jax.vmap(missed)(trials)
-        best = jnp.argmin(sizes)
-        better = sizes[best] < size
-        return (
-            jnp.where(better, trials[best], z),
-            jnp.where(better, sizes[best], size),
-            better,
-            k + 1,
-        )
-
-    def goes_on(carry: tuple[Array, Array, Array, Array]) -> Array:
-        _, size, better, k = carry
-        return better & (k < ITERATIONS) & (size > 0)
-
-    first = (start, missed(start), jnp.asarray(True), jnp.zeros((), jnp.int32))
-    z, _, _, _ = jax.lax.while_loop(goes_on, step, first)
-    return z, jnp.max(jnp.abs(equations(z)), initial=0.0)
-
-
-def _card(found: Equilibrium) -> list[str]:
-    moving = bool(np.any(np.asarray(found.v)))
-    lines = ["Equilibrium: in steady motion" if moving else "Equilibrium: at rest"]
-    width = max(map(len, found.coordinates))
-    for name, x, rate in zip(found.coordinates, found.q, found.v, strict=True):
-        text = f"  {name:<{width}}  {_short(x)}"
-        lines.append(text + (f", changing at {_short(rate)} per second" if rate else ""))
-    for name, force in found.reactions.items():
-        size = _short(np.linalg.norm(np.asarray(force)))
-        lines.append(f"  {name:<{width}}  {size} (size of the reaction)")
-    if not bool(found.converged):
-        lines.append(f"  not found: {float(found.residual):.2g} of the forces is left")
-    return lines
-
-
-def _short(x: Any) -> str:
-    return f"{0.0 if abs(float(x)) < 1e-12 else float(x):.6g}"
+def _require_found(
+    system: System,
+    found: _Solved,
+    t: Array,
+    params: Params,
+    fixed: tuple[str, ...],
+    *,
+    moving: bool,
+) -> None:
+    status = EquilibriumStatus(int(found.status))
+    if status is EquilibriumStatus.FOUND:
+        return
+    what = "steady motion" if moving else "equilibrium"
+    why, remedy = status.message, "give a closer guess, or check that there is one"
+    if status is EquilibriumStatus.UNMET:
+        for violation in violations(system, found.q, found.v, t, params):
+            why += f" ({violation.name!r} is missed by {violation.size:.2g})"
+            break
+        if fixed:
+            remedy = f"release {' or '.join(fixed)}, or {remedy}"
+    elif status is EquilibriumStatus.UNBALANCED:
+        why += f": {float(found.residual):.2g} of the forces at play is left"
+    raise ValueError(f"No {what} was found: {why}; {remedy}.")

@@ -114,10 +114,10 @@ def linearize(
     if known:
         require_regular(system, state, freedom)
     W = _frame(system, state, symmetries)
-    found = _linearized(system, freedom, *named, *state, W)
+    found = linearized(system, freedom, *named, *state, W)
     if known and steady and symmetries is None and not _is_small(found.unsteadiness):
         W = _frame(system, state, find(system, q, v, t, params))
-        found = _linearized(system, freedom, *named, *state, W)
+        found = linearized(system, freedom, *named, *state, W)
     if known:
         _require_fixed_constraints(found)
     if known and steady and not _is_small(found.unsteadiness):
@@ -138,10 +138,12 @@ def _frame(system: System, state: State, symmetries: Symmetries | None) -> Array
 
 
 @jit_of("system", "freedom", "inputs", "outputs")
-def _linearized(
+def linearized(
     system: System, freedom: Freedom, inputs: Named, outputs: Named, q: Array, v: Array, t: Array,
     params: Params, W: Array,
 ) -> Linearization:  # fmt: skip
+    """The linear equations without any check; W (n, n) belongs to the symmetry of the motion."""
+
     def at(q: Array, v: Array, t: Array, params: Params, W: Array) -> Linearization:
         state = q, v, t, params
         found = full_equations(system, *state, freedom)

@@ -108,6 +108,12 @@ def _one(A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
     return Spectrum(values[place], right[:, place], left[:, place], zero[place], simple[place])
 
 
+def eigenvalues(A: Numbers, M: Numbers, K: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+    """The eigenvalues of one matrix on the host, and which of them are zero."""
+    found = _one(A, M, K)
+    return found.eigenvalues, found.zero
+
+
 def _key(value: complex, zero: bool, size: float) -> tuple[Any, ...]:
     """Zeros first, then by frequency, then by damping, a pair with its positive one first."""
     unit = 1e-9 * size or 1.0

@@ -1,0 +1,139 @@
+"""Whether an equilibrium or a steady motion is stable, from its linearization."""
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.analysis.stability.linearization import Linearization
+from jaxmech.analysis.stability.spectrum import Numbers, eigenvalues
+from jaxmech.utils.checks import is_known
+
+AXIS = 1e-7  # of the largest eigenvalue: what counts as on the imaginary axis, also when repeated
+FLAT = 1e-9  # of the largest stiffness: what counts as none
+
+
+class Stability(IntEnum):
+    """What the linear equations say about small deviations; zero eigenvalues are counted apart.
+
+    Example:
+        >>> print(Stability.MARGINAL.meaning)
+        all eigenvalues are on the imaginary axis or left of it; nonlinear terms decide
+    """
+
+    UNSTABLE = 0
+    MARGINAL = 1
+    STABLE = 2
+    ASYMPTOTICALLY_STABLE = 3
+
+    @property
+    def meaning(self) -> str:
+        """One sentence."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Stability.UNSTABLE: "an eigenvalue has a positive real part",
+    Stability.MARGINAL: (
+        "all eigenvalues are on the imaginary axis or left of it; nonlinear terms decide"
+    ),
+    Stability.STABLE: "the potential energy has a strict minimum (Lagrange and Dirichlet)",
+    Stability.ASYMPTOTICALLY_STABLE: "all eigenvalues but zeros have negative real parts",
+}
+
+
+class Assessment(NamedTuple):
+    """Whether a motion is stable.
+
+    Attributes:
+        stability: a `Stability`.
+        index: number of negative eigenvalues of the projected Hessian (the symmetric part of the
+            reduced stiffness); -1 where a nonholonomic constraint makes it rectangular.
+        unstable: number of eigenvalues with a positive real part.
+        zeros: number of zero eigenvalues.
+        growth: the largest real part of an eigenvalue [1/s].
+        free_directions: orthonormal directions in x without stiffness, zero columns behind, (k, k).
+    """
+
+    stability: Any
+    index: Any
+    unstable: Any
+    zeros: Any
+    growth: Any
+    free_directions: Any
+
+
+def assess(lin: Linearization) -> Assessment:
+    """The assessment of a linearization; it has no derivative.
+
+    Args:
+        lin: what `linearize` gave for one motion.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> up = jm.linearize(model.system, [0.0, 1.0], [0.0, 0.0], model.params)
+        >>> Stability(int(assess(up).stability)), int(assess(up).index)
+        (<Stability.UNSTABLE: 0>, 1)
+    """
+    small, k = lin.reduced, lin.reduced.Z.shape[1]
+    given = jax.lax.stop_gradient((lin.space.A, small.M, small.C, small.K, _stiffness(lin)))
+    if is_known(given):
+        return Assessment(*(jnp.asarray(x) for x in _assess(*map(np.asarray, given))))
+    kinds = {"stability": jnp.int32, "index": jnp.int32, "unstable": jnp.int32, "zeros": jnp.int32}
+    scalars = {name: jax.ShapeDtypeStruct((), kind) for name, kind in kinds.items()}
+    dtype = lin.space.A.dtype
+    shapes = Assessment(
+        **scalars,
+        growth=jax.ShapeDtypeStruct((), dtype),
+        free_directions=jax.ShapeDtypeStruct((k, k), dtype),
+    )
+
+    def host(*given: Any) -> Assessment:
+        return _assess(*map(np.asarray, given))
+
+    return jax.pure_callback(host, shapes, *given, vmap_method="sequential")
+
+
+def _stiffness(lin: Linearization) -> Any:
+    """The size with which the reduced stiffness is compared."""
+    full = lin.full
+    return jnp.max(jnp.abs(full.K), initial=0.0) + jnp.max(jnp.abs(full.geometric), initial=0.0)
+
+
+def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) -> Assessment:
+    dtype, k = A.dtype, K.shape[1]
+    free = np.zeros((k, k), dtype)
+
+    def found(stability: int, index: int, unstable: int, zeros: int, growth: float) -> Assessment:
+        first, second, third, last = np.array([stability, index, unstable, zeros], np.int32)
+        return Assessment(first, second, third, last, np.asarray(growth, dtype), free)
+
+    if not np.isfinite(A).all():
+        return found(Stability.MARGINAL, -1, 0, 0, np.nan)
+    values, zero = eigenvalues(A, M, K)
+    size = np.abs(values).max(initial=0.0)
+    moving = values[~zero]
+    unstable = int((moving.real > AXIS * size).sum())
+    growth = float(values.real.max(initial=-np.inf))
+    index, definite = -1, False
+    if K.shape[0] == k:
+        curvatures, V = np.linalg.eigh((K + K.T) / 2)
+        flat = np.abs(curvatures) <= FLAT * stiffness
+        index = int(((curvatures < 0) & ~flat).sum())
+        free[:, : flat.sum()] = V[:, flat]
+        definite = bool((curvatures[~flat] > 0).all()) and not flat.any()
+        scale = FLAT * max(float(stiffness), 1e-300)
+        definite &= bool(np.abs(K - K.T).max(initial=0.0) <= scale)
+        dissipation = np.linalg.eigvalsh((C + C.T) / 2) if k else np.zeros(0)
+        definite &= bool(dissipation.min(initial=0.0) >= -FLAT * np.abs(C).max(initial=0.0))
+    stability = Stability.MARGINAL
+    if unstable:
+        stability = Stability.UNSTABLE
+    elif moving.size and (moving.real < -AXIS * size).all():
+        stability = Stability.ASYMPTOTICALLY_STABLE
+    elif definite:
+        stability = Stability.STABLE
+    return found(stability, index, unstable, int(zero.sum()), growth)

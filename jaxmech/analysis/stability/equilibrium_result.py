@@ -1,0 +1,136 @@
+"""`Equilibrium`: a state of rest or of steady motion, and how stable it is."""
+
+from enum import IntEnum
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.analysis.stability.assessment import Assessment, Stability
+from jaxmech.analysis.stability.linearization import Linearization
+from jaxmech.utils.checks import is_known
+
+
+class EquilibriumStatus(IntEnum):
+    """How the search for an equilibrium ended.
+
+    Example:
+        >>> print(EquilibriumStatus.UNMET.message)
+        the constraints cannot be met together near the guess
+    """
+
+    FOUND = 0
+    UNBALANCED = 1
+    UNMET = 2
+    NONFINITE = 3
+
+    @property
+    def message(self) -> str:
+        """One phrase: what happened."""
+        return _MESSAGES[self]
+
+
+_MESSAGES = {
+    EquilibriumStatus.FOUND: "forces are in balance and the constraints are met",
+    EquilibriumStatus.UNBALANCED: "forces are not in balance anywhere near the guess",
+    EquilibriumStatus.UNMET: "the constraints cannot be met together near the guess",
+    EquilibriumStatus.NONFINITE: "the functions of the system are not finite",
+}
+
+
+class Equilibrium(eqx.Module):
+    """A state of rest or of steady motion; under `jax.vmap` with a leading batch axis.
+
+    Attributes:
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        multipliers: by constraint name, the smallest possible, shape (k,).
+        reactions: by constraint name, A_k^T lambda_k, the generalized force on the system, (n,);
+            also by `fixed x` for a coordinate x that is held.
+        residual: the largest force that is not balanced over the largest at play, or the largest
+            violation of a constraint over its row.
+        status: an `EquilibriumStatus`, 0 if the equilibrium was found.
+        linearization: the linear equations about it, for `modes`.
+        assessment: its stability in numbers, as an `Assessment`.
+        coordinates: their names.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> jm.equilibrium(model.system, [0.3, -0.9], model.params)
+        Equilibrium: at rest, STABLE
+          x1  0
+          y1  -1
+          rod  9.81 (size of the reaction)
+    """
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    multipliers: dict[str, Float[Array, " _"]]
+    reactions: dict[str, Float[Array, " n"]]
+    residual: Float[Array, ""]
+    status: Int[Array, ""]
+    linearization: Linearization
+    assessment: Assessment
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def converged(self) -> Bool[Array, "..."]:
+        """Whether the equilibrium was found."""
+        return self.status == EquilibriumStatus.FOUND
+
+    @property
+    def stability(self) -> Int[Array, "..."]:
+        """A `Stability`."""
+        return self.assessment.stability
+
+    @property
+    def index(self) -> Int[Array, "..."]:
+        """Number of negative eigenvalues of the projected Hessian of the energy; -1 if it has none.
+
+        In a steady motion it is the Hessian seen from the frame that is carried along, where the
+        rates are kept. A nonholonomic constraint leaves none.
+        """
+        return self.assessment.index
+
+    @property
+    def free_directions(self) -> Float[Array, "..."]:
+        """Directions dq without stiffness as columns, zero columns behind, shape (n, k)."""
+        return self.linearization.reduced.Z @ self.assessment.free_directions
+
+    def __repr__(self) -> str:
+        is_array = isinstance(self.q, jax.Array | np.ndarray)
+        if not is_array or not is_known(self.q):
+            return f"Equilibrium(coordinates={self.coordinates}, without values)"
+        if self.q.ndim != 1:
+            count = int(np.sum(self.converged))
+            return f"Equilibrium: {self.q.shape[:-1]} of them, {count} found"
+        return "\n".join(_card(self))
+
+
+def _card(found: Equilibrium) -> list[str]:
+    moving = bool(np.any(np.asarray(found.v)))
+    verdict = Stability(int(found.stability)).name
+    title = "in steady motion" if moving else "at rest"
+    lines = [f"Equilibrium: {title}, {verdict}"]
+    width = max(map(len, found.coordinates))
+    for name, x, rate in zip(found.coordinates, found.q, found.v, strict=True):
+        text = f"  {name:<{width}}  {_short(x)}"
+        lines.append(text + (f", changing at {_short(rate)} per second" if rate else ""))
+    for name, force in found.reactions.items():
+        size = _short(jnp.linalg.norm(force))
+        lines.append(f"  {name:<{width}}  {size} (size of the reaction)")
+    free = np.asarray(found.free_directions)
+    for column in free.T[np.abs(free).max(0, initial=0.0) > 0]:
+        largest = found.coordinates[int(np.argmax(np.abs(column)))]
+        lines.append(f"  no stiffness in a direction largest in {largest}")
+    if not bool(found.converged):
+        status = EquilibriumStatus(int(found.status))
+        lines.append(f"  not found: {status.message} (residual {float(found.residual):.2g})")
+    return lines
+
+
+def _short(x: Array | float) -> str:
+    return f"{0.0 if abs(float(x)) < 1e-12 else float(x):.6g}"

@@ -1,0 +1,60 @@
+"""A system some of whose coordinates are held by forces, which count as reactions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jaxtyping import Array
+
+from jaxmech.constraints import Holonomic
+from jaxmech.system import System
+
+
+@dataclass(frozen=True)
+class _WithFirst:
+    """A function of the system, whose parameters are the first of a pair."""
+
+    fn: Callable[..., Any]
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args[:-1], args[-1][0])
+
+
+@dataclass(frozen=True)
+class _Hold:
+    """q[place] minus one of the values that are the second of a pair."""
+
+    place: int
+    number: int
+
+    def __call__(self, q: Array, t: Any, params: Any) -> Array:
+        return q[self.place] - params[1][self.number]
+
+
+def held(system: System, names: Sequence[str]) -> System:
+    """The system with `fixed x` for each named coordinate x; params become (params, values).
+
+    Example:
+        >>> import jaxmech as jm
+        >>> held(jm.models.pendulum().system, ["y1"])
+        System(coordinates=('x1', 'y1'), constraints=(Holonomic('rod'), Holonomic('fixed y1')))
+    """
+    if not names:
+        return system
+    places = [list(system.coordinates).index(name) for name in names]
+    own = [replace(c, fn=_WithFirst(c.fn)) for c in system.constraints]
+    extra = [
+        Holonomic(_Hold(place, number), f"fixed {name}")
+        for number, (place, name) in enumerate(zip(places, names, strict=True))
+    ]
+
+    def first(fn: Callable[..., Any] | None) -> Callable[..., Any] | None:
+        return None if fn is None else _WithFirst(fn)
+
+    return System(
+        _WithFirst(system.lagrangian),
+        [*own, *extra],
+        first(system.force),
+        coordinates=system.coordinates,
+        nonideal=first(system.nonideal),
+    )

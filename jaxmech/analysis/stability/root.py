@@ -1,0 +1,100 @@
+"""A zero of equations that may be redundant, near a guess, with its derivatives.
+
+Steps of Levenberg and Marquardt, the shortest possible ones. Six dampings are tried side by side
+and the best is taken, the undamped Newton step among them; so there is no state between steps, and
+a batch has no branches. Redundant equations and directions in which nothing changes do no harm.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.linalg import QR, times
+from jaxmech.linalg.base import AbstractRowSpace
+
+ITERATIONS = 100
+DAMPING = (0.0, 1e-8, 1e-5, 1e-3, 1e-1, 10.0)
+
+Equations = Callable[[Array, Any], Array]
+
+
+def root(equations: Equations, start: Array, theta: Any) -> Array:
+    """z with equations(z, theta) = 0 near a start, or where the equations are missed least.
+
+    Its derivatives of any order by theta are those of the zero that moves least (implicit function
+    theorem); it does not depend on the start.
+
+    Args:
+        equations: of z (k,) and theta, shape (e,).
+        start: shape (k,).
+        theta: a pytree of all traced values that the equations depend on.
+
+    Example:
+        >>> circle = lambda z, r: jnp.stack([z @ z - r**2, 2 * (z @ z - r**2), z[0] - z[1]])
+        >>> z, slope = jax.jvp(lambda r: root(circle, jnp.array([3.0, 1.0]), r), (2.0,), (1.0,))
+        >>> print(z, slope)
+        [1.41421356 1.41421356] [0.70710678 0.70710678]
+    """
+
+    @jax.custom_jvp
+    def solved(start: Array, theta: Any) -> Array:
+        return _solve(lambda z: equations(z, theta), start)
+
+    @solved.defjvp
+    def implicit(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+        start, theta = primals
+        z = solved(start, theta)
+        _, moved = jax.jvp(lambda theta: equations(z, theta), (theta,), (tangents[1],))
+        return z, -_shortest(jax.jacfwd(equations)(z, theta), moved)
+
+    return solved(jax.lax.stop_gradient(start), theta)
+
+
+def _shortest(J: Array, r: Array) -> Array:
+    """J^+ r for an r in the range of J."""
+    return _with_factors(QR().factor(jax.lax.stop_gradient(J)), J, r)
+
+
+@jax.custom_jvp
+def _with_factors(rows: AbstractRowSpace, J: Array, r: Array) -> Array:
+    return rows.smallest(r)[0]
+
+
+@_with_factors.defjvp
+def _with_factors_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    """J x' = r' - J' x with the same factors: nothing is differentiated through them."""
+    rows, J, r = primals
+    x = _with_factors(rows, J, r)
+    return x, _with_factors(rows, J, tangents[2] - times(tangents[1], x))
+
+
+def _solve(equations: Callable[[Array], Array], start: Array) -> Array:
+    def missed(value: Array) -> Array:
+        return jnp.where(jnp.all(jnp.isfinite(value)), jnp.sqrt((value * value).sum()), jnp.inf)
+
+    def step(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        z, size, _, k = carry
+        F, J = equations(z), jax.jacfwd(equations)(z)
+
+        def trial(damping: Array) -> tuple[Array, Array]:
+            damped = jnp.sqrt(damping * size) * jnp.eye(len(F), dtype=z.dtype)
+            whole = jnp.concatenate([J, damped], axis=1)
+            moved = z - QR().factor(whole).smallest(F)[0][: z.size]
+            return moved, missed(equations(moved))
+
+        trials, sizes = jax.lax.map(trial, jnp.asarray(np.array(DAMPING), z.dtype))
+        best = jnp.argmin(sizes)
+        better = sizes[best] < size
+        z = jnp.where(better, trials[best], z)
+        return z, jnp.minimum(sizes[best], size), better, k + 1
+
+    def goes_on(carry: tuple[Array, Array, Array, Array]) -> Array:
+        _, size, better, k = carry
+        return better & (k < ITERATIONS) & (size > 0)
+
+    first = (start, missed(equations(start)), jnp.asarray(True), jnp.zeros((), jnp.int32))
+    return jax.lax.while_loop(goes_on, step, first)[0]
