@@ -81,7 +81,7 @@ def equilibrium(
         >>> bead = System(hoop, coordinates=("angle", "turn"))
         >>> found = equilibrium(bead, [0.9, 0.0], v={"turn": 5.0})
         >>> print(found.q.round(6), jnp.cos(found.q[0]) * 5.0**2)
-        [1.167678 0.      ] 9.81
+        [1.167557 0.      ] 9.81
     """
     require_kind("system", system, System, "System(...)")
     given, guess = _rates(system, v)
@@ -101,7 +101,7 @@ def equilibrium(
     rates = jnp.stack([jnp.asarray(given[n], q.dtype) for n in names]) if names else q[:0]
     found = _solved(system, names, v is not None, q, guess, rates, t, params, symmetries)
     if known:
-        _require_found(system, found, t, params, tuple(fixed), moving=v is not None)
+        _require_found(system, found, t, params, fixed, moving=v is not None)
     state = found.q, found.v, t, params
     freedom = freedom or freedom_at(system, state)
     if known:
@@ -249,7 +249,7 @@ def _require_found(
     found: _Solved,
     t: Array,
     params: Params,
-    fixed: tuple[str, ...],
+    fixed: Sequence[str],
     *,
     moving: bool,
 ) -> None:

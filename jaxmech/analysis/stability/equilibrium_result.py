@@ -62,7 +62,7 @@ class Equilibrium(eqx.Module):
         >>> jm.equilibrium(model.system, [0.3, -0.9], model.params)
         Equilibrium: at rest, STABLE
           x1  0
-          y1  -1
+          x2  -1
           rod  9.81 (size of the reaction)
     """
 

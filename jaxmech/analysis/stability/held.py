@@ -36,8 +36,8 @@ def held(system: System, names: Sequence[str]) -> System:
 
     Example:
         >>> import jaxmech as jm
-        >>> held(jm.models.pendulum().system, ["y1"])
-        System(coordinates=('x1', 'y1'), constraints=(Holonomic('rod'), Holonomic('fixed y1')))
+        >>> held(jm.models.pendulum().system, ["x2"])
+        System(coordinates=('x1', 'x2'), constraints=(Holonomic('rod'), Holonomic('fixed x2')))
     """
     if not names:
         return system

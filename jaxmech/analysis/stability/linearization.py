@@ -53,7 +53,7 @@ class Linearization(eqx.Module):
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
         >>> jm.linearize(model.system, [0.0, -1.0], [0.0, 0.0], model.params)
-        Linearization: 2 coordinates x1, y1; state of 1 position and 1 velocity
+        Linearization: 2 coordinates x1, x2; state of 1 position and 1 velocity
           M  1
           C  0
           K  9.81

@@ -66,9 +66,10 @@ class Symmetries(eqx.Module):
         if not is_known((self.c, self.W, self.s)) or not isinstance(self.c, jax.Array | np.ndarray):
             return f"Symmetries(coordinates={self.coordinates}, without values)"
         lines = [f"Symmetries: {len(self.s)}, each a rate of the coordinates"]
-        return "\n".join([*lines, *("  " + text for text in self._texts())])
+        return "\n".join([*lines, *("  " + text for text in self.texts())])
 
-    def _texts(self) -> list[str]:
+    def texts(self) -> list[str]:
+        """Each field in words: the rate of every coordinate that it moves."""
         names = self.coordinates
 
         def term(x: float, name: str) -> str:
@@ -128,19 +129,19 @@ def symmetries(
     q, v, t, params = system.arguments(q, v, t, params)
     require_finite(q=q, v=v, t=t, params=params)
     n = system.n
-    states = _states(system, q, v, t, params, 12 + (n if linear else 0))
+    states = generic_states(system, q, v, t, params, 12 + (n if linear else 0))
     rows = np.concatenate([_conditions(*parts) for parts in _pieces(system, states, params)])
     rows = rows[np.isfinite(rows).all(1)]
     lengths = np.linalg.norm(rows, axis=1)
     rows = rows[lengths > 0] / lengths[lengths > 0][:, None]
     constant = np.r_[np.arange(n), n + n * n]
     first = np.zeros((0, n + n * n + 1))
-    basis = _null_space(rows[:, constant])
+    basis = null_vectors(rows[:, constant])
     first = np.zeros((len(basis), n + n * n + 1))
     first[:, constant] = basis
     found = first
     if linear:
-        found = np.concatenate([first, _beyond(_null_space(rows), first)])
+        found = np.concatenate([first, beyond(null_vectors(rows), first)])
     dtype = q.dtype
     return Symmetries(
         c=jnp.asarray(found[:, :n], dtype),
@@ -150,7 +151,7 @@ def symmetries(
     )
 
 
-def _null_space(rows: Numbers) -> Numbers:
+def null_vectors(rows: Numbers) -> Numbers:
     """The null space of a matrix, its vectors with as many zeros as elimination can make."""
     gram = np.linalg.qr(rows, mode="r") if len(rows) > rows.shape[1] else rows
     _, sizes, V = np.linalg.svd(gram)
@@ -172,7 +173,7 @@ def _echelon(basis: Numbers) -> Numbers:
     return basis
 
 
-def _beyond(basis: Numbers, first: Numbers) -> Numbers:
+def beyond(basis: Numbers, first: Numbers) -> Numbers:
     """What a basis holds beside the span of the first vectors."""
     if not len(first):
         return basis
@@ -267,7 +268,7 @@ def _servo(c: Acceleration, q: Array, v: Array, t: Array, params: Params) -> tup
     return by_q, by_v, by_t, extra + A[:, :, None] * a[None, None, :]
 
 
-def _states(
+def generic_states(
     system: System, q: Array, v: Array, t: Array, params: Params, count: int
 ) -> tuple[Array, ...]:
     """States on the constraints around the given one, and velocities that need not be on them."""

@@ -1,0 +1,284 @@
+"""`conserved`: energy, momenta and other integrals of a system, found numerically.
+
+Noether: to a velocity field xi(q) and a shift of time s belongs the quantity
+
+    J = dL/dv . xi - s (v . dL/dv - L).
+
+Whether it is conserved is decided by its rate along the motion, dJ/dt = J_q v + J_v qdd + J_t with
+the accelerations of the constrained system, at random states on the constraints. J is linear in
+(c, W, s) of an affine field xi = c + W q, so all such integrals are a null space. A constraint or a
+force that does work along xi is thus accounted for, a symmetry of L alone is not enough.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmech.analysis.stability.symmetries import (
+    Numbers,
+    Symmetries,
+    beyond,
+    generic_states,
+    null_vectors,
+)
+from jaxmech.formulations import acceleration
+from jaxmech.properties import examined
+from jaxmech.solution import Solution
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import (
+    require_finite,
+    require_function,
+    require_kind,
+    with_standard_promotion,
+)
+
+SMALL = 1e-9  # rate of a conserved quantity over the rates of its parts
+Field = Callable[[Array, Array, Any], Array]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """The momentum of a symmetry.
+
+    Attributes:
+        name: what it is.
+        field: its velocity field xi(q, t, params), shape (n,), and its shift of time s.
+        is_conserved: whether it is; false only for fields that were given.
+        rate: the largest rate found, relative to the rates of its parts.
+    """
+
+    name: str
+    field: Callable[[Array, Array, Any], tuple[Array, Array]]
+    is_conserved: bool
+    rate: float
+
+
+@dataclass(frozen=True, repr=False)
+class Conserved:
+    """The result of `conserved`, which prints itself.
+
+    Attributes:
+        system: the system.
+        quantities: energy first, momenta of cyclic coordinates, of other symmetries, given ones.
+        params: the parameters for which they were found.
+    """
+
+    system: System
+    quantities: tuple[Quantity, ...]
+    params: Params
+
+    def values(self, q: Any, v: Any, t: Any = 0.0) -> dict[str, Float[Array, ""]]:
+        """The quantities at a state, by name.
+
+        Args:
+            q: coordinates, shape (n,).
+            v: velocities, shape (n,).
+            t: time [s].
+        """
+        q, v, t, params = self.system.arguments(q, v, t, self.params)
+        state = q, v, t, params
+        return {x.name: _momentum(self.system, x.field, *state)[0] for x in self.quantities}
+
+    def drift(self, solution: Solution) -> dict[str, float]:
+        """How far each quantity moves along a run, over its largest size there, by name.
+
+        Args:
+            solution: of one trajectory.
+        """
+        along = jax.jit(jax.vmap(self.values))(solution.q, solution.v, solution.ts)
+        found = {}
+        for name, values in along.items():
+            x = np.asarray(values)
+            size = np.abs(x).max()
+            found[name] = float(np.abs(x - x[0]).max() / (size if size > 0 else 1.0))
+        return found
+
+    def __repr__(self) -> str:
+        lines = [f"Conserved: {sum(x.is_conserved for x in self.quantities)} quantities"]
+        for x in self.quantities:
+            verdict = "" if x.is_conserved else f" (not conserved: relative rate {x.rate:.2g})"
+            lines.append(f"  {x.name}{verdict}")
+        return "\n".join(lines)
+
+
+@with_standard_promotion
+def conserved(
+    system: System,
+    q: Any,
+    v: Any,
+    params: Params = None,
+    *,
+    t: Any = 0.0,
+    fields: Mapping[str, Field] | None = None,
+) -> Conserved:
+    """What a system conserves: energy, cyclic momenta, momenta of symmetries.
+
+    A host function of one state. Quantities of affine fields xi(q) = c + W q are all found: those
+    of translations and turns, in Cartesian coordinates, angles and quaternions alike.
+
+    Args:
+        system: the system, with n coordinates.
+        q: coordinates around which states are drawn, shape (n,).
+        v: velocities likewise, shape (n,).
+        params: the parameters.
+        t: time [s].
+        fields: symmetries to try, by name, each xi(q, t, params) of shape (n,).
+
+    Returns:
+        A `Conserved`.
+
+    Raises:
+        TypeError: `system` is not a `System`, or a field is not a function.
+        ValueError: a shape is wrong, or a value is not finite.
+
+    Example:
+        >>> def planet(q, v, t, p):
+        ...     return v @ v / 2 + p["mu"] / jnp.sqrt(q @ q)
+        >>> kepler = System(planet, coordinates=("x", "y"))
+        >>> found = conserved(kepler, [1.0, 0.0], [0.0, 1.1], {"mu": 1.0})
+        >>> found
+        Conserved: 2 quantities
+          energy
+          momentum of x: y, y: -x
+        >>> print(found.values([1.0, 0.0], [0.0, 1.1])["momentum of x: y, y: -x"])
+        -1.1
+    """
+    require_kind("system", system, System, "System(...)")
+    q, v, t, params = system.arguments(q, v, t, params)
+    require_finite(q=q, v=v, t=t, params=params)
+    for name, field in (fields or {}).items():
+        require_function(f"fields[{name!r}]", field)
+    n = system.n
+    qs, vs, _, ts = generic_states(system, q, v, t, params, 3 * n + 12 + 2 * n * n)
+    rates, sizes, values = (np.asarray(x) for x in _basis_rates(system, qs, vs, ts, params))
+    good = np.isfinite(rates).all(1) & np.isfinite(values).all((1, 2))
+    basis = _integrals(rates[good], sizes[good], values[good], n)
+    found = Symmetries(
+        c=jnp.asarray(basis[:, :n], q.dtype),
+        W=jnp.asarray(basis[:, n:-1].reshape(-1, n, n), q.dtype),
+        s=jnp.asarray(basis[:, -1], q.dtype),
+        coordinates=tuple(system.coordinates),
+    )
+    own = [_quantity(found, k, name) for k, name in enumerate(_names(found))]
+    given = [
+        _tested(system, name, field, qs, vs, ts, params) for name, field in (fields or {}).items()
+    ]
+    return Conserved(system, (*own, *given), params)
+
+
+def _momentum(
+    system: System, field: Any, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array]:
+    """J, and the size of its parts."""
+
+    def lagrangian(v: Array) -> Array:
+        return jnp.asarray(system.lagrangian(q, v, t, params)).astype(q.dtype)
+
+    L, p = jax.value_and_grad(lagrangian)(v)
+    xi, s = field(q, t, params)
+    size = jnp.abs(p) @ jnp.abs(xi) + jnp.abs(s) * (jnp.abs(v) @ jnp.abs(p) + jnp.abs(L))
+    return p @ xi - s * (v @ p - L), size
+
+
+def _rate(
+    system: System, field: Any, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array, Array]:
+    """dJ/dt along the motion, the size of its parts, and J over the size of its own."""
+    a = acceleration(examined(system, q, v, t, params), q, v, t, params).qdd
+
+    def momentum(q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+        return _momentum(system, field, q, v, t, params)
+
+    (by_q, by_v, by_t), _ = jax.grad(momentum, (0, 1, 2), has_aux=True)(q, v, t)
+    size = jnp.abs(by_q) @ jnp.abs(v) + jnp.abs(by_v) @ jnp.abs(a) + jnp.abs(by_t)
+    value = jnp.stack(momentum(q, v, t))
+    return by_q @ v + by_v @ a + by_t, size, value
+
+
+def _basis_rates(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array, Array]:
+    """Rates, their sizes, and values with theirs for every unit (c, W, s) at every state."""
+    n = system.n
+    unit = jnp.eye(n + n * n + 1, dtype=q.dtype)
+
+    def of(x: Array) -> Any:
+        return lambda q, t, params: (x[:n] + x[n:-1].reshape(n, n) @ q, x[-1])
+
+    def at(q: Array, v: Array, t: Array) -> tuple[Array, Array, Array]:
+        return jax.lax.map(lambda x: _rate(system, of(x), q, v, t, params), unit)
+
+    return jax.jit(jax.vmap(at))(q, v, t)
+
+
+def _integrals(rates: Numbers, sizes: Numbers, values: Numbers, n: int) -> Numbers:
+    """(c, W, s) of independent conserved quantities: energy, constant fields, then the rest."""
+    scale = np.maximum(sizes.max(1, keepdims=True), 1e-300)
+    rows = rates / scale
+    found: Numbers = np.zeros((0, rates.shape[1]))
+    energy = np.zeros((1, rates.shape[1]))
+    energy[0, -1] = 1.0
+    constant = np.zeros((n, rates.shape[1]))
+    constant[:, :n] = np.eye(n)
+    parts = [energy, constant, np.eye(rates.shape[1])]
+    for part in parts:
+        null = null_vectors(rows @ part.T) @ part
+        if len(null):
+            found = np.concatenate([found, _nontrivial(null, found, values)])
+    return found
+
+
+def _nontrivial(own: Numbers, found: Numbers, values: Numbers) -> Numbers:
+    """Of some integrals those that vary from state to state, and independently of those found."""
+    own = beyond(own, found)
+    kept = found
+    chosen = []
+    for x in own:
+        tried = np.concatenate([kept, x[None]])
+        levels, size = values[..., 0] @ tried.T, (values[..., 1] @ np.abs(tried).T).max(0)
+        levels = (levels - levels.mean(0)) / np.where(size > 0, size, 1.0)
+        if np.linalg.matrix_rank(levels, tol=1e-7 * np.sqrt(len(levels))) == len(tried):
+            kept = tried
+            chosen.append(x)
+    return np.array(chosen).reshape(-1, own.shape[1])
+
+
+def _names(found: Symmetries) -> list[str]:
+    names = []
+    for text, W, s in zip(found.texts(), found.W, found.s, strict=True):
+        cyclic = not np.any(W) and not float(s) and text.endswith(": 1")
+        only_time = text == "time: 1"
+        names.append(
+            "energy" if only_time else f"momentum of {text.removesuffix(': 1') if cyclic else text}"
+        )
+    return names
+
+
+def _quantity(found: Symmetries, k: int, name: str) -> Quantity:
+    c, W, s = found.c[k], found.W[k], found.s[k]
+    return Quantity(name, lambda q, t, params: (c + W @ q, s), is_conserved=True, rate=0.0)
+
+
+def _tested(
+    system: System, name: str, given: Field, q: Array, v: Array, t: Array, params: Params
+) -> Quantity:
+    def field(q: Array, t: Array, params: Params) -> tuple[Array, Array]:
+        xi = jnp.asarray(given(q, t, params)).astype(q.dtype)
+        if xi.shape != q.shape:
+            raise ValueError(
+                f"Argument `fields` must hold functions that return shape {q.shape}, but "
+                f"{name!r} returned {xi.shape}."
+            )
+        return xi, jnp.zeros((), q.dtype)
+
+    rates, sizes, _ = jax.jit(jax.vmap(lambda q, v, t: _rate(system, field, q, v, t, params)))(
+        q, v, t
+    )
+    size = np.asarray(sizes)
+    rate = float((np.abs(np.asarray(rates)) / np.where(size > 0, size, 1.0)).max(initial=0.0))
+    return Quantity(name, field, is_conserved=rate <= SMALL, rate=rate)

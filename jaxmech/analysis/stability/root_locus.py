@@ -1,0 +1,203 @@
+"""`root_locus`: how eigenvalues move with a parameter, and where a motion loses its stability."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float
+from numpy.typing import NDArray
+from scipy.optimize import brentq, linear_sum_assignment
+
+from jaxmech.analysis.stability.equilibrium_result import Equilibrium
+from jaxmech.analysis.stability.linearization import Linearization
+from jaxmech.analysis.stability.modes import modes
+from jaxmech.utils.checks import as_numbers, require_finite, require_function
+
+Of = Callable[[Any], Linearization | Equilibrium]
+Complexes = NDArray[np.complexfloating]
+REAL = 1e-6  # of the largest eigenvalue: what counts as no oscillation
+
+
+class Crossing(NamedTuple):
+    """Where a branch crosses the imaginary axis.
+
+    Attributes:
+        value: of the parameter, to about 12 digits.
+        frequency: of the eigenvalue there [Hz]; zero where it is real.
+        branch: number of the branch, the one with the positive frequency of a pair.
+        rising: whether the eigenvalue goes to the right, which is a loss of stability.
+    """
+
+    value: float
+    frequency: float
+    branch: int
+    rising: bool
+
+
+class RootLocus(eqx.Module):
+    """Eigenvalues over a parameter, in branches.
+
+    Attributes:
+        values: of the parameter, shape (T,).
+        eigenvalues: [1/s], one branch in each column, shape (T, j).
+        slopes: their derivatives by the parameter, NaN where repeated, shape (T, j).
+        crossings: where branches cross the imaginary axis, by value.
+        name: of the parameter.
+    """
+
+    values: Float[Array, " T"]
+    eigenvalues: Complex[Array, " T j"]
+    slopes: Complex[Array, " T j"]
+    crossings: tuple[Crossing, ...] = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    @property
+    def growth(self) -> Float[Array, " T"]:
+        """The largest real part for each value of the parameter [1/s]."""
+        return self.eigenvalues.real.max(axis=1)
+
+    def __repr__(self) -> str:
+        count, size = self.eigenvalues.shape
+        low, high = float(self.values[0]), float(self.values[-1])
+        lines = [f"RootLocus: {size} eigenvalues for {count} values of {self.name}, "]
+        lines[0] += f"{low:g} to {high:g}"
+        for x in self.crossings:
+            word = "unstable" if x.rising else "stable"
+            kind = f"at {x.frequency:.6g} Hz" if x.frequency else "without oscillation"
+            lines.append(f"  {self.name} = {x.value:.9g}: a mode becomes {word} {kind}")
+        return "\n".join(lines)
+
+
+def root_locus(linearization_of: Of, values: Any, *, name: str = "parameter") -> RootLocus:
+    """The eigenvalues of a family of linearizations, tracked from value to value.
+
+    All values are computed as one batch. Branches are matched so that the sum of the distances from
+    where the eigenvalues and their derivatives let expect them is least; crossings of the imaginary
+    axis are then found by root finding on the branch. A host function.
+
+    Args:
+        linearization_of: gives the `Linearization`, or the `Equilibrium`, for a scalar value of the
+            parameter; it runs under `jax.vmap`.
+        values: values of the parameter in increasing order, shape (T,), T > 1.
+        name: of the parameter, for prints and pictures.
+
+    Returns:
+        A `RootLocus`.
+
+    Raises:
+        TypeError: `linearization_of` is not a function, or gives something else.
+        ValueError: the values do not increase, or for one of them the state is not steady or its
+            matrices are not finite.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> def rotor(q, v, t, p):  # a shaft with damping within it, in the frame that turns at w
+        ...     turning = p["w"] * (q[0] * v[1] - q[1] * v[0]) + p["w"] ** 2 * q @ q / 2
+        ...     return v @ v / 2 + turning - 2 * q @ q
+        >>> def loads(q, v, t, p):  # damping outside, d = 0.1, and inside, d = 0.2
+        ...     return -0.3 * v - 0.1 * p["w"] * jnp.stack([-q[1], q[0]])
+        >>> shaft = jm.System(rotor, force=loads, coordinates=("x", "y"))
+        >>> def at(w):
+        ...     return jm.linearize(shaft, jnp.zeros(2), jnp.zeros(2), {"w": w})
+        >>> root_locus(at, jnp.linspace(1.0, 5.0, 9), name="w")
+        RootLocus: 4 eigenvalues for 9 values of w, 1 to 5
+          w = 3: a mode becomes unstable at 0.159155 Hz
+    """
+    require_function("linearization_of", linearization_of)
+    values = as_numbers("values", values)
+    require_finite(values=values)
+    if values.ndim != 1 or len(values) < 2 or not np.all(np.diff(np.asarray(values)) > 0):
+        raise ValueError(
+            "Argument `values` must be at least two increasing numbers of shape (T,), but is "
+            f"{np.asarray(values)}; sort them."
+        )
+    spectra = jax.jit(jax.vmap(lambda x: _with_slopes(linearization_of, x)))
+    found, slopes, missed, regular = (np.asarray(x) for x in spectra(1.0 * values))
+    _require_steady(name, np.asarray(values), missed, regular)
+    found, slopes = _tracked(np.asarray(values), found, slopes)
+    at = jax.jit(lambda x: modes(_linear(linearization_of(x))).eigenvalues)
+    crossings = _crossings(np.asarray(values), found, lambda x: np.asarray(at(x)))
+    return RootLocus(values, jnp.asarray(found), jnp.asarray(slopes), crossings, name)
+
+
+def _linear(found: Any) -> Linearization:
+    if isinstance(found, Equilibrium):
+        return found.linearization
+    if not isinstance(found, Linearization):
+        raise TypeError(
+            "Argument `linearization_of` must return a Linearization or an Equilibrium, but "
+            f"returned a {type(found).__name__}; call `linearize` or `equilibrium` in it."
+        )
+    return found
+
+
+def _with_slopes(of: Of, x: Array) -> tuple[Array, ...]:
+    def parts(x: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+        lin = _linear(of(x))
+        values = modes(lin).eigenvalues
+        return values.real, values.imag, (lin.unsteadiness, lin.regular)
+
+    def smooth(x: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        real, imaginary, rest = parts(x)
+        return (real, imaginary), rest
+
+    (real, imaginary), (d_real, d_imaginary), rest = jax.jvp(
+        smooth, (x,), (jnp.ones_like(x),), has_aux=True
+    )
+    return jax.lax.complex(real, imaginary), jax.lax.complex(d_real, d_imaginary), *rest
+
+
+def _require_steady(name: str, values: Any, missed: Any, regular: Any) -> None:
+    tolerance = float(np.finfo(missed.dtype).eps) ** 0.375
+    wrong = ~(missed <= tolerance) | ~regular
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        why = "the state is not steady" if regular[k] else "the constraints have another rank"
+        raise ValueError(
+            f"Argument `linearization_of` must linearize about a steady motion, but at {name} = "
+            f"{values[k]:g} {why}; let it find the state by `equilibrium`."
+        )
+
+
+def _tracked(x: Any, found: Complexes, slopes: Complexes) -> tuple[Complexes, Complexes]:
+    """Eigenvalues and slopes with each row permuted so that columns are branches."""
+    found, slopes = found.copy(), slopes.copy()
+    for k in range(1, len(found)):
+        step = x[k] - x[k - 1]
+        before, after = (np.nan_to_num(slopes[i]) * step / 2 for i in (k - 1, k))
+        ahead, back = found[k - 1] + before, found[k] - after
+        plain = np.abs(found[k - 1][:, None] - found[k][None, :])
+        cost = np.abs(ahead[:, None] - back[None, :]) + 1e-3 * plain
+        places = linear_sum_assignment(cost)[1]
+        found[k], slopes[k] = found[k][places], slopes[k][places]
+    return found, slopes
+
+
+def _crossings(x: Any, found: Complexes, at: Callable[[float], Complexes]) -> tuple[Crossing, ...]:
+    size = float(np.abs(found).max(initial=0.0)) or 1.0
+    crossings: list[Crossing] = []
+    for branch in range(found.shape[1]):
+        own = found[:, branch]
+        for k in np.flatnonzero(own.real[1:] * own.real[:-1] < 0):
+            if own[k : k + 2].imag.min() < -REAL * size or abs(own[k].real) < 1e-9 * size:
+                continue
+            value, there = _refined(x[k : k + 2], own[k : k + 2], at)
+            hertz = abs(there.imag) / (2 * np.pi) if abs(there.imag) > REAL * size else 0.0
+            crossings.append(Crossing(value, hertz, branch, bool(own.real[k] < 0)))
+    return tuple(sorted(crossings))
+
+
+def _refined(ends: Any, own: Complexes, at: Callable[[float], Complexes]) -> tuple[float, complex]:
+    """Where the real part of a branch vanishes between two values."""
+
+    def near(x: float) -> complex:
+        part = (x - ends[0]) / (ends[1] - ends[0])
+        expected = own[0] + part * (own[1] - own[0])
+        values = at(x)
+        return complex(values[np.argmin(np.abs(values - expected))])
+
+    value = float(brentq(lambda x: near(x).real, ends[0], ends[1], xtol=1e-13, rtol=1e-13))
+    return value, near(value)
