@@ -22,6 +22,7 @@ from jaxmech.analysis.stability import linearize as linearize
 from jaxmech.analysis.stability import modes as modes
 from jaxmech.analysis.stability import root_locus as root_locus
 from jaxmech.analysis.stability import symmetries as symmetries
+from jaxmech.animate import animate as animate
 from jaxmech.assemble import assemble as assemble
 from jaxmech.constraints import Acceleration as Acceleration
 from jaxmech.constraints import Holonomic as Holonomic

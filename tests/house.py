@@ -13,12 +13,12 @@ from pathlib import Path
 PACKAGE = "jaxmech"
 FLOORS = (
     {"compiler", "linalg", "status", "utils"},
-    {"constraints", "equations", "properties", "system"},
+    {"constraints", "equations", "geometry", "properties", "system"},
     {"formulations", "models", "parts"},
     {"assemble", "integrate", "nearest_point", "stabilization"},
     {"control", "observe", "sensitivity", "simulate", "solution"},
     {"analysis", "config", "ensemble", "identify"},
-    {"__main__", "cli", "plot"},
+    {"__main__", "animate", "cli", "plot"},
 )
 ONLY = {  # folders that may import less than their layer allows
     "models": FLOORS[1],

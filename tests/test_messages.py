@@ -79,6 +79,14 @@ MISUSE = {
     "made(constraints=2 * rods)": (
         "ValueError: Argument `constraints` must have distinct names, but 'rod' is given twice."
     ),
+    "jm.animate(3, ([0.0, 1.0], [q, q]))": (
+        "TypeError: Argument `subject` must be a Model, a Mechanism or a function (q, t, params) "
+        "that returns points by name, but is int."
+    ),
+    "jm.animate(lambda q, t, p: {'a': q}, q)": (
+        "TypeError: Argument `motion` must be a Solution, or a tuple of times and coordinates, but "
+        "is list."
+    ),
     "jm.Holonomic(3)": "TypeError: Argument `fn` must be a function, but is 3.",
     "jm.Acceleration(None)": "TypeError: Argument `fn` must be a function, but is None.",
     "made(lagrangian=Unhashable())": (

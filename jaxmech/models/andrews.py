@@ -46,6 +46,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.geometry import coil, line, outline
 from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
@@ -92,6 +93,7 @@ def andrews() -> Model:
         params=dict(_DEFAULTS),
         start={"beta": -0.06171389001427645, "beta_rate": 0.0},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -191,3 +193,16 @@ def _quarter(r: Point) -> Point:
 def _angle(r: Point, s: Point) -> Array:
     """The angle from r to s."""
     return jnp.arctan2(r[0] * s[1] - r[1] * s[0], r @ s)
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    O = jnp.zeros(2)  # noqa: E741
+    A, B, C = (vector(p[f"x{k}"], p[f"y{k}"]) for k in "abc")
+    P, E = _turned(q[0], p["rr"], 0.0), _crank_and_coupler(q, p)
+    D = B + _turned(q[2], p["sd"], -p["sc"])
+    G = A + _turned(q[4], p["zt"], 0.0)
+    H = A - _turned(q[6], 0.0, p["u"])
+    links = {"1": (O, P), "2": (P, E), "4": (E, G), "5": (A, G), "6": (E, H), "7": (A, H)}
+    bodies = {f"body {name}": line(*ends) for name, ends in links.items()}
+    dots = {"O": O, "A": A, "B": B, "C": C, "P": P, "D": D, "G": G, "H": H, "E": E}
+    return {"body 3": outline(B, E, D), **bodies, "spring": coil(C, D, width=0.006), **dots}

@@ -50,6 +50,7 @@ def bead_on_parabola() -> Model:
         params={"m": 1.0, "g": 9.81},
         start={"x1": 1.0, "v1": 0.0},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -64,3 +65,8 @@ def _wire(q: Vector, t: Array, p: Values) -> Array:
 def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     x1, v1 = jnp.asarray(start["x1"]), jnp.asarray(start["v1"])
     return vector(x1, x1**2), vector(v1, 2 * x1 * v1)
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    x1 = 0.01 * jnp.sinh(jnp.linspace(-8.0, 8.0, 401))  # to 15 m on either side, dense at 0
+    return {"wire": jnp.stack([x1, x1**2], axis=1), "bead": q}

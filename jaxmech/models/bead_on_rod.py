@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
@@ -58,6 +59,7 @@ def bead_on_rod() -> Model:
         params={"m": 1.0, "omega": 1.5},
         start={"r": 0.4, "r_rate": 0.2},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -76,3 +78,8 @@ def _sine(q: Vector, t: Array, p: Values) -> Array:
 def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     r, r_rate = start["r"], start["r_rate"]
     return vector(r, 0.0, r), vector(r_rate, p["omega"] * r, r_rate)
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    pivot, bead = jnp.zeros(2), q[:2]
+    return {"rod": line(pivot, 1.25 * bead), "pivot": pivot, "bead": bead}

@@ -35,6 +35,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values
 from jaxmech.system import System
 
@@ -73,6 +74,7 @@ def chain(links: int = 10) -> Model:
         params={"m": np.ones(links), "l": np.ones(links), "g": 9.81},
         start={"theta": np.full(links, np.pi / 2), "omega": np.zeros(links)},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -93,3 +95,9 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     q = jnp.cumsum(jnp.stack([l * sine, -l * cosine], axis=-1), axis=0)
     v = jnp.cumsum(jnp.stack([l * omega * cosine, l * omega * sine], axis=-1), axis=0)
     return q.ravel(), v.ravel()
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    pivot, masses = jnp.zeros(2), q.reshape(-1, 2)
+    dots = {f"mass{k}": mass for k, mass in enumerate(masses, 1)}
+    return {"rods": line(pivot, *masses), "pivot": pivot, **dots}

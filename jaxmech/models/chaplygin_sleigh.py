@@ -32,6 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Nonholonomic
+from jaxmech.geometry import line, outline
 from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
@@ -57,6 +58,7 @@ def chaplygin_sleigh() -> Model:
         params={"m": 2.0, "I": 0.7, "a": 0.4},
         start={"x": 0.0, "y": 0.0, "theta": 0.0, "speed": -0.5, "omega": 1.1},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -74,3 +76,16 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     theta, speed = start["theta"], start["speed"]
     q = vector(start["x"], start["y"], theta)
     return q, vector(speed * jnp.cos(theta), speed * jnp.sin(theta), start["omega"])
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    edge, a = q[:2], p["a"]
+    along = vector(jnp.cos(q[2]), jnp.sin(q[2]))
+    left = vector(-along[1], along[0])
+    feet = (edge + a * (1.5 * along + side * 0.75 * left) for side in (1, -1))
+    return {
+        "body": outline(edge, *feet),
+        "blade": line(edge - 0.4 * a * along, edge + 0.4 * a * along),
+        "center": edge + a * along,
+        "edge": edge,
+    }

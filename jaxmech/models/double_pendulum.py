@@ -34,6 +34,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values
 from jaxmech.system import System
 
@@ -61,6 +62,7 @@ def double_pendulum() -> Model:
         params={"m1": 1.0, "m2": 1.0, "l1": 1.0, "l2": 1.0, "g": 9.81},
         start={"theta1": 2.0, "theta2": 2.5, "omega1": 0.0, "omega2": 0.0},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -90,3 +92,8 @@ def _rod(l: Any, theta: Any, omega: Any) -> tuple[Array, Array]:  # noqa: E741
     """The vector along a rod and its rate."""
     sine, cosine = jnp.sin(theta), jnp.cos(theta)
     return l * jnp.stack([sine, -cosine]), l * omega * jnp.stack([cosine, sine])
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    pivot = jnp.zeros(2)
+    return {"rods": line(pivot, q[:2], q[2:]), "pivot": pivot, "mass1": q[:2], "mass2": q[2:]}

@@ -33,6 +33,7 @@ Known facts:
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
@@ -56,6 +57,7 @@ def double_pendulum_angles() -> Model:
         params={"m1": 1.0, "m2": 1.0, "l1": 1.0, "l2": 1.0, "g": 9.81},
         start={"theta1": 2.0, "theta2": 0.5, "omega1": 0.0, "omega2": 0.0},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -72,3 +74,11 @@ def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
 def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     q = vector(start["theta1"], start["theta2"])
     return q, vector(start["omega1"], start["omega2"])
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    second = q[0] + q[1]
+    pivot = jnp.zeros(2)
+    mass1 = p["l1"] * vector(jnp.sin(q[0]), -jnp.cos(q[0]))
+    mass2 = mass1 + p["l2"] * vector(jnp.sin(second), -jnp.cos(second))
+    return {"rods": line(pivot, mass1, mass2), "pivot": pivot, "mass1": mass1, "mass2": mass2}

@@ -37,6 +37,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values
 from jaxmech.system import System
 
@@ -75,6 +76,7 @@ def four_bars(bars: int = 2) -> Model:
         params={"m": 1.0, "l": 1.0, "g": 9.81},
         start={"angle": jnp.pi / 2, "omega": -1.0},
         state=_Start(bars),
+        geometry=_geometry,
     )
 
 
@@ -140,3 +142,14 @@ class _Start:
         v = [[rate[0] / 2, rate[1] / 2, omega]] * (self.bars + 1)
         v += [[rate[0], rate[1], 0.0]] * self.bars
         return jnp.array(q).ravel(), jnp.array(v).ravel()
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    links = q.size // 3
+    ends = [[_point(q, k, along, p["l"]) for along in (-0.5, 0.5)] for k in range(links)]
+    cranks = ends[: links // 2 + 1]
+    names = [f"crank{i}" for i in range(len(cranks))]
+    names += [f"coupler{i}" for i in range(1, len(cranks))]
+    shapes = {name: line(*pair) for name, pair in zip(names, ends, strict=True)}
+    feet = {f"A{i}": foot for i, (foot, _) in enumerate(cranks)}
+    return {**shapes, **feet, **{f"B{i}": head for i, (_, head) in enumerate(cranks)}}

@@ -29,6 +29,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.geometry import box, line
 from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
@@ -55,6 +56,7 @@ def free_body() -> Model:
         params={"J": np.array([1.0, 2.0, 3.5])},
         start={"e": np.array([1.0, 0.0, 0.0, 0.0]), "w": np.array([0.9, 0.0, 0.6])},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -84,3 +86,13 @@ def _product(a: Quaternion, b: Quaternion) -> Quaternion:
         a0 * b2 - a1 * b3 + a2 * b0 + a3 * b1,
         a0 * b3 + a1 * b2 - a2 * b1 + a3 * b0,
     ])  # fmt: skip
+
+
+def _geometry(q: Quaternion, t: Array, p: Values) -> dict[str, Array]:
+    """A box of 1 m along the axis of the smallest moment, with sides as 1 / sqrt(J)."""
+    conjugate = jnp.concatenate([q[:1], -q[1:]])
+    units = jnp.eye(4)[1:]
+    axes = jnp.stack([_product(_product(q, unit), conjugate)[1:] for unit in units], axis=1)
+    sizes = jnp.sqrt(jnp.min(p["J"]) / p["J"])
+    tip = 0.5 * sizes[2] * axes[:, 2]
+    return {**box(jnp.zeros(3), axes, sizes), "axis 3": line(tip, 2 * tip), "tip 3": 2 * tip}

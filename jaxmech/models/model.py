@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech.geometry import Geometry
 from jaxmech.system import System
 
 Values = Mapping[str, Any]
@@ -29,6 +30,8 @@ class Model:
         start: default start variables, numbers or arrays by name.
         state: `state(start, params)` returns (q, v) at t = 0, shapes (n,), which satisfy all
             constraints to round-off; a pure function.
+        geometry: `geometry(q, t, params)`, what it looks like (`jaxmech.geometry`); None if it
+            cannot be drawn.
 
     Example:
         >>> from jaxmech.models import pendulum
@@ -43,6 +46,7 @@ class Model:
     params: Values
     start: Values
     state: Callable[[Values, Values], tuple[Array, Array]]
+    geometry: Geometry | None = None
 
     def initial(
         self, start: Values | None = None, params: Values | None = None

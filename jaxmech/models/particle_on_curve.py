@@ -30,6 +30,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.geometry import coil
 from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
@@ -57,6 +58,7 @@ def particle_on_curve() -> Model:
         params={"m": 1.0, "k": 2.0, "c1": 0.5, "c2": 2.0},
         start={"x1": 1.4, "v1": 0.0},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -77,3 +79,11 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     x2 = p["c2"] - x1
     x3 = p["c1"] / (x1 * x2)
     return vector(x1, x2, x3), vector(v1, -v1, -x3 * (v1 / x1 - v1 / x2))
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    share = 0.5 + 0.5 * jnp.tanh(jnp.linspace(-4.0, 4.0, 401))  # of x1 in the sum
+    x1, x2 = share * p["c2"], (1 - share) * p["c2"]
+    curve = jnp.stack([x1, x2, p["c1"] / (x1 * x2)], axis=1)
+    origin = jnp.zeros(3)
+    return {"curve": curve, "spring": coil(origin, q), "origin": origin, "particle": q}

@@ -33,6 +33,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values
 from jaxmech.system import System
 
@@ -55,6 +56,7 @@ def pendulum() -> Model:
         params={"m": 1.0, "l": 1.0, "g": 9.81},
         start={"theta": -jnp.pi / 2, "omega": 0.0},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -71,3 +73,8 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     q = p["l"] * jnp.stack([sine, -cosine])
     v = p["l"] * start["omega"] * jnp.stack([cosine, sine])
     return q, v
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    pivot = jnp.zeros(2)
+    return {"rod": line(pivot, q), "pivot": pivot, "mass": q}

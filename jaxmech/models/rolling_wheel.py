@@ -34,6 +34,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import Nonholonomic
+from jaxmech.geometry import circle, line
 from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
@@ -64,6 +65,7 @@ def rolling_wheel() -> Model:
         params={"m": 1.0, "R": 0.5},
         start={"x": 0.0, "y": 0.0, "phi": 0.0, "theta": 0.0, "spin": -3.0, "turn": 1.0},
         state=_state,
+        geometry=_geometry,
     )
 
 
@@ -86,3 +88,16 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     rim = p["R"] * spin
     q = vector(start["x"], start["y"], start["phi"], theta)
     return q, vector(-rim * jnp.cos(theta), rim * jnp.sin(theta), spin, start["turn"])
+
+
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+    x, y, phi, theta = q
+    ahead = vector(jnp.cos(theta), -jnp.sin(theta), 0.0)
+    up = vector(0.0, 0.0, 1.0)
+    center = vector(x, y, p["R"])
+    rim = center + p["R"] * (jnp.cos(phi) * up - jnp.sin(phi) * ahead)
+    return {
+        "wheel": circle(center, p["R"], line(ahead, up)),
+        "spoke": line(2 * center - rim, rim),
+        "contact": vector(x, y, 0.0),
+    }

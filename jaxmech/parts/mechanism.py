@@ -11,6 +11,7 @@ from jaxtyping import Array
 from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Start
 from jaxmech.parts.force_elements import AbstractForce, AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.geometry import shapes
 from jaxmech.parts.joint_base import Joint, Place, Places
 from jaxmech.parts.validation import AnyForce, AnyJoint, require_consistent
 from jaxmech.parts.values import Reader
@@ -195,6 +196,28 @@ class Mechanism:
         place, q = self._place(body), 1.0 * jnp.asarray(q)
         return place.body.load(place.own(q), place.own(1.0 * jnp.asarray(generalized)))
 
+    def geometry(self, q: Any, t: Any, params: Any) -> dict[str, Array]:
+        """Dots and lines to draw it by, such as `jm.animate` does (`jaxmech.geometry`).
+
+        Args:
+            q: all coordinates, shape (n,).
+            t: time [s].
+            params: parameters.
+
+        Example:
+            >>> from jaxmech.parts import ground, planar_body, revolute
+            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
+            >>> hinge = revolute("hinge", ground, (0, 0), bar, (-1, 0))
+            >>> drawn = Mechanism([bar], [hinge]).geometry([1.0, 0.0, 0.0], 0.0, {})
+            >>> list(drawn)
+            ['bar', 'bar.disc', 'bar.radius', 'hinge', 'bar.center']
+        """
+        places = _places(self.bodies)
+        where = _where(places)
+        parts = [p for p in (*self.joints, *self.forces) if isinstance(p, Joint | AbstractForce)]
+        connections = [(part, where(part.bodies)) for part in parts]
+        return shapes(places, connections, 1.0 * jnp.asarray(q), 1.0 * jnp.asarray(t), params)
+
     def _place(self, name: str) -> Place:
         for place in _places(self.bodies):
             if place.body.name == name:
@@ -213,12 +236,16 @@ def _places(bodies: Sequence[AbstractBody]) -> Places:
     return tuple(places)
 
 
-def _system(mechanism: Mechanism, places: Places) -> System:
+def _where(places: Places) -> Callable[[tuple[AbstractBody, ...]], Places]:
+    """A function that finds the places of bodies, among which may be the ground."""
     at = {place.body.name: place for place in places}
+    return lambda bodies: tuple(
+        Place(b, 0) if isinstance(b, Ground) else at[b.name] for b in bodies
+    )
 
-    def where(bodies: tuple[AbstractBody, ...]) -> Places:
-        return tuple(Place(b, 0) if isinstance(b, Ground) else at[b.name] for b in bodies)
 
+def _system(mechanism: Mechanism, places: Places) -> System:
+    where = _where(places)
     constraints: list[AbstractConstraint] = [
         Holonomic(_Norm(place), name=f"{place.body.name}.unit")
         for place in places

@@ -1,0 +1,206 @@
+"""`animate`: a mechanism in motion, as a GIF, a video, or a player in a notebook.
+
+The drawing itself is in `jaxmech.plot`, which is imported at the first call: matplotlib takes time.
+"""
+
+from collections.abc import Sequence
+from math import floor, isfinite, log10
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.geometry import Geometry
+from jaxmech.models.model import Model
+from jaxmech.parts.mechanism import Mechanism
+from jaxmech.solution import Solution
+from jaxmech.system import System
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from jaxmech.plot.animation import Animation
+
+MOST = 16  # trajectories of a batch that are drawn by default
+_SHORTEST, _LONGEST, _CHOSEN = 1.0, 30.0, 10.0  # seconds: shown in real time, else at most so long
+
+
+def animate(
+    subject: Model | Mechanism | Geometry,
+    motion: Solution | tuple[Any, Any],
+    params: Any = None,
+    *,
+    speed: float | None = None,
+    fps: float = 25.0,
+    trails: Sequence[str] | None = None,
+    members: Sequence[int] | None = None,
+    params_axes: Any = None,
+    ax: "Axes | None" = None,
+) -> "Animation":
+    """Animate a motion, in the plane or in space.
+
+    What moves fills the picture, at equal scales; what does not move is grey. Between saved states
+    the motion is interpolated, so that it runs smoothly whatever the save times. A trajectory that
+    failed disappears where it did.
+
+    Args:
+        subject: a model, a mechanism, or a function `geometry(q, t, params)` that returns points
+            [m] by name, shape (d,) for a dot and (k, d) for a line (`jaxmech.geometry`).
+        motion: a `Solution`, or times (T,) and coordinates (T, n); with a leading batch axis for
+            several trajectories in one picture.
+        params: parameters; by default those of the model or mechanism.
+        speed: seconds of the motion per second; by default real time, for a motion of 1 to 30 s,
+            else the slow or quick motion that lasts up to ten seconds.
+        fps: frames per second.
+        trails: names of the dots that leave a trail; by default the last one that moves.
+        members: which trajectories of a batch are drawn; by default the first 16.
+        params_axes: where `params` has one entry for each trajectory, as `in_axes` of `jax.vmap`;
+            by default nowhere.
+        ax: axes to draw into, with `projection="3d"` for a motion in space.
+
+    Returns:
+        An `Animation`: `save("swing.gif")` writes a GIF, `.html` a page with a player, `.mp4` a
+        video; `draw(t)` draws one moment; a notebook shows it as a player.
+
+    Raises:
+        TypeError: `subject` or `motion` are something else.
+        ValueError: the subject has no geometry, shapes or names do not fit, or no trajectory has
+            two states to show.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> model, ts = jm.models.double_pendulum(), jnp.linspace(0.0, 3.0, 61)
+        >>> swing = jm.simulate(model.system, *model.initial(), ts, model.params)
+        >>> jm.animate(model, swing)
+        Animation: t = 0 ... 3 s in real time, 76 frames in 3 s
+        >>> squares = lambda q, t, p: {"path": jnp.stack([jnp.zeros(2), q]), "end": q}
+        >>> jm.animate(squares, (swing.ts, swing.q[:, :2]), speed=0.5)
+        Animation: t = 0 ... 3 s at 0.5 times real time, 151 frames in 6 s
+    """
+    from jaxmech.plot.animation import animation
+    from jaxmech.plot.paths import Track
+
+    geometry, system = _geometry(subject)
+    if params is None and isinstance(subject, Model | Mechanism):
+        params = dict(subject.params)
+    ts, q, v = _arrays(motion, system)
+    count, chosen = len(q), _members(members, len(q))
+    if params_axes is not None:
+        params = _each(params, params_axes, count)
+        params = jax.tree.map(lambda x: x[chosen], params)
+    track = Track(ts[chosen], q[chosen], v[chosen])
+    _require_motion(track.q)
+    for name, value in (("speed", speed), ("fps", fps)):
+        if value is not None and not (isfinite(value) and value > 0):
+            raise ValueError(f"Argument `{name}` must be positive, but is {value:g}.")
+    first, last = track.span
+    speed = _speed(abs(last - first)) if speed is None else float(speed)
+    label = _pace(speed) + (f", {len(chosen)} of {count}" if len(chosen) < count else "")
+    return animation(
+        geometry,
+        track,
+        params,
+        batched=params_axes is not None,
+        speed=speed,
+        fps=fps,
+        trails=trails,
+        label=label,
+        ax=ax,
+    )
+
+
+def _geometry(subject: Any) -> tuple[Geometry, System | None]:
+    if isinstance(subject, Model):
+        if subject.geometry is None:
+            raise ValueError(
+                f"Argument `subject` must have a geometry, but the model {subject.name!r} has "
+                "none; give it `geometry=`, or pass a function (q, t, params) that returns points."
+            )
+        return subject.geometry, subject.system
+    if isinstance(subject, Mechanism):
+        return subject.geometry, subject.system
+    if not callable(subject):
+        raise TypeError(
+            "Argument `subject` must be a Model, a Mechanism or a function (q, t, params) that "
+            f"returns points by name, but is {type(subject).__name__}."
+        )
+    return subject, None
+
+
+def _arrays(motion: Any, system: System | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times (N, T), coordinates and rates (N, T, n)."""
+    if isinstance(motion, Solution):
+        ts, q, v = (np.asarray(x, float) for x in (motion.ts, motion.q, motion.v))
+    elif isinstance(motion, tuple) and len(motion) == 2:
+        ts, q = (np.asarray(x, float) for x in motion)
+        v = None
+    else:
+        raise TypeError(
+            "Argument `motion` must be a Solution, or a tuple of times and coordinates, but is "
+            f"{type(motion).__name__}."
+        )
+    if q.ndim < 2 or q.shape[-2] < 2 or ts.shape[-1:] != q.shape[-2:-1]:
+        raise ValueError(
+            "Argument `motion` must have times (T,) and coordinates (T, n) with at least two "
+            f"times, but they have the shapes {ts.shape} and {q.shape}."
+        )
+    if system is not None and q.shape[-1] != system.n:
+        raise ValueError(
+            f"Argument `motion` must have the {system.n} coordinates of the subject, "
+            f"{', '.join(system.coordinates)}, but has {q.shape[-1]}."
+        )
+    ts = np.broadcast_to(ts, q.shape[:-1]).reshape(-1, q.shape[-2])
+    steps = np.diff(ts, axis=1)
+    if not ((steps > 0).all() or (steps < 0).all()):
+        raise ValueError("Argument `motion` must have times that increase, or decrease, steadily.")
+    q = q.reshape(-1, *q.shape[-2:])
+    if v is None:
+        return ts, q, np.stack([np.gradient(x, t, axis=0) for x, t in zip(q, ts, strict=True)])
+    return ts, q, v.reshape(q.shape)
+
+
+def _members(members: Sequence[int] | None, count: int) -> np.ndarray:
+    """The numbers of the trajectories that are drawn."""
+    if members is None:
+        return np.arange(min(count, MOST))
+    chosen = np.asarray(members, int).ravel()
+    if not chosen.size or chosen.min() < 0 or chosen.max() >= count:
+        raise ValueError(
+            f"Argument `members` must hold numbers from 0 to {count - 1}, but is {members!r}."
+        )
+    return chosen
+
+
+def _each(params: Any, axes: Any, count: int) -> Any:
+    """The parameters of every trajectory, with a leading axis at every entry."""
+    try:
+        return jax.vmap(lambda _, p: p, in_axes=(0, axes), out_axes=0)(jnp.arange(count), params)
+    except ValueError as error:
+        raise ValueError(
+            f"Argument `params_axes` must fit `params` and {count} trajectories, but: {error}"
+        ) from error
+
+
+def _require_motion(q: np.ndarray) -> None:
+    known = np.isfinite(q).all(axis=2).sum(axis=1)
+    if known.max(initial=0) < 2:
+        raise ValueError(
+            "Argument `motion` must have a trajectory with two states to show, but all of them "
+            "failed before; look at `status` and `t_failed`."
+        )
+
+
+def _speed(seconds: float) -> float:
+    """Real time if that is neither short nor long, else 1, 2 or 5 times a power of ten."""
+    if _SHORTEST <= seconds <= _LONGEST:
+        return 1.0
+    least = seconds / _CHOSEN
+    power = 10.0 ** floor(log10(least))
+    return next(float(f"{k * power:.3g}") for k in (1, 2, 5, 10) if k * power >= 0.999 * least)
+
+
+def _pace(speed: float) -> str:
+    if speed == 1:
+        return ""
+    return f",  {1 / speed:.3g} times slower" if speed < 1 else f",  {speed:.3g} times quicker"

@@ -1,0 +1,215 @@
+"""What a mechanism looks like, from its parts alone.
+
+A body in the plane is the outline of its centre of mass and of the points where joints and forces
+act on it; in space it is a star of lines from the centre of mass to them. A body without such
+points is a circle, or a cross, of the size of its radius of gyration. Joints and centres of mass
+are dots; rods, springs, dampers, wheels, gears and blades have shapes of their own.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.geometry import circle, coil, line, outline
+from jaxmech.parts.body import Frame, Ground
+from jaxmech.parts.force_elements import AbstractForce, Applied, Damper, Spring
+from jaxmech.parts.joint_base import Joint, Place, Places
+from jaxmech.parts.position_equations import (
+    Across,
+    Apart,
+    Coincide,
+    Level,
+    Mesh,
+    OnSurface,
+    across,
+    pointing,
+)
+from jaxmech.parts.rigid_bodies import AbstractRigidBody
+from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.vectors import turned
+from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelSlip
+
+Shapes = dict[str, Array]
+
+_FAR = 1e3  # half the length of a straight ground [m]; a picture shows the part that it needs
+
+
+def shapes(
+    places: Places,
+    connections: Iterable[tuple[Joint | AbstractForce, Places]],
+    q: Array,
+    t: Array,
+    params: Any,
+) -> Shapes:
+    """The shapes of bodies at their places, and of the joints and forces between them, by name."""
+    marks: dict[str, list[Vector]] = {place.body.name: [] for place in places}
+    round_ones: set[str] = set()
+    drawn: Shapes = {}
+    for connection, between in connections:
+        name, read = _named(connection, t, params)
+        frames = tuple(place.frame(q) for place in between)
+        for element in _elements(connection):
+            for k, local in _marks(element):
+                kept = marks.get(between[k].body.name, [])
+                kept += [local] if local not in kept else []
+            round_ones |= {between[k].body.name for k in _round(element)}
+            drawn |= _element(name, element, frames, between, read)
+    bodies: Shapes = {}
+    for place in places:
+        body = place.body
+        if isinstance(body, AbstractRigidBody):
+            bare = body.name not in round_ones
+            read = Reader(f"body {body.name!r}", t, params)
+            bodies |= _rigid(body, place.frame(q), marks[body.name], read, bare=bare)
+        else:
+            bodies |= {body.name: place.frame(q).origin}
+    lines = {name: shape for name, shape in bodies.items() if shape.ndim == 2}
+    return {**lines, **drawn, **bodies}
+
+
+def _named(connection: Joint | AbstractForce, t: Array, params: Any) -> tuple[str, Reader]:
+    if isinstance(connection, Joint):
+        return connection.name, Reader(f"{connection.kind} {connection.name!r}", t, params)
+    return connection.part, Reader(connection.part, t, params)
+
+
+def _elements(connection: Joint | AbstractForce) -> Sequence[Any]:
+    if isinstance(connection, Joint):
+        return (*connection.positions, *connection.velocities)
+    return (connection,)
+
+
+def _marks(element: Any) -> list[tuple[int, Vector]]:
+    """The points on bodies that an element acts on, each with the index of the body."""
+    if isinstance(element, Coincide | Apart | Across | Spring | Damper):
+        return [(0, element.at_a), (1, element.at_b)]
+    if isinstance(element, OnSurface | Edge | Applied):
+        return [(-1, element.at_b)]
+    return []
+
+
+def _round(element: Any) -> tuple[int, ...]:
+    """The bodies that an element makes round."""
+    if isinstance(element, RoundSlip | WheelSlip):
+        return (1,)
+    return (0, 1) if isinstance(element, Mesh | GearSpeed) else ()
+
+
+def _element(
+    name: str, element: Any, frames: tuple[Frame, ...], places: Sequence[Place], read: Reader
+) -> Shapes:
+    """The shapes of one element of a joint, or of one force."""
+    size = frames[0].origin.shape[0]
+    ends = [frames[k].point(read.vector(local, size)) for k, local in _marks(element)]
+    match element:
+        case Coincide() | OnSurface():
+            return {name: ends[-1]}
+        case Apart() | Damper():
+            return {name: line(*ends)}
+        case Across():
+            return {f"{name}.guide": line(*ends), name: ends[-1]}
+        case Spring():
+            return {name: coil(*ends)}
+        case Level(at_a, normal, _, _) if size == 2 and isinstance(places[0].body, Ground):
+            at, n = frames[0].point(read.vector(at_a, 2)), pointing(frames[0], normal, read)
+            return {f"{name}.ground": line(at - _FAR * turned(n), at + _FAR * turned(n))}
+        case Edge(_, along):
+            u = pointing(frames[1], along, read)
+            reach = 0.4 * _gyration(places[1].body, read)
+            return {f"{name}.blade": line(ends[0] - reach * u, ends[0] + reach * u)}
+        case _:
+            return _wheels(name, element, frames, read)
+
+
+def _wheels(name: str, element: Any, frames: tuple[Frame, ...], read: Reader) -> Shapes:
+    """The wheels of a rolling contact or of a pair of gears."""
+    size = frames[0].origin.shape[0]
+    middle = (0.0,) * size
+    match element:
+        case RoundSlip(_, at_b, radius):
+            return _wheel(name, frames[1], (at_b, radius, None), read)
+        case WheelSlip(_, at_b, axle, radius):
+            return _wheel(name, frames[1], (at_b, radius, axle), read)
+        case Mesh(ra, rb, _):
+            pair = (ra, None), (rb, None)
+        case GearSpeed(axis_a, ra, axis_b, rb):
+            pair = (ra, axis_a), (rb, axis_b)
+        case _:
+            return {}
+    gears: Shapes = {}
+    for k, (radius, axis) in enumerate(pair):
+        gears |= _wheel(f"{name}.{k + 1}", frames[k], (middle, radius, axis), read)
+    return gears
+
+
+def _wheel(
+    name: str, frame: Frame, wheel: tuple[Vector, Value, Vector | None], read: Reader
+) -> Shapes:
+    """A circle with a diameter that turns with it; a sphere, without an axle, has three."""
+    at, radius, axle = wheel
+    size = frame.origin.shape[0]
+    center, r = frame.point(read.vector(at, size)), jnp.abs(read.number(radius))
+    if size == 3 and axle is not None:
+        e1, e2 = (frame.direction(n) for n in across(frame, axle, read))
+    else:
+        e1, e2 = frame.axes[:, 0], frame.axes[:, 1]
+    found = {
+        f"{name}.wheel": circle(center, r, line(e1, e2)),
+        f"{name}.spoke": line(center - r * e1, center + r * e1),
+    }
+    if size == 3 and axle is None:
+        e3 = frame.axes[:, 2]
+        found[f"{name}.wheel2"] = circle(center, r, line(e2, e3))
+        found[f"{name}.wheel3"] = circle(center, r, line(e3, e1))
+    return found
+
+
+def _rigid(
+    body: AbstractRigidBody, frame: Frame, marks: Sequence[Vector], read: Reader, *, bare: bool
+) -> Shapes:
+    """A rigid body; if it is bare, as a circle or a cross where it has no extension otherwise."""
+    size = body.dimension
+    center = frame.point(_center(body, read))
+    ends = [frame.point(read.vector(local, size)) for local in marks]
+    found: Shapes = {}
+    if ends and size == 2:
+        found[body.name] = _around(jnp.stack([center, *ends]))
+    elif ends:
+        found[body.name] = jnp.stack([x for end in ends for x in (center, end)] + [center])
+    if bare:
+        reach = jnp.max(jnp.stack([jnp.abs(end - center).max() for end in [center, *ends]]))
+        r = _gyration(body, read)
+        r = jnp.where(reach < 1e-3 * r, r, 0.0)
+        if size == 2:
+            found[f"{body.name}.disc"] = circle(center, r)
+            found[f"{body.name}.radius"] = line(center, center + r * frame.axes[:, 0])
+        else:
+            arms = [center + s * r * e for e in frame.axes.T for s in (1, -1, 0)]
+            found[f"{body.name}.cross"] = jnp.stack(arms)
+    return {**found, f"{body.name}.center": center}
+
+
+def _around(points: Array) -> Array:
+    """The outline through points in the plane, in the order of their directions from the middle."""
+    away = points - points.mean(axis=0, keepdims=True)
+    order = jnp.argsort(jnp.arctan2(away[:, 1], away[:, 0]))
+    return outline(*points[order])
+
+
+def _center(body: AbstractRigidBody, read: Reader) -> Any:
+    """The centre of mass on the body; the reference point if it has no mass."""
+    m, S = body.properties.static(read, body.dimension)
+    return S / jnp.where(m == 0, 1.0, m)
+
+
+def _gyration(body: Any, read: Reader) -> Array:
+    """The radius of gyration about the centre of mass [m]; in space that of the mean moment."""
+    m, _ = body.properties.static(read, body.dimension)
+    c = _center(body, read)
+    if body.dimension == 2:
+        moment = body.properties.planar_inertia(read) - m * (c @ c)
+    else:
+        moment = jnp.trace(body.properties.spatial_inertia(read)) / 3 - m * (c @ c) * 2 / 3
+    return jnp.sqrt(jnp.maximum(moment, 0.0) / jnp.where(m == 0, 1.0, m))

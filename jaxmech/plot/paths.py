@@ -1,0 +1,132 @@
+"""The shapes of a mechanism at the moments of an animation, from its saved motion."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.geometry import Geometry
+
+Shapes = dict[str, np.ndarray]  # (N, K, d) or (N, K, points, d): trajectories, times, ...
+
+_STILL = 1e-9  # motion relative to the size of the picture below which a shape is at rest
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """Coordinates of one or several trajectories at their saved times.
+
+    Attributes:
+        ts: shape (N, T), increasing or decreasing.
+        q: shape (N, T, n); NaN after a failure.
+        v: their rates, shape (N, T, n).
+    """
+
+    ts: np.ndarray
+    q: np.ndarray
+    v: np.ndarray
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The first time, and the last at which some trajectory has not failed."""
+        known = np.isfinite(self.q).all(axis=2)
+        first = float(self.ts[0, 0])
+        last = self.ts[known]
+        return first, float(last[np.argmax(np.abs(last - first))])
+
+    def at(self, times: np.ndarray) -> np.ndarray:
+        """Coordinates at times (K,), by cubic interpolation, shape (N, K, n)."""
+        return np.stack([
+            _cubic(ts, q, v, times) for ts, q, v in zip(self.ts, self.q, self.v, strict=True)
+        ])  # fmt: skip
+
+
+def _cubic(ts: np.ndarray, q: np.ndarray, v: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Hermite's interpolation of values and rates; NaN outside of the saved times."""
+    sign = 1.0 if ts[-1] >= ts[0] else -1.0
+    k = np.clip(np.searchsorted(sign * ts, sign * times, side="right") - 1, 0, len(ts) - 2)
+    h = (ts[k + 1] - ts[k])[:, None]
+    s = (times - ts[k])[:, None] / h
+    values = (1 + 2 * s) * (1 - s) ** 2 * q[k] + s**2 * (3 - 2 * s) * q[k + 1]
+    rates = s * (1 - s) ** 2 * v[k] - s**2 * (1 - s) * v[k + 1]
+    slack = 1e-9
+    inside = (s >= -slack) & (s <= 1 + slack)
+    exact = np.where(np.abs(s) <= slack, q[k], values + h * rates)  # before a failure
+    return np.where(inside, exact, np.nan)
+
+
+def shapes_at(
+    geometry: Geometry, track: Track, times: np.ndarray, params: Any, *, batched: bool
+) -> Shapes:
+    """The shapes at times (K,) of all trajectories; params may have one entry for each.
+
+    Raises:
+        TypeError: the geometry does not return a dictionary.
+        ValueError: a shape is neither a dot nor a line, or there is none.
+    """
+    q, ts = jnp.asarray(track.at(times)), jnp.asarray(times)
+    over_time = jax.vmap(lambda *args: _checked(geometry(*args)), (0, 0, None))
+    of_all = jax.vmap(over_time, (0, None, 0 if batched else None))
+    return {name: np.asarray(x, float) for name, x in jax.jit(of_all)(q, ts, params).items()}
+
+
+def _checked(found: Any) -> dict[str, Any]:
+    """The shapes of one moment, if they are such."""
+    if not isinstance(found, Mapping):
+        raise TypeError(
+            "Argument `subject` must draw a dictionary of points by name, but returned "
+            f"{type(found).__name__}; see `jaxmech.geometry`."
+        )
+    shapes = {str(name): 1.0 * jnp.asarray(points) for name, points in found.items()}
+    sizes = {points.shape[-1] if points.ndim in (1, 2) else 0 for points in shapes.values()}
+    if len(sizes) != 1 or not sizes <= {2, 3}:
+        said = ", ".join(f"{name} {points.shape}" for name, points in shapes.items())
+        raise ValueError(
+            "Argument `subject` must draw dots of shape (d,) and lines of shape (k, d), with d = 2 "
+            f"or d = 3 for all of them, but the shapes are: {said or 'none'}."
+        )
+    return shapes
+
+
+def dimension(shapes: Shapes) -> int:
+    """2 in the plane, 3 in space."""
+    return int(next(iter(shapes.values())).shape[-1])
+
+
+def is_dot(points: np.ndarray) -> bool:
+    """Whether a shape over trajectories and times is a dot."""
+    return points.ndim == 3
+
+
+def at_rest(shapes: Shapes) -> set[str]:
+    """The names of the shapes that never move."""
+    low, high = bounds(shapes)
+    size = float((high - low).max())
+    return {
+        name
+        for name, points in shapes.items()
+        if np.nanmax(np.ptp(_known_times(points), axis=1), initial=0.0) <= _STILL * size
+    }
+
+
+def _known_times(points: np.ndarray) -> np.ndarray:
+    """The points, with those of the first time wherever they are unknown."""
+    return np.where(np.isfinite(points), points, points[:, :1])
+
+
+def bounds(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest box around all shapes at all times, as two corners (d,)."""
+    d = dimension(shapes)
+    every = np.concatenate([points.reshape(-1, d) for points in shapes.values()])
+    every = every[np.isfinite(every).all(axis=1)]
+    return every.min(axis=0), every.max(axis=0)
+
+
+def is_empty(points: np.ndarray) -> bool:
+    """Whether a line has no length at any time, or is not known at all."""
+    if is_dot(points):
+        return not np.isfinite(points).any()
+    return not np.nanmax(np.ptp(points, axis=2), initial=0.0) > 0

@@ -1,0 +1,157 @@
+"""The picture of a mechanism at one moment: its shapes as artists of matplotlib."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Polygon
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
+
+from jaxmech.plot.panels import COLORS, GREY, ORANGE
+from jaxmech.plot.paths import Shapes, at_rest, bounds, dimension, is_dot, is_empty
+
+DARK = "#333333"  # dots
+_THICK = 20  # points up to which a line is drawn as a rod, and above as a curve
+_WIDTH = 5.2  # inches
+_ROOM = 0.06  # around what moves, relative to its size
+_FLAT = 0.25  # smallest side of the picture relative to the largest
+
+
+class Scene:
+    """The shapes of one or several trajectories in axes, of which `show` draws one moment."""
+
+    def __init__(self, ax: Axes, shapes: Shapes, trails: Sequence[str], every: int) -> None:
+        """Make the artists; a moment is every so many entries of the shapes."""
+        self.ax, self._every = ax, every
+        shapes = {name: points for name, points in shapes.items() if not is_empty(points)}
+        self._d, still = dimension(shapes), at_rest(shapes)
+        moving = {name: points for name, points in shapes.items() if name not in still}
+        self._frame(moving or shapes)
+        self._artists: list[tuple[Any, np.ndarray]] = []
+        for name in still:
+            for points in _different(shapes[name]):
+                _move(_artist(ax, points, GREY, still=True), points[0])
+        count = next(iter(shapes.values())).shape[0]
+        self._trails = [
+            (self._line(color, linewidth=0.9, alpha=0.6, zorder=1.5), moving[name][k])
+            for name in trails
+            for k, color in enumerate(_colors(count, ORANGE))
+        ]
+        colors = _by_body(moving)
+        for name, points in moving.items():
+            for k, color in enumerate(_colors(count, colors.get(name, DARK))):
+                artist = _artist(ax, points[k], color, many=count > 1)
+                self._artists.append((artist, points[k]))
+
+    def show(self, moment: int) -> None:
+        """Draw the shapes of a moment, and the trails up to it."""
+        k = moment * self._every
+        for artist, points in self._artists:
+            _move(artist, points[k])
+        for artist, points in self._trails:
+            _move(artist, points[: k + 1])
+
+    def _line(self, color: Any, **style: Any) -> Any:
+        return self.ax.plot(*[[]] * self._d, color=color, **style)[0]
+
+    def _frame(self, shapes: Shapes) -> None:
+        """Equal scales, and limits that hold all that moves."""
+        low, high = bounds(shapes)
+        size = (high - low).max() or 1.0
+        half = np.maximum((high - low) / 2, _FLAT / 2 * size) + _ROOM * size
+        limits = list(zip((low + high) / 2 - half, (low + high) / 2 + half, strict=True))
+        for letter, ends in zip("xyz", limits, strict=False):
+            self.ax.set(**{f"{letter}lim": ends, f"{letter}label": f"{letter} [m]"})
+        if self._d == 2:
+            self.ax.set_aspect("equal")
+            self.ax.spines[["top", "right"]].set_visible(False)
+        else:
+            space: Any = self.ax
+            space.set_box_aspect(half, zoom=0.85)  # leaves room for the labels
+
+
+def new_axes(shapes: Shapes) -> Axes:
+    """Axes in a new figure whose shape suits what is to be drawn."""
+    if dimension(shapes) == 3:
+        figure = Figure(figsize=(_WIDTH, 0.85 * _WIDTH), layout="constrained")
+        return figure.add_subplot(projection="3d", computed_zorder=False)
+    still = at_rest(shapes)
+    low, high = bounds({k: x for k, x in shapes.items() if k not in still} or shapes)
+    size = np.maximum(high - low, _FLAT * (high - low).max())
+    height = float(np.clip(_WIDTH * size[1] / (size[0] or 1.0), 0.45 * _WIDTH, 1.1 * _WIDTH))
+    return Figure(figsize=(_WIDTH, height + 0.4), layout="constrained").subplots()
+
+
+def moving_dots(shapes: Shapes) -> list[str]:
+    """The names of the dots that move, in order."""
+    still = at_rest(shapes)
+    return [name for name, points in shapes.items() if is_dot(points) and name not in still]
+
+
+def _different(points: np.ndarray) -> Iterator[np.ndarray]:
+    """The points of the first trajectory, and of those in which they are elsewhere."""
+    yield points[0]
+    for others in points[1:]:
+        if not np.array_equal(others[0], points[0, 0]):
+            yield others
+
+
+def _by_body(shapes: Shapes) -> dict[str, str]:
+    """The colour of each line, the same for all lines of a body."""
+    lines = {name: name.partition(".")[0] for name, points in shapes.items() if not is_dot(points)}
+    bodies = list(dict.fromkeys(lines.values()))
+    return {name: COLORS[bodies.index(body) % len(COLORS)] for name, body in lines.items()}
+
+
+def _colors(count: int, single: str) -> list[Any]:
+    """One colour for each trajectory."""
+    if count == 1:
+        return [single]
+    if count <= len(COLORS):
+        return list(COLORS[:count])
+    return [colormaps["viridis"](x) for x in np.linspace(0, 0.92, count)]
+
+
+def _artist(
+    ax: Axes, points: np.ndarray, color: Any, *, still: bool = False, many: bool = False
+) -> Any:
+    """A dot, a line or a filled outline, for points (K, d) or (K, k, d) over time."""
+    d = points.shape[-1]
+    style: dict[str, Any] = {"axlim_clip": True} if d == 3 and still else {}
+    empty: list[list[float]] = [[]] * d
+    if points.ndim == 2:
+        style |= {"marker": "o", "markersize": 4.0 if still or many else 6.0, "linestyle": ""}
+        return ax.plot(*empty, color=color, zorder=4, **style)[0]
+    first = points[np.isfinite(points).all(axis=(1, 2))][0]
+    if len(first) > 3 and np.array_equal(first[0], first[-1]):
+        return _filled(ax, d, color, still=still)
+    width = 3.0 if not (still or many) else 1.4
+    style |= {"linewidth": width if len(first) <= _THICK else 1.2, "solid_capstyle": "round"}
+    return ax.plot(*empty, color=color, zorder=1 if still else 3, **style)[0]
+
+
+def _filled(ax: Axes, d: int, color: Any, *, still: bool) -> Any:
+    face, edge = to_rgba(color, 0.15), to_rgba(color, 0.95)
+    style: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 1.4}
+    style["zorder"] = 1 if still else 2
+    if d == 2:
+        return ax.add_patch(Polygon(np.zeros((2, 2)), closed=True, **style))
+    space: Any = ax
+    return space.add_collection3d(Poly3DCollection([np.zeros((3, 3))], **style))
+
+
+def _move(artist: Any, points: np.ndarray) -> None:
+    """Give an artist new points, (d,) or (k, d)."""
+    points = np.atleast_2d(points)
+    if isinstance(artist, Polygon):
+        artist.set_xy(points)
+    elif isinstance(artist, Poly3DCollection):
+        artist.set_verts([points])
+    elif points.shape[1] == 3:
+        artist.set_data_3d(*points.T)
+    else:
+        artist.set_data(*points.T)

@@ -1,0 +1,117 @@
+"""What models look like: bodies keep their shape, and their points are where they should be."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech.geometry import box, circle, coil, line, outline
+from jaxmech.models import CATALOGUE, Model
+
+OTHER: dict[str, dict[str, Any]] = {  # start variables of another state
+    "pendulum": {"theta": 0.7},
+    "double_pendulum": {"theta1": -1.0, "theta2": 0.4},
+    "double_pendulum_angles": {"theta1": -1.0, "theta2": 1.4},
+    "chain": {"theta": np.linspace(-1.0, 2.0, 10)},
+    "bead_on_parabola": {"x1": -0.3},
+    "bead_on_rod": {"r": 0.7},
+    "particle_on_curve": {"x1": 0.6},
+    "rolling_wheel": {"x": 1.0, "y": -2.0, "phi": 0.4, "theta": 1.1},
+    "chaplygin_sleigh": {"x": 1.0, "y": -2.0, "theta": 1.1},
+    "four_bars": {"angle": 0.8},
+    "free_body": {"e": np.array([0.5, -0.1, 0.7, 0.3])},
+    "andrews": {"beta": 0.9},
+}
+ELASTIC = ("spring", "rod")  # the rod is drawn as far as its bead; that of the pendulum is below
+
+
+def drawn(model: Model, start: dict[str, Any]) -> dict[str, np.ndarray]:
+    assert model.geometry is not None
+    q, _ = model.initial(start)
+    found = jax.jit(model.geometry)(q, 0.0, dict(model.params))
+    return {name: np.asarray(points) for name, points in found.items()}
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_bodies_keep_their_shape(name: str) -> None:
+    model = CATALOGUE[name]()
+    one, two = drawn(model, {}), drawn(model, OTHER[name])
+    assert {points.shape[-1] for points in one.values()} in ({2}, {3})
+    moved = 0.0
+    for key, points in one.items():
+        assert np.isfinite(points).all(), key
+        moved = max(moved, np.abs(points - two[key]).max())
+        if points.ndim == 2 and key not in ELASTIC:
+            sides = [np.linalg.norm(np.diff(x, axis=0), axis=1) for x in (points, two[key])]
+            np.testing.assert_allclose(*sides, atol=1e-12, err_msg=key)
+    assert moved > 1e-3
+
+
+LENGTHS: dict[str, Callable[[dict[str, np.ndarray], Any], tuple[Any, Any]]] = {
+    "pendulum": lambda x, p: (x["rod"][1] - x["rod"][0], p["l"]),
+    "double_pendulum": lambda x, p: (x["mass2"] - x["mass1"], p["l2"]),
+    "double_pendulum_angles": lambda x, p: (x["mass2"] - x["mass1"], p["l2"]),
+    "chain": lambda x, p: (x["mass7"] - x["mass6"], p["l"][6]),
+    "rolling_wheel": lambda x, p: (x["wheel"].max(0) - x["contact"], 2 * p["R"]),
+    "chaplygin_sleigh": lambda x, p: (x["center"] - x["edge"], p["a"]),
+    "four_bars": lambda x, p: (x["coupler2"][1] - x["B1"], p["l"]),
+    "andrews": lambda x, p: (x["E"] - x["B"], p["ss"]),
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_lengths_are_those_of_the_parameters(name: str) -> None:
+    model = CATALOGUE[name]()
+    start = OTHER[name] | ({"theta": 0.0} if name == "rolling_wheel" else {})
+    way, length = LENGTHS[name](drawn(model, start), model.params)
+    if name == "rolling_wheel":
+        way = way[2]  # the highest point of the rim is over the contact
+    assert np.linalg.norm(way) == pytest.approx(length, abs=1e-12)
+
+
+def test_both_double_pendulums_look_alike() -> None:
+    one, two = (drawn(CATALOGUE[f"double_pendulum{end}"](), {}) for end in ("", "_angles"))
+    np.testing.assert_allclose(one["rods"], two["rods"], atol=1e-15)
+
+
+def test_andrews_bodies_meet_in_their_joints() -> None:
+    x = drawn(CATALOGUE["andrews"](), OTHER["andrews"])
+    ends = [x["body 2"][1], x["body 3"][1], x["body 4"][0], x["body 6"][0]]
+    np.testing.assert_allclose(ends, np.broadcast_to(x["E"], (4, 2)), atol=1e-14)
+
+
+def test_the_wheel_rolls_as_it_is_drawn() -> None:
+    """The spoke's lowest end is at rest where it touches the ground."""
+    model = CATALOGUE["rolling_wheel"]()
+    q, v = model.initial({"phi": 0.0, "theta": 0.6, "spin": -2.0, "turn": 0.0})
+    _, rates = jax.jvp(
+        lambda q: model.geometry(q, jnp.zeros(()), model.params)["spoke"], (q,), (v,)
+    )
+    np.testing.assert_allclose(rates[0], 0.0, atol=1e-15)
+    assert np.linalg.norm(rates[1]) == pytest.approx(2.0)
+
+
+def test_shapes_are_what_they_are_called() -> None:
+    ring = np.asarray(circle([1.0, 2.0, 3.0], 0.5, line([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])))
+    np.testing.assert_allclose(np.linalg.norm(ring - np.array([1.0, 2.0, 3.0]), axis=1), 0.5)
+    assert np.array_equal(ring[0], ring[-1])
+    assert np.ptp(ring[:, 0]) == 0
+    triangle = np.asarray(outline([0.0, 0.0], [1.0, 0.0], [0.0, 1.0]))
+    assert np.array_equal(triangle[0], triangle[-1])
+    faces = box([0.0, 0.0, 0.0], np.eye(3), [1.0, 2.0, 3.0])
+    corners = np.unique(np.concatenate([*faces.values()]), axis=0)
+    assert sorted(map(tuple, np.abs(corners))) == [(0.5, 1.0, 1.5)] * 8
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_a_coil_ends_at_its_ends(d: int) -> None:
+    a, b = np.arange(1.0, 1 + d), np.array([0.3, -1.0, 2.0])[:d]
+    spring = np.asarray(coil(a, b, width=0.2))
+    np.testing.assert_allclose(spring[[0, -1]], [a, b], atol=1e-15)
+    along = (b - a) / np.linalg.norm(b - a)
+    away = spring - a - np.outer((spring - a) @ along, along)
+    assert np.linalg.norm(away, axis=1).max() == pytest.approx(0.1)
+    assert np.isfinite(coil(a, a)).all()

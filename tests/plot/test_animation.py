@@ -1,0 +1,214 @@
+"""Animations: what is drawn at a time, how quickly, and what is written to files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.animation import FFMpegWriter
+from PIL import Image
+
+import jaxmech as jm
+from jaxmech.plot.animation import Animation
+from jaxmech.plot.paths import Track
+
+TS = np.linspace(0.0, 2.0, 21)
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def rod(q: Any, t: Any, p: Any) -> dict[str, Any]:
+    """A rod of a given length from the origin, at the angle q."""
+    tip = p["l"] * jnp.concatenate([jnp.sin(q), -jnp.cos(q)])
+    floor = jnp.array([[-50.0, -1.5], [50.0, -1.5]])
+    return {
+        "rod": jnp.stack([jnp.zeros(2), tip]),
+        "pivot": jnp.zeros(2),
+        "tip": tip,
+        "floor": floor,
+    }
+
+
+def shown(animation: Animation, marker: str = "o") -> list[np.ndarray]:
+    """The points of every dot, or of every line for the marker `None`, (k, d)."""
+    return [
+        np.transpose(one.get_data()) for one in animation.ax.lines if one.get_marker() == marker
+    ]
+
+
+def test_a_cubic_motion_is_interpolated_exactly() -> None:
+    ts = np.array([0.0, 0.3, 0.7, 1.2])
+    cubic, rate = np.poly1d([1.0, -2.0, 0.5, 3.0]), np.poly1d([3.0, -4.0, 0.5])
+    for sign in (1, -1):  # also backwards in time
+        t = sign * ts
+        track = Track(t[None], cubic(t)[None, :, None], rate(t)[None, :, None])
+        at = sign * np.linspace(0.0, 1.2, 23)
+        np.testing.assert_allclose(track.at(at)[0, :, 0], cubic(at), atol=1e-14)
+        assert np.isnan(track.at(sign * np.array([-0.1, 1.3]))).all()
+
+
+def test_a_failed_trajectory_is_shown_until_it_failed() -> None:
+    q = np.sin(np.stack([TS, TS]))[..., None]
+    q[1, 12:] = np.nan
+    motion = jm.animate(rod, (TS, q), {"l": 1.0})
+    motion.draw(1.0)
+    assert sum(np.isfinite(x).all() for x in shown(motion)) == 3  # two tips and the pivot
+    motion.draw(2.0)
+    assert sum(np.isfinite(x).all() for x in shown(motion)) == 2
+    assert jm.animate(rod, (TS, q[1]), {"l": 1.0}).ts[-1] == TS[11]
+
+
+def test_a_moment_shows_the_state_of_that_time() -> None:
+    motion = jm.animate(rod, (TS, TS[:, None]), {"l": 2.0})
+    ax = motion.draw(1.0)
+    assert ax.get_title(loc="left") == "t = 1.00 s"
+    pivot, tip = shown(motion)
+    np.testing.assert_allclose(pivot, [[0, 0]])
+    np.testing.assert_allclose(tip, [[2 * np.sin(1.0), -2 * np.cos(1.0)]], atol=1e-6)
+    trail = max(shown(motion, "None"), key=len)
+    np.testing.assert_allclose(np.linalg.norm(trail, axis=1), 2.0, atol=1e-6)
+    np.testing.assert_allclose(trail[-1], tip[0])
+    assert len(trail) == 101  # four points for each of the 25 frames of a second
+
+
+def test_what_moves_fills_the_picture_at_equal_scales() -> None:
+    ax = jm.animate(rod, (TS, TS[:, None]), {"l": 2.0}).draw(0.0)
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    assert ax.get_aspect() == 1.0
+    assert left < 0 < 2 < right < 3  # the floor is much wider
+    assert low < -2 < 2 * np.cos(np.pi - 2) < high
+    assert ax.get_xlabel() == "x [m]"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "speed"), [(2.0, 1.0), (30.0, 1.0), (0.03, 0.005), (100.0, 10.0), (0.9, 0.1)]
+)
+def test_the_speed_suits_the_motion(seconds: float, speed: float) -> None:
+    motion = jm.animate(rod, (TS / 2 * seconds, TS[:, None]), {"l": 1.0})
+    assert motion.speed == pytest.approx(speed)
+    assert (len(motion.ts) - 1) / motion.fps == pytest.approx(seconds / speed)
+    said = motion.draw(0.0).get_title(loc="left")
+    assert ("slower" in said, "quicker" in said) == (speed < 1, speed > 1)
+
+
+def test_members_of_a_batch_have_parameters_of_their_own() -> None:
+    lengths = np.linspace(1.0, 2.0, 20)
+    q = np.broadcast_to(TS[:, None], (20, 21, 1))
+    motion = jm.animate(rod, (TS, q), {"l": lengths}, params_axes=0)
+    title = motion.draw(0.0).get_title(loc="left")
+    assert title == "t = 0.00 s, 16 of 20"
+    reach = sorted(np.linalg.norm(x) for x in shown(motion))
+    np.testing.assert_allclose(reach, [0.0, *lengths[:16]], atol=1e-12)
+    two = jm.animate(rod, (TS, q), {"l": lengths}, params_axes={"l": 0}, members=[19, 3])
+    two.draw(0.0)
+    reach = sorted(np.linalg.norm(x) for x in shown(two))
+    np.testing.assert_allclose(reach, [0.0, lengths[3], 2.0], atol=1e-12)
+
+
+def test_a_picture_in_space_is_drawn_to_scale() -> None:
+    def point(q: Any, t: Any, p: Any) -> dict[str, Any]:
+        return {"point": q}
+
+    q = np.stack([np.cos(TS), np.sin(TS), 0 * TS], axis=1)
+    motion = jm.animate(point, (TS, q))
+    ax: Any = motion.draw(0.0)
+    sizes = [np.ptp(getattr(ax, f"get_{letter}lim")()) for letter in "xyz"]
+    np.testing.assert_allclose(np.array(sizes) / sizes[0], ax._box_aspect / ax._box_aspect[0])
+    ax = plt.figure().add_subplot(projection="3d")
+    assert jm.animate(point, (TS, q), ax=ax).ax is ax
+    with pytest.raises(ValueError, match="must be in space"):
+        jm.animate(point, (TS, q), ax=plt.subplots()[1])
+
+
+@pytest.fixture(scope="module")
+def short() -> Animation:
+    return jm.animate(rod, (TS[:6], TS[:6, None]), {"l": 1.0}, speed=1.0, fps=20.0)
+
+
+def test_a_gif_lasts_as_long_as_the_motion(short: Animation, tmp_path: Path) -> None:
+    path = short.save(tmp_path / "rod.gif", dpi=40.0, progress=False)
+    with Image.open(path) as gif:
+        assert (gif.n_frames, gif.info["loop"]) == (11, 0)
+        lasts = []
+        for k in range(gif.n_frames):
+            gif.seek(k)
+            lasts.append(gif.info["duration"])
+    assert lasts == [50] * 11
+    assert [file.name for file in tmp_path.iterdir()] == ["rod.gif"]
+
+
+def test_a_page_holds_all_frames(short: Animation, tmp_path: Path) -> None:
+    text = short.save(tmp_path / "rod.html", dpi=30.0, progress=False).read_text()
+    assert text.count("data:image/png;base64") == 11
+    assert short._repr_html_().count("data:image/png;base64") == 11
+
+
+def test_a_video_needs_ffmpeg(
+    short: Animation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FFMpegWriter, "isAvailable", classmethod(lambda cls: False))
+    with pytest.raises(ValueError, match=r"must end in .gif or .html here, since .mp4 needs"):
+        short.save(tmp_path / "rod.mp4")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not FFMpegWriter.isAvailable(), reason="ffmpeg is not installed")
+def test_a_video_is_written(short: Animation, tmp_path: Path) -> None:
+    assert short.save(tmp_path / "rod.mp4", progress=False).read_bytes()[4:8] == b"ftyp"
+
+
+def test_no_half_a_file_is_left(
+    short: Animation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Any, k: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(short.scene), "show", full)
+    with pytest.raises(KeyboardInterrupt):
+        short.save(tmp_path / "rod.gif", progress=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_cannot_be_written_are_refused(short: Animation, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"must end in .gif, .html or one of .mp4"):
+        short.save(tmp_path / "rod.png")
+    with pytest.raises(FileNotFoundError, match="folder that exists"):
+        short.save(tmp_path / "none" / "rod.gif")
+    quick = jm.animate(rod, (TS, TS[:, None]), {"l": 1.0}, fps=30.0)
+    with pytest.raises(ValueError, match=r"must be 100 over .* choose 25 or 33.33 or 50"):
+        quick.save(tmp_path / "rod.gif")
+
+
+MODEL = jm.models.pendulum()
+BARE = jm.models.Model("bare", "", MODEL.system, MODEL.params, MODEL.start, MODEL.state)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((BARE, (TS, TS[:, None])), {}, ValueError, "'bare' has none"),
+        ((MODEL, (TS, TS[:, None])), {}, ValueError, "the 2 coordinates .* x1, x2, but has 1"),
+        ((rod, (TS, TS[:5, None])), {}, ValueError, "times .T,. and coordinates"),
+        ((rod, (TS[::-1] * 0, TS[:, None])), {}, ValueError, "times that increase"),
+        ((rod, (TS, np.nan * TS[:, None])), {}, ValueError, "two states to show"),
+        ((rod, (TS, TS[:, None])), {"speed": 0.0}, ValueError, "`speed` must be positive"),
+        ((rod, (TS, TS[:, None])), {"fps": -1.0}, ValueError, "`fps` must be positive"),
+        ((rod, (TS, TS[:, None])), {"members": [1]}, ValueError, "numbers from 0 to 0"),
+        ((rod, (TS, TS[:, None])), {"trails": ["foot"]}, ValueError, "'foot'; there are tip"),
+        ((rod, (TS, TS[:, None])), {"params_axes": 1}, ValueError, "`params_axes` must fit"),
+        ((lambda q, t, p: q, (TS, TS[:, None])), {}, TypeError, "dictionary of points"),
+        ((lambda q, t, p: {"a": q}, (TS, TS[:, None])), {}, ValueError, r"shapes are: a \(1,\)"),
+    ],
+)
+def test_misuse_is_named(
+    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        jm.animate(*arguments, {"l": 1.0}, **options)
