@@ -5,7 +5,10 @@ from jaxmech import parts as parts
 from jaxmech.analysis import ShortRun as ShortRun
 from jaxmech.analysis import Structure as Structure
 from jaxmech.analysis import structure as structure
+from jaxmech.analysis.stability import Bifurcation as Bifurcation
+from jaxmech.analysis.stability import Branch as Branch
 from jaxmech.analysis.stability import Conserved as Conserved
+from jaxmech.analysis.stability import Equilibria as Equilibria
 from jaxmech.analysis.stability import Equilibrium as Equilibrium
 from jaxmech.analysis.stability import EquilibriumStatus as EquilibriumStatus
 from jaxmech.analysis.stability import Floquet as Floquet
@@ -16,6 +19,8 @@ from jaxmech.analysis.stability import Stability as Stability
 from jaxmech.analysis.stability import StateSpace as StateSpace
 from jaxmech.analysis.stability import Symmetries as Symmetries
 from jaxmech.analysis.stability import conserved as conserved
+from jaxmech.analysis.stability import continuation as continuation
+from jaxmech.analysis.stability import equilibria as equilibria
 from jaxmech.analysis.stability import equilibrium as equilibrium
 from jaxmech.analysis.stability import floquet as floquet
 from jaxmech.analysis.stability import linearize as linearize

@@ -3,6 +3,12 @@
 from jaxmech.analysis.stability.assessment import Stability as Stability
 from jaxmech.analysis.stability.conserved import Conserved as Conserved
 from jaxmech.analysis.stability.conserved import conserved as conserved
+from jaxmech.analysis.stability.continuation import Bifurcation as Bifurcation
+from jaxmech.analysis.stability.continuation import Branch as Branch
+from jaxmech.analysis.stability.continuation import SpecialPoint as SpecialPoint
+from jaxmech.analysis.stability.continuation import continuation as continuation
+from jaxmech.analysis.stability.equilibria import Equilibria as Equilibria
+from jaxmech.analysis.stability.equilibria import equilibria as equilibria
 from jaxmech.analysis.stability.equilibrium import equilibrium as equilibrium
 from jaxmech.analysis.stability.equilibrium_result import Equilibrium as Equilibrium
 from jaxmech.analysis.stability.equilibrium_result import EquilibriumStatus as EquilibriumStatus

@@ -7,6 +7,7 @@ given; `root` solves them together.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from jaxmech.analysis.stability.root import root
 from jaxmech.analysis.stability.symmetries import Symmetries
 from jaxmech.analysis.stability.symmetries import symmetries as find
 from jaxmech.linalg import column_space_projector, times, unit_rows
-from jaxmech.stabilization import violations
+from jaxmech.stabilization import reach, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
@@ -83,6 +84,55 @@ def equilibrium(
         >>> print(found.q.round(6), jnp.cos(found.q[0]) * 5.0**2)
         [1.167557 0.      ] 9.81
     """
+    case = prepared(system, q, params, t, fixed, v, symmetries)
+    found = solve(*case)
+    known = is_known(case[3:])
+    if known:
+        _require_found(case, found, fixed)
+    params, _, t, _ = case.theta
+    state = found.q, found.v, t, params
+    freedom = freedom or freedom_at(case.system, state)
+    if known:
+        require_regular(case.system, state, freedom)
+    lin = linearized(case.system, freedom, (), (), *state, found.W)
+    return Equilibrium(
+        q=found.q,
+        v=found.v,
+        multipliers=found.multipliers,
+        reactions=found.reactions,
+        residual=found.residual,
+        status=found.status,
+        linearization=lin,
+        assessment=assess(lin),
+        coordinates=tuple(system.coordinates),
+    )
+
+
+class Case(NamedTuple):
+    """The arguments of `solve`.
+
+    Attributes:
+        system: the system, with held coordinates as constraints.
+        names: coordinates whose rates are given.
+        moving: whether a steady motion is looked for.
+        q: guess, shape (n,).
+        v: guess, shape (n,).
+        theta: params, the rates, t and the symmetries.
+    """
+
+    system: System
+    names: tuple[str, ...]
+    moving: bool
+    q: Any
+    v: Any
+    theta: Any
+
+
+def prepared(
+    system: System, q: Any, params: Params, t: Any, fixed: Sequence[str], v: Any,
+    symmetries: Symmetries | None,
+) -> Case:  # fmt: skip
+    """The checked arguments of `equilibrium`."""
     require_kind("system", system, System, "System(...)")
     given, guess = _rates(system, v)
     q, guess, t, params = system.arguments(q, guess, t, params)
@@ -99,25 +149,7 @@ def equilibrium(
         symmetries = _found_symmetries(system, q, guess, t, params, known=known)
     names = tuple(given)
     rates = jnp.stack([jnp.asarray(given[n], q.dtype) for n in names]) if names else q[:0]
-    found = _solved(system, names, v is not None, q, guess, rates, t, params, symmetries)
-    if known:
-        _require_found(system, found, t, params, fixed, moving=v is not None)
-    state = found.q, found.v, t, params
-    freedom = freedom or freedom_at(system, state)
-    if known:
-        require_regular(system, state, freedom)
-    lin = linearized(system, freedom, (), (), *state, found.W)
-    return Equilibrium(
-        q=found.q,
-        v=found.v,
-        multipliers=found.multipliers,
-        reactions=found.reactions,
-        residual=found.residual,
-        status=found.status,
-        linearization=lin,
-        assessment=assess(lin),
-        coordinates=tuple(system.coordinates),
-    )
+    return Case(system, names, v is not None, q, guess, (params, rates, t, symmetries))
 
 
 def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
@@ -165,7 +197,19 @@ def _none(system: System, q: Array) -> Symmetries:
     return Symmetries(empty.reshape(0, n), empty.reshape(0, n, n), empty, tuple(system.coordinates))
 
 
-class _Solved(NamedTuple):
+class Solved(NamedTuple):
+    """What the equations of equilibrium give, before its stability is assessed.
+
+    Attributes:
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        multipliers: by constraint name.
+        reactions: by constraint name, shape (n,) each.
+        residual: the largest of the scaled equations.
+        W: derivative of the velocity field of the symmetry, shape (n, n).
+        status: an `EquilibriumStatus`.
+    """
+
     q: Any
     v: Any
     multipliers: dict[str, Any]
@@ -175,51 +219,89 @@ class _Solved(NamedTuple):
     status: Any
 
 
-@jit_of("system", "names", "moving")
-def _solved(
-    system: System, names: tuple[str, ...], moving: bool, q: Array, guess: Array, rates: Array,
-    t: Array, params: Params, symmetries: Symmetries,
-) -> _Solved:  # fmt: skip
-    n, order = system.n, row_order(system, system.sizes(q, guess, t, params))
-    named = np.array([list(system.coordinates).index(name) for name in names], dtype=int)
-    rest, none = jnp.zeros_like(q), jnp.zeros(len(order), q.dtype)
-    at_guess = balance(system, q, guess, t, params, rest, none)
-    largest = jnp.max(jnp.abs(at_guess.force))
-    size = jnp.where(largest > 0, largest, 1.0)
-    A = jax.jacfwd(lambda a: balance(system, q, guess, t, params, a, none).rows)(rest)
-    A_p = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
-    scales = [jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1])]
-    size, row, row_p = jax.lax.stop_gradient((size, *scales))
+@dataclass(frozen=True)
+class Problem:
+    """The scaled equations of equilibrium at a guess.
 
-    def state(z: Array, symmetries: Symmetries) -> tuple[Array, Array, Array, Array, Array]:
+    Args:
+        system: the system.
+        names: coordinates whose rates are given.
+        moving: whether a steady motion is looked for.
+        scales: of forces, of the rows on velocities, and of those on positions.
+    """
+
+    system: System
+    names: tuple[str, ...]
+    moving: bool
+    scales: tuple[Array, Array, Array]
+
+    def state(self, z: Array, symmetries: Symmetries) -> tuple[Array, ...]:
         """q, v, W, the multipliers and the rates of the symmetries, of the scaled unknowns."""
-        where, scaled, alpha = jnp.split(z, [n, n + len(order)])
+        size, row, _ = self.scales
+        q, scaled, alpha = jnp.split(z, [self.system.n, self.system.n + row.size])
         W = jnp.tensordot(alpha, symmetries.W, 1)
-        v = jnp.tensordot(alpha, symmetries.c, 1) + W @ where
-        return where, v, W, scaled * EASY * size * row, alpha
+        v = jnp.tensordot(alpha, symmetries.c, 1) + W @ q
+        return q, v, W, scaled * EASY * size * row, alpha
 
-    def equations(z: Array, theta: Any) -> Array:
+    def equations(self, z: Array, theta: Any) -> Array:
+        """What has to vanish, the balance of forces first."""
         params, rates, t, symmetries = theta
-        where, v, W, multipliers, alpha = state(z, symmetries)
-        found = balance(system, where, v, t, params, W @ v, multipliers)
-        position = system.position_level(where, t, params)
+        size, row, row_p = self.scales
+        q, v, W, multipliers, alpha = self.state(z, symmetries)
+        found = balance(self.system, q, v, t, params, W @ v, multipliers)
         count = found.speed.size
-        parts = [found.force / size, row_p * position, row[:count] * found.speed]
-        parts += [row[count:] * found.rows[count:]]
-        if moving:
-            parts += [v[named] - rates, (alpha @ symmetries.s)[None] - 1]
+        parts = [found.force / size, row_p * self.system.position_level(q, t, params)]
+        parts += [row[:count] * found.speed, row[count:] * found.rows[count:]]
+        if self.moving:
+            named = [list(self.system.coordinates).index(name) for name in self.names]
+            parts += [v[np.array(named, dtype=int)] - rates, (alpha @ symmetries.s)[None] - 1]
         return jnp.concatenate(parts)
 
-    theta = params, rates, t, symmetries
+    def solved(self, z: Array, theta: Any) -> Solved:
+        """What belongs to a zero of the equations."""
+        params, _, t, symmetries = theta
+        q, v, W, multipliers, _ = self.state(z, symmetries)
+        order = row_order(self.system, self.system.sizes(q, v, t, params))
+        none = jnp.zeros(len(order), q.dtype)
+
+        def rows(a: Array) -> Array:
+            return balance(self.system, q, v, t, params, a, none).rows
+
+        A = jax.jacfwd(rows)(jnp.zeros_like(q))
+        multipliers = times(column_space_projector(A), multipliers)
+        back = np.argsort(order)
+        by_name = _by_name(self.system, multipliers[back], A[back], q, v, t, params)
+        missed = jax.lax.stop_gradient(self.equations(z, theta))
+        status = _status(missed, self.system.n)
+        return Solved(q, v, *by_name, jnp.max(jnp.abs(missed)), W, status)
+
+
+def problem(
+    system: System, names: tuple[str, ...], moving: bool, q: Array, guess: Array, theta: Any
+) -> tuple[Problem, Array]:  # fmt: skip
+    """The equations and the unknowns at a guess of q and v."""
+    params, _, t, symmetries = theta
+    order = row_order(system, system.sizes(q, guess, t, params))
+    rest, none = jnp.zeros_like(q), jnp.zeros(len(order), q.dtype)
+    at_guess = balance(system, q, guess, t, params, rest, none)
+    # By how much a relative change of q changes them: at an equilibrium forces themselves vanish.
+    stiffness = jax.jacfwd(lambda q: balance(system, q, guess, t, params, rest, none).force)(q)
+    largest = jnp.max(jnp.abs(at_guess.force) + reach(stiffness, q))
+    A = jax.jacfwd(lambda a: balance(system, q, guess, t, params, a, none).rows)(rest)
+    A_p = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
+    row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
+    scales = jax.lax.stop_gradient((jnp.where(largest > 0, largest, 1.0), row, row_p))
     start = jnp.concatenate([q, none, symmetries.along(q, guess)])
-    z = root(equations, start, theta)
-    where, v, W, multipliers, _ = state(z, symmetries)
-    A = jax.jacfwd(lambda a: balance(system, where, v, t, params, a, none).rows)(rest)
-    multipliers = times(column_space_projector(A), multipliers)
-    back = np.argsort(order)
-    by_name = _by_name(system, multipliers[back], A[back], q, v, t, params)
-    missed = jax.lax.stop_gradient(equations(z, theta))
-    return _Solved(where, v, *by_name, jnp.max(jnp.abs(missed)), W, _status(missed, n))
+    return Problem(system, names, moving, scales), start
+
+
+@jit_of("system", "names", "moving")
+def solve(
+    system: System, names: tuple[str, ...], moving: bool, q: Array, guess: Array, theta: Any
+) -> Solved:  # fmt: skip
+    """An equilibrium near a guess of q and v; theta holds params, rates, t and symmetries."""
+    given, start = problem(system, names, moving, q, guess, theta)
+    return given.solved(root(given.equations, start, theta), theta)
 
 
 def _status(missed: Array, n: int) -> Array:
@@ -244,22 +326,15 @@ def _by_name(
     return found, forces
 
 
-def _require_found(
-    system: System,
-    found: _Solved,
-    t: Array,
-    params: Params,
-    fixed: Sequence[str],
-    *,
-    moving: bool,
-) -> None:
+def _require_found(case: Case, found: Solved, fixed: Sequence[str]) -> None:
     status = EquilibriumStatus(int(found.status))
     if status is EquilibriumStatus.FOUND:
         return
-    what = "steady motion" if moving else "equilibrium"
+    what = "steady motion" if case.moving else "equilibrium"
     why, remedy = status.message, "give a closer guess, or check that there is one"
     if status is EquilibriumStatus.UNMET:
-        for violation in violations(system, found.q, found.v, t, params):
+        params, _, t, _ = case.theta
+        for violation in violations(case.system, found.q, found.v, t, params):
             why += f" ({violation.name!r} is missed by {violation.size:.2g})"
             break
         if fixed:

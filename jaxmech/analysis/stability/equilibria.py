@@ -1,0 +1,186 @@
+"""`equilibria`: all that many starts lead to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.analysis.stability.assessment import Stability
+from jaxmech.analysis.stability.equilibrium import equilibrium, prepared, solve
+from jaxmech.analysis.stability.equilibrium_result import Equilibrium, EquilibriumStatus
+from jaxmech.analysis.stability.symmetries import Symmetries
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import (
+    require_finite,
+    require_positive_integer,
+    require_seed,
+    with_standard_promotion,
+)
+
+SAME = 1e-6  # relative distance of two starts' results that count as one equilibrium
+
+
+@dataclass(frozen=True, repr=False)
+class Equilibria:
+    """Distinct equilibria by increasing energy; it prints itself as a table.
+
+    Attributes:
+        found: the equilibria, each an `Equilibrium`.
+        energies: v . dL/dv - L of each [J]; at rest the potential energy.
+        hits: how many starts led to each.
+        starts: number of starts.
+    """
+
+    found: tuple[Equilibrium, ...]
+    energies: tuple[float, ...]
+    hits: tuple[int, ...]
+    starts: int
+
+    def __repr__(self) -> str:
+        failed = self.starts - sum(self.hits)
+        lines = [f"Equilibria: {len(self.found)} from {self.starts} starts, {failed} without one"]
+        for x, energy, hits in zip(self.found, self.energies, self.hits, strict=True):
+            place = ", ".join(
+                f"{name} {0.0 if abs(q) < 1e-12 else float(q):.5g}"
+                for name, q in list(zip(x.coordinates, np.asarray(x.q), strict=True))[:8]
+            )
+            place += ", ..." if len(x.coordinates) > 8 else ""
+            verdict = Stability(int(x.stability)).name
+            lines.append(f"  {place}: {verdict}, index {int(x.index)}, {energy:.6g} J, {hits} hits")
+        return "\n".join(lines)
+
+
+@with_standard_promotion
+def equilibria(
+    system: System,
+    q: Any,
+    params: Params = None,
+    *,
+    t: Any = 0.0,
+    fixed: Sequence[str] = (),
+    v: Mapping[str, Any] | Any = None,
+    symmetries: Symmetries | None = None,
+    starts: int = 100,
+    spread: Any = 2.0,
+    periods: Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> Equilibria:
+    """The distinct equilibria, or steady motions, that many random starts lead to.
+
+    A host function around one batch. That all are found is likely only where each attracts many
+    starts: compare `hits`. A family of equilibria, along a free direction, counts as one.
+
+    Args:
+        system: the system, with n coordinates.
+        q: coordinates in the middle of the starts, the first of them, shape (n,).
+        params: the parameters.
+        t: time [s].
+        fixed: as for `equilibrium`.
+        v: as for `equilibrium`.
+        symmetries: as for `equilibrium`.
+        starts: number of starts.
+        spread: by how much coordinates differ from q at most, a number or shape (n,).
+        periods: after how much a coordinate is the same again, such as `{"angle": 2 * pi}`.
+        seed: of the random starts.
+
+    Returns:
+        `Equilibria`.
+
+    Raises:
+        TypeError: `system` is not a `System`.
+        ValueError: an argument is invalid, or no start led to an equilibrium.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> jm.equilibria(model.system, [0.0, -1.0], model.params, starts=20)
+        Equilibria: 2 from 20 starts, 0 without one
+          x1 0, x2 -1: STABLE, index 0, -9.81 J, 16 hits
+          x1 0, x2 1: UNSTABLE, index 1, 9.81 J, 4 hits
+    """
+    require_positive_integer("starts", starts, "such as 100")
+    require_seed(seed)
+    require_finite(spread=spread)
+    cycles = _periods(system, periods or {})
+    case = prepared(system, q, params, t, fixed, v, symmetries)
+    qs = _starts(case.q, spread, starts, seed, [system.coordinates.index(x) for x in fixed])
+    found = jax.vmap(lambda q: solve(*case[:3], q, *case[4:]))(jnp.asarray(qs, case.q.dtype))
+    good = np.asarray(found.status) == EquilibriumStatus.FOUND
+    places = np.asarray(found.q)[good]
+    if not len(places):
+        raise ValueError(
+            f"None of {starts} starts led to an equilibrium; take more `starts` or another "
+            "`spread`, or check that there is one."
+        )
+    symmetric = None if v is None else case.theta[3]
+    distinct: list[Equilibrium] = []
+    energies: list[float] = []
+    hits: list[int] = []
+    for place in places:
+        known = next((k for k, x in enumerate(distinct) if _same(x.q, place, cycles)), None)
+        if known is None:
+            start = np.where(_fixed(system, fixed), np.asarray(case.q), place)
+            one = equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
+            energy = float(system.energy(one.q, one.v, jnp.asarray(t, one.q.dtype), params))
+            known = _of_family(one, energy, distinct, energies)
+            if known is None:
+                distinct.append(one)
+                energies.append(energy)
+                hits.append(1)
+                continue
+        hits[known] += 1
+    order = np.argsort(energies, kind="stable")
+    return Equilibria(
+        tuple(distinct[k] for k in order),
+        tuple(energies[k] for k in order),
+        tuple(hits[k] for k in order),
+        starts,
+    )
+
+
+def _periods(system: System, periods: Mapping[str, float]) -> np.ndarray:
+    for name, period in periods.items():
+        if name not in system.coordinates or not float(period) > 0:
+            raise ValueError(
+                f"Argument `periods` must give positive numbers for names of coordinates, but has "
+                f"{name!r}: {period}; the coordinates are {', '.join(system.coordinates)}."
+            )
+    return np.array([float(periods.get(name, np.inf)) for name in system.coordinates])
+
+
+def _fixed(system: System, fixed: Sequence[str]) -> np.ndarray:
+    return np.isin(np.array(system.coordinates), np.array(list(fixed), dtype=str))
+
+
+def _starts(q: Any, spread: Any, starts: int, seed: int, kept: list[int]) -> np.ndarray:
+    middle = np.asarray(q)
+    away = np.random.default_rng(seed).uniform(-1, 1, (starts, len(middle))) * np.asarray(spread)
+    away[0] = 0.0
+    away[:, kept] = 0.0
+    return middle + away
+
+
+def _same(q: Any, place: np.ndarray, cycles: np.ndarray) -> bool:
+    difference = np.asarray(q) - place
+    whole = np.where(np.isfinite(cycles), cycles, 1.0)
+    turned = difference - whole * np.round(difference / whole)
+    difference = np.where(np.isfinite(cycles), turned, difference)
+    return bool(np.abs(difference).max() <= SAME * (1 + np.abs(place).max()))
+
+
+def _of_family(
+    one: Equilibrium, energy: float, distinct: list[Equilibrium], energies: list[float]
+) -> int | None:
+    """The number of an equilibrium with the same free directions, energy and stiffness."""
+    if not np.any(np.asarray(one.free_directions)):
+        return None
+    for k, other in enumerate(distinct):
+        same = abs(energy - energies[k]) <= SAME * (1 + abs(energy))
+        same &= bool(one.index == other.index)
+        same &= bool(one.assessment.zeros == other.assessment.zeros)
+        if same and np.allclose(one.assessment.growth, other.assessment.growth, rtol=1e-5):
+            return k
+    return None
