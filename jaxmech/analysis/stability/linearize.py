@@ -26,8 +26,8 @@ from jaxmech.analysis.stability.reduction import (
     reduced_equations,
     unsteadiness,
 )
-from jaxmech.analysis.stability.symmetries import Symmetries
-from jaxmech.analysis.stability.symmetries import symmetries as find
+from jaxmech.analysis.symmetry.symmetries import Symmetries
+from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.compiler import batched_closure
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind

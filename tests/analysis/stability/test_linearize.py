@@ -10,7 +10,8 @@ import pytest
 import scipy.signal
 
 import jaxmech as jm
-from jaxmech.analysis.stability import Linearization, linearize, symmetries
+from jaxmech import symmetries
+from jaxmech.analysis.stability import Linearization, linearize
 from tests.small import CASES, PENDULUM, REDUNDANT, SKATE, Case
 
 HANGING = np.array([0.0, -2.0])

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.analysis.stability.symmetries import (
+from jaxmech.analysis.symmetry.symmetries import (
     Numbers,
     Symmetries,
     beyond,

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.analysis.stability.assessment import Assessment, Stability, assess
-from jaxmech.analysis.stability.equilibrium import Case, equilibrium, prepared, problem
-from jaxmech.analysis.stability.equilibrium_result import EquilibriumStatus
+from jaxmech.analysis.equilibrium.assessment import Assessment, Stability, assess
+from jaxmech.analysis.equilibrium.equilibrium import Case, equilibrium, prepared, problem
+from jaxmech.analysis.equilibrium.result import EquilibriumStatus
+from jaxmech.analysis.equilibrium.root import root
 from jaxmech.analysis.stability.freedom import freedom_at
 from jaxmech.analysis.stability.linearize import linearized
 from jaxmech.analysis.stability.reduction import Freedom
-from jaxmech.analysis.stability.root import root
-from jaxmech.analysis.stability.symmetries import Numbers, Symmetries
+from jaxmech.analysis.symmetry.symmetries import Numbers, Symmetries
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     require_finite,

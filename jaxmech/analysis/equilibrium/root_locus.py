@@ -11,7 +11,7 @@ from jaxtyping import Array, Complex, Float
 from numpy.typing import NDArray
 from scipy.optimize import brentq, linear_sum_assignment
 
-from jaxmech.analysis.stability.equilibrium_result import Equilibrium
+from jaxmech.analysis.equilibrium.result import Equilibrium
 from jaxmech.analysis.stability.linearization import Linearization
 from jaxmech.analysis.stability.modes import modes
 from jaxmech.utils.checks import as_numbers, require_finite, require_function

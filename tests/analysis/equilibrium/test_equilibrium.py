@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.analysis.stability import equilibrium, symmetries
+from jaxmech import equilibrium, symmetries
 
 LINKS = 6
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.analysis.stability.assessment import Assessment, Stability
+from jaxmech.analysis.equilibrium.assessment import Assessment, Stability
 from jaxmech.analysis.stability.linearization import Linearization
 from jaxmech.utils.checks import is_known
 

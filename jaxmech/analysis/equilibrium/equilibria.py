@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis.stability.assessment import Stability
-from jaxmech.analysis.stability.equilibrium import equilibrium, prepared, solve
-from jaxmech.analysis.stability.equilibrium_result import Equilibrium, EquilibriumStatus
-from jaxmech.analysis.stability.symmetries import Symmetries
+from jaxmech.analysis.equilibrium.assessment import Stability
+from jaxmech.analysis.equilibrium.equilibrium import equilibrium, prepared, solve
+from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
+from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     require_finite,

@@ -16,16 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.analysis.stability.assessment import assess
+from jaxmech.analysis.equilibrium.assessment import assess
+from jaxmech.analysis.equilibrium.held import held
+from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
+from jaxmech.analysis.equilibrium.root import root
 from jaxmech.analysis.stability.balance import balance, row_order
-from jaxmech.analysis.stability.equilibrium_result import Equilibrium, EquilibriumStatus
 from jaxmech.analysis.stability.freedom import freedom_at, require_regular
-from jaxmech.analysis.stability.held import held
 from jaxmech.analysis.stability.linearize import linearized
 from jaxmech.analysis.stability.reduction import Freedom
-from jaxmech.analysis.stability.root import root
-from jaxmech.analysis.stability.symmetries import Symmetries
-from jaxmech.analysis.stability.symmetries import symmetries as find
+from jaxmech.analysis.symmetry.symmetries import Symmetries
+from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.linalg import column_space_projector, times, unit_rows
 from jaxmech.stabilization import reach, violations
 from jaxmech.system import Params, System
@@ -197,7 +197,7 @@ def _none(system: System, q: Array) -> Symmetries:
     return Symmetries(empty.reshape(0, n), empty.reshape(0, n, n), empty, tuple(system.coordinates))
 
 
-class Solved(NamedTuple):
+class Balanced(NamedTuple):
     """What the equations of equilibrium give, before its stability is assessed.
 
     Attributes:
@@ -220,7 +220,7 @@ class Solved(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class ScaledProblem:
     """The scaled equations of equilibrium at a guess.
 
     Args:
@@ -257,7 +257,7 @@ class Problem:
             parts += [v[np.array(named, dtype=int)] - rates, (alpha @ symmetries.s)[None] - 1]
         return jnp.concatenate(parts)
 
-    def solved(self, z: Array, theta: Any) -> Solved:
+    def solved(self, z: Array, theta: Any) -> Balanced:
         """What belongs to a zero of the equations."""
         params, _, t, symmetries = theta
         q, v, W, multipliers, _ = self.state(z, symmetries)
@@ -273,12 +273,12 @@ class Problem:
         by_name = _by_name(self.system, multipliers[back], A[back], q, v, t, params)
         missed = jax.lax.stop_gradient(self.equations(z, theta))
         status = _status(missed, self.system.n)
-        return Solved(q, v, *by_name, jnp.max(jnp.abs(missed)), W, status)
+        return Balanced(q, v, *by_name, jnp.max(jnp.abs(missed)), W, status)
 
 
 def problem(
     system: System, names: tuple[str, ...], moving: bool, q: Array, guess: Array, theta: Any
-) -> tuple[Problem, Array]:  # fmt: skip
+) -> tuple[ScaledProblem, Array]:  # fmt: skip
     """The equations and the unknowns at a guess of q and v."""
     params, _, t, symmetries = theta
     order = row_order(system, system.sizes(q, guess, t, params))
@@ -292,13 +292,13 @@ def problem(
     row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
     scales = jax.lax.stop_gradient((jnp.where(largest > 0, largest, 1.0), row, row_p))
     start = jnp.concatenate([q, none, symmetries.along(q, guess)])
-    return Problem(system, names, moving, scales), start
+    return ScaledProblem(system, names, moving, scales), start
 
 
 @jit_of("system", "names", "moving")
 def solve(
     system: System, names: tuple[str, ...], moving: bool, q: Array, guess: Array, theta: Any
-) -> Solved:  # fmt: skip
+) -> Balanced:  # fmt: skip
     """An equilibrium near a guess of q and v; theta holds params, rates, t and symmetries."""
     given, start = problem(system, names, moving, q, guess, theta)
     return given.solved(root(given.equations, start, theta), theta)
@@ -326,7 +326,7 @@ def _by_name(
     return found, forces
 
 
-def _require_found(case: Case, found: Solved, fixed: Sequence[str]) -> None:
+def _require_found(case: Case, found: Balanced, fixed: Sequence[str]) -> None:
     status = EquilibriumStatus(int(found.status))
     if status is EquilibriumStatus.FOUND:
         return
