@@ -1,66 +1,149 @@
 """The text of GPU kernels: run by the processor it gives the answers of lanes."""
 
+import re
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import mpmath
 import numpy as np
 import pytest
 
 from experiments.cuda.cases import GENTLE, case
 from experiments.cuda.host import on_host
-from experiments.cuda.kernels import running
+from experiments.cuda.kernels import Called, running
+from jaxmech.compiler import vectorize
+from jaxmech.compiler.backends.cuda.codegen import BLOCK, MOST_ARRAYS, cuda_program, module
+from jaxmech.compiler.frontend.build import function_kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.models import CATALOGUE
+from tests.compiler.test_vectorize import FUNCTIONS, batch
 
 TOLERANCES = {"gradient": 1e-11}  # 1e-13 elsewhere
 SINGLE = 1e-5
 
 
-def relative(ours: Any, expected: Any) -> float:
-    """The largest difference of results, relative to the largest number of each."""
-    worst = 0.0
+def called(fn: Any, *args: Any) -> Called:
+    """The kernel of a function, all arguments of which differ in the batch."""
+    kernel = function_kernel(jax.make_jaxpr(fn)(*(x[0] for x in args)))
+    return Called(kernel, frozenset(range(len(args))))
+
+
+def host_run(fn: Any, *args: Any, threads: int = 3, blocks: int = 2) -> list[np.ndarray]:
+    return on_host(called(fn, *args), threads, blocks)([np.asarray(x) for x in args], len(args[0]))
+
+
+def assert_close(ours: Any, expected: Any, tolerance: float) -> None:
+    """Relative to the largest number of each result; NaN in the same places."""
     for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
         x, y = np.asarray(x), np.asarray(y)
         assert (x.shape, x.dtype) == (y.shape, y.dtype)
-        if x.dtype.kind != "f":
-            np.testing.assert_array_equal(x, y)
-        elif x.size:
-            np.testing.assert_array_equal(np.isnan(x), np.isnan(y))
-            difference = np.nanmax(np.abs(x - y), initial=0.0)
-            worst = max(worst, difference / max(np.nanmax(np.abs(y), initial=0.0), 1.0))
-    return worst
+        scale = np.nanmax(np.abs(y), initial=1.0) if y.dtype.kind == "f" else 0.0
+        np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * scale)
 
 
-def assert_agrees(name: str, way: str, size: int, dtype: Any = np.float64) -> None:
-    one = case(name, way, size, 100, dtype)
-    with running(on_host) as found:
-        ours = jax.block_until_ready(jax.jit(one.batched)(*one.args))
-    assert found
-    expected = jax.jit(one.batched)(*one.args)
-    tolerance = SINGLE if dtype == np.float32 else TOLERANCES.get(way, 1e-13)
-    assert relative(ours, expected) <= tolerance
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str) -> None:
+    fn, args = FUNCTIONS[name], batch(0, 5)
+    assert_close(host_run(fn, *args), vectorize(fn)(*args), 1e-14)
 
 
-@pytest.mark.parametrize(
-    ("name", "way", "size"),
-    [
-        ("pendulum", "gradient", 7),
-        pytest.param("bead_on_rod", "solution", 13, marks=pytest.mark.slow),
-    ],
-)
-def test_a_rollout(name: str, way: str, size: int) -> None:
-    assert_agrees(name, way, size)
+@pytest.mark.parametrize("size", [0, 1, 5, 6, 7])
+@pytest.mark.parametrize("grid", [(1, 1), (3, 2), (4, 4)])
+def test_any_grid_computes_any_batch(size: int, grid: tuple[int, int]) -> None:
+    x = jnp.arange(7.0)
+    one = called(lambda x: 2 * x, x)
+    (found,) = on_host(one, *grid)([np.asarray(x[:size])], size)
+    np.testing.assert_array_equal(found, 2 * x[:size])
 
 
-def test_a_rollout_in_single_precision() -> None:
-    assert_agrees("double_pendulum_angles", "projection", 9, np.float32)
+def test_shared_arguments_have_no_axis() -> None:
+    x, A = batch(1, 5)
+    kernel = function_kernel(jax.make_jaxpr(lambda x, A: A @ x)(x[0], A[0]))
+    run = on_host(Called(kernel, frozenset([0])))
+    np.testing.assert_allclose(run([np.asarray(x), np.asarray(A[0])], 5)[0], x @ A[0].T, rtol=1e-14)
+
+
+def test_a_rollout() -> None:
+    assert_rollout_agrees("pendulum", "gradient", 7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["forward", "solution", "gradient", "sensitivities"])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_model(name: str, way: str) -> None:
-    assert_agrees(name, way, 7)
+    assert_rollout_agrees(name, way, 7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["double_pendulum_angles", "double_pendulum", "rolling_wheel"])
+def test_single_precision(name: str) -> None:
+    assert_rollout_agrees(name, "projection", 9, np.float32)
+
+
+def assert_rollout_agrees(name: str, way: str, size: int, dtype: Any = np.float64) -> None:
+    one = case(name, way, size, 100, dtype)
+    with running(on_host) as found:
+        ours = jax.block_until_ready(jax.jit(one.batched)(*one.args))
+    assert found
+    tolerance = SINGLE if dtype == np.float32 else TOLERANCES.get(way, 1e-13)
+    assert_close(ours, jax.jit(one.batched)(*one.args), tolerance)
 
 
 def test_every_model_has_a_gentle_start() -> None:
     assert GENTLE.keys() >= CATALOGUE.keys()
+
+
+@pytest.mark.parametrize("largest", [1.0, 1e4, 9.9e4, 1e6, 1e15, 3e38])
+def test_sine_and_cosine_in_single_precision(largest: float) -> None:
+    """Units in the last place; where a sine is near zero, x is next to a multiple of pi."""
+    draw = np.random.default_rng(4)
+    x = np.float32([*draw.uniform(-largest, largest, 300), 0.0, -0.0, largest])
+    x = np.concatenate([x, np.float32(np.round(x.astype(float) / (np.pi / 2)) * (np.pi / 2))])
+    found = np.stack(host_run(lambda x: (jnp.sin(x), jnp.cos(x)), jnp.asarray(x)), 1)
+    with mpmath.workdps(80):
+        exact = [[float(f(mpmath.mpf(float(a)))) for f in (mpmath.sin, mpmath.cos)] for a in x]
+    np.testing.assert_allclose(found, exact, rtol=1.5e-7, atol=0)
+
+
+def test_infinite_angles_have_no_sine() -> None:
+    for part in host_run(lambda x: (jnp.sin(x), jnp.tan(x)), jnp.float32([jnp.inf, jnp.nan])):
+        assert np.isnan(part).all()
+
+
+def test_ptx() -> None:
+    x = jnp.ones((3, 4))
+    program = cuda_program(*called(lambda x: (x[::-1] * x, jnp.zeros((0, 2))), x), 3)
+    assert f".visible .entry {program.entry}(" in program.ptx
+    assert len(re.findall(r"_param_\d+,?\n", program.ptx)) == 3  # the size, x, and one result
+    assert program.facts.some == (0,)
+    assert ".target sm_75" in program.ptx
+    assert ".version 6.3" in program.ptx
+    assert program.block == BLOCK
+    assert program.ptx.count("ld.global.nc.v2") == program.ptx.count("st.global.v2") == 2
+    assert ".maxn" not in program.ptx
+    assert ".local" not in program.ptx
+
+
+def test_targets_and_register_limits() -> None:
+    one = called(lambda x: x + 1, jnp.ones(3))
+    assert ".target sm_90" in cuda_program(*one, 3, target="sm_90").ptx
+    assert ".maxnreg 96" in cuda_program(*one, 3, registers=96).ptx
+
+
+def test_equal_kernels_have_equal_names_and_others_do_not() -> None:
+    x = jnp.ones(3)
+    first, again, other = (module(*called(fn, x))[0] for fn in (jnp.sqrt, jnp.sqrt, jnp.abs))
+    assert first == again != other
+
+
+def test_what_a_thread_cannot_hold_is_refused() -> None:
+    def long(x: Any) -> Any:
+        _, saved = jax.lax.scan(lambda y, _: (y + 1, y), x, None, length=70_000)
+        return jax.lax.scan(lambda total, y: (total + y, None), x, saved, reverse=True)[0]
+
+    with pytest.raises(UnsupportedError, match="bytes of memory for each thread of a GPU"):
+        cuda_program(*called(long, jnp.ones(3)), 3)
+    many = [jnp.ones(3)] * MOST_ARRAYS
+    with pytest.raises(UnsupportedError, match="501 arrays"):
+        cuda_program(*called(lambda *xs: sum(xs), *many), 3)

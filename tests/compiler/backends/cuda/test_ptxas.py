@@ -1,0 +1,42 @@
+"""NVIDIA's assembler takes the kernels for every architecture; a small model does not spill."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.cuda import ptxas
+from experiments.cuda.cases import case
+from experiments.cuda.kernels import kernels
+from jaxmech.compiler.backends.cuda.codegen import cuda_program
+
+pytestmark = pytest.mark.skipif(
+    ptxas.ptxas() is None, reason="ptxas is missing: pip install nvidia-cuda-nvcc-cu12"
+)
+
+
+@pytest.fixture(scope="module", params=[np.float64, np.float32], ids=["f64", "f32"])
+def texts(request: pytest.FixtureRequest) -> tuple[Any, list[str]]:
+    one = case("pendulum", "gradient", 3, 100, request.param)
+    made = [cuda_program(*called, 3).ptx for called in kernels(one.batched, *one.args)]
+    return request.param, made
+
+
+@pytest.mark.parametrize("architecture", ptxas.ARCHITECTURES)
+def test_a_gradient_needs_no_more_than_the_registers(
+    texts: tuple[Any, list[str]], architecture: str
+) -> None:
+    if architecture not in ptxas.architectures():
+        pytest.skip(f"ptxas {ptxas.version()} does not know {architecture}")
+    dtype, made = texts
+    assert len(made) == 2  # the run, and the derivative
+    for text in made:
+        found = ptxas.assembled(text, architecture)
+        assert 0 < found.registers <= 255
+        assert found.spilled == 0
+        assert (".f64" in text) == (dtype == np.float64)
+
+
+def test_a_refusal_is_reported() -> None:
+    with pytest.raises(ValueError, match="refuses a kernel for sm_80"):
+        ptxas.assembled(".version 6.3\n.target sm_75\nnonsense", "sm_80")
