@@ -37,6 +37,7 @@ class Body:
         array: Callable[[int], str],
     ) -> None:  # fmt: skip
         self.text, self.kernel, self.moving = text, kernel, moving
+        self.first, self.array = first, array
         self.some = computed_results(kernel)
         avals = kernel.avals
         scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
@@ -45,10 +46,10 @@ class Body:
             k: self._start(array(k), aval, first if k in moving else None)
             for k, aval in enumerate(avals)
         }
-        self.ends = {
-            k: self._start(array(len(avals) + place), kernel.out_avals[k], first)
-            for place, k in enumerate(self.some)
-        }
+        self.ends: dict[int, str] = {}
+        # A GPU computes them where they are used: registers would hold them through all loops.
+        if not text.on_gpu:
+            self.ends = {k: self._end(k) for k in self.some}
 
     def write(self) -> None:
         """Write the lines.
@@ -61,10 +62,11 @@ class Body:
         assembler = Assembler(graph, loops, kernel.live, text, self._input, self._sequence)
         assembler.write()
         for k in self.some:
-            out, end = kernel.outs[k], self.ends[k]
+            out = kernel.outs[k]
             if isinstance(out, Stacked):
                 assembler.stacked(out)
                 continue
+            end = self._end(k)
             assert isinstance(out, np.ndarray)
             for place, number in enumerate(out.ravel().tolist()):
                 dtype = kernel.out_avals[k].dtype
@@ -98,5 +100,12 @@ class Body:
         for k in self.some:
             out = kernel.outs[k]
             if isinstance(out, Stacked) and (out.loop, out.number) == (steps.loop, steps.number):
-                return Memory(self.ends[k], numbers, out.dtype, 1, out.length * numbers)
+                return Memory(self._end(k), numbers, out.dtype, 1, out.length * numbers)
         return None
+
+    def _end(self, k: int) -> str:
+        """Where the numbers of these trajectories begin in a result."""
+        if self.text.on_gpu or k not in self.ends:
+            number = len(self.kernel.avals) + self.some.index(k)
+            return self._start(self.array(number), self.kernel.out_avals[k], self.first)
+        return self.ends[k]
