@@ -19,9 +19,9 @@ import jax.numpy as jnp
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, partial_eval
-from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
+from jaxmech.compiler.backends.partitioning import placed, whole
 from jaxmech.compiler.platforms import NATIVE, is_on
 from jaxmech.compiler.vectorize import run_alone, run_batched, without_unused
 from jaxmech.utils.jit_cache import jit_of
@@ -199,6 +199,7 @@ def bind(op: Operation, levels: tuple[BatchAxis, ...], *args: Array) -> list[Arr
     axes = frozenset().union(*(_varying(x) for x in args))
     pairs = [(x, tuple(axes - _varying(x))) for x in args]
     alike = [jax.lax.pcast(x, some, to="varying") if some else x for x, some in pairs]
+    alike = alike if levels else [whole(x) for x in alike]
     every = (True,) * len(op.call.out_avals)
     return list(_batched.bind(*alike, call=op.call, op=op, used=every, levels=levels))
 
@@ -234,15 +235,12 @@ def _shapes(
 ) -> tuple[list[ShapedArray], Any]:
     sizes = tuple(level.size for level in reversed(levels))
     outs = [ShapedArray((*sizes, *x.shape), x.dtype) for x in call.out_avals]
-    return [_varying_like(x, *avals[:1]) for x in outs], call.effects
-
-
-def _varying_like(aval: ShapedArray, *like: Any) -> ShapedArray:
-    """A result that varies along the same axes of a mesh as the first argument, if there is one."""
-    for one in like:
-        sharding = one.sharding.update(spec=PartitionSpec(*[None] * aval.ndim))
-        return one.update(shape=aval.shape, dtype=aval.dtype, weak_type=False, sharding=sharding)
-    return aval
+    outer = levels[::-1]
+    axes = [
+        tuple(axis for axis, level in enumerate(outer) if level.has_axis[k])
+        for k in range(len(avals))
+    ]
+    return placed(outs, avals, axes), call.effects
 
 
 _batched.def_effectful_abstract_eval(_shapes)

@@ -70,10 +70,10 @@ def test_unused_outputs_are_eliminated() -> None:
     assert "lanes" not in {e.primitive.name for e in program(lambda x: (asked(x), 1)[1], x)}
 
 
-def test_a_batch_of_batches_is_one_batch() -> None:
+def test_a_batch_of_batches_is_one_call() -> None:
     x = batch(3, 7)
     nested = jax.vmap(vectorize(audited))
-    assert native(nested, x).params["size"] == 21
+    assert native(nested, x).params["sizes"] == (3, 7)
     for mine, plain in zip(
         jax.tree.leaves(nested(x)), jax.tree.leaves(jax.vmap(jax.vmap(audited))(x)), strict=True
     ):

@@ -3,8 +3,12 @@
 So what nobody asks for is not computed: where a program drops some of the results, JAX tells the
 primitive, and the code is written without them. It is compiled when the program is, not before, and
 for the platform that the program is lowered for; where there is no native code, by `jax.vmap`.
+
+Nested batches stay apart until then, because one of their axes may be divided among several
+devices; each device merges its part of them into one long batch.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +22,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler.backends.cpu import call as cpu
 from jaxmech.compiler.backends.cpu.program import program
+from jaxmech.compiler.backends.partitioning import Axes, lowered_for_devices, placed
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 
@@ -38,44 +43,81 @@ def over_batch(
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction.
     """
-    moving = frozenset(k for k, is_batched in enumerate(batched) if is_batched)
-    program(kernel, moving, size).require_supported()  # now, while there is another way
-    return list(_lanes.bind(*map(jnp.asarray, args), kernel=kernel, moving=moving, size=size))
+    return _over_axes(kernel, tuple((0,) if has else () for has in batched), (size,), args)
+
+
+def _over_axes(
+    kernel: Kernel, axes: Axes, sizes: tuple[int, ...], args: Sequence[Array]
+) -> list[Array]:
+    """The results of a batch with several axes of some sizes, the outermost first."""
+    size = math.prod(sizes)
+    program(kernel, _moving(axes), size).require_supported()  # now, while there is another way
+    return list(_lanes.bind(*map(jnp.asarray, args), kernel=kernel, axes=axes, sizes=sizes))
+
+
+def _moving(axes: Axes) -> frozenset[int]:
+    """Which arguments differ between trajectories."""
+    return frozenset(k for k, own in enumerate(axes) if own)
 
 
 _lanes = Primitive("lanes")
 _lanes.multiple_results = True
 # A kernel is equal to itself alone, so a static argument that costs nothing to compare.
-_lanes.def_impl(jax.jit(_lanes.bind, static_argnames=("kernel", "moving", "size")))
+_lanes.def_impl(jax.jit(_lanes.bind, static_argnames=("kernel", "axes", "sizes")))
 
 
-def _shapes(*avals: Any, kernel: Kernel, moving: frozenset[int], size: int) -> list[ShapedArray]:
-    return [ShapedArray((size, *aval.shape), aval.dtype) for aval in kernel.out_avals]
+def _shapes(*avals: Any, kernel: Kernel, axes: Axes, sizes: tuple[int, ...]) -> list[ShapedArray]:
+    outs = [ShapedArray((*sizes, *aval.shape), aval.dtype) for aval in kernel.out_avals]
+    return placed(outs, avals, axes)
 
 
 _lanes.def_abstract_eval(_shapes)
 
 
-def _plain(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
+def _plain(*args: Array, kernel: Kernel, axes: Axes, sizes: tuple[int, ...]) -> list[Array]:
     """The results by `jax.vmap`."""
-    axes = [0 if k in moving else None for k in range(len(args))]
-    return jax.vmap(kernel.plain, axes, axis_size=size)(*args)
+    fn = kernel.plain
+    for axis in reversed(range(len(sizes))):
+        in_axes = [0 if axis in own else None for own in axes]
+        fn = jax.vmap(fn, in_axes, axis_size=sizes[axis])
+    return fn(*args)
 
 
-def _called(*args: Array, platform: str, kernel: Kernel, **params: Any) -> list[Array]:
+def _called(
+    platform: str, kernel: Kernel, axes: Axes, sizes: tuple[int, ...], *args: Array
+) -> list[Array]:
     """The results by native code; by `jax.vmap` what only another platform has instructions for."""
-    if params["size"] == 0:
-        return [jnp.zeros((0, *aval.shape), aval.dtype) for aval in kernel.out_avals]
+    size = math.prod(sizes)
+    if size == 0:
+        return [jnp.zeros((*sizes, *aval.shape), aval.dtype) for aval in kernel.out_avals]
+    merged = [_merged(x, own, sizes) for x, own in zip(args, axes, strict=True)]
     try:
-        return _CALLED[platform](*args, kernel=kernel, **params)
+        outs = _CALLED[platform](*merged, kernel=kernel, moving=_moving(axes), size=size)
     except UnsupportedError:
-        return _plain(*args, kernel=kernel, **params)
+        return _plain(*args, kernel=kernel, axes=axes, sizes=sizes)
+    return [x.reshape(*sizes, *x.shape[1:]) for x in outs]
+
+
+def _merged(x: Array, own: Sequence[int], sizes: Sequence[int]) -> Array:
+    """x with all axes of the batch as one, if it has any of them."""
+    if not own:
+        return x
+    single = x.shape[len(own) :]
+    with_ones = [size if axis in own else 1 for axis, size in enumerate(sizes)]
+    every = jnp.broadcast_to(x.reshape(*with_ones, *single), (*sizes, *single))
+    return every.reshape(-1, *single)
+
+
+def _lowered(
+    ctx: mlir.LoweringRuleContext, *args: Any, platform: str, kernel: Kernel, axes: Axes,
+    sizes: tuple[int, ...],
+) -> Any:  # fmt: skip
+    return lowered_for_devices(ctx, partial(_called, platform, kernel, axes), axes, sizes, args)
 
 
 mlir.register_lowering(_lanes, mlir.lower_fun(_plain, multiple_results=True))
 for _platform in _CALLED:
-    _call = mlir.lower_fun(partial(_called, platform=_platform), multiple_results=True)
-    mlir.register_lowering(_lanes, _call, platform=_platform)
+    mlir.register_lowering(_lanes, partial(_lowered, platform=_platform), platform=_platform)
 
 
 def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], JaxprEqn | None]:
@@ -85,9 +127,7 @@ def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Jaxpr
         return [False] * len(eqn.invars), None
     if all(used):
         return [True] * len(eqn.invars), eqn
-    kernel = eqn.params["kernel"]
-
-    kernel = kernel.restricted(used)
+    kernel = eqn.params["kernel"].restricted(used)
     if kernel.unsafe_origins:  # a dropped result may be what shows a NaN
         return [True] * len(eqn.invars), eqn
     params = {**eqn.params, "kernel": kernel}
@@ -99,23 +139,19 @@ partial_eval.dce_rules[_lanes] = _without_unused
 
 
 def _over_batches(
-    args: Sequence[Any], axes: Sequence[int | None], *, kernel: Kernel, moving: frozenset[int],
-    size: int,
+    args: Sequence[Any], places: Sequence[int | None], *, kernel: Kernel, axes: Axes,
+    sizes: tuple[int, ...],
 ) -> tuple[list[Array], list[int]]:  # fmt: skip
-    """A batch of batches is one long batch."""
-    batches = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
-    merged = []
-    for k, (x, axis) in enumerate(zip(args, axes, strict=True)):
-        x = x if axis is None else jnp.moveaxis(x, axis, 0)
-        if k in moving:
-            x = jnp.broadcast_to(x, (batches, *x.shape)) if axis is None else x
-            x = x.reshape(batches * size, *x.shape[2:])
-        elif axis is not None:
-            x = jnp.repeat(x, size, axis=0)
-        merged.append(x)
-    flags = [k in moving or axis is not None for k, axis in enumerate(axes)]
-    outs = over_batch(kernel, flags, batches * size, merged)
-    return [x.reshape(batches, size, *x.shape[1:]) for x in outs], [0] * len(outs)
+    """A batch of batches has one more axis."""
+    pairs = list(zip(args, places, strict=True))
+    size = next(x.shape[place] for x, place in pairs if place is not None)
+    args = [x if place is None else jnp.moveaxis(x, place, 0) for x, place in pairs]
+    inner = [tuple(axis + 1 for axis in own) for own in axes]
+    more = tuple(
+        own if place is None else (0, *own) for own, place in zip(inner, places, strict=True)
+    )
+    outs = _over_axes(kernel, more, (size, *sizes), args)
+    return outs, [0] * len(outs)
 
 
 batching.primitive_batchers[_lanes] = _over_batches

@@ -1,0 +1,199 @@
+"""The rule by which XLA divides a batch among several devices: each computes its part.
+
+Axes of the batch may be cut, and are cut alike in all arguments and results; no other axis may be.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import ShapedArray
+from jax.experimental.custom_partitioning import (
+    ArrayMapping,
+    SdyShardingRule,
+    custom_partitioning,
+)
+from jax.interpreters import mlir
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+Axes = tuple[tuple[int, ...], ...]  # for each argument, the axes of a batch that it has
+
+
+def lowered_for_devices(
+    ctx: mlir.LoweringRuleContext, fn: Callable[..., list[Array]], axes: Axes,
+    sizes: tuple[int, ...], args: Sequence[Any],
+) -> Any:  # fmt: skip
+    """Lower a function of a batch so that each device computes its part.
+
+    Args:
+        ctx: of the primitive that is lowered.
+        fn: takes the sizes of the axes of the batch, and the arguments.
+        axes: for each argument, the axes of the batch that it has, which are its first.
+        sizes: of the axes, which are the first of every result.
+        args: the arguments.
+    """
+    devices = _devices(ctx.module_context)
+    whole: Callable[..., list[Array]] = partial(fn, sizes)
+    if len(devices) > 1 and math.prod(sizes) > 1:
+        # JAX says the devices of a program only to primitives that it knows to ask for them. Here
+        # their number and order count, and nothing else.
+        context: Any = ctx.module_context.axis_context
+        context = replace(context, device_assignment=devices)
+        ctx = ctx.replace(module_context=ctx.module_context.replace(axis_context=context))
+        partition = partial(_partition, fn, axes, sizes, devices)
+        rule = _rule(axes, len(sizes), ctx.avals_in, ctx.avals_out)
+        whole = custom_partitioning(whole)
+        whole.def_partition(partition, sharding_rule=rule, decode_shardings=False)
+    return mlir.lower_fun(whole, multiple_results=True)(ctx, *args)
+
+
+def _devices(context: Any) -> tuple[Any, ...]:
+    """As many devices as the program is for; none where XLA does not partition it."""
+    count = getattr(context.axis_context, "num_devices", 0)  # within `jax.shard_map` it has none
+    backend = context.get_backend(optional=True)
+    if backend is None or not getattr(jax.config, "jax_use_shardy_partitioner", True):
+        return ()
+    devices = tuple(backend.devices()[:count])
+    return devices if len(devices) == count else ()
+
+
+def _rule(axes: Axes, count: int, args: Sequence[Any], results: Sequence[Any]) -> SdyShardingRule:
+    every = tuple(range(count))
+    whole: list[str] = []
+
+    def mapping(own: Sequence[int], aval: Any) -> ArrayMapping:
+        others = [f"whole{len(whole) + k}" for k in range(aval.ndim - len(own))]
+        whole.extend(others)
+        return ArrayMapping(*(f"batch{axis}" for axis in own), *others)
+
+    return SdyShardingRule(
+        tuple(map(mapping, axes, args)),
+        tuple(mapping(every, aval) for aval in results),
+        need_replication_factors=tuple(whole),
+    )
+
+
+def _partition(
+    fn: Callable[..., list[Array]], axes: Axes, sizes: tuple[int, ...], devices: Sequence[Any],
+    _: Any, args: Sequence[Any], results: Sequence[Any],
+) -> Any:  # fmt: skip
+    """What a device computes, and how results and arguments are cut."""
+    every = tuple(range(len(sizes)))
+    arrays = zip((*[every] * len(results), *axes), (*results, *args), strict=True)
+    starts = [(own, _starts(x, len(devices))) for own, x in arrays if own]
+    mesh, names = _mesh(devices, len(sizes), starts)
+    parts = [math.prod(mesh.shape[name] for name in some) for some in names]
+    local = tuple(-(-size // count) for size, count in zip(sizes, parts, strict=True))
+
+    def sharding(own: Sequence[int]) -> NamedSharding:
+        return NamedSharding(mesh, PartitionSpec(*(names[axis] or None for axis in own)))
+
+    shardings = [sharding(every) for _ in results], tuple(sharding(own) for own in axes)
+    return mesh, partial(fn, local), *shardings
+
+
+def _starts(array: Any, count: int) -> np.ndarray:
+    """Where the part of each device begins along each axis, if all axes had `count` members."""
+    parts = array.sharding.devices_indices_map((count,) * len(array.shape)).values()
+    return np.array([[one.start or 0 for one in part] for part in parts])
+
+
+def _mesh(
+    devices: Sequence[Any], count: int, arrays: Sequence[tuple[Sequence[int], np.ndarray]]
+) -> tuple[Mesh, list[tuple[str, ...]]]:
+    """A mesh of the devices, and the axes of it that cut each axis of the batch.
+
+    XLA may cut an axis by a part of an axis of the user's mesh, so every axis of this one has a
+    prime number of devices.
+
+    Args:
+        devices: of the program, in order.
+        count: number of axes of the batch.
+        arrays: axes of the batch that an array has, and where the part of each device begins. If
+            two cut an axis differently, the first one counts.
+    """
+    cuts: list[tuple[int, Any]] = []
+    shape: tuple[int, ...] = (len(devices),)
+    for factors in factorizations(len(devices)):
+        pairs = [pair for own, starts in arrays for pair in zip(own, starts.T, strict=False)]
+        tried = [(axis, mesh_axes(starts, factors)) for axis, starts in pairs]
+        if all(cut is not None for _, cut in tried):
+            cuts, shape = tried, factors
+            break
+    found: dict[int, tuple[int, ...]] = {}
+    for axis, cut in cuts:
+        if cut and axis not in found and not any(set(cut) & set(other) for other in found.values()):
+            found[axis] = cut
+    mesh = Mesh(np.array(devices).reshape(shape), [f"part{k}" for k in range(len(shape))])
+    return mesh, [tuple(f"part{k}" for k in found.get(axis, ())) for axis in range(count)]
+
+
+def factorizations(number: int) -> Iterator[tuple[int, ...]]:
+    """The prime factors in every order."""
+    if number == 1:
+        yield ()
+    prime = (k for k in range(2, number + 1) if number % k == 0 and all(k % j for j in range(2, k)))
+    for first in prime:
+        yield from ((first, *rest) for rest in factorizations(number // first))
+
+
+def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes of a mesh that cut an axis of an array, the outermost first; None if they do not.
+
+    Args:
+        starts: where the part of each device begins, if the axis had one member for each device.
+        factors: the shape of the mesh.
+    """
+    digits = np.indices(factors).reshape(len(factors), -1)
+    weights = starts[[math.prod(factors[k + 1 :]) for k in range(len(factors))]]
+    order = sorted(np.flatnonzero(weights).tolist(), key=lambda k: -weights[k])
+    sizes = np.cumprod([factors[k] for k in order])
+    if (weights @ digits != starts).any() or (weights[order] * sizes != len(starts)).any():
+        return None
+    return tuple(order)
+
+
+def whole(x: Array) -> Array:
+    """x without axes that are cut along explicit axes of a mesh."""
+    sharding = jax.typeof(x).sharding
+    if all(cut is None for cut in sharding.spec):
+        return x
+    return jax.sharding.reshard(x, sharding.update(spec=PartitionSpec(*[None] * x.ndim)))
+
+
+def placed(
+    outs: Sequence[ShapedArray], avals: Sequence[Any], axes: Sequence[Sequence[int]]
+) -> list[ShapedArray]:
+    """Results of a batch, cut along explicit axes of a mesh as the arguments are.
+
+    Within `jax.shard_map` they vary along the same axes of the mesh as the arguments, which all
+    vary alike.
+
+    Args:
+        outs: shapes and types of the results, which have all axes of the batch in front.
+        avals: the arguments.
+        axes: for each argument, the axes of the batch that it has.
+    """
+    if not avals:
+        return list(outs)
+    like = next((x for x in avals if not x.sharding.mesh.empty), avals[0])
+    cuts: dict[int, Any] = {}
+    taken: set[str] = set()
+    for x, own in zip(avals, axes, strict=True):
+        for axis, cut in zip(own, x.sharding.spec, strict=False):
+            names = {cut} if isinstance(cut, str) else {*(cut or ())}
+            if names and axis not in cuts and names.isdisjoint(taken):
+                cuts[axis] = cut
+                taken |= names
+
+    def one(out: ShapedArray) -> ShapedArray:
+        spec = PartitionSpec(*(cuts.get(axis) for axis in range(out.ndim)))
+        sharding = like.sharding.update(spec=spec)
+        return like.update(shape=out.shape, dtype=out.dtype, weak_type=False, sharding=sharding)
+
+    return [one(out) for out in outs]
