@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.analysis.stability import Equilibrium
 from jaxmech.geometry import Geometry
 from jaxmech.models.model import Model
 from jaxmech.parts.mechanism import Mechanism
@@ -21,16 +22,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from jaxmech.plot.animation import Animation
+    from jaxmech.plot.paths import Track
 
+_PERIOD = 2.0  # seconds in which a mode is shown
 MOST = 16  # trajectories of a batch that are drawn by default
 _SHORTEST, _LONGEST, _CHOSEN = 1.0, 30.0, 10.0  # seconds: shown in real time, else at most so long
 
 
 def animate(
     subject: Model | Mechanism | Geometry,
-    motion: Solution | tuple[Any, Any],
+    motion: Solution | Equilibrium | tuple[Any, Any],
     params: Any = None,
     *,
+    mode: int = 0,
+    amplitude: float = 0.2,
     speed: float | None = None,
     fps: float = 25.0,
     trails: Sequence[str] | None = None,
@@ -48,10 +53,14 @@ def animate(
         subject: a model, a mechanism, or a function `geometry(q, t, params)` that returns points
             [m] by name, shape (d,) for a dot and (k, d) for a line (`jaxmech.geometry`).
         motion: a `Solution`, or times (T,) and coordinates (T, n); with a leading batch axis for
-            several trajectories in one picture.
+            several trajectories in one picture. Or an `Equilibrium`, of which one mode is shown.
         params: parameters; by default those of the model or mechanism.
+        mode: which mode of an equilibrium, in the order in which `modes` are printed. Oscillations
+            are shown for one period, at constant amplitude also where they are damped or grow.
+        amplitude: of a mode, the largest displacement of a point relative to the size of what
+            moves; less where it is large, since states are moved onto the constraints.
         speed: seconds of the motion per second; by default real time, for a motion of 1 to 30 s,
-            else the slow or quick motion that lasts up to ten seconds.
+            else the slow or quick motion that lasts up to ten seconds; a mode lasts two.
         fps: frames per second.
         trails: names of the dots that leave a trail; by default the last one that moves.
         members: which trajectories of a batch are drawn; by default the first 16.
@@ -79,24 +88,23 @@ def animate(
         Animation: t = 0 ... 3 s at 0.5 times real time, 151 frames in 6 s
     """
     from jaxmech.plot.animation import animation
-    from jaxmech.plot.paths import Track
 
     geometry, system = _geometry(subject)
     if params is None and isinstance(subject, Model | Mechanism):
         params = dict(subject.params)
-    ts, q, v = _arrays(motion, system)
-    count, chosen = len(q), _members(members, len(q))
-    if params_axes is not None:
-        params = _each(params, params_axes, count)
-        params = jax.tree.map(lambda x: x[chosen], params)
-    track = Track(ts[chosen], q[chosen], v[chosen])
-    _require_motion(track.q)
+    label = ""
+    if isinstance(motion, Equilibrium):
+        track, label = _mode(geometry, system, motion, mode, amplitude, params)
+        first, last = track.span
+        speed = (last - first) / _PERIOD if speed is None else speed
+        trails, params_axes = trails or (), None
+    else:
+        track, params, label = _members(_arrays(motion, system), params, members, params_axes)
     for name, value in (("speed", speed), ("fps", fps)):
         if value is not None and not (isfinite(value) and value > 0):
             raise ValueError(f"Argument `{name}` must be positive, but is {value:g}.")
     first, last = track.span
     speed = _speed(abs(last - first)) if speed is None else float(speed)
-    label = _pace(speed) + (f", {len(chosen)} of {count}" if len(chosen) < count else "")
     return animation(
         geometry,
         track,
@@ -105,7 +113,7 @@ def animate(
         speed=speed,
         fps=fps,
         trails=trails,
-        label=label,
+        label=label if isinstance(motion, Equilibrium) else _pace(speed) + label,
         ax=ax,
     )
 
@@ -160,16 +168,47 @@ def _arrays(motion: Any, system: System | None) -> tuple[np.ndarray, np.ndarray,
     return ts, q, v.reshape(q.shape)
 
 
-def _members(members: Sequence[int] | None, count: int) -> np.ndarray:
-    """The numbers of the trajectories that are drawn."""
-    if members is None:
-        return np.arange(min(count, MOST))
-    chosen = np.asarray(members, int).ravel()
+def _mode(
+    geometry: Geometry,
+    system: System | None,
+    about: Equilibrium,
+    mode: int,
+    amplitude: float,
+    params: Any,
+) -> tuple["Track", str]:
+    """A mode of an equilibrium as a motion, and what is written beside the time."""
+    from jaxmech.plot.mode_track import mode_track
+
+    if system is None:
+        raise ValueError(
+            "Argument `subject` must be a Model or a Mechanism to show a mode, since its states "
+            "are moved onto the constraints; wrap the geometry and its system in a Model."
+        )
+    track, name = mode_track(geometry, system, about, mode, amplitude, params)
+    return track, f",  {name}"
+
+
+def _members(
+    motion: tuple[np.ndarray, np.ndarray, np.ndarray],
+    params: Any,
+    members: Sequence[int] | None,
+    params_axes: Any,
+) -> tuple["Track", Any, str]:
+    """The trajectories that are drawn, their parameters, and how many of how many they are."""
+    from jaxmech.plot.paths import Track
+
+    ts, q, v = motion
+    count = len(q)
+    chosen = np.arange(min(count, MOST)) if members is None else np.asarray(members, int).ravel()
     if not chosen.size or chosen.min() < 0 or chosen.max() >= count:
         raise ValueError(
             f"Argument `members` must hold numbers from 0 to {count - 1}, but is {members!r}."
         )
-    return chosen
+    if params_axes is not None:
+        params = jax.tree.map(lambda x: x[chosen], _each(params, params_axes, count))
+    _require_motion(q[chosen])
+    label = f", {len(chosen)} of {count}" if len(chosen) < count else ""
+    return Track(ts[chosen], q[chosen], v[chosen]), params, label
 
 
 def _each(params: Any, axes: Any, count: int) -> Any:

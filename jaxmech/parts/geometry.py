@@ -177,7 +177,7 @@ def _rigid(
     if ends and size == 2:
         found[body.name] = _around(jnp.stack([center, *ends]))
     elif ends:
-        found[body.name] = jnp.stack([x for end in ends for x in (center, end)] + [center])
+        found[body.name] = jnp.stack([x for end in ends for x in (center, end)])
     if bare:
         reach = jnp.max(jnp.stack([jnp.abs(end - center).max() for end in [center, *ends]]))
         r = _gyration(body, read)

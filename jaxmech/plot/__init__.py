@@ -1,9 +1,14 @@
 """Pictures. Functions take data and `ax=None`, return the Axes, and never show a window.
 
-`panels` is what all share; `trajectories`, `fit` and `derivatives` draw into axes;
-`ensemble_figures` and `fit_figures` draw the pictures of a run folder.
+`panels` is what all share; `trajectories`, `fit`, `derivatives` and `eigenvalues` draw into axes;
+`ensemble_figures` and `fit_figures` draw the pictures of a run folder. `animation` is behind
+`jm.animate`: `paths` are the shapes over time, `scene` draws one moment of them, and `mode_track`
+makes a motion of a mode.
 """
 
+from jaxmech.plot.eigenvalues import modes as modes
+from jaxmech.plot.eigenvalues import poles as poles
+from jaxmech.plot.eigenvalues import root_locus as root_locus
 from jaxmech.plot.panels import axes_or_new as axes_or_new
 from jaxmech.plot.panels import labelled as labelled
 from jaxmech.plot.trajectories import drift as drift

@@ -68,9 +68,17 @@ def shapes_at(
         ValueError: a shape is neither a dot nor a line, or there is none.
     """
     q, ts = jnp.asarray(track.at(times)), jnp.asarray(times)
-    over_time = jax.vmap(lambda *args: _checked(geometry(*args)), (0, 0, None))
-    of_all = jax.vmap(over_time, (0, None, 0 if batched else None))
-    return {name: np.asarray(x, float) for name, x in jax.jit(of_all)(q, ts, params).items()}
+    names: list[str] = []  # in their order, which a dictionary would lose: JAX sorts its keys
+
+    def drawn(*state: Any) -> tuple[Any, ...]:
+        found = _checked(geometry(*state))
+        names[:] = found
+        return tuple(found.values())
+
+    over_time = jax.vmap(drawn, (0, 0, None))
+    of_all = jax.jit(jax.vmap(over_time, (0, None, 0 if batched else None)))
+    found = of_all(q, ts, params)
+    return {name: np.asarray(x, float) for name, x in zip(names, found, strict=True)}
 
 
 def _checked(found: Any) -> dict[str, Any]:

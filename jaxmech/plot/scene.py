@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
+from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
 from jaxmech.plot.panels import COLORS, GREY, ORANGE
@@ -71,6 +72,8 @@ class Scene:
             self.ax.spines[["top", "right"]].set_visible(False)
         else:
             space: Any = self.ax
+            for axis in (space.xaxis, space.yaxis, space.zaxis):
+                axis.set_major_locator(MaxNLocator(4))
             space.set_box_aspect(half, zoom=0.85)  # leaves room for the labels
 
 
@@ -128,16 +131,15 @@ def _artist(
         return ax.plot(*empty, color=color, zorder=4, **style)[0]
     first = points[np.isfinite(points).all(axis=(1, 2))][0]
     if len(first) > 3 and np.array_equal(first[0], first[-1]):
-        return _filled(ax, d, color, still=still)
+        width = 1.0 if still else 1.4 if len(first) > _THICK or many else 2.2
+        return _filled(ax, d, color, linewidth=width, zorder=1 if still else 2)
     width = 3.0 if not (still or many) else 1.4
     style |= {"linewidth": width if len(first) <= _THICK else 1.2, "solid_capstyle": "round"}
     return ax.plot(*empty, color=color, zorder=1 if still else 3, **style)[0]
 
 
-def _filled(ax: Axes, d: int, color: Any, *, still: bool) -> Any:
-    face, edge = to_rgba(color, 0.15), to_rgba(color, 0.95)
-    style: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 1.4}
-    style["zorder"] = 1 if still else 2
+def _filled(ax: Axes, d: int, color: Any, **style: Any) -> Any:
+    style |= {"facecolor": to_rgba(color, 0.15), "edgecolor": to_rgba(color, 0.95)}
     if d == 2:
         return ax.add_patch(Polygon(np.zeros((2, 2)), closed=True, **style))
     space: Any = ax

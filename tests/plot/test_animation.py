@@ -212,3 +212,15 @@ def test_misuse_is_named(
 ) -> None:
     with pytest.raises(error, match=message):
         jm.animate(*arguments, {"l": 1.0}, **options)
+
+
+def test_the_last_dot_that_moves_leaves_the_trail() -> None:
+    def dots(q: Any, t: Any, p: Any) -> dict[str, Any]:
+        here = jnp.concatenate([q, q])
+        return {"b": 3 * here, "a": here, "c": jnp.zeros(2)}
+
+    motion = jm.animate(dots, (TS, TS[:, None]))
+    motion.draw(2.0)
+    assert max(shown(motion, "None"), key=len)[-1] == pytest.approx([2.0, 2.0])
+    assert len(shown(jm.animate(dots, (TS, TS[:, None]), trails=["a", "b"]), "None")) == 2
+    assert not shown(jm.animate(dots, (TS, TS[:, None]), trails=()), "None")

@@ -1,0 +1,167 @@
+"""Pictures of modes: eigenvalues in the complex plane and over a parameter, shapes."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from jaxmech.analysis.stability import Modes, RootLocus
+from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, labelled
+
+MOST_WRITTEN = 12  # coordinates and modes up to which numbers are written into the cells
+_DARK = 0.6
+_AXIS = 1e-9  # of the largest eigenvalue: real parts that count as positive
+
+
+def poles(found: Modes, *, ax: Axes | None = None) -> Axes:
+    """Draw eigenvalues in the complex plane, those to the right of the imaginary axis in orange.
+
+    Args:
+        found: what `modes` gave, also for a batch.
+        ax: axes to draw into.
+
+    Returns:
+        The axes, both in 1/s.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> up = jm.linearize(model.system, [0.0, 1.0], [0.0, 0.0], model.params)
+        >>> ax = poles(jm.modes(up))
+        >>> [len(line.get_xdata()) for line in ax.lines if line.get_label()[0] != "_"]
+        [1, 1]
+    """
+    ax = axes_or_new(ax)
+    values = np.asarray(found.eigenvalues).ravel()
+    values = values[np.isfinite(values)]
+    many = np.ndim(found.eigenvalues) > 1
+    right = values.real > _AXIS * np.abs(values).max(initial=0.0)
+    style: dict[str, Any] = {"linestyle": "", "marker": "." if many else "x"}
+    style |= {"markersize": 3 if many else 8, "alpha": 0.5 if many else 1.0}
+    for chosen, color, label in ((~right, BLUE, "not growing"), (right, ORANGE, "growing")):
+        if chosen.any():
+            ax.plot(values.real[chosen], values.imag[chosen], color=color, label=label, **style)
+    _imaginary_axis(ax)
+    labelled(ax, "real part [1/s]", "imaginary part [1/s]", legend=bool(right.any()))
+    return _with_room(ax)
+
+
+def modes(found: Modes, *, ax: Axes | None = None) -> Axes:
+    """Draw the shapes of the modes: one column for each, with its frequency below.
+
+    A cell holds the deviation of a coordinate relative to the largest, of which the colour shows
+    the part in phase with it. Of a conjugate pair one is drawn; modes of eigenvalue zero are not.
+
+    Args:
+        found: what `modes` gave for one linearization.
+        ax: axes to draw into.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: the modes are a batch.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> model = jm.models.double_pendulum()
+        >>> hanging = jm.equilibrium(model.system, [0.0, -1.0, 0.0, -2.0], model.params)
+        >>> ax = modes(jm.modes(hanging.linearization))
+        >>> [label.get_text() for label in ax.get_xticklabels()]
+        ['0.382 Hz', '0.921 Hz']
+    """
+    if np.ndim(found.eigenvalues) != 1:
+        raise ValueError("Argument `found` must be the modes of one linearization, not a batch.")
+    ax = axes_or_new(ax)
+    values = np.asarray(found.eigenvalues)
+    kept = (values.imag >= 0) & ~np.asarray(found.zero)
+    shapes, values = np.asarray(found.shapes)[:, kept], values[kept]
+    ax.imshow(shapes.real, vmin=-1, vmax=1, cmap="RdBu_r", aspect="auto")
+    rows, columns = shapes.shape
+    for i, j in np.ndindex(rows, columns) if max(rows, columns) <= MOST_WRITTEN else ():
+        color = "white" if abs(shapes[i, j].real) > _DARK else "black"
+        text = _cell(complex(shapes[i, j]))
+        ax.text(j, i, text, ha="center", va="center", fontsize="x-small", color=color)
+    ax.set_xticks(range(columns), [_column(complex(x)) for x in values], rotation=45, ha="right")
+    ax.set_yticks(range(rows), found.coordinates)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def root_locus(found: RootLocus, *, over_parameter: bool = False, ax: Axes | None = None) -> Axes:
+    """Draw the eigenvalues of a family of motions, in the complex plane or over the parameter.
+
+    Args:
+        found: what `root_locus` gave.
+        over_parameter: whether to draw real parts (solid) and imaginary parts (dashed) over the
+            parameter, with the values for which nothing grows shaded. By default branches are in
+            the complex plane, from a circle at the first value to a cross at the last.
+        ax: axes to draw into.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> def swing(q, v, t, p):
+        ...     return v @ v / 2 - p["k"] * q @ q / 2
+        >>> spring = jm.System(swing, force=lambda q, v, t, p: -v, coordinates=("x",))
+        >>> at = lambda k: jm.linearize(spring, jnp.zeros(1), jnp.zeros(1), {"k": k})
+        >>> locus = jm.root_locus(at, jnp.linspace(0.1, 1.0, 10), name="k")
+        >>> root_locus(locus, over_parameter=True).get_xlabel()
+        'k'
+    """
+    ax = axes_or_new(ax)
+    x, values = np.asarray(found.values), np.asarray(found.eigenvalues)
+    for j in range(values.shape[1]):
+        own, color = values[:, j], COLORS[j % len(COLORS)]
+        if over_parameter:
+            ax.plot(x, own.real, color=color, linewidth=1.4)
+            if own.imag.max() > 0:
+                ax.plot(x, np.abs(own.imag), color=color, linewidth=1.0, linestyle="--")
+        else:
+            ax.plot(own.real, own.imag, color=color, linewidth=1.4)
+            ax.plot(own.real[0], own.imag[0], "o", color=color, markersize=4, fillstyle="none")
+            ax.plot(own.real[-1], own.imag[-1], "x", color=color, markersize=5)
+    for crossing in found.crossings:
+        height = 2 * np.pi * crossing.frequency
+        for sign in (1, -1) if height and not over_parameter else (1,):
+            at = (crossing.value, 0.0) if over_parameter else (0.0, sign * height)
+            ax.plot(*at, "D", color=GREY, markersize=4)
+    if not over_parameter:
+        _imaginary_axis(ax)
+        labelled(ax, "real part [1/s]", "imaginary part [1/s]")
+        return _with_room(ax)
+    ax.axhline(0, color=GREY, linewidth=0.8)
+    growing = values.real.max(axis=1) > _AXIS * np.abs(values).max()
+    low, high = ax.get_ylim()
+    ax.fill_between(x, low, high, where=~growing, color=GREY, alpha=0.12, linewidth=0)
+    ax.set_ylim(low, high)
+    ax.plot([], [], color=GREY, label="real part")
+    ax.plot([], [], color=GREY, linestyle="--", label="imaginary part")
+    return labelled(ax, found.name, "eigenvalue [1/s]", legend=True)
+
+
+def _imaginary_axis(ax: Axes) -> None:
+    ax.axvline(0, color=GREY, linewidth=0.8)
+    ax.axhline(0, color=GREY, linewidth=0.4)
+
+
+def _with_room(ax: Axes) -> Axes:
+    """The axes with margins, so that no mark is at their edge."""
+    ax.margins(0.08)
+    ax.autoscale_view()
+    return ax
+
+
+def _cell(x: complex) -> str:
+    """A number, with its phase if it is neither 0 nor half a turn."""
+    if abs(x.imag) <= 1e-6 * max(abs(x), 1e-3):
+        return f"{x.real + 0.0:.2f}"
+    return f"{abs(x):.2f}∠{np.degrees(np.angle(x)):.0f}°"
+
+
+def _column(x: complex) -> str:
+    return f"{x.imag / (2 * np.pi):.3g} Hz" if x.imag else f"{x.real:.3g} /s"

@@ -1,0 +1,101 @@
+"""A mode as a motion: its shape about an equilibrium, kept on the constraints."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.analysis.stability import Equilibrium, Modes, modes
+from jaxmech.geometry import Geometry
+from jaxmech.plot.paths import Track, at_rest, bounds, shapes_at
+from jaxmech.system import Params, System
+
+_SAVES = 65  # states in a period
+_TIMES = 3.0  # by which power of e a motion without oscillation grows or decays
+_STEPS = 6  # of Newton's method onto the constraints
+
+
+def mode_track(
+    geometry: Geometry,
+    system: System,
+    about: Equilibrium,
+    mode: int,
+    amplitude: float,
+    params: Params,
+) -> tuple[Track, str]:
+    """A period of a mode as a motion, and its name.
+
+    An oscillation is shown at constant amplitude, also where it is damped or grows; a mode without
+    oscillation grows or decays. The largest displacement of a point is the amplitude times the size
+    of what moves.
+
+    Raises:
+        ValueError: there is no such mode, the equilibrium is a batch, or the amplitude not
+            positive.
+    """
+    if np.ndim(about.q) != 1:
+        raise ValueError("Argument `motion` must be one equilibrium to show a mode, not a batch.")
+    if not amplitude > 0:
+        raise ValueError(f"Argument `amplitude` must be positive, but is {amplitude:g}.")
+    found = modes(about.linearization)
+    value, shape = _chosen(found, mode)
+    oscillates = value.imag != 0
+    if oscillates:
+        ts = np.linspace(0.0, 2 * np.pi / value.imag, _SAVES)
+        change = np.exp(1j * value.imag * ts)
+    else:
+        ts = np.linspace(0.0, _TIMES / abs(value.real), _SAVES)
+        change = np.exp(value.real * ts - (_TIMES if value.real > 0 else 0.0))
+    away = (shape[None] * change[:, None]).real
+    scale = _scale(geometry, np.asarray(about.q), away, params)
+    q = _onto(system, np.asarray(about.q) + amplitude * scale * away, params)
+    rates = np.gradient(q, ts, axis=0)
+    ratio = -value.real / abs(value)
+    name = f"{value.imag / (2 * np.pi):.4g} Hz, damping ratio {ratio + 0.0:.3g}"
+    if not oscillates:
+        name = f"{'grows' if value.real > 0 else 'decays'} at {abs(value.real):.4g} per second"
+    return Track(ts[None], q[None], rates[None]), name
+
+
+def _chosen(found: Modes, mode: int) -> tuple[complex, np.ndarray]:
+    """Eigenvalue and shape, in the order in which modes are printed."""
+    values = np.asarray(found.eigenvalues)
+    shown = np.flatnonzero((values.imag >= 0) & ~np.asarray(found.zero))
+    if not 0 <= mode < len(shown):
+        raise ValueError(
+            f"Argument `mode` must be the number of a mode from 0 to {len(shown) - 1}, in the "
+            f"order in which `modes` are printed, but is {mode}."
+        )
+    return complex(values[shown[mode]]), np.asarray(found.shapes)[:, shown[mode]]
+
+
+def _scale(geometry: Geometry, q: np.ndarray, away: np.ndarray, params: Params) -> float:
+    """The size of what moves, over the largest displacement of a point by these deviations."""
+    small = 1e-4 / max(float(np.abs(away).max()), 1e-300)
+    states = np.concatenate([q[None], q + small * away])
+    ts = np.arange(len(states), dtype=float)
+    track = Track(ts[None], states[None], np.zeros_like(states)[None])
+    shapes = shapes_at(geometry, track, ts, params, batched=False)
+    still = at_rest(shapes)
+    moving = {name: points for name, points in shapes.items() if name not in still}
+    largest = max(
+        (float(np.linalg.norm(x - x[:, :1], axis=-1).max()) for x in moving.values()), default=0.0
+    )
+    low, high = bounds(moving or shapes)
+    size = float((high - low).max())
+    return small * (size if size > 10 * largest else 1.0) / (largest or 1.0)
+
+
+def _onto(system: System, q: np.ndarray, params: Params) -> np.ndarray:
+    """States (K, n) moved onto the constraints by the smallest changes."""
+
+    def level(q: Any) -> Any:
+        return system.position_level(q, jnp.zeros(()), params)
+
+    both = jax.jit(jax.vmap(lambda q: (level(q), jax.jacfwd(level)(q))))
+    for _ in range(_STEPS):
+        phi, A = (np.asarray(x) for x in both(jnp.asarray(q)))
+        if phi.shape[1]:
+            q = q - np.einsum("kij,kj->ki", np.linalg.pinv(A, rcond=1e-9), phi)
+    return q

@@ -1,0 +1,128 @@
+"""Pictures of modes, and modes as motions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.plot import modes, poles, root_locus
+
+MODEL = jm.models.double_pendulum()
+FAST, SLOW = (np.sqrt(9.81 * (2 + s * np.sqrt(2))) for s in (1, -1))  # of equal links [1/s]
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def hanging() -> jm.Equilibrium:
+    return jm.equilibrium(MODEL.system, [0.0, -1.0, 0.0, -2.0], MODEL.params)
+
+
+@pytest.fixture(scope="module")
+def upright() -> jm.Equilibrium:
+    return jm.equilibrium(MODEL.system, [0.0, 1.0, 0.0, 2.0], MODEL.params)
+
+
+def test_poles_are_the_eigenvalues(hanging: jm.Equilibrium) -> None:
+    ax = poles(jm.modes(hanging.linearization))
+    (marks,) = (line for line in ax.lines if line.get_marker() == "x")
+    height = np.sort(np.asarray(marks.get_ydata()))
+    np.testing.assert_allclose(height, [-FAST, -SLOW, SLOW, FAST], rtol=1e-9)
+    assert ax.get_xlabel() == "real part [1/s]"
+    assert ax.get_xlim()[0] < 0 < ax.get_xlim()[1]
+
+
+def test_growing_eigenvalues_are_told_apart(upright: jm.Equilibrium) -> None:
+    ax = poles(jm.modes(upright.linearization))
+    stays, grows = (line for line in ax.lines if line.get_marker() == "x")
+    np.testing.assert_allclose(np.sort(np.asarray(grows.get_xdata())), [SLOW, FAST], rtol=1e-9)
+    assert (np.asarray(stays.get_xdata()) < 0).all()
+    assert ax.get_legend() is not None
+
+
+def test_shapes_are_drawn_once_for_each_pair(hanging: jm.Equilibrium) -> None:
+    ax = modes(jm.modes(hanging.linearization))
+    drawn = np.asarray(ax.images[0].get_array())
+    small = np.sqrt(2) - 1
+    np.testing.assert_allclose(drawn[::2], [[small, 1], [1, -small]], atol=1e-9)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["x1", "y1", "x2", "y2"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.382 Hz", "0.921 Hz"]
+
+
+@pytest.fixture(scope="module")
+def damped() -> jm.RootLocus:
+    """x'' + x' + k x = 0: real eigenvalues up to k = 1/4, and stable for positive k."""
+
+    def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return v @ v / 2 - p["k"] * q @ q / 2
+
+    spring = jm.System(energy, force=lambda q, v, t, p: -v, coordinates=("x",))
+
+    def at(k: Any) -> jm.Linearization:
+        return jm.linearize(spring, jnp.zeros(1), jnp.zeros(1), {"k": k})
+
+    return jm.root_locus(at, jnp.array([-0.5, -0.1, 0.1, 0.2, 0.5, 1.0]), name="k")
+
+
+def test_a_locus_over_its_parameter_shades_where_it_is_stable(damped: jm.RootLocus) -> None:
+    ax = root_locus(damped, over_parameter=True)
+    real = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 6]
+    ends = sorted(float(np.asarray(line.get_ydata())[-1]) for line in real)
+    assert ends == pytest.approx([-0.5, -0.5])
+    (shaded,) = ax.collections
+    assert shaded.get_paths()[0].vertices[:, 0].min() == pytest.approx(0.1)
+    (crossing,) = (line for line in ax.lines if line.get_marker() == "D")
+    assert float(crossing.get_xdata()[0]) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_locus_in_the_plane_ends_where_it_ends(damped: jm.RootLocus) -> None:
+    ax = root_locus(damped)
+    ends = [line for line in ax.lines if line.get_marker() == "x"]
+    found = sorted(float(line.get_ydata()[0]) for line in ends)
+    assert found == pytest.approx([-np.sqrt(0.75), np.sqrt(0.75)])
+
+
+def test_a_mode_keeps_the_rods_and_swings_as_far_as_asked(hanging: jm.Equilibrium) -> None:
+    motion = jm.animate(MODEL, hanging, mode=1, amplitude=0.05)
+    title = motion.draw(0.0).get_title(loc="left")
+    assert title.endswith(f"{FAST / 2 / np.pi:.4g} Hz, damping ratio 0")
+    assert motion.ts[-1] == pytest.approx(2 * np.pi / FAST)
+    assert (len(motion.ts) - 1) / motion.fps == pytest.approx(2.0)
+    reach = []
+    for t in motion.ts:
+        motion.draw(t)
+        (rods,) = (np.transpose(x.get_data()) for x in motion.ax.lines if len(x.get_xdata()) == 3)
+        np.testing.assert_allclose(np.linalg.norm(np.diff(rods, axis=0), axis=1), 1.0, atol=2e-3)
+        reach.append(np.abs(rods[:, 0]).max())
+    assert max(reach) == pytest.approx(0.05 * 2.0, rel=0.03)  # of a length of two metres
+
+
+def test_a_mode_without_oscillation_grows(upright: jm.Equilibrium) -> None:
+    motion = jm.animate(MODEL, upright, mode=0)
+    said = motion.draw(0.0).get_title(loc="left")
+    assert "per second" in said
+    assert "Hz" not in said
+
+
+def test_misuse_is_named(hanging: jm.Equilibrium) -> None:
+    with pytest.raises(ValueError, match="`mode` must be the number of a mode from 0 to 1"):
+        jm.animate(MODEL, hanging, mode=2)
+    with pytest.raises(ValueError, match="`amplitude` must be positive"):
+        jm.animate(MODEL, hanging, amplitude=0.0)
+    with pytest.raises(ValueError, match="must be a Model or a Mechanism to show a mode"):
+        jm.animate(lambda q, t, p: {"tip": q[2:]}, hanging)
+    batch = jax.tree.map(lambda x: jnp.stack([x, x]), hanging)
+    with pytest.raises(ValueError, match="one equilibrium to show a mode"):
+        jm.animate(MODEL, batch)
+    with pytest.raises(ValueError, match="modes of one linearization"):
+        modes(jm.modes(batch.linearization))
+    assert len(poles(jm.modes(batch.linearization)).lines[0].get_xdata()) == 8
