@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis.stability import Equilibrium
+from jaxmech.analysis.equilibrium import Equilibrium
 from jaxmech.geometry import Geometry
 from jaxmech.models.model import Model
 from jaxmech.parts.mechanism import Mechanism

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.analysis.stability import Modes, RootLocus
+from jaxmech.analysis.equilibrium import RootLocus
+from jaxmech.analysis.stability import Modes
 from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, labelled
 
 MOST_WRITTEN = 12  # coordinates and modes up to which numbers are written into the cells

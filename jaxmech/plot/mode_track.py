@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis.stability import Equilibrium, Modes, modes
+from jaxmech.analysis.equilibrium import Equilibrium
+from jaxmech.analysis.stability import Modes, modes
 from jaxmech.geometry import Geometry
 from jaxmech.plot.paths import Track, at_rest, bounds, shapes_at
 from jaxmech.system import Params, System
