@@ -68,12 +68,12 @@ def _shapes(kernel: Kernel, size: int) -> list[jax.ShapeDtypeStruct]:
 
 @contextmanager
 def _calling(call: Callable[[Called, tuple[Array, ...], int], list[Array]]) -> Iterator[None]:
-    """Replace the call of a kernel on a CPU, and keep programs of before and after apart."""
+    """Replace the call of a kernel, and keep programs of before and after apart."""
 
     def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
         return call(Called(kernel, moving), args, size)
 
     jax.clear_caches()
-    with patch.dict(primitive._CALLED, {"cpu": called}):
+    with patch.dict(primitive._CALLED, dict.fromkeys(primitive._CALLED, called)):
         yield
     jax.clear_caches()

@@ -39,6 +39,7 @@ def table(
                     "way": way,
                     "type": str(np.dtype(dtype)),
                     "trace_seconds": traced,
+                    "kernels": len(found),
                 }
                 for number, called in enumerate(found):
                     yield {**about, "kernel": number, **measured(called)}

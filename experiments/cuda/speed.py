@@ -1,0 +1,125 @@
+"""How fast: batches of several sizes, gradients, other routes, block sizes and register limits."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import jax
+import numpy as np
+
+from experiments.cuda.cases import Case, case
+from experiments.cuda.kernels import kernels
+from jaxmech.compiler import off
+from jaxmech.compiler.backends.cuda.codegen import CudaProgram, cuda_program
+
+STEPS = 1000
+BATCHES = (10**3, 10**4, 10**5, 10**6)
+CASES = (  # model, type, and the steps per second that are aimed at on an H100 or H200
+    ("double_pendulum", "float64", 5e9),
+    ("double_pendulum", "float32", 10e9),
+    ("chain_10", "float64", 250e6),
+    ("four_bar", "float64", 600e6),
+    ("rolling_wheel", "float64", None),
+    ("andrews", "float64", None),
+)
+BLOCKS = (32, 64, 128, 256)
+LIMITS = (None, 64, 96, 128, 168, 255)
+# Floating-point operations per second, in float64 and float32, of NVIDIA's data sheets.
+PEAKS = {"H200": (34e12, 67e12), "H100": (34e12, 67e12), "A100": (9.7e12, 19.5e12)}
+ENOUGH, MOST = 0.3, 5  # seconds of timing, and repetitions
+Row = dict[str, Any]
+
+
+def timed(fn: Callable[..., Any], args: tuple[Any, ...], platform: str = "cuda") -> Row:
+    """Seconds until the first result, and of the fastest run after it."""
+    args = jax.device_put(args, jax.devices(platform)[0])
+    begun = time.perf_counter()
+    compiled = jax.jit(fn).lower(*args).compile()
+    compiling = time.perf_counter() - begun
+    jax.block_until_ready(compiled(*args))
+    best, since = np.inf, time.perf_counter()
+    for _ in range(MOST):
+        begun = time.perf_counter()
+        jax.block_until_ready(compiled(*args))
+        best = min(best, time.perf_counter() - begun)
+        if time.perf_counter() - since > ENOUGH:
+            break
+    return {"compile_seconds": compiling, "seconds": best}
+
+
+def rate(one: Case, steps: int, platform: str = "cuda") -> Row:
+    """The speed of a case in trajectory-steps per second."""
+    found = timed(one.batched, one.args, platform)
+    speed = len(one.q0) * steps / found["seconds"]
+    row = {"model": one.model, "way": one.way, "type": str(one.q0.dtype), "batch": len(one.q0)}
+    return {**row, **found, "steps_per_second": speed}
+
+
+def batches() -> Iterator[Row]:
+    """Every case over the size of the batch."""
+    name = jax.devices("cuda")[0].device_kind
+    peaks = next((peak for key, peak in PEAKS.items() if key in name), None)
+    for model, dtype, goal in CASES:
+        few = case(model, "forward", 7, STEPS, np.dtype(dtype))
+        (first, *_) = kernels(few.batched, *few.args)
+        for size in BATCHES:
+            row = rate(case(model, "forward", size, STEPS, np.dtype(dtype)), STEPS)
+            row |= {"operations": first.kernel.operations, "goal": goal}
+            if peaks is not None:
+                peak = peaks[dtype == "float32"]
+                row["share_of_peak"] = row["operations"] * row["steps_per_second"] / peak
+            yield row
+
+
+def compared() -> Iterator[Row]:
+    """The double pendulum by other routes: plain `vmap` on the GPU, the CPU, and gradients."""
+    size, model = 10**5, "double_pendulum"
+    for way in ("projection", "gradient", "sensitivities", "solution"):
+        yield {"route": "kernel", **rate(case(model, way, size, STEPS), STEPS)}
+    forward = case(model, "forward", size, STEPS)
+    yield {"route": "kernel", **rate(forward, STEPS)}
+    yield {"route": "CPU", **rate(forward, STEPS, "cpu")}
+    with off():
+        yield {"route": "plain vmap", **rate(case(model, "forward", size, 20), 20)}
+
+
+def ten_million() -> Row:
+    """1e7 double pendulums over 1000 steps in one call."""
+    return rate(case("double_pendulum", "forward", 10**7, STEPS), STEPS)
+
+
+def sweeps() -> Iterator[Row]:
+    """Block sizes, and limits of the registers of a thread."""
+    for model, way in (("double_pendulum", "forward"), ("double_pendulum", "gradient"),
+                       ("chain_10", "forward")):  # fmt: skip
+        one = case(model, way, 2 * 10**5, 200)
+        for block in BLOCKS:
+            yield _variant(one, block, None)
+        for registers in LIMITS[1:]:
+            yield _variant(one, 64, registers)
+
+
+def _variant(one: Case, block: int, registers: int | None) -> Row:
+    with _made(block, registers):
+        return {"block": block, "register_limit": registers, **rate(one, 200)}
+
+
+@contextmanager
+def _made(block: int, registers: int | None) -> Iterator[None]:
+    """Kernels are made with another block size and register limit, under a name of their own."""
+    from jaxmech.compiler.backends.cuda import program as programs
+
+    def variant(*args: Any, **how: Any) -> CudaProgram:
+        made = cuda_program(*args, **how, registers=registers)
+        entry = f"{made.entry}_{block}"
+        ptx = made.ptx.replace(made.entry, entry)
+        facts = made.facts._replace(name=entry)
+        return replace(made, entry=entry, ptx=ptx, block=block, facts=facts)
+
+    jax.clear_caches()
+    with patch.object(programs, "cuda_program", variant):
+        yield
+    jax.clear_caches()

@@ -1,0 +1,92 @@
+"""`python -m experiments.cuda`: what it says without a GPU, its tables and its pictures."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from experiments.cuda import __main__ as command
+from experiments.cuda import agreement, ptxas, report
+from experiments.cuda.kernels import Called
+from experiments.cuda.offline import measured
+from jaxmech.compiler.frontend.build import function_kernel
+
+ABOUT = {"model": "two", "coordinates": 3, "way": "forward", "type": "float64", "kernel": 0}
+
+
+@pytest.fixture
+def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_has_gpu", lambda: False)
+
+
+def test_without_a_gpu_it_says_what_can_be_done(
+    without_gpu: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--out", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("No NVIDIA GPU is visible to JAX")
+    assert f"--offline --out {tmp_path}" in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is missing")
+def test_table(without_gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = function_kernel(jax.make_jaxpr(lambda x: jnp.sin(x) * x)(1.0))
+    row = {**ABOUT, "kernels": 1, **measured(Called(kernel, frozenset([0])))}
+    monkeypatch.setattr(command.offline, "table", lambda models, tell: iter([row]))
+    assert command.main(["--out", str(tmp_path), "--offline"]) == 0
+    results = json.loads((tmp_path / "registers.json").read_text(encoding="utf-8"))
+    assert results["kernels"] == [row]
+    assert row["operations"] == kernel.operations == 2
+    assert row["lines_in_double"] > 10
+    (line,) = [
+        line
+        for line in (tmp_path / "registers.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| two")
+    ]
+    registers = row["architectures"]["sm_90"]["registers"]
+    assert line.startswith("| two | 3 | forward | float64 | 2 |")
+    assert f"| {registers}, –, " in line
+
+
+def test_a_spill_is_reported() -> None:
+    one = {"registers": 255, "spilled": 1024, "stack": 1024, "seconds": 0.5}
+    row: dict[str, Any] = {**ABOUT, "kernels": 2, "operations": 1234, "llvm_seconds": 0.1}
+    row |= {"lines_in_double": 3, "architectures": {"sm_90": one}}
+    text = report.registers([row], "12.9")
+    assert "| two | 3 | forward (1) | float64 | 1,234 | 0.10 | 255, 1,024 B, 0.50 |" in text
+    assert "1 kernels, 1 of which spill" in text
+    assert "n ≤ 4, 1 spill" in text
+
+
+def test_differences_are_found() -> None:
+    x, n = jnp.array([1.0, -4.0]), jnp.array([1, 2])
+    assert agreement.difference([x, n], [x, n], 0.0)["agrees"]
+    near = agreement.difference([x * (1 + 1e-3), n], [x, n], 1e-2)
+    assert near["agrees"]
+    assert near["difference"] == pytest.approx(1e-3)
+    assert not agreement.difference([x * (1 + 1e-3), n], [x, n], 1e-4)["agrees"]
+    assert not agreement.difference([x, n + 1], [x, n], 1.0)["agrees"]
+    assert not agreement.difference([x.at[0].set(jnp.nan), n], [x, n], 1.0)["agrees"]
+
+
+@pytest.mark.slow
+def test_transformations_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the CPU in the place of the GPU."""
+    monkeypatch.setattr(agreement, "GPU", "cpu")
+    rows = agreement.transformed()
+    assert len(rows) == 9
+    assert all(row["agrees"] for row in rows)
+
+
+def test_pictures() -> None:
+    one = {"model": "two", "type": "float64", "way": "forward", "batch": 10}
+    one |= {"steps_per_second": 1e6, "block": 64, "register_limit": None}
+    (ax,) = report.speeds([one, {**one, "batch": 100}]).axes
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["two, float64"]
+    left, right = report.variants([one, {**one, "register_limit": 96}]).axes
+    assert list(left.lines[0].get_xdata()) == [64]
+    assert list(right.lines[0].get_xdata()) == [96]
