@@ -21,13 +21,13 @@ SECONDS = {  # of motion; what a picture of four or five seconds should show
     "bead_on_rod": 2.0,
     "particle_on_curve": 8.0,
     "rolling_wheel": 6.0,
-    "chaplygin_sleigh": 10.0,
+    "chaplygin_sleigh": 6.0,
     "four_bars": 4.0,
     "free_body": 20.0,
     "andrews": 0.03,
 }
-SPEED = {"andrews": 0.005, "free_body": 4.0, "chaplygin_sleigh": 2.0, "particle_on_curve": 2.0}
-FPS, DPI = 12.5, 55
+SPEED = {"andrews": 0.005, "free_body": 4.0, "particle_on_curve": 2.0}
+FPS, DPI = 12.5, 55.0
 
 
 def animation(name: str) -> Any:

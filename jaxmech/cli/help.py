@@ -11,6 +11,8 @@ Constrained mechanics in batches: Monte Carlo studies and fits from a configurat
   jaxmech models chain                             one model: sketch, parameters, start variables
   jaxmech check my_robot.py:arm                    check a system before trusting it
   jaxmech compare four_bars                        compare all laws of motion at one state
+  jaxmech modes double_pendulum                    frequencies, damping, stability
+  jaxmech equilibria four_bars                     where it can stay at rest
   jaxmech bench                                    compare the speed with other methods, in a clone
   jaxmech info                                     versions and devices
 """
@@ -55,6 +57,18 @@ exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
 COMPARE = """\
 Compare all laws of motion at one state of a system: the differences of their accelerations,
 constraint forces and multipliers, their condition numbers and their costs. SYSTEM is as for
+`check`.
+"""
+MODES = """\
+Find the equilibrium nearest to the state of a system (with --steady: the steady motion), and print
+its reactions and stability, and the eigenvalues, frequencies [Hz] and damping ratios of small
+deviations from it. --out draws the eigenvalues and the shapes of the modes, and animates them if
+SYSTEM is a model with a geometry. SYSTEM is as for `check`.
+"""
+EQUILIBRIA = """\
+Find the equilibria of a system from random starts around its state, and print where they are,
+whether they are stable, their energy and how many starts led to each. That all are found is likely
+only where each attracts many starts. --out draws those of a model with a geometry. SYSTEM is as for
 `check`.
 """
 EXAMPLE = """\

@@ -205,6 +205,20 @@ def _compare(arguments: Namespace) -> int:
     return DONE
 
 
+def _modes(arguments: Namespace) -> int:
+    from jaxmech.cli.stability import show_modes
+
+    print(show_modes(_situation(arguments), arguments))
+    return DONE
+
+
+def _equilibria(arguments: Namespace) -> int:
+    from jaxmech.cli.stability import show_equilibria
+
+    print(show_equilibria(_situation(arguments), arguments))
+    return DONE
+
+
 def _situation(arguments: Namespace) -> "Situation":
     from jaxmech.cli.resolve import situation
 
@@ -212,8 +226,10 @@ def _situation(arguments: Namespace) -> "Situation":
     _use_float64()
     options, start, params = arguments.option, arguments.start, arguments.param
     found = situation(arguments.system, options=options, start=start, params=params)
-    if found.remark:
-        print(textwrap.fill(found.remark, 100))
+    if found.remark:  # not where the output is to be read by a program
+        _tell(found.remark) if getattr(arguments, "json", False) else print(
+            textwrap.fill(found.remark, 100)
+        )
     return found
 
 
@@ -278,6 +294,8 @@ _COMMANDS = {
     "models": _models,
     "check": _check,
     "compare": _compare,
+    "modes": _modes,
+    "equilibria": _equilibria,
     "bench": _bench,
     "info": _info,
 }

@@ -51,7 +51,23 @@ def parser() -> argparse.ArgumentParser:
         "--fast", action="store_true", help="without gradients and lanes, which take longest"
     )
     compare = add("compare", "compare the laws of motion at a state", texts.COMPARE)
-    for command in (check, compare):
+    modes = add("modes", "frequencies, damping and stability of an equilibrium", texts.MODES)
+    modes.add_argument(
+        "--steady", action="store_true", help="the steady motion nearest to the state, not rest"
+    )
+    every = add("equilibria", "all equilibria that random starts lead to", texts.EQUILIBRIA)
+    every.add_argument(
+        "--starts", metavar="N", type=_positive, default=100, help="random starts [%(default)s]"
+    )
+    every.add_argument(
+        "--spread", metavar="X", type=float, default=2.0,
+        help="by how much coordinates differ from the state at most [%(default)s]",
+    )  # fmt: skip
+    every.add_argument("--seed", metavar="N", type=int, default=0, help="of the starts [0]")
+    for command in (modes, every):
+        command.add_argument("--json", action="store_true", help="print JSON")
+        command.add_argument("--out", metavar="DIR", help="folder for pictures [none]")
+    for command in (check, compare, modes, every):
         _add_system(command)
     bench = add("bench", "measure the speed of batches, in a clone", texts.BENCH)
     bench.add_argument(

@@ -1,4 +1,4 @@
-"""Find the system, and its state, that the argument of `check` or `compare` names."""
+"""Find the system, and its state, that the argument of `check`, `modes` and the like names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +36,7 @@ class Situation:
         t: time [s].
         params: parameters.
         remark: what to know about the state; empty where it was given.
+        model: the model, if it is one.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Situation:
     t: Any
     params: Any
     remark: str = ""
+    model: Model | None = None
 
 
 def situation(
@@ -87,7 +89,8 @@ def _of_model(
         q, v = model.initial(start, params)
     except ValueError as error:
         raise SituationError(f"{name}: {error}") from error
-    return Situation(name, model.system, q, v, 0.0, {**model.params, **params})
+    params = {**model.params, **params}
+    return Situation(name, model.system, q, v, 0.0, params, model=model)
 
 
 def _of_file(

@@ -1,11 +1,12 @@
 """Pictures. Functions take data and `ax=None`, return the Axes, and never show a window.
 
-`panels` is what all share; `trajectories`, `fit`, `derivatives` and `eigenvalues` draw into axes;
-`ensemble_figures` and `fit_figures` draw the pictures of a run folder. `animation` is behind
-`jm.animate`: `paths` are the shapes over time, `scene` draws one moment of them, and `mode_track`
-makes a motion of a mode.
+`panels` is what all share; `trajectories`, `fit`, `derivatives`, `eigenvalues` and `bifurcation`
+draw into axes; `ensemble_figures` and `fit_figures` draw the pictures of a run folder. `animation`
+is behind `jm.animate`: `paths` are the shapes over time, `scene` draws one moment of them, and
+`mode_track` makes a motion of a mode.
 """
 
+from jaxmech.plot.bifurcation import bifurcation as bifurcation
 from jaxmech.plot.eigenvalues import modes as modes
 from jaxmech.plot.eigenvalues import poles as poles
 from jaxmech.plot.eigenvalues import root_locus as root_locus

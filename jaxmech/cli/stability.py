@@ -1,0 +1,159 @@
+"""The commands `jaxmech modes` and `jaxmech equilibria`: results as text, JSON and pictures."""
+
+import json
+from argparse import Namespace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxmech.analysis.equilibrium import (
+    Equilibria,
+    Equilibrium,
+    Stability,
+    equilibria,
+    equilibrium,
+)
+from jaxmech.analysis.stability import Modes, modes
+from jaxmech.cli.resolve import Situation, SituationError
+from jaxmech.models import Model
+
+MOST_MODES = 6  # modes of which an animation is written
+MOST_POSES = 8  # equilibria that are drawn
+
+
+def show_modes(found: Situation, arguments: Namespace) -> str:
+    """What `jaxmech modes` prints, after writing its pictures.
+
+    Raises:
+        SituationError: there is no equilibrium or steady motion near the state.
+    """
+    try:
+        v = found.v if arguments.steady else None
+        state = equilibrium(found.system, found.q, found.params, t=found.t, v=v)
+    except ValueError as error:
+        raise SituationError(f"{found.name}: {error}") from error
+    own = modes(state.linearization)
+    text = f"{state}\n{own}"
+    if arguments.json:
+        text = json.dumps(_of_state(found, state) | _of_modes(own), indent=2)
+    if arguments.out:
+        files = _draw_modes(found, state, own, Path(arguments.out))
+        text += "" if arguments.json else f"\npictures in {arguments.out}: {', '.join(files)}"
+    return text
+
+
+def show_equilibria(found: Situation, arguments: Namespace) -> str:
+    """What `jaxmech equilibria` prints, after drawing them.
+
+    Raises:
+        SituationError: no start leads to an equilibrium.
+    """
+    options = {"starts": arguments.starts, "spread": arguments.spread, "seed": arguments.seed}
+    try:
+        all_of_them = equilibria(found.system, found.q, found.params, t=found.t, **options)
+    except ValueError as error:
+        raise SituationError(f"{found.name}: {error}") from error
+    text = repr(all_of_them)
+    if arguments.json:
+        rows = [
+            _of_state(found, one) | {"energy": energy, "hits": hits}
+            for one, energy, hits in zip(
+                all_of_them.found, all_of_them.energies, all_of_them.hits, strict=True
+            )
+        ]
+        text = json.dumps({"starts": all_of_them.starts, "equilibria": rows}, indent=2)
+    if arguments.out:
+        files = _draw_poses(found, all_of_them, Path(arguments.out))
+        text += "" if arguments.json else f"\npictures in {arguments.out}: {', '.join(files)}"
+    return text
+
+
+def _of_state(found: Situation, state: Equilibrium) -> dict[str, Any]:
+    """An equilibrium in plain numbers, by name."""
+    names = state.coordinates
+    return {
+        "system": found.name,
+        "q": dict(zip(names, map(float, state.q), strict=True)),
+        "v": dict(zip(names, map(float, state.v), strict=True)),
+        "reactions": {name: [float(x) for x in force] for name, force in state.reactions.items()},
+        "stability": Stability(int(state.stability)).name,
+        "index": int(state.index),
+    }
+
+
+def _of_modes(own: Modes) -> dict[str, Any]:
+    def number(x: Any) -> float | None:
+        return float(x) if isfinite(x) else None  # JSON has no NaN
+
+    return {
+        "growth": float(own.growth),
+        "modes": [
+            {
+                "eigenvalue": [float(value.real), float(value.imag)],
+                "frequency": float(own.frequencies[k]),
+                "damping": number(own.damping[k]),
+                "zero": bool(own.zero[k]),
+                "shape": {
+                    name: [float(x.real), float(x.imag)]
+                    for name, x in zip(own.coordinates, np.asarray(own.shapes)[:, k], strict=True)
+                },
+            }
+            for k, value in enumerate(np.asarray(own.eigenvalues))
+        ],
+    }
+
+
+def _draw_modes(found: Situation, state: Equilibrium, own: Modes, folder: Path) -> list[str]:
+    """The pictures of modes, and where the model has a geometry, an animation of each."""
+    from jaxmech.animate import animate
+    from jaxmech.plot.eigenvalues import modes as draw_shapes
+    from jaxmech.plot.eigenvalues import poles
+    from jaxmech.plot.panels import save, single
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = []
+    for name, draw in (("poles", poles), ("shapes", draw_shapes)):
+        figure, ax = single()
+        draw(own, ax=ax)
+        figures.append((name, found.name, figure))
+    files = [file.name for file in save(figures, folder)]
+    model = _drawable(found)
+    if model is None:
+        return files
+    shown = (np.asarray(own.eigenvalues).imag >= 0) & ~np.asarray(own.zero)
+    for mode in range(min(int(shown.sum()), MOST_MODES)):
+        path = folder / f"mode{mode}.gif"
+        animate(model, state, found.params, mode=mode).save(path, dpi=70.0)
+        files.append(path.name)
+    return files
+
+
+def _draw_poses(found: Situation, all_of_them: Equilibria, folder: Path) -> list[str]:
+    """The equilibria of a model that has a geometry, side by side."""
+    from jaxmech.animate import animate
+    from jaxmech.plot.panels import save
+
+    model = _drawable(found)
+    if model is None:
+        raise SituationError(
+            f"{found.name} has no geometry to be drawn by; leave out --out, or make it a Model "
+            "with `geometry=`"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = []
+    for k, one in enumerate(all_of_them.found[:MOST_POSES]):
+        q = np.stack([one.q, one.q])
+        scene = animate(model, (np.array([0.0, 1.0]), q), found.params, trails=())
+        verdict = Stability(int(one.stability)).name.lower().replace("_", " ")
+        scene.draw(0.0).set_title("")
+        scene.ax.set_title("", loc="left")
+        title = f"{verdict}, {all_of_them.energies[k]:.5g} J"
+        figures.append((f"equilibrium{k}", title, scene.figure))
+    return [file.name for file in save(figures, folder)]
+
+
+def _drawable(found: Situation) -> Model | None:
+    """The model of a situation, if it has a geometry."""
+    return found.model if found.model is not None and found.model.geometry else None

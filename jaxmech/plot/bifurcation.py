@@ -1,0 +1,62 @@
+"""The picture of equilibria over a parameter, with folds, branch points and Hopf points."""
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from jaxmech.analysis.equilibrium import Bifurcation, Stability
+from jaxmech.plot.panels import COLORS, GREY, axes_or_new, labelled
+
+MARKS = {"fold": "o", "branch point": "D", "Hopf": "s"}
+
+
+def bifurcation(
+    found: Bifurcation, *, coordinate: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw a coordinate of equilibria over the parameter: solid where stable, else dashed.
+
+    Args:
+        found: what `continuation` gave.
+        coordinate: its name; by default the one that changes most.
+        ax: axes to draw into.
+
+    Returns:
+        The axes, with special points as marks.
+
+    Raises:
+        ValueError: there is no such coordinate.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> def hoop(q, v, t, p):
+        ...     return (v[0] ** 2 + (p["w"] * jnp.sin(q[0])) ** 2) / 2 + 9.81 * jnp.cos(q[0])
+        >>> bead = jm.System(hoop, coordinates=("angle",))
+        >>> ax = bifurcation(jm.continuation(bead, [0.0], {"w": 2.0}, "w", 5.0, step=0.1))
+        >>> ax.get_ylabel()
+        'angle'
+    """
+    names = found.branches[0].coordinates
+    if coordinate is not None and coordinate not in names:
+        raise ValueError(
+            f"Argument `coordinate` must be one of {', '.join(names)}, but is {coordinate!r}."
+        )
+    every = np.concatenate([branch.q for branch in found.branches])
+    shown = names.index(coordinate) if coordinate else int(np.argmax(np.ptp(every, axis=0)))
+    ax = axes_or_new(ax)
+    for number, branch in enumerate(found.branches):
+        color = COLORS[number % len(COLORS)]
+        stable = branch.stability != Stability.UNSTABLE
+        x, y = branch.values, branch.q[:, shown]
+        cuts = np.flatnonzero(stable[1:] != stable[:-1]) + 1
+        for piece in np.split(np.arange(len(x)), cuts):
+            # up to the next point, so that no gap is left where the stability changes
+            piece = np.append(piece, piece[-1] + 1)[: len(x) - piece[0]]
+            style = "-" if stable[piece[0]] else "--"
+            ax.plot(x[piece], y[piece], color=color, linestyle=style, linewidth=1.4)
+    for kind, mark in MARKS.items():
+        points = [(s.value, float(s.q[shown])) for s in found.special if s.kind == kind]
+        if points:
+            ax.plot(*zip(*points, strict=True), mark, color=GREY, markersize=5, label=kind)
+    ax.plot([], [], color=GREY, label="stable")
+    ax.plot([], [], color=GREY, linestyle="--", label="unstable")
+    return labelled(ax, found.branches[0].parameter, names[shown], legend=True)
