@@ -5,8 +5,8 @@ Double precision, no display, and types and shapes checked at every call of the 
 It lies beside the package because the examples in `jaxmech/` need it as much as `tests/` does.
 """
 
+import gc
 import os
-import pkgutil
 from pathlib import Path
 
 os.environ["MPLBACKEND"] = "Agg"  # before matplotlib, and for the commands that tests start
@@ -14,16 +14,22 @@ os.environ["MPLBACKEND"] = "Agg"  # before matplotlib, and for the commands that
 import jax
 from jaxtyping import install_import_hook
 
-# Before anything of the package is imported. Not in the compiler: its functions are called a
-# million times for one program, and take three times as long with the checks.
-PACKAGES = pkgutil.iter_modules([str(Path(__file__).parent / "jaxmech")], "jaxmech.")
-CHECKED = [package.name for package in PACKAGES if package.name != "jaxmech.compiler"]
+ROOT = Path(__file__).parent
+
+# Before anything of the package is imported. Not what walks through programs: its functions are
+# called a million times for one program, and take three times as long with the checks.
+FILES = (ROOT / "jaxmech").rglob("*.py")
+MODULES = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in FILES)
+UNCHECKED = ("jaxmech.compiler.", "jaxmech.utils.digests")
+CHECKED = [module for module in MODULES if not module.startswith(UNCHECKED)]
 install_import_hook(CHECKED, "beartype.beartype")
 
+# Tracing allocates millions of objects, few of them in cycles. At the default rate of collections
+# the search for these takes a seventh of the time of the tests.
+gc.set_threshold(50_000, 20, 20)
+
 # Native code is shared by the test processes, and kept from run to run, but apart from the user's.
-os.environ.setdefault(
-    "JAXMECH_KERNEL_CACHE", str(Path(__file__).parent / ".pytest_cache" / "kernels")
-)
+os.environ.setdefault("JAXMECH_KERNEL_CACHE", str(ROOT / ".pytest_cache" / "kernels"))
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -17,15 +17,20 @@ motion_at = jax.jit(acceleration, static_argnums=0)
 equations_at = jax.jit(System.equations, static_argnums=0)
 
 
-def motion_of(model: Model, start: dict[str, Any] | None = None, seed: int | None = None) -> Any:
-    """q, v and the motion at a consistent state, parameters scattered where a seed is given."""
+def state_of(model: Model, start: dict[str, Any] | None = None, seed: int | None = None) -> Any:
+    """A consistent q and v, and the parameters, which are scattered where a seed is given."""
     draw = np.random.default_rng(seed)
     width = 0.0 if seed is None else 0.2
     params = {
         name: np.asarray(value) * draw.uniform(1 - width, 1 + width, np.shape(value))
         for name, value in model.params.items()
     }
-    q, v = model.initial(start, params)
+    return *model.initial(start, params), params
+
+
+def motion_of(model: Model, start: dict[str, Any] | None = None, seed: int | None = None) -> Any:
+    """q, v, the motion and the parameters."""
+    q, v, params = state_of(model, start, seed)
     return q, v, motion_at(model.system, q, v, 0.0, params), params
 
 
@@ -116,7 +121,7 @@ def test_pendulum_of_the_lecture_and_its_reaction(seed: int) -> None:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_mass_matrices_are_symmetric_and_not_negative(name: str) -> None:
     """5.5.1 of the text on the Lagrangian approach: K is such a form in the velocities."""
-    q, v, _, params = motion_of(make(name), seed=1)
+    q, v, params = state_of(make(name), seed=1)
     M = np.asarray(make(name).system.mass(q, v, jnp.zeros(()), params))
     np.testing.assert_array_equal(np.abs(M - M.T) <= 1e-13 * np.abs(M).max(), True)
     assert np.linalg.eigvalsh(M).min() > -1e-12 * np.abs(M).max()
