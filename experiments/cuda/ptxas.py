@@ -1,10 +1,10 @@
 """NVIDIA's assembler, which says how many registers a kernel takes and what it spills."""
 
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
-import time
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,7 @@ class Assembled(NamedTuple):
         registers: of a thread, of 255.
         spilled: bytes that are stored because registers do not suffice.
         stack: bytes of a thread's own memory: spills, sequences and what calls need.
-        seconds: that it took.
+        seconds: of the processor that it took.
     """
 
     registers: int
@@ -69,15 +69,20 @@ def assembled(ptx: str, architecture: str) -> Assembled:
         source = Path(folder, "kernel.ptx")
         source.write_text(ptx, encoding="utf-8")
         command = [str(ptxas()), "-v", f"-arch={architecture}", "-o", f"{folder}/out", source]
-        begun = time.perf_counter()
+        begun = _seconds_of_children()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        seconds = time.perf_counter() - begun
+        seconds = _seconds_of_children() - begun
     told = done.stdout + done.stderr
     if done.returncode != 0:
         raise ValueError(f"ptxas refuses a kernel for {architecture}: {told.strip()}")
     own = told[told.index("Compiling entry function") :]  # before it are functions of libdevice
     counts = {key: int(_first(pattern, own)) for key, pattern in _COUNTS.items()}
     return Assembled(**counts, seconds=seconds)
+
+
+def _seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _first(pattern: str, text: str) -> str:

@@ -18,6 +18,7 @@ def registers(rows: Sequence[Row], ptxas: str) -> str:
         "Made by `python -m experiments.cuda --offline`. RK4, a hundred steps, one kernel for each",
         "line; a gradient has a second kernel, the forward run that keeps states. For each",
         f"architecture: registers of a thread (of 255), bytes spilled, seconds of ptxas {ptxas}.",
+        "Seconds are those of the processor.",
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
