@@ -22,7 +22,7 @@ from jax.interpreters import ad, batching, mlir, partial_eval
 from jaxtyping import Array
 
 from jaxmech.compiler.backends.partitioning import placed, whole
-from jaxmech.compiler.platforms import NATIVE, is_on
+from jaxmech.compiler.platforms import NATIVE, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_batched, without_unused
 from jaxmech.utils.jit_cache import jit_of
 
@@ -259,17 +259,21 @@ def _evaluated(
     return fn(*args)
 
 
-def _lowered(ctx: mlir.LoweringRuleContext, *args: Any, native: bool = False, **params: Any) -> Any:
+def _lowered(
+    ctx: mlir.LoweringRuleContext, *args: Any, platform: str | None = None, **params: Any
+) -> Any:
     """Lower without the axes of a mesh, along which everything varies alike."""
     avals: Sequence[Any] = ctx.avals_in
     plain = [ShapedArray(x.shape, x.dtype) for x in avals]
+    native = platform in NATIVE
     lower = mlir.lower_fun(partial(_evaluated, native=native), multiple_results=True)
-    return lower(ctx.replace(avals_in=plain), *args, **params)
+    with lowered_for(platform):
+        return lower(ctx.replace(avals_in=plain), *args, **params)
 
 
 mlir.register_lowering(_batched, _lowered)
 for _platform in NATIVE:
-    mlir.register_lowering(_batched, partial(_lowered, native=True), platform=_platform)
+    mlir.register_lowering(_batched, partial(_lowered, platform=_platform), platform=_platform)
 
 
 def _over_batch(

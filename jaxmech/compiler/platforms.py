@@ -13,6 +13,7 @@ import jax
 NATIVE = ("cpu", "cuda")  # platforms with native code
 
 _IS_ON = ContextVar("lanes", default=True)
+_LOWERED_FOR = ContextVar[str | None]("platform", default=None)
 
 
 @contextmanager
@@ -45,11 +46,11 @@ def is_on() -> bool:
 def why_not(platform: str | None = None) -> str | None:
     """The reason why no native code runs on a platform; None if it does.
 
-    A program can be placed on another platform than the default one, so this may choose between
-    forms of a function that are right everywhere, but not between answers.
+    While a program is traced, this may choose between forms of a function that are all right, but
+    not between answers: the program can be placed on another platform than the likely one.
 
     Args:
-        platform: "cpu", "cuda", "rocm", "tpu", ...; by default that of the default device.
+        platform: "cpu", "cuda", "rocm", "tpu", ...; by default the likely one.
 
     Example:
         >>> print(why_not("tpu"))
@@ -60,18 +61,31 @@ def why_not(platform: str | None = None) -> str | None:
     """
     if not is_on():
         return "`compiler.off()`"
-    platform = platform or default_platform()
+    platform = platform or likely_platform()
     if platform in NATIVE:
         return None
     return f"the platform: native code runs on {' and '.join(NATIVE)}, and this is {platform}"
 
 
-def default_platform() -> str:
-    """The platform of the default device: "cpu", "cuda", "rocm", "tpu", ..."""
+@contextmanager
+def lowered_for(platform: str | None) -> Iterator[None]:
+    """Within this context, programs are lowered for a platform."""
+    token = _LOWERED_FOR.set(platform)
+    try:
+        yield
+    finally:
+        _LOWERED_FOR.reset(token)
+
+
+def likely_platform() -> str:
+    """The platform that a program is lowered for; before that, the one of the default device."""
+    if (platform := _LOWERED_FOR.get()) is not None:
+        return platform
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
-    if isinstance(device, str):
-        return device
-    return jax.default_backend() if device is None else platform_of(device)
+    if device is not None:
+        return platform_of(jax.devices(device)[0] if isinstance(device, str) else device)
+    platform = jax.default_backend()
+    return platform_of(jax.devices()[0]) if platform == "gpu" else platform
 
 
 def platform_of(device: jax.Device) -> str:

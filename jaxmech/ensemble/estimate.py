@@ -4,7 +4,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+
+import jax
 
 from jaxmech.config.errors import Problem, StudyError
 from jaxmech.ensemble.study import Study
@@ -12,6 +15,7 @@ from jaxmech.ensemble.study import Study
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
 _ONCE = 7  # numbers of the audit, beside the series
 _COPIES = 3  # of a block in memory: computed, in transfer, being stored
+_ON_DEVICE = 2  # of a block in the memory of a GPU: computed, in transfer
 LARGE = 2**30  # bytes from which a study is announced with its size
 LONG = 60.0  # seconds from which the remaining time is announced
 _MOST_STEPS = 2**31 - 1  # XLA counts the iterations of a loop in int32
@@ -103,6 +107,10 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
     if found.block * _COPIES > memory:
         what = f"must be smaller: a block of {study.block_size} trajectories"
         yield Problem(("block",), beyond_memory(what, found.block * _COPIES))
+    if found.block * _ON_DEVICE > (there := device_memory()):
+        text = f"must be smaller: {_ON_DEVICE} blocks of {study.block_size} trajectories take"
+        text += f" {in_bytes(found.block * _ON_DEVICE)} on the device, which has {in_bytes(there)}"
+        yield Problem(("block",), text)
     if found.memory > memory:
         what = "must be smaller: what it holds"
         yield Problem(("chunk",), beyond_memory(what, found.memory))
@@ -110,6 +118,12 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
         text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"
         text += f" {in_bytes(free)} are free; save fewer times or series"
         yield Problem(("size",), text)
+
+
+def device_memory(device: jax.Device | None = None) -> float:
+    """Bytes of a device that JAX may use, by default of the first; infinity where it is unknown."""
+    stats = (device or jax.devices()[0]).memory_stats() or {}
+    return float(stats.get("bytes_limit", inf))
 
 
 def _free_disk(out: Path) -> float:
@@ -129,4 +143,4 @@ def _available_memory() -> float:
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
-        return float("inf")
+        return inf

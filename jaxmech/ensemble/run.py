@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from tqdm import tqdm
 
 from jaxmech.analysis.states import State
@@ -16,13 +17,19 @@ from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.config.load import Subject, load
 from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.checksums import SUMMARY
+from jaxmech.ensemble.device_size import sized
 from jaxmech.ensemble.draws import Variable, draw
 from jaxmech.ensemble.estimate import LARGE, LONG, StudyEstimate, in_time, require_possible
 from jaxmech.ensemble.kernel import BlockProgram, compile_kernel, save_times, with_substeps
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
-from jaxmech.ensemble.store import RunFolder, open_run, with_stored_substeps
+from jaxmech.ensemble.store import (
+    RunFolder,
+    open_run,
+    with_stored_block,
+    with_stored_substeps,
+)
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 
@@ -55,8 +62,8 @@ def run(
         StudyError: the study is impossible, naming the keys.
         FolderError: the run folder cannot be used.
     """
-    study, tell = study.resolved(), tell or warn
-    subject, variables, forecast = planned(study, out, folder)
+    tell = tell or warn
+    study, subject, variables, forecast = planned(with_stored_block(study, out), out, folder)
     study = with_substeps(with_stored_substeps(study, out), subject, variables)
     kernel = compile_kernel(study, subject, variables)
     shapes = kernel.shapes()
@@ -78,37 +85,38 @@ def run(
             for blocks in _grouped(missing, study.chunk_size // study.block_size):
                 held = list(islice(computed, len(blocks)))
                 for block, arrays in zip(blocks, held, strict=True):
-                    target.write(block, jax.device_get(arrays))
+                    target.write(block, arrays)
                     bar.update(_trajectories(target, [block]))
         return _conclude(target)
 
 
 def planned(
     study: Study, out: Path, folder: Path = Path()
-) -> tuple[Subject, tuple[Variable, ...], StudyEstimate]:
-    """The system, draws and estimate of a study, with all checks that need no tracing."""
+) -> tuple[Study, Subject, tuple[Variable, ...], StudyEstimate]:
+    """The study with its sizes, its system, draws and estimate: all checks without tracing."""
     _require_precision(study)
     subject = load(study.model, study.model_options, folder)
+    study = sized(study, subject.system.n)
     forecast = require_possible(study, subject.system.n, out)
-    return subject, draw(study, subject), forecast
+    return study, subject, draw(study, subject), forecast
 
 
-def _computed(kernel: BlockProgram, blocks: list[int]) -> Iterator[dict[str, jax.Array]]:
-    """The results of one block after the other, the next computed while one is stored.
+def _computed(kernel: BlockProgram, blocks: list[int]) -> Iterator[dict[str, np.ndarray]]:
+    """The results of one block after the other, the next computed while one is copied and stored.
 
     Never two at once: their LAPACK calls could wait for each other (see `BlockProgram`).
     """
     ahead = kernel.run(*kernel.inputs(blocks[0])) if blocks else {}
     for place in range(len(blocks)):
+        inputs = kernel.inputs(blocks[place + 1]) if place + 1 < len(blocks) else None
         ready = jax.block_until_ready(ahead)
-        if place + 1 < len(blocks):
-            ahead = kernel.run(*kernel.inputs(blocks[place + 1]))
-        yield ready
+        ahead = kernel.run(*inputs) if inputs else {}
+        yield jax.device_get(ready)
 
 
 def _timed(
-    computed: Iterator[dict[str, jax.Array]], count: int, tell: Callable[[str], None]
-) -> Iterator[dict[str, jax.Array]]:
+    computed: Iterator[dict[str, np.ndarray]], count: int, tell: Callable[[str], None]
+) -> Iterator[dict[str, np.ndarray]]:
     """The same, with an estimate of the time after the second block, the first not to compile."""
     begun = 0.0
     for place, arrays in enumerate(computed):

@@ -151,13 +151,27 @@ def open_run(
 
 def with_stored_substeps(study: Study, path: Path) -> Study:
     """The study with the substeps of an existing run folder, if it names none itself."""
-    try:
-        stored = tomllib.loads((path / "config.toml").read_text())["method"]["substeps"]
-    except (OSError, ValueError, KeyError, TypeError):  # `open_run` reports it
-        return study
-    if study.method.substeps is not None or not isinstance(stored, int) or stored < 1:
+    stored = _stored_number(path, "method", "substeps")
+    if study.method.substeps is not None or stored is None:
         return study
     return replace(study, method=replace(study.method, substeps=stored))
+
+
+def with_stored_block(study: Study, path: Path) -> Study:
+    """The study with the block of an existing run folder, if it names none itself."""
+    stored = _stored_number(path, "block")
+    return study if study.block is not None or stored is None else replace(study, block=stored)
+
+
+def _stored_number(path: Path, *keys: str) -> int | None:
+    """A positive integer of a stored configuration."""
+    try:
+        found: Any = tomllib.loads((path / "config.toml").read_text())
+        for key in keys:
+            found = found[key]
+    except (OSError, ValueError, KeyError, TypeError):  # `open_run` reports it
+        return None
+    return found if isinstance(found, int) and found >= 1 else None
 
 
 def _check(

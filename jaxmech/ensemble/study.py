@@ -75,7 +75,10 @@ class Study:
     )
     block: int | None = field(
         default=None,
-        metadata=doc("trajectories compiled and stored together; size up to 1024 by default"),
+        metadata=doc(
+            "trajectories compiled and stored together; by default size up to 1024, on a GPU up to "
+            "65536"
+        ),
     )
     chunk: int | None = field(
         default=None,
@@ -130,16 +133,20 @@ class Study:
     @property
     def block_size(self) -> int:
         """Trajectories of one block."""
-        return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
+        return self._block_size(LARGEST_DEFAULT_BLOCK)
 
     @property
     def chunk_size(self) -> int:
         """Trajectories computed before they are stored, a whole number of blocks."""
         return _round_up(self.chunk or 1, self.block_size)
 
-    def resolved(self) -> "Study":
-        """This study with its block and chunk sizes filled in."""
-        return replace(self, block=self.block_size, chunk=self.chunk_size)
+    def resolved(self, largest: int = LARGEST_DEFAULT_BLOCK) -> "Study":
+        """This study with its block and chunk sizes filled in, the block up to a largest one."""
+        whole = replace(self, block=self._block_size(largest))
+        return replace(whole, chunk=whole.chunk_size)
+
+    def _block_size(self, largest: int) -> int:
+        return self.block or min(largest, _round_up(self.size, LANES))
 
 
 def _round_up(number: int, unit: int) -> int:

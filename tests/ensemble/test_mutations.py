@@ -23,7 +23,7 @@ def verdict(case: Mutation, out: Any) -> str:
     """Empty if a mutation is dealt with rightly, else what is wrong."""
     try:
         study = structure(case.data, Study).resolved()
-        _, variables, _ = planned(study, out)
+        _, _, variables, _ = planned(study, out)
     except StudyError as error:
         if case.good:
             return f"refused: {error}"

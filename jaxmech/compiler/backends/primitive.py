@@ -20,13 +20,16 @@ from jax.extend.core import JaxprEqn, Primitive
 from jax.interpreters import batching, mlir, partial_eval
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.cpu import call as cpu
-from jaxmech.compiler.backends.cpu.program import program
+from jaxmech.compiler.backends.cpu.call import called as cpu_call
+from jaxmech.compiler.backends.cpu.program import program as cpu_program
+from jaxmech.compiler.backends.cuda.call import called as cuda_call
+from jaxmech.compiler.backends.cuda.program import program as cuda_program
 from jaxmech.compiler.backends.partitioning import Axes, lowered_for_devices, placed
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
+from jaxmech.compiler.platforms import likely_platform
 
-_CALLED = {"cpu": cpu.called}  # the call of native code by platform
+_CALLED = {"cpu": cpu_call, "cuda": cuda_call}  # the call of native code by platform
 
 
 def over_batch(
@@ -50,8 +53,9 @@ def _over_axes(
     kernel: Kernel, axes: Axes, sizes: tuple[int, ...], args: Sequence[Array]
 ) -> list[Array]:
     """The results of a batch with several axes of some sizes, the outermost first."""
-    size = math.prod(sizes)
-    program(kernel, _moving(axes), size).require_supported()  # now, while there is another way
+    program = cuda_program if likely_platform() == "cuda" else cpu_program
+    moving, size = _moving(axes), math.prod(sizes)
+    program(kernel, moving, size).require_supported()  # now, while there is another way
     return list(_lanes.bind(*map(jnp.asarray, args), kernel=kernel, axes=axes, sizes=sizes))
 
 

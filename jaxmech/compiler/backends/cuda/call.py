@@ -1,0 +1,32 @@
+"""A whole batch on an NVIDIA GPU, one thread for each trajectory."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.compiler.backends.cuda.program import program
+from jaxmech.compiler.frontend.build import Kernel
+
+LARGEST = 2**31 - 1  # trajectories that a kernel counts
+
+
+def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
+    """The call itself, of a program that is being lowered.
+
+    Raises:
+        UnsupportedError: an operation or a type for which there is no instruction.
+        ValueError: too many trajectories.
+        CudaError: the driver is too old, or refuses the kernel.
+    """
+    if size > LARGEST:
+        raise ValueError(
+            f"A batch on one GPU must have at most {LARGEST:,} trajectories, but has {size:,}; run "
+            "it in parts, such as with `jax.lax.map(..., batch_size=...)`."
+        )
+    code = program(kernel, moving, size)
+    shapes = [jax.ShapeDtypeStruct((size, *aval.shape), aval.dtype) for aval in kernel.out_avals]
+    some = code.made.facts.some
+    wanted = [shapes[k] for k in some]
+    outs = jax.ffi.ffi_call(code.loaded(), wanted)(*args) if some else []
+    results = dict(zip(some, outs, strict=True))
+    return [results.get(k, jnp.zeros(x.shape, x.dtype)) for k, x in enumerate(shapes)]

@@ -1,0 +1,109 @@
+"""A kernel for the GPU, in PTX: found in the cache on disk, or generated."""
+
+import json
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import llvmlite
+
+from jaxmech.compiler.backends import disk_cache
+from jaxmech.compiler.backends.cpu.program import Facts
+from jaxmech.compiler.backends.cuda.codegen import CudaProgram, cuda_program
+from jaxmech.compiler.backends.cuda.driver import driver
+from jaxmech.compiler.backends.cuda.ptx import OLDEST
+from jaxmech.compiler.backends.cuda.runtime import load
+from jaxmech.compiler.frontend.build import Kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
+from jaxmech.utils.digests import sha256, sources_digest
+
+
+class Program:
+    """A kernel for the GPU, generated at most once, and only when it is asked for.
+
+    Args:
+        kernel: what is computed for one trajectory.
+        moving: which of its arguments differ in a batch.
+    """
+
+    def __init__(self, kernel: Kernel, moving: frozenset[int]) -> None:
+        self.kernel, self.moving = kernel, moving
+
+    def require_supported(self) -> None:
+        """Raise `UnsupportedError` for an operation or a type for which there is no instruction."""
+        _ = self.made
+
+    @cached_property
+    def made(self) -> CudaProgram:
+        """The kernel.
+
+        Raises:
+            UnsupportedError: an operation or a type for which there is no instruction.
+        """
+        if (stored := self._stored) is None:
+            return self._generated()
+        header, _, ptx = stored.partition(b"\n")
+        facts = json.loads(header)
+        if "unsupported" in facts:
+            raise UnsupportedError(facts["unsupported"])
+        entry, some = facts["entry"], tuple(facts["some"])
+        return CudaProgram(ptx.decode(), entry, facts["block"], Facts(entry, 1, some))
+
+    def loaded(self) -> str:
+        """The name under which XLA knows the kernel.
+
+        Raises:
+            UnsupportedError: an operation or a type for which there is no instruction.
+            CudaError: the driver is too old, or refuses the kernel.
+        """
+        made = self.made
+        arguments, results = len(self.kernel.avals), len(made.facts.some)
+        load(made.entry, made.ptx, made.entry, made.block, arguments, results)
+        return made.entry
+
+    def _generated(self) -> CudaProgram:
+        try:
+            made = cuda_program(self.kernel, self.moving, 1, target=_target())
+        except UnsupportedError as error:
+            self._store({"unsupported": str(error)})
+            raise
+        header = {"entry": made.entry, "block": made.block, "some": made.facts.some}
+        self._store(header, made.ptx.encode())
+        return made
+
+    def _store(self, header: dict[str, Any], ptx: bytes = b"") -> None:
+        if disk_cache.folder():
+            disk_cache.store(self._key, json.dumps(header).encode() + b"\n" + ptx)
+
+    @cached_property
+    def _key(self) -> str:
+        kind = sorted(self.moving), self.kernel.results, self.kernel.sequences, _target()
+        return sha256("cuda", self.kernel.reading.digest, repr(kind), _environment())
+
+    @cached_property
+    def _stored(self) -> bytes | None:
+        return disk_cache.load(self._key) if disk_cache.folder() else None
+
+
+def program(kernel: Kernel, moving: frozenset[int], size: int) -> Program:
+    """The GPU kernel of a kernel, for batches of any size."""
+    kind = "cuda", moving
+    if kind not in kernel.programs:
+        kernel.programs[kind] = Program(kernel, moving)
+    return kernel.programs[kind]
+
+
+@cache
+def _target() -> str:
+    """The architecture to write kernels for, which newer devices run too."""
+    cuda = driver()
+    oldest = int(OLDEST.removeprefix("sm_"))
+    return f"sm_{min([oldest, *(cuda.capabilities() if cuda else [])])}"
+
+
+@cache
+def _environment() -> str:
+    """What a kernel depends on beside its graph: the compiler, and what it is made of."""
+    own = sources_digest(Path(__file__).parents[2])
+    return repr((own, jax.__version__, llvmlite.__version__))
