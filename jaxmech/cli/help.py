@@ -14,7 +14,7 @@ Constrained mechanics in batches: Monte Carlo studies and fits from a configurat
   jaxmech modes double_pendulum                    frequencies, damping, stability
   jaxmech equilibria four_bars                     where it can stay at rest
   jaxmech bench                                    compare the speed with other methods, in a clone
-  jaxmech info                                     versions and devices
+  jaxmech info                                     versions, devices, and what batches run as
 """
 ENSEMBLE = """\
 Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9): the results have

@@ -260,11 +260,15 @@ def _clone(config: Path) -> Path:
 
 
 def _info(arguments: Namespace) -> int:
+    from jaxmech.compiler import all_devices, backend_of
     from jaxmech.config.environment import environment
 
     _use_float64()
     facts = environment()
     print("\n".join(f"{key:<10} {value}" for key, value in facts.items() if value != ""))
+    for device in all_devices():
+        name = f"{device.platform}:{device.id}"
+        print(f"{name:<10} {device.device_kind}; batches run as {backend_of(device)}")
     print("precision  float64, unless a configuration asks for float32")
     _require_good_jax()
     return DONE

@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
         help="a TOML file like configs/speed.toml or configs/speed_quick.toml [%(default)s]",
     )
     _add_out(bench)
-    add("info", "show versions, devices and precision")
+    add("info", "show versions, precision, and devices with what batches run as")
     return whole
 
 

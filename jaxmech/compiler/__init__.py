@@ -6,6 +6,8 @@ compiled. `frontend/` turns a jaxpr into a graph of scalars, `ir/` is that graph
 simplifies it, and `backends/` generate and run the code. Nothing here knows any mechanics.
 """
 
+from jaxmech.compiler.devices import all_devices as all_devices
+from jaxmech.compiler.devices import backend_of as backend_of
 from jaxmech.compiler.explain import Explanation as Explanation
 from jaxmech.compiler.operation import AbstractRule as AbstractRule
 from jaxmech.compiler.operation import Arrays as Arrays

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import Loop
+from jaxmech.compiler.platforms import likely_platform
 
 
 @dataclass(frozen=True)
@@ -14,13 +15,15 @@ class Part:
         what: "function", or "loop of n iterations".
         requested: operations on scalars in it.
         kept: operations left after folding, sharing and elimination; 0 under plain `vmap`.
-        reason: why it runs under plain `vmap`; empty where it runs as lanes.
+        reason: why it runs under plain `vmap`; empty where it runs as native code.
+        how: as what it runs where it does.
     """
 
     what: str
     requested: int
     kept: int
     reason: str
+    how: str = "as lanes"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ def part(what: str, kernel: Kernel) -> Part:
     """The part of an explanation for a kernel."""
     reader = kernel.reader
     requested = reader.graph.requested + _requested(reader.loops)
-    return Part(what, requested, kernel.operations, "")
+    how = "as a GPU kernel" if likely_platform() == "cuda" else "as lanes"
+    return Part(what, requested, kernel.operations, "", how)
 
 
 def _requested(loops: list[Loop]) -> int:
@@ -51,4 +55,4 @@ def _requested(loops: list[Loop]) -> int:
 def _line(part: Part) -> str:
     if part.reason:
         return f"{part.what}: plain vmap, because of {part.reason}"
-    return f"{part.what}: {part.kept} of {part.requested} operations on scalars, as lanes"
+    return f"{part.what}: {part.kept} of {part.requested} operations on scalars, {part.how}"

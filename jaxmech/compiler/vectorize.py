@@ -44,9 +44,10 @@ def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
 
 
 def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation:
-    """What of a batch of `fn` runs as lanes, and why the rest does not.
+    """What of a batch of `fn` runs as native code, and why the rest does not.
 
-    Nothing does on a GPU and within `compiler.off()`.
+    That is lanes on a CPU, and a kernel with a thread for each trajectory on an NVIDIA GPU. Nothing
+    does on other devices and within `compiler.off()`. The device in question is the default one.
 
     Args:
         fn: a function of arrays and pytrees of arrays.

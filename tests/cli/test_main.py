@@ -198,6 +198,7 @@ def test_info_tells_versions_device_and_precision(capsys) -> None:
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert {"jax", "jaxlib", "python", "platform", "device", "precision"} <= shown.keys()
     assert shown["precision"].startswith("float64")
+    assert shown["cpu:0"] == "cpu; batches run as native code, in lanes"
 
 
 def test_models_are_listed_with_their_freedom(capsys) -> None:

@@ -55,6 +55,9 @@ class Driver:
     Args:
         library: has them as attributes.
 
+    Attributes:
+        version: the CUDA release that it is for.
+
     Raises:
         CudaError: the driver is too old.
     """
@@ -63,11 +66,11 @@ class Driver:
         self._library, self._kept = library, list[Any]()
         version = c_int()
         self.require(self.function("cuDriverGetVersion")(byref(version)), "its version is unknown")
+        self.version = f"{version.value // 1000}.{version.value % 1000 // 10}"
         if version.value < _LEAST_VERSION:
-            found = f"{version.value // 1000}.{version.value % 1000 // 10}"
             raise CudaError(
-                f"NVIDIA's driver on this machine is for CUDA {found}, and kernels need 12.0: "
-                f"update it (to version 525 or later). {_OTHERWISE}"
+                f"NVIDIA's driver on this machine is for CUDA {self.version}, and kernels need "
+                f"12.0: update it (to version 525 or later). {_OTHERWISE}"
             )
 
     def address(self, name: str) -> int:

@@ -1,0 +1,33 @@
+"""What runs the batches of a device."""
+
+import jax
+
+from jaxmech.compiler.backends.cuda.driver import CudaError, driver
+from jaxmech.compiler.platforms import platform_of, why_not
+
+
+def all_devices() -> list[jax.Device]:
+    """The devices of the default platform, and those of the CPU."""
+    found = jax.devices()
+    return found if found[0].platform == "cpu" else [*found, *jax.devices("cpu")]
+
+
+def backend_of(device: jax.Device) -> str:
+    """What batches run as on a device.
+
+    Example:
+        >>> import jax
+        >>> backend_of(jax.devices("cpu")[0])
+        'native code, in lanes'
+    """
+    platform = platform_of(device)
+    if (reason := why_not(platform)) is not None:
+        return f"plain vmap, because of {reason}"
+    if platform == "cpu":
+        return "native code, in lanes"
+    try:
+        cuda = driver()
+    except CudaError as error:
+        return f"nothing: {error}"
+    known = f" (driver for CUDA {cuda.version})" if cuda else ""
+    return f"GPU kernels, a thread for each trajectory{known}"

@@ -1,0 +1,55 @@
+"""What is told of the devices of a machine."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import pytest
+
+from jaxmech.compiler import devices, off
+from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
+from jaxmech.compiler.devices import all_devices, backend_of
+from tests.compiler.backends.cuda.fake_driver import FakeDriver
+
+
+@dataclass(frozen=True)
+class Client:
+    platform_version: str
+
+
+@dataclass(frozen=True)
+class Device:
+    """As much of a device as is asked for."""
+
+    platform: str
+    client: Client = field(default=Client("PJRT C API\ncuda 12080"))
+
+
+def test_what_runs_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "driver", lambda: Driver(FakeDriver(version=12080)))
+    told: dict[Any, str] = {
+        Device("cpu"): "native code, in lanes",
+        Device("gpu"): "GPU kernels, a thread for each trajectory (driver for CUDA 12.8)",
+        Device("gpu", Client("rocm 60000")): "and this is rocm",
+        Device("tpu"): "plain vmap, because of the platform: native code runs on cpu and cuda",
+    }
+    for device, text in told.items():
+        assert text in backend_of(device)
+    with off():
+        assert backend_of(jax.devices("cpu")[0]) == "plain vmap, because of `compiler.off()`"
+
+
+def test_a_driver_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def driver() -> None:
+        raise CudaError("it is too old")
+
+    monkeypatch.setattr(devices, "driver", driver)
+    gpu: Any = Device("gpu")
+    assert backend_of(gpu) == "nothing: it is too old"
+
+
+def test_the_cpu_is_always_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    (cpu, *_), gpu = jax.devices("cpu"), Device("gpu")
+    assert all_devices() == jax.devices("cpu")
+    monkeypatch.setattr(jax, "devices", lambda kind=None: [cpu] if kind == "cpu" else [gpu])
+    assert all_devices() == [gpu, cpu]

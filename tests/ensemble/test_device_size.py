@@ -1,0 +1,118 @@
+"""Blocks as large as is good for a device, which are copied while the next one is computed."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxmech.config.errors import StudyError
+from jaxmech.ensemble import Study, Times, estimate
+from jaxmech.ensemble.device_size import LARGEST_RESULTS, sized
+from jaxmech.ensemble.kernel import BlockProgram
+from jaxmech.ensemble.run import _computed
+from jaxmech.ensemble.store import with_stored_block
+
+GB = 10**9
+
+
+@dataclass(frozen=True)
+class Device:
+    """As much of a device as is asked for."""
+
+    platform: str
+    bytes_limit: int = 0
+
+    def memory_stats(self) -> dict[str, int] | None:
+        return {"bytes_limit": self.bytes_limit} if self.bytes_limit else None
+
+
+H200: Any = Device("gpu", 130 * GB)
+FEW = Study(model="pendulum", size=10**6, times=Times(end=1.0, saves=2))
+
+
+def block(study: Study, device: Any) -> int:
+    found = sized(study, 2, device)
+    assert found.chunk == found.block
+    assert found.block is not None
+    return found.block
+
+
+def test_a_gpu_is_filled_by_a_block() -> None:
+    assert block(FEW, Device("cpu")) == 1024
+    assert block(FEW, H200) == 65536
+    assert block(replace(FEW, size=5000), H200) == 5056  # a whole number of 64
+    assert block(replace(FEW, block=300), H200) == 300
+
+
+@pytest.mark.parametrize("saves", [101, 1001, 5001, 10**5])
+@pytest.mark.parametrize("memory", [130 * GB, 8 * GB, GB])
+def test_results_take_a_part_of_the_memory(saves: int, memory: int) -> None:
+    study = replace(FEW, times=Times(end=1.0, saves=saves))
+    found = block(study, Device("gpu", memory))
+    most = min(LARGEST_RESULTS, memory // 16)
+    each = estimate.estimate(study, 2).trajectory
+    assert found * each <= most or found == 1024
+    assert 2 * found * each > most or found == 65536
+
+
+def test_a_block_beyond_the_memory_of_the_device_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Device("gpu", 10**6)
+    monkeypatch.setattr(estimate, "device_memory", lambda: float(gpu.bytes_limit))
+    with pytest.raises(StudyError, match=r"`block` must be smaller: 2 blocks of 65536 traj.* 1 MB"):
+        estimate.require_possible(replace(FEW, block=65536), 2, tmp_path)
+
+
+def test_the_block_of_a_run_folder_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("block = 4096\n")
+    assert with_stored_block(FEW, tmp_path).block == 4096
+    assert with_stored_block(replace(FEW, block=64), tmp_path).block == 64
+    assert with_stored_block(FEW, tmp_path / "none").block is None
+    for text in ("block = 0", "block = 'all'", "block = ", ""):
+        (tmp_path / "config.toml").write_text(text)
+        assert with_stored_block(FEW, tmp_path).block is None
+
+
+@dataclass
+class Result:
+    """The result of a block, which records when it is waited for and copied."""
+
+    block: int
+    events: list[tuple[str, int]] = field(repr=False)
+
+    def block_until_ready(self) -> "Result":
+        self.events.append(("computed", self.block))
+        return self
+
+    def copy_to_host_async(self) -> None:
+        self.events.append(("copied", self.block))
+
+    def __array__(self, *args: Any, **rest: Any) -> np.ndarray:
+        return np.array(self.block)
+
+
+def test_a_block_is_copied_while_the_next_one_is_computed() -> None:
+    events = list[tuple[str, int]]()
+
+    def started(varying: Any, same: Any) -> dict[str, Any]:
+        number = int(varying)
+        events.append(("started", number))
+        return {"q": Result(number, events)}
+
+    class Program(BlockProgram):
+        def inputs(self, block: int) -> Any:
+            return block, None
+
+    program = Program(started, (), 1, np.dtype(float))
+    for place, arrays in enumerate(_computed(program, [3, 5, 8])):
+        assert int(np.asarray(arrays["q"])) == [3, 5, 8][place]
+        events.append(("stored", [3, 5, 8][place]))
+    assert events == [
+        ("started", 3), ("computed", 3), ("started", 5), ("copied", 3), ("stored", 3),
+        ("computed", 5), ("started", 8), ("copied", 5), ("stored", 5),
+        ("computed", 8), ("copied", 8), ("stored", 8),
+    ]  # fmt: skip
+    assert list(_computed(program, [])) == []
