@@ -12,18 +12,16 @@ LARGEST_RESULTS = 2**28  # bytes of a block, which is copied while the next one 
 SHARE = 16  # of the memory of a device: the part that the results of a block take at most
 
 
-def sized(study: Study, coordinates: int, device: jax.Device | None = None) -> Study:
-    """The study with its block and chunk filled in, as large as is good for a device.
+def sized(study: Study, coordinates: int) -> Study:
+    """The study with its block and chunk filled in, as large as is good for the first device.
 
     Args:
         study: a study; a block that it names is kept.
         coordinates: of its system.
-        device: by default the first one.
     """
-    device = device or jax.devices()[0]
-    if study.block is not None or device.platform == "cpu":
+    if study.block is not None or jax.devices()[0].platform == "cpu":
         return study.resolved()
-    most = int(min(LARGEST_RESULTS, device_memory(device) / SHARE))
+    most = int(min(LARGEST_RESULTS, device_memory() / SHARE))
     trajectories = most // estimate(study, coordinates).trajectory
     block = LARGEST_ON_A_GPU
     while block > max(trajectories, LARGEST_DEFAULT_BLOCK):

@@ -120,9 +120,9 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
         yield Problem(("size",), text)
 
 
-def device_memory(device: jax.Device | None = None) -> float:
-    """Bytes of a device that JAX may use, by default of the first; infinity where it is unknown."""
-    stats = (device or jax.devices()[0]).memory_stats() or {}
+def device_memory() -> float:
+    """Bytes of the first device that JAX may use; infinity where it is unknown."""
+    stats = jax.devices()[0].memory_stats() or {}
     return float(stats.get("bytes_limit", inf))
 
 

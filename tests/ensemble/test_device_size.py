@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -28,12 +29,14 @@ class Device:
         return {"bytes_limit": self.bytes_limit} if self.bytes_limit else None
 
 
-H200: Any = Device("gpu", 130 * GB)
+H200 = Device("gpu", 130 * GB)
 FEW = Study(model="pendulum", size=10**6, times=Times(end=1.0, saves=2))
 
 
-def block(study: Study, device: Any) -> int:
-    found = sized(study, 2, device)
+def block(study: Study, device: Device) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: [device])
+        found = sized(study, 2)
     assert found.chunk == found.block
     assert found.block is not None
     return found.block
@@ -60,8 +63,7 @@ def test_results_take_a_part_of_the_memory(saves: int, memory: int) -> None:
 def test_a_block_beyond_the_memory_of_the_device_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu = Device("gpu", 10**6)
-    monkeypatch.setattr(estimate, "device_memory", lambda: float(gpu.bytes_limit))
+    monkeypatch.setattr(jax, "devices", lambda: [Device("gpu", 10**6)])
     with pytest.raises(StudyError, match=r"`block` must be smaller: 2 blocks of 65536 traj.* 1 MB"):
         estimate.require_possible(replace(FEW, block=65536), 2, tmp_path)
 
