@@ -19,7 +19,7 @@ from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.utils.digests import sha256, sources_digest
 
 
-class Program:
+class GpuKernel:
     """A kernel for the GPU, generated at most once, and only when it is asked for.
 
     Args:
@@ -86,11 +86,11 @@ class Program:
         return disk_cache.load(self._key) if disk_cache.folder() else None
 
 
-def program(kernel: Kernel, moving: frozenset[int], size: int) -> Program:
+def program(kernel: Kernel, moving: frozenset[int], size: int) -> GpuKernel:
     """The GPU kernel of a kernel, for batches of any size."""
     kind = "cuda", moving
     if kind not in kernel.programs:
-        kernel.programs[kind] = Program(kernel, moving)
+        kernel.programs[kind] = GpuKernel(kernel, moving)
     return kernel.programs[kind]
 
 
