@@ -4,6 +4,7 @@ import textwrap
 from dataclasses import dataclass
 
 from jaxmech.analysis.findings import Finding, Severity
+from jaxmech.analysis.integrability import Integrability
 from jaxmech.analysis.mass import MassMatrix
 from jaxmech.analysis.redundancy import Ranks
 from jaxmech.analysis.row_dependence import Dependence
@@ -30,6 +31,8 @@ class Structure:
         constraints: name, kind and number of equations of each.
         ranks: independent and dependent equations by name, degrees of freedom, conditioning; None
             if the functions of the system are not finite.
+        integrability: which nonholonomic constraints are integrable; None likewise, and without
+            any.
         mass: rank and conditioning of M, and whether [M; A] has full column rank; None likewise.
         violations: constraints that the given state does not satisfy.
         unused: parameters on which nothing in the motion depends.
@@ -42,6 +45,7 @@ class Structure:
     coordinates: tuple[str, ...]
     constraints: tuple[Equations, ...]
     ranks: Ranks | None
+    integrability: Integrability | None
     mass: MassMatrix | None
     violations: tuple[Violation, ...]
     unused: tuple[str, ...]

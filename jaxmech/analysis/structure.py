@@ -10,6 +10,11 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.initial_state import contradictions, start_findings
+from jaxmech.analysis.integrability import (
+    Integrability,
+    integrability,
+    integrability_findings,
+)
 from jaxmech.analysis.mass import MassMatrix, mass, mass_findings
 from jaxmech.analysis.nan_functions import not_numbers
 from jaxmech.analysis.nearby_states import NEARBY, nearby, settled
@@ -38,10 +43,11 @@ def structure(
 ) -> Structure:
     """Examine a system at a state, and report what may be wrong with it.
 
-    Counts degrees of freedom, finds redundant and contradictory constraints by name, singular poses
-    and masses, functions that are not finite, and unused parameters. Ranks are compared at the
-    state, at states nearby on the constraints, and at states on no constraint. A host function of
-    one state, not for `jit` or `vmap`.
+    Counts degrees of freedom at the levels of position and velocity, tests by Frobenius' theorem
+    which constraints on velocities restrict positions, finds redundant and contradictory
+    constraints by name, singular poses and masses, functions that are not finite, and unused
+    parameters. Ranks are compared at the state, at states nearby on the constraints, and at states
+    on no constraint. A host function of one state, not for `jit` or `vmap`.
 
     Args:
         system: the system, with n coordinates.
@@ -94,6 +100,7 @@ def structure(
             for c, size in zip(system.constraints, sizes, strict=True)
         ),
         ranks=found.ranks,
+        integrability=found.integrability,
         mass=found.mass,
         violations=found.violations,
         unused=unused,
@@ -109,6 +116,7 @@ class _Examined:
     """The part of the report that needs finite equations."""
 
     ranks: Ranks | None = None
+    integrability: Integrability | None = None
     mass: MassMatrix | None = None
     violations: tuple[Violation, ...] = ()
     idle: tuple[str, ...] = ()
@@ -128,18 +136,21 @@ def _examine(
     findings += start_findings(system, sizes, state, broken, here, reached=reached)
     if not broken:
         here, reached = pose(system, state), True
-    found = _ranks(system, sizes, here, tolerance)
+    around = [p for p in nearby(system, here.state, tolerance) if _is_finite(p)]
+    found = _ranks(system, sizes, here, around, tolerance)
+    closed = integrability(system, [p.state for p in (around or [here])])
     massed = mass(system, here, tolerance)
     motion = _motion(system, *here.state)
     excluded = contradictions(system, sizes, here, motion, tolerance) if reached else {}
     never_met = () if reached else [v.name for v in violated(system, sizes, here.state)]
     findings += rank_findings(found, {*excluded, *never_met}) + mass_findings(system, massed)
+    findings += integrability_findings(closed) if closed else []
     findings += [finding for name, finding in excluded.items() if name not in found.flat]
     own_slopes = None
     if run and not any(finding.severity == Severity.SERIOUS for finding in findings):
         own_slopes = slopes(system, here, run, motion.qdd)
         findings += _slope_findings(own_slopes)
-    return _Examined(found, massed, broken, idle_coordinates(system, state), own_slopes)
+    return _Examined(found, closed, massed, broken, idle_coordinates(system, state), own_slopes)
 
 
 @jit_of("system")
@@ -151,8 +162,9 @@ def _is_finite(pose: Pose) -> bool:
     return all(np.isfinite(x).all() for x in (pose.M, pose.Q, pose.A, pose.b, pose.level))
 
 
-def _ranks(system: System, sizes: Sequence[int], here: Pose, tolerance: float) -> Ranks:
-    around = [p for p in nearby(system, here.state, tolerance) if _is_finite(p)]
+def _ranks(
+    system: System, sizes: Sequence[int], here: Pose, around: Sequence[Pose], tolerance: float
+) -> Ranks:
     off = [pose(system, moved(here.state, seed)) for seed in range(NEARBY)]
     off = [p for p in off if _is_finite(p)] or [here]
     return ranks(system, sizes, here, around, off, tolerance)

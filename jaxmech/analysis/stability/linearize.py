@@ -59,9 +59,14 @@ def linearize(
     symmetry of the motion; it is found from the functions of the system, or taken from
     `symmetries`.
 
-    Pure: under `jit` and `vmap` nothing is checked. There pass `symmetries` where the motion needs
-    them, and `freedom` where redundancy hangs on the values of the parameters; where the ranks are
-    others than expected, `regular` is false and the matrices are NaN.
+    Pure: under `jit` and `vmap` nothing is checked, and a steady motion that needs a comoving frame
+    needs `symmetries`. The ranks of the constraints are counted at members of the batch, under
+    `jit` at generic arguments: pass `freedom` there if redundancy depends on the values of the
+    parameters. Where ranks are others than expected, `regular` is false and the matrices are NaN.
+
+    At every saved time of a trajectory:
+    `jax.vmap(lambda q, v, t: linearize(system, q, v, params, t=t, steady=False))(sol.q, sol.v,
+    sol.ts)`, with bases of their own at each time, which `deviation` turns into dq and dv.
 
     Args:
         system: the system, with n coordinates.

@@ -9,6 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import equilibrium, symmetries
+from tests.small import PENDULUM, REDUNDANT
 
 LINKS = 6
 
@@ -91,9 +92,59 @@ def test_a_bead_on_a_turning_hoop() -> None:
     np.testing.assert_allclose(swinging.frequencies, [0, 0, expected, expected], atol=1e-10)
 
 
+def test_held_coordinates_have_reactions() -> None:
+    """A pendulum that is pushed aside: the force is m g tan(angle), and it costs no freedom."""
+    m, g, l = (PENDULUM.params[k] for k in "mgl")  # noqa: E741
+    found = equilibrium(PENDULUM.system, [1.2, -1.0], PENDULUM.params, fixed=["x"])
+    tangent = 1.2 / np.sqrt(l**2 - 1.2**2)
+    np.testing.assert_allclose(found.reactions["fixed x"], [m * g * tangent, 0.0], rtol=1e-10)
+    np.testing.assert_allclose(found.reactions["rod"], [-m * g * tangent, m * g], rtol=1e-10)
+    assert int(found.stability) == jm.Stability.STABLE
+    with pytest.raises(ValueError, match=r"'rod' is missed by .*; release x"):
+        equilibrium(PENDULUM.system, [3.0, -1.0], PENDULUM.params, fixed=["x"])
+
+
+def test_redundant_constraints_and_a_follower_force() -> None:
+    """A load along the rod does no work on it; half the weight across it tilts it by asin(1/2)."""
+    for system in (PENDULUM.system, REDUNDANT.system):
+        follower = jm.System(
+            system.lagrangian,
+            system.constraints,
+            force=lambda q, v, t, p: p["m"] * p["g"] / 2 * jnp.stack([-q[1], q[0]]) / p["l"],
+            coordinates=system.coordinates,
+        )
+        found = equilibrium(follower, [0.3, -1.8], PENDULUM.params)
+        np.testing.assert_allclose(found.q, [1.0, -np.sqrt(3)], rtol=1e-12)
+        lin = found.linearization
+        assert lin.positions == 1
+
+
+def test_a_singular_mass_matrix_and_a_free_direction() -> None:
+    """A body that hangs, by a quaternion: it may turn about the vertical."""
+
+    def hanging(q: Any, v: Any, t: Any, p: Any) -> Any:
+        w = 2 * (q[0] * v[1:] - v[0] * q[1:] - jnp.cross(q[1:], v[1:]))
+        return w @ w / 2 + 3.0 * (q[0] ** 2 - q[1] ** 2 - q[2] ** 2 + q[3] ** 2)
+
+    unit = jm.Holonomic(lambda q, t, p: (q @ q - 1) / 2, "unit")
+    body = jm.System(hanging, [unit], coordinates=("a", "b", "c", "d"))
+    found = equilibrium(body, [0.8, 0.3, -0.2, 0.4])
+    np.testing.assert_allclose(found.q[1:3], 0.0, atol=1e-12)
+    free = np.asarray(found.free_directions)
+    own = free[:, np.abs(free).max(0) > 0]
+    assert own.shape == (4, 1)
+    np.testing.assert_allclose(own[1:3], 0.0, atol=1e-9)
+    assert (int(found.index), int(found.assessment.zeros)) == (0, 2)
+    frequencies = jm.modes(found.linearization).frequencies
+    np.testing.assert_allclose(frequencies[2:], np.sqrt(3.0) / (2 * np.pi), rtol=1e-10)
+    batch = jax.vmap(lambda q: equilibrium(body, q))(jnp.array([[0.8, 0.3, -0.2, 0.4]] * 2))
+    np.testing.assert_array_equal(batch.status, 0)
+    np.testing.assert_allclose(batch.q[0], found.q, atol=1e-12)
+
+
 def test_where_there_is_no_equilibrium_is_said() -> None:
     falling = jm.System(lambda q, v, t, p: v @ v / 2 + q[0], coordinates=("x",))
-    with pytest.raises(ValueError, match=r"No equilibrium was found .* 1 of the forces"):
+    with pytest.raises(ValueError, match=r"No equilibrium was found: .* 1 of the forces"):
         equilibrium(falling, [0.0])
     with pytest.raises(ValueError, match="holds 'y'; the coordinates are x"):
         equilibrium(falling, [0.0], fixed=["y"])

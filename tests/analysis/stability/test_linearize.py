@@ -105,6 +105,24 @@ def test_batches_and_redundant_rows() -> None:
     assert regular.all()
 
 
+def test_along_a_trajectory() -> None:
+    """At each saved time the same as for that state alone."""
+    ts = jnp.linspace(0.0, 0.5, 4)
+    run = jm.simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, ts, PENDULUM.params)
+
+    def at(q: Any, v: Any, t: Any) -> Linearization:
+        return linearize(PENDULUM.system, q, v, PENDULUM.params, t=t, steady=False)
+
+    found = jax.vmap(at)(run.q, run.v, run.ts)
+    assert found.regular.all()
+    alone = at(run.q[2], run.v[2], ts[2])
+    np.testing.assert_allclose(found.space.A[2], alone.space.A, rtol=1e-10, atol=1e-12)
+    # phi'' = -(g / l) sin(phi); a tangent that stands still adds phi'^2 to (g / l) cos(phi)
+    length, speed = PENDULUM.params["l"], np.linalg.norm(run.v, axis=1)
+    square = -9.81 / length**2 * np.asarray(run.q)[:, 1] + (speed / length) ** 2
+    np.testing.assert_allclose(np.linalg.det(found.space.A), square, rtol=1e-9)
+
+
 def test_symmetries_of_a_skate() -> None:
     """Along the slope nothing changes; without it all motions of the plane are symmetries."""
     params = {**SKATE.params, "g": 0.0}

@@ -1,0 +1,132 @@
+"""Whether constraints on velocities are derivatives of constraints on positions (Frobenius).
+
+A constraint a(q, t) . v + a0(q, t) = 0 is the covector w = (a, a0) on (q, t). A set of them is
+integrable where every dw vanishes on the directions that the set leaves free (Frobenius 1877). The
+largest such set is found by leaving out, again and again, the constraints that fail against the
+rest; holonomic constraints stay in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.states import Numbers, State
+from jaxmech.constraints import Nonholonomic
+from jaxmech.system import Params, System
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.probing import wide
+
+SMALL = 1e-8  # relative size of what counts as zero
+
+
+@dataclass(frozen=True)
+class Integrability:
+    """Which nonholonomic constraints restrict positions after all.
+
+    Attributes:
+        integrable: names of those that are derivatives of constraints on positions.
+        nonlinear: names of those that are not affine in the velocities, which are not tested.
+        reachable: degrees of freedom of position with the integrable ones.
+    """
+
+    integrable: tuple[str, ...]
+    nonlinear: tuple[str, ...]
+    reachable: int
+
+
+def integrability(system: System, states: Sequence[State]) -> Integrability | None:
+    """The test at several states on the constraints; None without nonholonomic ones.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> def roll(q, v, t, p):
+        ...     return v[0] - q[0] * v[1]  # d(log x - y) / dt = 0, times x
+        >>> disk = jm.System(
+        ...     lambda q, v, t, p: v @ v / 2, [jm.Nonholonomic(roll)], coordinates=("x", "y")
+        ... )
+        >>> state = State(jnp.array([1.0, 0.3]), jnp.array([1.0, 1.0]), jnp.zeros(()), None)
+        >>> integrability(disk, [state])
+        Integrability(integrable=('roll',), nonlinear=(), reachable=1)
+    """
+    names = [c.name for c in system.constraints if isinstance(c, Nonholonomic)]
+    if not names:
+        return None
+    found = [jax.tree.map(np.asarray, _covectors(system, *state)) for state in states]
+    found = [x for x in found if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(x))]
+    if not found:
+        return None
+    bent = [name for k, name in enumerate(names) if any(x[1][k][2] > SMALL for x in found)]
+    held = [k for k, name in enumerate(names) if name not in bent]
+    while True:
+        failing = {k for k in held for fixed, own in found if not _closes(k, held, fixed, own)}
+        if not failing:
+            break
+        held = [k for k in held if k not in failing]
+    reachable = min(system.n - _rank(_stacked(held, fixed, own)[:, :-1]) for fixed, own in found)
+    return Integrability(tuple(names[k] for k in held), tuple(bent), reachable)
+
+
+def integrability_findings(found: Integrability) -> list[Finding]:
+    """A note for constraints that should be written on positions."""
+    if not found.integrable:
+        return []
+    words = ("is", "a derivative") if len(found.integrable) == 1 else ("are", "derivatives")
+    return [
+        Finding(
+            Severity.NOTE,
+            f"{listed(found.integrable)} {words[0]} integrable: {words[1]} of constraints on "
+            f"positions, which leave {found.reachable} of position free",
+            "nothing is wrong; as `Holonomic` constraints positions would not drift off them",
+        )
+    ]
+
+
+@jit_of("system")
+def _covectors(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, list[tuple[Array, Array, Array]]]:
+    """Rows of the holonomic ones; of each other one rows, their derivatives, and how bent it is."""
+    elsewhere = wide(v, seed=11)
+
+    def of(c: Nonholonomic) -> tuple[Array, Array, Array]:
+        def rows(z: Array) -> Array:
+            q, t, still = z[:-1], z[-1], jnp.zeros_like(v)
+            A = jax.jacfwd(lambda v: c.value(q, v, t, params))(still)
+            return jnp.concatenate([A, c.value(q, still, t, params)[:, None]], axis=1)
+
+        z = jnp.append(q, t)
+        own = rows(z)
+        expected = own[:, :-1] @ elsewhere + own[:, -1]
+        size = jnp.abs(own[:, :-1]) @ jnp.abs(elsewhere) + jnp.abs(own[:, -1])
+        bent = jnp.abs(c.value(q, elsewhere, t, params) - expected) / jnp.where(size > 0, size, 1.0)
+        return own, jax.jacfwd(rows)(z), jnp.max(bent, initial=0.0)
+
+    by_q, by_t = jax.jacfwd(lambda q, t: system.position_level(q, t, params), (0, 1))(q, t)
+    fixed = jnp.concatenate([by_q, by_t[:, None]], axis=1)
+    return fixed, [of(c) for c in system.constraints if isinstance(c, Nonholonomic)]
+
+
+def _stacked(held: Sequence[int], fixed: Numbers, own: Any) -> Numbers:
+    rows = np.concatenate([fixed, *(own[k][0] for k in held)])
+    lengths = np.linalg.norm(rows, axis=1)
+    return rows[lengths > 0] / lengths[lengths > 0][:, None]
+
+
+def _rank(rows: Numbers) -> int:
+    return int(np.linalg.matrix_rank(rows, tol=SMALL)) if rows.size else 0
+
+
+def _closes(k: int, held: Sequence[int], fixed: Numbers, own: Any) -> bool:
+    """Whether dw of a constraint vanishes on what the held ones leave free."""
+    rows = _stacked(held, fixed, own)
+    _, sizes, V = np.linalg.svd(rows)
+    free = V[int((sizes > SMALL).sum()) :]
+    slopes = own[k][1]
+    turned = free @ (slopes - slopes.swapaxes(1, 2)) @ free.T
+    return bool(np.abs(turned).max(initial=0.0) <= SMALL * (1e-6 + np.abs(slopes).max(initial=0.0)))

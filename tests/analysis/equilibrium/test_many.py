@@ -1,0 +1,116 @@
+"""Many equilibria at once, and equilibria over a parameter, against closed forms."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+
+
+def _angles(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """A double pendulum by the angles of its rods, from the downward vertical."""
+    x = jnp.cumsum(jnp.stack([jnp.sin(q), -jnp.cos(q)]), axis=1)
+    speed = jnp.cumsum(jnp.stack([v * jnp.cos(q), v * jnp.sin(q)]), axis=1)
+    return (speed**2).sum() / 2 - p["g"] * x[1].sum()
+
+
+DOUBLE = jm.System(_angles, coordinates=("upper", "lower"))
+
+
+def test_a_double_pendulum_has_four_equilibria() -> None:
+    """Each rod is down or up, and each that is up adds one negative eigenvalue."""
+    turn = {"upper": 2 * np.pi, "lower": 2 * np.pi}
+    found = jm.equilibria(DOUBLE, [0.1, 0.2], {"g": 9.81}, spread=np.pi, periods=turn, starts=60)
+    assert [int(x.index) for x in found.found] == [0, 1, 1, 2]
+    np.testing.assert_allclose(found.energies, 9.81 * np.array([-3, -1, 1, 3]), rtol=1e-12)
+    assert sum(found.hits) == found.starts
+    assert [int(x.stability) for x in found.found] == [jm.Stability.STABLE] + [0] * 3
+    np.testing.assert_allclose([float(x.assessment.unstable) for x in found.found], [0, 1, 1, 2])
+
+
+def _hoop(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """A bead on a hoop of radius 1 that turns at the rate w, in the frame of the hoop."""
+    return (v[0] ** 2 + (p["w"] * jnp.sin(q[0])) ** 2) / 2 + 9.81 * jnp.cos(q[0])
+
+
+BEAD = jm.System(_hoop, coordinates=("angle",))
+
+
+def test_the_pitchfork_of_a_bead_on_a_hoop() -> None:
+    """At w^2 = g / R the bottom loses its stability to cos(angle) = g / (R w^2)."""
+    found = jm.continuation(BEAD, [0.0], {"w": 2.0}, "w", 5.0, step=0.05)
+    main, *sides = found.branches
+    (point,) = found.special
+    assert point.kind == "branch point"
+    np.testing.assert_allclose(point.value, np.sqrt(9.81), rtol=1e-9)
+    np.testing.assert_array_equal(main.index, main.values > point.value)
+    assert not np.any(main.q)
+    assert [np.sign(side.q[-1, 0]) for side in sides] in ([1.0, -1.0], [-1.0, 1.0])
+    for side in sides:
+        np.testing.assert_allclose(np.cos(side.q[:, 0]), 9.81 / side.values**2, rtol=1e-8)
+        assert np.all(side.stability[1:] == jm.Stability.STABLE)
+        np.testing.assert_allclose(side.values[-1], 5.0, rtol=1e-12)
+
+
+def _truss(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """Two springs to a mass between two walls that are 2 apart, under a load F."""
+    return v @ v / 2 - (jnp.sqrt(1 + q[0] ** 2) - p["l"]) ** 2 - p["F"] * q[0]
+
+
+def test_a_shallow_truss_snaps_through_at_a_fold() -> None:
+    """Von Mises: F = 2 (l^(2/3) - 1)^(3/2), where the height squared is l^(2/3) - 1."""
+    truss, length = jm.System(_truss, coordinates=("height",)), 1.25
+    start = [np.sqrt(length**2 - 1)]
+    found = jm.continuation(truss, start, {"F": 0.0, "l": length}, "F", 0.5, step=0.05)
+    (fold,) = found.special
+    assert fold.kind == "fold"
+    np.testing.assert_allclose(fold.value, 2 * (length ** (2 / 3) - 1) ** 1.5, rtol=1e-9)
+    np.testing.assert_allclose(fold.q, [np.sqrt(length ** (2 / 3) - 1)], rtol=1e-6)
+    branch = found.branches[0]
+    assert branch.index[0] == 0
+    assert branch.index[-1] == 1
+    np.testing.assert_allclose(branch.values[-1], 0.0, atol=1e-12)
+    with pytest.raises(ValueError, match="but is 'load'; the parameters are F, l"):
+        jm.continuation(truss, start, {"F": 0.0, "l": length}, "load", 0.5)
+
+
+def test_equilibria_have_second_derivatives() -> None:
+    """Of cos(angle) = g / w^2 by w."""
+
+    def angle(w: Any) -> Any:
+        return jm.equilibrium(BEAD, jnp.array([0.9]), {"w": w}).q[0]
+
+    w = 5.0
+    cos = 9.81 / w**2
+    sin, slope = np.sqrt(1 - cos**2), 2 * 9.81 / w**3
+    np.testing.assert_allclose(jax.grad(angle)(w), slope / sin, rtol=1e-10)
+    second = -3 * slope / w / sin - slope * cos * slope / sin**3
+    np.testing.assert_allclose(jax.jit(jax.grad(jax.grad(angle)))(w), second, rtol=1e-9)
+
+
+def test_damping_inside_a_shaft_makes_it_unstable_at_a_known_speed() -> None:
+    """Hopf: beyond the natural frequency times 1 + outer over inner damping."""
+
+    def rotor(q: Any, v: Any, t: Any, p: Any) -> Any:
+        turning = p["w"] * (q[0] * v[1] - q[1] * v[0]) + p["w"] ** 2 * q @ q / 2
+        return v @ v / 2 + turning - 2 * q @ q
+
+    def loads(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return -0.3 * v - 0.1 * p["w"] * jnp.stack([-q[1], q[0]])
+
+    shaft = jm.System(rotor, force=loads, coordinates=("x", "y"))
+
+    def at(w: Any) -> jm.Linearization:
+        return jm.linearize(shaft, jnp.zeros(2), jnp.zeros(2), {"w": w})
+
+    found = jm.root_locus(at, jnp.linspace(1.0, 5.0, 9), name="w")
+    (crossing,) = found.crossings
+    np.testing.assert_allclose(crossing.value, 2.0 * (1 + 0.1 / 0.2), rtol=1e-10)
+    np.testing.assert_allclose(crossing.frequency * 2 * np.pi, 1.0, rtol=1e-8)  # 3 - 2, turning
+    steps = np.diff(np.asarray(found.eigenvalues), axis=0)
+    assert np.abs(steps).max() < 0.6  # no branch jumps to another one
+    with pytest.raises(ValueError, match="increasing"):
+        jm.root_locus(at, [2.0, 1.0])

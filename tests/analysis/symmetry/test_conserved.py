@@ -1,0 +1,63 @@
+"""Conserved quantities of systems whose integrals are known."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from tests.small import SKATE, WIRE
+
+
+def _body(q: Any, v: Any, t: Any, p: Any) -> Any:
+    w = 2 * (q[0] * v[1:] - v[0] * q[1:] - jnp.cross(q[1:], v[1:]))
+    return p["J"] @ w**2 / 2 - p["k"] * (q[0] ** 2 - q[1] ** 2 - q[2] ** 2 + q[3] ** 2)
+
+
+BODY = jm.System(
+    _body,
+    [jm.Holonomic(lambda q, t, p: (q @ q - 1) / 2, "unit")],
+    coordinates=("a", "b", "c", "d"),
+)
+Q, V = np.array([0.5, 0.5, -0.5, 0.5]), np.array([0.3, 0.1, 0.7, 0.3])
+
+
+@pytest.mark.parametrize(
+    ("J", "k", "count"),
+    [
+        ([1.0, 2.0, 3.5], 0.0, 4),  # a free body: energy and three angular momenta in space
+        ([1.0, 2.0, 3.5], 0.7, 2),  # with weight: energy and that about the vertical
+        ([1.0, 1.0, 3.5], 0.7, 3),  # a top: also that about its axis
+    ],
+)
+def test_a_rigid_body_with_a_quaternion(J: list[float], k: float, count: int) -> None:
+    found = jm.conserved(BODY, Q, V, {"J": np.array(J), "k": k})
+    assert len(found.quantities) == count
+    run = jm.simulate(BODY, Q, V, np.linspace(0.0, 1.0, 5), found.params, method=jm.RK4(200))
+    assert max(found.drift(run).values()) < 1e-8
+
+
+def test_constraints_and_forces_that_do_work_are_accounted_for() -> None:
+    """A skate keeps only its spin, for its edge pushes sideways; a driven wire keeps nothing."""
+    found = jm.conserved(SKATE.system, SKATE.q, SKATE.v, {**SKATE.params, "g": 0.0})
+    assert [x.name for x in found.quantities] == ["energy", "momentum of phi"]
+    values = found.values(SKATE.q, SKATE.v)
+    np.testing.assert_allclose(values["momentum of phi"], 0.3 * 1.2)
+    assert not jm.conserved(WIRE.system, WIRE.q, WIRE.v, WIRE.params).quantities
+
+
+def test_given_fields() -> None:
+    def planet(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return v @ v / 2 + 1 / jnp.sqrt(q @ q)
+
+    kepler = jm.System(planet, coordinates=("x", "y"))
+    fields = {
+        "turn": lambda q, t, p: jnp.stack([-q[1], q[0]]),
+        "ahead": lambda q, t, p: jnp.array([1.0, 0.0]),
+    }
+    found = jm.conserved(kepler, [1.0, 0.0], [0.0, 1.1], fields=fields)
+    assert {x.name: x.is_conserved for x in found.quantities[2:]} == {"turn": True, "ahead": False}
+    assert "not conserved" in repr(found)
+    with pytest.raises(ValueError, match="must hold functions that return shape"):
+        jm.conserved(kepler, [1.0, 0.0], [0.0, 1.1], fields={"one": lambda q, t, p: q[:1]})
