@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.compiler import hoisted
 from jaxmech.linalg import QR, times
-from jaxmech.linalg.base import AbstractRowSpace
 
 ITERATIONS = 100
 DAMPING = (0.0, 1e-8, 1e-5, 1e-3, 1e-1, 10.0)
@@ -26,12 +26,12 @@ def root(equations: Equations, start: Array, theta: Any) -> Array:
     """z with equations(z, theta) = 0 near a start, or where the equations are missed least.
 
     Its derivatives of any order by theta are those of the zero that moves least (implicit function
-    theorem); it does not depend on the start.
+    theorem), and by traced values that the equations close over; it does not depend on the start.
 
     Args:
         equations: of z (k,) and theta, shape (e,).
         start: shape (k,).
-        theta: a pytree of all traced values that the equations depend on.
+        theta: a pytree.
 
     Example:
         >>> circle = lambda z, r: jnp.stack([z @ z - r**2, 2 * (z @ z - r**2), z[0] - z[1]])
@@ -39,37 +39,43 @@ def root(equations: Equations, start: Array, theta: Any) -> Array:
         >>> print(z, slope)
         [1.41421356 1.41421356] [0.70710678 0.70710678]
     """
+    theta = jax.tree.map(jnp.asarray, theta)
+    # A function with rules of its own must not close over traced values.
+    with_traced, traced = hoisted(equations, start, theta)
+
+    def whole(z: Array, theta: Any) -> Array:
+        return with_traced(theta[0], z, theta[1])
 
     @jax.custom_jvp
     def solved(start: Array, theta: Any) -> Array:
-        return _solve(lambda z: equations(z, theta), start)
+        return _solve(lambda z: whole(z, theta), start)
 
     @solved.defjvp
     def implicit(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
         start, theta = primals
         z = solved(start, theta)
-        _, moved = jax.jvp(lambda theta: equations(z, theta), (theta,), (tangents[1],))
-        return z, -_shortest(jax.jacfwd(equations)(z, theta), moved)
+        _, moved = jax.jvp(lambda theta: whole(z, theta), (theta,), (tangents[1],))
+        return z, -_shortest(jax.jacfwd(whole)(z, theta), moved)
 
-    return solved(jax.lax.stop_gradient(start), theta)
+    return solved(jax.lax.stop_gradient(start), (traced, theta))
 
 
 def _shortest(J: Array, r: Array) -> Array:
-    """J^+ r for an r in the range of J."""
-    return _with_factors(QR().factor(jax.lax.stop_gradient(J)), J, r)
+    """J^+ r for an r in the range of J, whose derivatives are those of a linear equation."""
+    count, unknowns = J.shape
+    size = max(count, unknowns)  # `custom_linear_solve` takes square matrices
+    square = jnp.zeros((size, size), J.dtype).at[:count, :unknowns].set(J)
+    frozen = jax.lax.stop_gradient(square)
 
+    def solve(_: Any, b: Array) -> Array:
+        return QR().factor(frozen).smallest(b)[0]
 
-@jax.custom_jvp
-def _with_factors(rows: AbstractRowSpace, J: Array, r: Array) -> Array:
-    return rows.smallest(r)[0]
+    def solve_transposed(_: Any, b: Array) -> Array:
+        return QR().factor(frozen.T).smallest(b)[0]
 
-
-@_with_factors.defjvp
-def _with_factors_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    """J x' = r' - J' x with the same factors: nothing is differentiated through them."""
-    rows, J, r = primals
-    x = _with_factors(rows, J, r)
-    return x, _with_factors(rows, J, tangents[2] - times(tangents[1], x))
+    b = jnp.zeros(size, r.dtype).at[:count].set(r)
+    x = jax.lax.custom_linear_solve(lambda x: times(square, x), b, solve, solve_transposed)
+    return x[:unknowns]
 
 
 def _solve(equations: Callable[[Array], Array], start: Array) -> Array:
