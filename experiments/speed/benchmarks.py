@@ -2,26 +2,36 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.speed import cases, gradients, routes
+from experiments.speed import cases, gradients, peak, routes
 from experiments.speed.cases import Case
 from experiments.speed.measure import Entrant, Outcome, Outcomes, Pool, contest
-from experiments.speed.settings import Size, Speed
-from experiments.speed.workers import Arrays
+from experiments.speed.routes import Unavailable
+from experiments.speed.settings import Speed
+from experiments.speed.straight_line import rollout_kernel
+from experiments.speed.workers import Arrays, JobError, Worker
+
+SINGLE = 2e-3  # largest difference between routes in float32, relative to their size
+FEW = 1000  # trajectories, which do not fill a device
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A case with the outcomes of its routes, or of the forms of its gradient."""
+    """A case on a device, with the outcomes of its routes, or of the forms of its gradient."""
 
     case: Case
+    platform: str
+    precision: str
+    operations: float | None = None  # of a step
     outcomes: Outcomes = field(default_factory=dict)
 
     def speed(self, name: str) -> float | None:
@@ -41,17 +51,25 @@ class Measured:
 
 @dataclass
 class Results:
-    """Everything measured so far; `finished` is false after an interruption."""
+    """Everything measured so far; `finished` is false after an interruption.
+
+    `devices` holds what is known of each platform: the environment of the workers, and the
+    arithmetic peak in each precision [operations/s].
+    """
 
     config: Speed
-    environment: dict[str, Any] = field(default_factory=dict)  # of the workers
+    devices: dict[str, dict[str, Any]]
     table: list[Measured] = field(default_factory=list)
-    batches: list[Measured] = field(default_factory=list)  # one case by the size of its batch
-    lengths: list[Measured] = field(default_factory=list)  # chains by their length
-    large: list[Measured] = field(default_factory=list)
-    gradients: list[Measured] = field(default_factory=list)
+    scaling: list[Measured] = field(default_factory=list)
+    gradient: list[Measured] = field(default_factory=list)
     finished: bool = False
     load: float = field(default_factory=lambda: os.getloadavg()[0])  # before the start
+
+    def share(self, measured: Measured, name: str) -> float | None:
+        """The operations of the scalar graph per second, divided by the peak of the device."""
+        peak = self.devices[measured.platform].get("peak", {}).get(measured.precision)
+        speed, operations = measured.speed(name), measured.operations
+        return operations * speed / peak if operations and speed and peak else None
 
 
 def names(group: Sequence[Measured]) -> list[str]:
@@ -59,69 +77,107 @@ def names(group: Sequence[Measured]) -> list[str]:
     return list(dict.fromkeys(name for measured in group for name in measured.outcomes))
 
 
+def places(group: Sequence[Measured]) -> list[tuple[str, list[Measured]]]:
+    """The platforms and precisions of a group, as text, with what was measured there."""
+    found: dict[str, list[Measured]] = {}
+    for x in group:
+        found.setdefault(f"{x.platform}, {x.precision}", []).append(x)
+    return list(found.items())
+
+
+def present(wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The environment of each platform that can be used."""
+    found = {}
+    for platform in wanted:
+        worker = Worker(120.0, platform)
+        try:
+            found[platform] = worker.environment()
+        except JobError:
+            continue
+        finally:
+            worker.close()
+    return found
+
+
 def run(results: Results, tell: Callable[[str], None], done: Callable[[Measured], None]) -> None:
-    """Measure all parts that the configuration asks for.
+    """Measure all parts that the configuration asks for, on all devices.
 
     `results` is filled along the way, `tell` takes progress messages, `done` each finished case.
     """
-    for part in results.config.parts:
-        with Pool(results.config.timing.limit) as pool:
-            try:
-                for into, case, routes_or_forms in _cases(results, part):
-                    measured = Measured(case)
-                    into.append(measured)
-                    _measure(measured, routes_or_forms, results.config, pool, tell)
+    for part, platform in product(results.config.parts, results.devices):
+        for precision in getattr(results.config, part).precisions:
+            with Pool(results.config.timing.limit, platform, precision) as pool:
+                _find_peak(results, pool, platform, precision, tell)
+                group: list[Measured] = []
+                for case in _cases(results.config, part):
+                    measured = Measured(case, platform, precision, _operations(case.name))
+                    getattr(results, part).append(measured)
+                    forms = _routes(results.config, part, measured)
+                    _measure(measured, forms, group, results.config, pool, tell)
+                    group.append(measured)
                     done(measured)
-            finally:
-                results.environment = results.environment or pool.environment
     results.finished = True
 
 
-def _cases(results: Results, part: str) -> Iterator[tuple[list[Measured], Case, Iterable[str]]]:
-    """The cases of a part: the list for the results, the case, and what it is measured by."""
-    config = results.config
-    table, scaling, gradient = config.table, config.scaling, config.gradient
-    if part == "table" and table:
-        for name, size in table.cases.items():
-            yield results.table, _case(name, size), table.routes
-    if part == "scaling" and scaling:
-        rest = scaling.steps, scaling.step
-        for batch in scaling.batches:
-            yield results.batches, cases.make(scaling.case, batch, *rest), scaling.routes
-        for links in scaling.links:
-            chain = cases.make(f"chain_{links}", scaling.chain_batch, *rest)
-            yield results.lengths, chain, scaling.routes
-        for name, size in scaling.large.items():
-            yield results.large, _case(name, size), scaling.routes
-    if part == "gradient" and gradient:
-        for name, size in gradient.cases.items():
-            yield results.gradients, _case(name, size), gradients.FORMS
+def _find_peak(
+    results: Results, pool: Pool, platform: str, precision: str, tell: Callable[[str], None]
+) -> None:
+    peaks = results.devices[platform].setdefault("peak", {})
+    if precision not in peaks:
+        tell(f"arithmetic peak of {platform} in {precision}")
+        with suppress(JobError):
+            worker = pool.worker("peak")
+            worker.prepare(peak.prepare)
+            peaks[precision] = peak.OPERATIONS / min(worker.seconds(0.2) for _ in range(5))
 
 
-def _case(name: str, size: Size) -> Case:
-    return cases.make(name, size.batch, size.steps, size.step)
+def _cases(config: Speed, part: str) -> Iterator[Case]:
+    for name, size in getattr(config, part).cases.items():
+        for batch in size.batches:
+            yield cases.make(name, batch, size.steps, size.step)
+
+
+@cache
+def _operations(name: str) -> float | None:
+    """Operations of the scalar graph of a rollout without projection, for each step."""
+    case = cases.make(name, batch=1, steps=64, step_size=1e-3)
+    try:
+        return rollout_kernel(case, *(x[0] for x in cases.states(case)))[0].executed / case.steps
+    except Unavailable:
+        return None
+
+
+def _routes(config: Speed, part: str, measured: Measured) -> Sequence[str]:
+    if part == "gradient":
+        return list(gradients.FORMS)
+    where = measured.platform, measured.precision
+    return [name for name in getattr(config, part).routes if routes.runs_on(name, *where)]
 
 
 def _measure(
     measured: Measured,
     routes_or_forms: Iterable[str],
+    smaller: Sequence[Measured],
     config: Speed,
     pool: Pool,
     tell: Callable[[str], None],
 ) -> None:
     case = measured.case
-    q0, v0 = cases.states(case, config.seed)
-    entrants, audit = {}, {}
+    entrants, audit, left_out = {}, {}, {}
+    single = measured.precision == "float32"
     for name in routes_or_forms:
-        if name in routes.ROUTES:
-            job = partial(routes.prepare, name, case, q0, v0)
-            entrants[name] = Entrant(job, routes.ROUTES[name].tolerance)
+        if (seconds := expected(case, name, smaller)) > config.timing.longest:
+            left_out[name] = Outcome(f"unavailable: a run would take about {seconds:.0f} s")
+        elif name in routes.ROUTES:
+            job = partial(routes.prepare, name, case, config.seed)
+            tolerance = SINGLE if single else routes.ROUTES[name].tolerance
+            entrants[name] = Entrant(job, tolerance)
             audit = {"audit": residuals(case)}
         else:
-            job = partial(gradients.prepare, name, case, q0, v0)
+            job = partial(gradients.prepare, name, case, config.seed)
             comparable = partial(gradients.comparable, name)
-            entrants[name] = Entrant(job, gradients.TOLERANCE, comparable)
-    about = f"{case.title} x {case.batch:,}: "
+            entrants[name] = Entrant(job, SINGLE if single else gradients.TOLERANCE, comparable)
+    about = f"{measured.platform}, {measured.precision}, {case.title} x {case.batch:,}: "
     contest(
         entrants,
         pool,
@@ -130,6 +186,14 @@ def _measure(
         tell=lambda text: tell(about + text),
         **audit,
     )
+    measured.outcomes.update(left_out)
+
+
+def expected(case: Case, name: str, smaller: Sequence[Measured]) -> float:
+    """Seconds of a run, by the speed of the same case in a smaller batch that is not small."""
+    alike = (x for x in reversed(smaller) if x.case.name == case.name and x.case.batch > FEW)
+    speed = next((speed for x in alike if (speed := x.speed(name))), None)
+    return case.batch * case.steps / speed if speed else 0.0
 
 
 def residuals(case: Case) -> Callable[[Outcome, Arrays], None]:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
-from experiments.speed.benchmarks import Measured, names
+from experiments.speed.benchmarks import Measured, names, places
 from experiments.speed.routes import ROUTES
 
 # Okabe and Ito ("Color universal design", 2008), the yellow darkened for a white ground; jaxmech's
@@ -44,25 +43,37 @@ def bars(table: Sequence[Measured]) -> Figure:
     return figure
 
 
-def scaling(batches: Sequence[Measured], lengths: Sequence[Measured]) -> Figure:
-    """Speed over the batch, speed and compile seconds over the length of a chain."""
-    figure = Figure(figsize=(11, 4.0), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    _curves(left, batches, lambda x: x.case.batch, Measured.speed)
-    left.set(xlabel="trajectories in the batch", ylabel="trajectory-steps per second")
-    left.set_title(batches[0].case.title if batches else "", fontsize="medium")
-    _curves(middle, lengths, _links, Measured.speed)
-    _curves(right, lengths, _links, Measured.compile_seconds)
-    for ax, up in ((middle, "trajectory-steps per second"), (right, "compile seconds")):
-        ax.set(xlabel="links of the chain", ylabel=up)
-        title = f"chains, batch {lengths[0].case.batch:,}" if lengths else ""
+def scaling(group: Sequence[Measured]) -> Figure:
+    """Speed over the size of the batch of each case, speed and compile time over chain lengths.
+
+    Colours are routes; lines are solid in float64 and dashed in float32, on GPUs thicker.
+    """
+    by_case: dict[str, list[Measured]] = {}
+    for x in group:
+        by_case.setdefault(x.case.title, []).append(x)
+    several = {k: v for k, v in by_case.items() if len({x.case.batch for x in v}) > 1}
+    chains = [x for x in group if x.case.name.startswith("chain_") and x.case.title not in several]
+    count = len(several) + 2 * bool(chains)
+    rows = -(-count // 3)
+    figure = Figure(figsize=(11, 0.6 + 3.4 * rows), layout="constrained")
+    axes = iter(figure.subplots(rows, min(count, 3), squeeze=False).flat)
+    for (title, cases), ax in zip(several.items(), axes, strict=False):
+        _curves(ax, cases, lambda x: x.case.batch, Measured.speed)
+        ax.set(xlabel="trajectories in the batch", ylabel="trajectory-steps per second")
         ax.set_title(title, fontsize="medium")
-        ax.set_xticks([_links(x) for x in lengths], [f"{_links(x)}" for x in lengths])
-        ax.set_xticks([], minor=True)
-    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    right.yaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
-    right.yaxis.set_minor_formatter(NullFormatter())
-    shown = [ax.get_legend_handles_labels() for ax in (left, middle)]
+    if chains:
+        for up, ax in ((Measured.speed, next(axes)), (Measured.compile_seconds, next(axes))):
+            _curves(ax, chains, _links, up)
+            is_speed = up is Measured.speed
+            ylabel = "trajectory-steps per second" if is_speed else "compile seconds"
+            ax.set(xlabel="links of the chain", ylabel=ylabel)
+            ax.set_title(f"chains, batch {chains[0].case.batch:,}", fontsize="medium")
+            links = sorted({_links(x) for x in chains})
+            ax.set_xticks(links, [f"{n}" for n in links])
+            ax.set_xticks([], minor=True)
+    for ax in axes:
+        ax.set_axis_off()
+    shown = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {name: handle for pair in shown for handle, name in zip(*pair, strict=True)}
     figure.legend(handles.values(), handles.keys(), **_LEGEND)
     return figure
@@ -74,11 +85,15 @@ def _curves(
     across: Callable[[Measured], int],
     up: Callable[[Measured, str], float | None],
 ) -> None:
-    for route in names(group):
-        points = [(across(x), y) for x in group if (y := up(x, route)) is not None]
-        if points:
-            style = {"color": COLORS[route], "marker": MARKERS[route]}
-            ax.plot(*zip(*points, strict=True), label=route, **style)
+    several = len(places(group)) > 1
+    for place, there in places(group):
+        single, width = "float32" in place, 1.2 if place.startswith("cpu") else 2.4
+        for route in names(there):
+            points = [(across(x), y) for x in there if (y := up(x, route)) is not None]
+            if points:
+                style = {"color": COLORS[route], "marker": MARKERS[route], "linewidth": width}
+                label = f"{route}, {place}" if several else route
+                ax.plot(*zip(*points, strict=True), "--" if single else "-", label=label, **style)
     ax.set(xscale="log", yscale="log")
     ax.grid(alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)

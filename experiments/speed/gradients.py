@@ -15,7 +15,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 import jaxmech as jm
-from experiments.speed.cases import Case
+from experiments.speed.cases import Case, states
 from experiments.speed.jax_routes import one_simulation
 from experiments.speed.routes import Prepared, Unavailable, compiled
 from experiments.speed.workers import Arrays
@@ -26,8 +26,10 @@ TOLERANCE = 1e-9  # largest difference from the first form, relative to its size
 _ARGUMENTS, _AXES = (0, 1, 2), (0, 0, None)
 
 
-def prepare(form: str, case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
+def prepare(form: str, case: Case, seed: int) -> Prepared:
     """Compile one of `FORMS` for a case; all trajectories share the parameters."""
+    q0, v0 = states(case, seed)
+    jax.clear_caches()
     params = jax.tree.map(jnp.asarray, dict(case.model.params))
     return compiled(FORMS[form](case), q0, v0, params)
 

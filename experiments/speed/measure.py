@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -44,12 +44,11 @@ class Entrant:
 
 
 class Pool:
-    """One worker per name, and the environment that they run in."""
+    """One worker per name, all on one platform and in one precision."""
 
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
+    def __init__(self, limit: float, platform: str = "cpu", precision: str = "float64") -> None:
+        self._kind = limit, platform, precision
         self._workers: dict[str, Worker] = {}
-        self.environment: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -61,8 +60,7 @@ class Pool:
     def worker(self, name: str) -> Worker:
         """The worker of this name, kept for the next job."""
         if name not in self._workers:
-            self._workers[name] = Worker(self._limit)
-        self.environment = self.environment or self._workers[name].environment()
+            self._workers[name] = Worker(*self._kind)
         return self._workers[name]
 
 

@@ -2,33 +2,34 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from typing import Any
 
 from experiments.speed import gradients
-from experiments.speed.benchmarks import Measured, Results, names
+from experiments.speed.benchmarks import Measured, Results, names, places
 from experiments.speed.measure import Outcome
 
 NONE = "–"
 _RESIDUALS = ("difference", "position_residual", "velocity_residual")
-_PARTS = ("table", "batches", "lengths", "large", "gradients")
 
 
 def as_json(results: Results) -> str:
-    """Every figure, with the configuration and the environment."""
+    """Every figure, with the configuration and the devices."""
     content = {
         "finished": results.finished,
-        "environment": {
+        "host": {
             **{package: _version(package) for package in ("diffrax", "mujoco")},
             "cores": os.cpu_count(),
             "load": results.load,
-            **results.environment,
         },
+        "devices": results.devices,
         "config": asdict(results.config),
-        **{part: [_plain(measured) for measured in getattr(results, part)] for part in _PARTS},
+        "table": [_plain(results, x) for x in results.table],
+        "scaling": [_plain(results, x) for x in results.scaling],
+        "gradients": [_plain(results, x) for x in results.gradient],
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
@@ -42,7 +43,9 @@ def heading(measured: Measured) -> str:
     """The case with its size."""
     case = measured.case
     n, m = case.equations
-    return f"{case.title} (n {n}, m {m}), {case.batch:,} trajectories of {case.steps:,} steps"
+    size = f"{case.batch:,} trajectories of {case.steps:,} steps"
+    where = f"{measured.platform}, {measured.precision}"
+    return f"{case.title} (n {n}, m {m}), {size}, {where}"
 
 
 def facts(measured: Measured) -> str:
@@ -55,7 +58,7 @@ def facts(measured: Measured) -> str:
         row += [_times(measured.ratio(name, base)), _compile(measured, name)]
         rows.append([*row, *(_size(getattr(outcome, what)) for what in _RESIDUALS)])
     rows[0] = [text.replace("_", " ") for text in rows[0]]
-    return _grid(rows)
+    return grid(rows)
 
 
 def problems(group: Sequence[Measured]) -> Iterator[str]:
@@ -71,28 +74,25 @@ def problems(group: Sequence[Measured]) -> Iterator[str]:
 
 
 def _sections(results: Results) -> Iterator[str]:
-    if results.table:
-        yield _summary(results.table)
-        yield from problems(results.table)
+    for k, (place, table) in enumerate(places(results.table)):
+        if k:
+            yield f"### {place}"
+        yield _summary(table)
+        yield from problems(table)
     yield _setting(results)
     for measured in results.table:
         yield f"### {heading(measured)}"
         yield facts(measured)
-    for first, title, group in (
-        ("batch", "Speed over the size of the batch", results.batches),
-        ("links", "Speed over the length of a chain", results.lengths),
-        ("case", "Speed of other cases", results.large),
-    ):
-        if group:
-            yield f"### {title}"
-            yield _scaling(first, group)
-            yield from problems(group)
-    if results.gradients:
-        yield "### Gradient of a scalar of the final state by q0, v0 and all parameters"
-        yield _gradients(results.gradients)
-        yield "### Sensitivities of q and v to p numbers, in forward runs"
-        yield _sensitivities(results.gradients)
-        yield from problems(results.gradients)
+    for place, group in places(results.scaling):
+        yield f"### Speed over the size of the batch and of the system, {place}"
+        yield _scaling(results, group)
+        yield from problems(group)
+    for place, group in places(results.gradient):
+        yield f"### Gradient of a scalar of the final state by q0, v0 and all parameters, {place}"
+        yield _gradients(group)
+        yield f"### Sensitivities of q and v to p numbers, in forward runs, {place}"
+        yield _sensitivities(group)
+        yield from problems(group)
 
 
 def _summary(table: list[Measured]) -> str:
@@ -101,27 +101,41 @@ def _summary(table: list[Measured]) -> str:
     head = [f"{x.case.title} (n {x.case.equations[0]}, m {x.case.equations[1]})" for x in table]
     rows = [["million steps per second", *head], ["", *(f"batch {x.case.batch:,}" for x in table)]]
     rows += [[route, *(_cell(x, route, routes[0]) for x in table)] for route in routes]
-    return _grid(rows)
+    return grid(rows)
 
 
 def _setting(results: Results) -> str:
-    known = results.environment
     return (
-        f"Trajectory-steps per second, RK4, float64, best of {results.config.timing.rounds} "
-        "rounds; in brackets how many times slower than the first route. "
-        f"{known.get('processor', '')}, {os.cpu_count()} cores with a load of {results.load:.1f} "
-        f"before the start, jax {known.get('jax', '')}, Python {known.get('python', '')}."
+        f"Trajectory-steps per second, RK4, best of {results.config.timing.rounds} rounds; in "
+        "brackets how many times slower than the first route. The share of the peak is what the "
+        "operations of the scalar graph (a sine is one) would need of the arithmetic peak, which "
+        "is measured by chains of multiply-add (two operations).\n\n"
+        + "\n".join(f"- {place}: {device(known)}" for place, known in results.devices.items())
+        + f"\n- load of the machine before the start: {results.load:.1f}"
     )
 
 
-def _scaling(first: str, group: list[Measured]) -> str:
+def device(known: Mapping[str, Any]) -> str:
+    """A device, its peak, and the versions that ran on it."""
+    name = known["processor"] if known["platform"] == "cpu" else known["device"]
+    peaks = [f"{peak / 1e9:,.0f} G/s in {kind}" for kind, peak in known.get("peak", {}).items()]
+    driver = [f"driver {known['driver']}"] if known.get("driver") else []
+    versions = [f"jax {known['jax']}", f"Python {known['python']}"]
+    return ", ".join([name, *peaks, *driver, *versions])
+
+
+def _scaling(results: Results, group: list[Measured]) -> str:
     routes = names(group)
-    rows = [[first, *(f"{r}{what}" for r in routes for what in (", M steps/s", ", compile"))]]
+    what = ("M steps/s", "of peak", "compile")
+    rows = [["case", "batch", *(f"{route}, {x}" for route in routes for x in what)]]
     for x in group:
-        labels = {"batch": f"{x.case.batch:,}", "links": f"{x.case.equations[1]}"}
-        cells = [text for r in routes for text in (_cell(x, r, r), _compile(x, r))]
-        rows.append([labels.get(first, heading(x)), *cells])
-    return _grid(rows)
+        cells = [(_cell(x, r, r), _share(results.share(x, r)), _compile(x, r)) for r in routes]
+        rows.append([x.case.title, f"{x.case.batch:,}", *(text for cell in cells for text in cell)])
+    return grid(rows)
+
+
+def _share(value: float | None) -> str:
+    return NONE if value is None else f"{100 * value:.2g} %"
 
 
 def _gradients(group: list[Measured]) -> str:
@@ -133,7 +147,7 @@ def _gradients(group: list[Measured]) -> str:
         for form in forms:
             row += [_times(x.ratio(form, forward)), _compile(x, form)]
         rows.append([*row, _size(x.outcomes.get(forms[-1], Outcome()).difference)])
-    return _grid(rows)
+    return grid(rows)
 
 
 def _sensitivities(group: list[Measured]) -> str:
@@ -147,10 +161,10 @@ def _sensitivities(group: list[Measured]) -> str:
             share = "" if ratio is None else f" = {ratio / (1 + p):.2f} (1 + p)"
             row += [f"{_times(ratio)}{share}", _compile(x, form)]
         rows.append(row)
-    return _grid(rows)
+    return grid(rows)
 
 
-def _grid(rows: Sequence[Sequence[str]]) -> str:
+def grid(rows: Sequence[Sequence[str]]) -> str:
     first, *rest = (f"| {' | '.join(row)} |" for row in rows)
     return "\n".join([first, f"|{'---|' * len(rows[0])}", *rest])
 
@@ -194,19 +208,22 @@ def _size(value: float | None) -> str:
     return NONE if value is None else f"{value:.1e}"
 
 
-def _plain(measured: Measured) -> dict[str, Any]:
+def _plain(results: Results, measured: Measured) -> dict[str, Any]:
     case = measured.case
     n, m = case.equations
     sizes = {"batch": case.batch, "steps": case.steps, "step_size": case.step_size}
+    where = {key: getattr(measured, key) for key in ("platform", "precision", "operations")}
     outcomes = {
         name: {
             **{key: _finite(value) for key, value in asdict(outcome).items()},
             "best": outcome.best,
             "steps_per_second": measured.speed(name),
+            "share_of_peak": results.share(measured, name),
         }
         for name, outcome in measured.outcomes.items()
     }
-    return {"case": case.name, "n": n, "m": m, **sizes, "outcomes": outcomes}
+    named = {"case": case.name, "title": case.title, "n": n, "m": m}
+    return {**named, **where, **sizes, "outcomes": outcomes}
 
 
 def _finite(value: Any) -> Any:

@@ -4,26 +4,36 @@ A route is a function of a case and its initial states that compiles what it nee
 `Prepared`. Its module is imported only by the process that runs it.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from experiments.speed.cases import Case
+from experiments.speed.cases import Case, states
 
 States = tuple[np.ndarray, np.ndarray]  # q and v, (batch, n) each
+COMPARED = 16_384  # trajectories of which the final states are compared
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A compiled route: the seconds that it took, and a function that returns the final q and v."""
+    """A compiled route.
+
+    Attributes:
+        compile_seconds: what it took.
+        run: computes, and returns when that is done.
+        compared: from what it returns to the arrays that are compared, the final q and v.
+    """
 
     compile_seconds: float
-    run: Callable[[], States]
+    run: Callable[[], Any]
+    compared: Callable[[Any], Any] = lambda result: result
 
 
 class Unavailable(Exception):  # noqa: N818
@@ -57,16 +67,40 @@ ROUTES: Mapping[str, Route] = {
 }
 
 
-def prepare(route: str, case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """Compile a route for a case."""
+def runs_on(route: str, platform: str, precision: str) -> bool:
+    """Whether a route can run there: those in JAX run everywhere."""
+    return ROUTES[route].place.startswith("jax_") or (platform, precision) == ("cpu", "float64")
+
+
+def prepare(route: str, case: Case, seed: int) -> Prepared:
+    """Compile a route for a case; the first trajectories are compared."""
+    start = states(case, seed)
     module, _, function = ROUTES[route].place.partition(":")
-    return getattr(import_module(f"experiments.speed.{module}"), function)(case, q0, v0)
+    jax.clear_caches()
+    made = getattr(import_module(f"experiments.speed.{module}"), function)(case, *start)
+    return replace(made, compared=lambda result: [x[:COMPARED] for x in made.compared(result)])
 
 
-def compiled(fn: Callable[..., Any], *args: Any) -> Prepared:
-    """A function of arrays, compiled ahead of its first run."""
+def compiled(fn: Callable[..., Any], *args: Any, options: Any = None) -> Prepared:
+    """A function of arrays, compiled ahead of its first run.
+
+    Raises:
+        Unavailable: it needs more memory than there is.
+    """
+    args = jax.block_until_ready(jax.tree.map(jnp.asarray, args))
     begun = time.perf_counter()
-    program = jax.jit(fn).lower(*args).compile()
+    program = jax.jit(fn).lower(*args).compile(options)
     seconds = time.perf_counter() - begun
-    args = jax.block_until_ready(jax.device_put(args))
-    return Prepared(seconds, lambda: jax.tree.map(np.asarray, program(*args)))
+    if size := program.memory_analysis():
+        needed = size.temp_size_in_bytes + size.output_size_in_bytes
+        if needed > (free := _free_bytes()):
+            raise Unavailable(f"needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
+    return Prepared(seconds, lambda: jax.block_until_ready(program(*args)))
+
+
+def _free_bytes() -> float:
+    """Memory of the default device that nothing uses."""
+    known = jax.devices()[0].memory_stats()
+    if known is None:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return known["bytes_limit"] - known["bytes_in_use"]

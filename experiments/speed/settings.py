@@ -8,6 +8,7 @@ from experiments.speed.cases import NAMES, is_name
 from experiments.speed.routes import ROUTES
 from jaxmech.config.errors import Problem, StudyError, not_one_of
 
+Precision = Literal["float64", "float32"]
 RouteName = Literal[*ROUTES]  # type: ignore[valid-type]
 
 
@@ -18,6 +19,8 @@ def _count(name: str, value: int) -> Iterator[Problem]:
 
 
 def _counts(name: str, values: tuple[int, ...]) -> Iterator[Problem]:
+    if not values:
+        yield Problem((name,), "must not be empty")
     for k, value in enumerate(values):
         yield from _count(f"{name}[{k}]", value)
 
@@ -34,22 +37,21 @@ def _different(name: str, values: tuple[str, ...]) -> Iterator[Problem]:
         yield Problem((name,), f'must name "{value}" only once')
 
 
-def _cases(name: str, value: str | Mapping[str, Any]) -> Iterator[Problem]:
-    if name == "cases" and not value:
+def _cases(name: str, value: Mapping[str, Any]) -> Iterator[Problem]:
+    if not value:
         yield Problem((name,), "must name at least one case, but is empty")
     known = {*NAMES, "chain_<links>", "dense_<coordinates>"} - {"chain_10"}
-    for case in [value] if isinstance(value, str) else value:
+    for case in value:
         if not is_name(case):
-            key = (name,) if isinstance(value, str) else (name, case)
-            yield Problem(key, not_one_of(case, known, "a case"))
+            yield Problem((name, case), not_one_of(case, known, "a case"))
 
 
 _RULES: Mapping[str, Callable[[str, Any], Iterator[Problem]]] = {
-    **dict.fromkeys(("rounds", "batch", "steps", "chain_batch", "seed"), _count),
-    **dict.fromkeys(("batches", "links"), _counts),
-    **dict.fromkeys(("step", "limit"), _positive),
-    **dict.fromkeys(("parts", "routes"), _different),
-    **dict.fromkeys(("case", "cases", "large"), _cases),
+    **dict.fromkeys(("rounds", "steps", "seed"), _count),
+    "batches": _counts,
+    **dict.fromkeys(("step", "limit", "longest"), _positive),
+    **dict.fromkeys(("parts", "routes", "precisions"), _different),
+    "cases": _cases,
 }
 
 
@@ -70,37 +72,25 @@ class Timing(_Checked):
     least: float = 0.2  # a round is the mean over as many runs as fill this time [s]
     most: float = 20.0  # a route that has run for this long stops after its second round [s]
     limit: float = 900.0  # a route without an answer for this long is abandoned [s]
+    longest: float = 60.0  # a run is left out that would take longer, by a smaller batch [s]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size(_Checked):
     """The size of a case."""
 
-    batch: int  # number of trajectories
+    batches: tuple[int, ...]  # numbers of trajectories, in ascending order
     steps: int  # of each trajectory
     step: float  # of RK4 [s]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table(_Checked):
+class Part(_Checked):
     """Every case by every route; ratios refer to the first route."""
 
     routes: tuple[RouteName, ...]
     cases: Mapping[str, Size]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scaling(_Checked):
-    """Speed over the size of the batch and of the system."""
-
-    routes: tuple[RouteName, ...]
-    case: str  # the case that runs in batches of all sizes
-    batches: tuple[int, ...]
-    links: tuple[int, ...]  # lengths of the chain
-    chain_batch: int  # trajectories of each chain
-    steps: int
-    step: float  # of RK4 [s]
-    large: Mapping[str, Size] = field(default_factory=dict)  # further cases of any size
+    precisions: tuple[Precision, ...] = ("float64",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +98,7 @@ class Gradient(_Checked):
     """The gradient of a scalar of the final state, in both modes, against the forward run."""
 
     cases: Mapping[str, Size]
+    precisions: tuple[Precision, ...] = ("float64",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +106,8 @@ class Speed(_Checked):
     """A benchmark: the parts to measure, and what each of them consists of."""
 
     parts: tuple[Literal["table", "scaling", "gradient"], ...]
-    table: Table | None = None
-    scaling: Scaling | None = None
+    table: Part | None = None
+    scaling: Part | None = None  # over the size of the batch and of the system
     gradient: Gradient | None = None
     seed: int = 1  # of the initial states
     timing: Timing = field(default_factory=Timing)

@@ -42,7 +42,7 @@ Program = Callable[[Sequence[np.ndarray], int], list[np.ndarray]]
 def straight_line(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
     """The route; its compile time is that of the program that is used."""
     begun = time.perf_counter()
-    kernel, shared = _rollout_kernel(case, q0[0], v0[0])
+    kernel, shared = rollout_kernel(case, q0[0], v0[0])
     args = [q0, v0, np.broadcast_to(shared, (len(q0), len(shared)))]
     reading = time.perf_counter() - begun
     program, writing = _fastest(kernel, args)
@@ -54,7 +54,7 @@ def straight_line(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
     return Prepared(reading + writing, run)
 
 
-def _rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, np.ndarray]:
+def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, np.ndarray]:
     """The graph from an initial state to the final one; its third argument is the array returned.
 
     That array holds the times and all parameters.

@@ -4,11 +4,14 @@ A worker holds one prepared job at a time, and only one worker computes at any m
 """
 
 import gc
+import os
+import re
 import signal
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,8 +35,8 @@ class Worker:
     longer, the methods raise a `JobError`.
     """
 
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
+    def __init__(self, limit: float, platform: str = "cpu", precision: str = "float64") -> None:
+        self._limit, self._kind = limit, (platform, precision)
         self._process: Any = None
         self._pipe: Any = None
 
@@ -76,7 +79,7 @@ class Worker:
     def _start(self) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, *self._kind), daemon=True)
         # Ctrl-C reaches every process of a terminal; only the benchmark itself handles it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -92,10 +95,13 @@ class Worker:
         return f"crashed ({signal.Signals(-code).name if code and code < 0 else f'exit {code}'})"
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, platform: str, precision: str) -> None:
     """Answer requests until the benchmark ends."""
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_enable_compilation_cache", False)  # compile times are measured
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # several workers share the device
+    os.environ["JAXMECH_KERNEL_CACHE"] = "off"  # compile times are measured
+    jax.config.update("jax_enable_compilation_cache", False)
+    jax.config.update("jax_platforms", platform)
+    jax.config.update("jax_enable_x64", precision == "float64")
     prepared: Prepared | None = None
     while True:
         try:
@@ -105,13 +111,14 @@ def _serve(pipe: Connection) -> None:
         problem, answer = "", None
         try:
             if request == "environment":
-                answer = environment()
+                answer = {**environment(), "driver": _driver()}
             elif request == "prepare":
                 prepared = None
                 jax.clear_caches()
                 gc.collect()
                 prepared = arguments[0]()
-                answer = prepared.compile_seconds, jax.tree.leaves(prepared.run())
+                found = jax.tree.leaves(prepared.compared(prepared.run()))
+                answer = prepared.compile_seconds, [np.asarray(x) for x in found]
             else:
                 assert prepared is not None
                 answer = mean_seconds(prepared.run, *arguments)
@@ -120,6 +127,14 @@ def _serve(pipe: Connection) -> None:
         except Exception as error:  # noqa: BLE001  a failing route must not end the others
             problem = f"failed: {type(error).__name__}: {error}".partition("\n")[0]
         pipe.send((problem, answer))
+
+
+def _driver() -> str:
+    """The version of NVIDIA's driver, if it is used."""
+    told = Path("/proc/driver/nvidia/version")
+    if jax.devices()[0].platform != "gpu" or not told.is_file():
+        return ""
+    return next(iter(re.findall(r"Module.*?(\d+[\d.]+)", told.read_text())), "")
 
 
 def mean_seconds(run: Callable[[], Any], at_least: float) -> float:

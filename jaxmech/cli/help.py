@@ -34,11 +34,13 @@ recordings are used for the report alone. The run folder holds `report.md`, `rep
 `config.toml`, `environment.json` and `pictures/`.
 """
 BENCH = """\
-Compare the speed of batches with other methods for the same trajectories, over the batch size and
-the length of a chain, and measure the cost of gradients. The run folder holds `speed.md`,
-`speed.json`, `speed.png` and `scaling.png`; Ctrl-C keeps what is measured by then. The benchmark is
-the folder `experiments/speed` of a clone. MuJoCo and diffrax take part where they are installed:
-pip install -e '.[bench]'
+Compare the speed of batches with other methods for the same trajectories, on every device, over the
+batch size and the length of a chain, and measure the cost of gradients. The run folder holds
+`speed.md`, `speed.json`, `speed.png` and `scaling.png`; Ctrl-C keeps what is measured by then. The
+benchmark is the folder `experiments/speed` of a clone. MuJoCo and diffrax take part where they are
+installed: pip install -e '.[bench]'
+
+compare two machines:  jaxmech bench --compare runs/here/speed.json runs/there/speed.json
 """
 CHECK = """\
 Check a system before trusting it: degrees of freedom, redundant and contradictory constraints by

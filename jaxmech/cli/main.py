@@ -237,7 +237,9 @@ def _bench(arguments: Namespace) -> int:
     _require_good_jax()
     clone = _clone(Path(arguments.config))
     path = os.pathsep.join(filter(None, [str(clone), os.environ.get("PYTHONPATH")]))
-    given = [arguments.config, *([arguments.out] if arguments.out else [])]
+    given = [arguments.config, "--devices", arguments.devices]
+    given += ["--out", arguments.out] if arguments.out else []
+    given += ["--compare", *arguments.compare] if arguments.compare else []
     command = [sys.executable, "-P", "-m", "experiments.speed", *given]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as child:
         while True:

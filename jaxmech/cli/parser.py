@@ -78,6 +78,18 @@ def parser() -> argparse.ArgumentParser:
         help="a TOML file like configs/speed.toml or configs/speed_quick.toml [%(default)s]",
     )
     _add_out(bench)
+    bench.add_argument(
+        "--devices",
+        choices=("all", "cpu", "cuda"),
+        default="all",
+        help="the devices to measure, of those that JAX finds [%(default)s]",
+    )
+    bench.add_argument(
+        "--compare",
+        metavar="FILE",
+        nargs="+",
+        help="measure nothing, but compare the speed.json of two machines or more",
+    )
     add("info", "show versions, precision, and devices with what batches run as")
     return whole
 

@@ -240,7 +240,7 @@ def test_help_teaches(capsys, command) -> None:
 BENCHMARK = """
 import sys, time
 from pathlib import Path
-out = Path(sys.argv[2])
+out = Path(sys.argv[-1])
 out.mkdir()
 try:
     time.sleep(60)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,11 +13,16 @@ import pytest
 
 from experiments.speed import __main__ as benchmark
 from experiments.speed import benchmarks, cases, gradients, jax_routes, workers
+from experiments.speed.benchmarks import Measured, Results
+from experiments.speed.compare import compare
 from experiments.speed.measure import Entrant, Outcome, contest, difference
-from experiments.speed.routes import Unavailable
+from experiments.speed.report import as_json
+from experiments.speed.routes import Unavailable, runs_on
 from experiments.speed.settings import Speed, Timing
+from experiments.speed.straight_line import rollout_kernel
 from experiments.speed.workers import Job, JobError, Worker, mean_seconds
 from jaxmech.cli.main import main
+from jaxmech.config.errors import InputError
 from jaxmech.config.toml import ConfigError, read
 from tests.speed import jobs
 
@@ -26,20 +32,16 @@ parts = ["table"]
 timing = { rounds = 2, least = 0.0 }
 [table]
 routes = ["jaxmech, bare kernel", "Cholesky"]
-cases.chain_1 = { batch = 3, steps = 4, step = 0.01 }
+cases.chain_1 = { batches = [3], steps = 4, step = 0.01 }
 """
 ALL_PARTS = """
 [scaling]
 routes = ["jaxmech, bare kernel"]
-case = "chain_1"
-batches = [3]
-links = [2]
-chain_batch = 3
-steps = 4
-step = 0.01
-large.dense_5 = { batch = 3, steps = 4, step = 0.01 }
+precisions = ["float64", "float32"]
+cases.chain_1 = { batches = [3, 2000], steps = 4, step = 0.01 }
+cases.dense_5 = { batches = [3], steps = 4, step = 0.01 }
 [gradient]
-cases.chain_1 = { batch = 3, steps = 4, step = 0.01 }
+cases.chain_1 = { batches = [3], steps = 4, step = 0.01 }
 """
 
 
@@ -59,13 +61,17 @@ def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capfd) -> None:
     found = benched(tmp_path, TINY, monkeypatch)
     assert found["finished"]
     assert {p.name for p in (tmp_path / "run").iterdir()} == {"speed.json", "speed.md", "speed.png"}
-    assert found["environment"]["jax"] == jax.__version__
+    assert found["devices"]["cpu"]["jax"] == jax.__version__
+    assert 1e8 < found["devices"]["cpu"]["peak"]["float64"] < 1e14
     (case,) = found["table"]
     assert (case["n"], case["m"], case["batch"], case["steps"]) == (2, 1, 3, 4)
+    assert (case["platform"], case["precision"]) == ("cpu", "float64")
     for outcome in case["outcomes"].values():
         assert outcome["problem"] == ""
         assert len(outcome["seconds"]) == 2
         assert outcome["steps_per_second"] == 3 * 4 / min(outcome["seconds"])
+        work = outcome["steps_per_second"] * case["operations"]
+        assert outcome["share_of_peak"] == work / found["devices"]["cpu"]["peak"]["float64"]
         assert outcome["compile_seconds"] > 0
         assert outcome["difference"] < 1e-12
         assert outcome["position_residual"] < 1e-6
@@ -79,16 +85,16 @@ def test_all_parts(tmp_path, monkeypatch) -> None:
     text = TINY.replace('["table"]', '["scaling", "gradient"]').replace("rounds = 2", "rounds = 1")
     found = benched(tmp_path, text + ALL_PARTS, monkeypatch)
     assert found["table"] == []
-    assert [x["batch"] for x in found["batches"]] == [3]
-    assert [x["m"] for x in found["lengths"]] == [2]
-    assert [(x["n"], x["m"]) for x in found["large"]] == [(5, 1)]
+    shapes = [(x["precision"], x["n"], x["batch"]) for x in found["scaling"]]
+    expected = [(2, 3), (2, 2000), (5, 3)]
+    assert shapes == [(kind, *x) for kind in ("float64", "float32") for x in expected]
     forms = found["gradients"][0]["outcomes"]
     assert list(forms) == list(gradients.FORMS)
     assert forms[gradients.OUTSIDE]["difference"] < 1e-12
     *less, most = gradients.SENSITIVITIES
     assert all(forms[form]["difference"] < gradients.TOLERANCE for form in less)
     assert forms.pop(most)["problem"] == "unavailable: its parameters are 3 numbers"
-    measured = [x for part in ("batches", "lengths", "large", "gradients") for x in found[part]]
+    measured = [x for part in ("scaling", "gradients") for x in found[part]]
     assert all(o["best"] > 0 for x in measured for o in x["outcomes"].values())
     assert (tmp_path / "run" / "scaling.png").stat().st_size > 10_000
 
@@ -236,20 +242,19 @@ def test_rivals_reach_the_states_of_simulate(route: str) -> None:
 @pytest.mark.slow
 def test_the_gradient_is_the_derivative_of_the_mean() -> None:
     case = cases.make("chain_1", batch=2, steps=3, step_size=0.1)
-    q0, v0 = cases.states(case)
 
     def mean(g: float) -> float:
         params = {**case.model.params, "g": g}
         other = replace(case, model=replace(case.model, params=params))
-        return float(np.mean(gradients.prepare(gradients.FORWARD, other, q0, v0).run()))
+        return float(np.mean(gradients.prepare(gradients.FORWARD, other, 1).run()))
 
     slope = (mean(9.81 + 1e-4) - mean(9.81 - 1e-4)) / 2e-4
     assert min(case.model.params) == "g"
     for form in (gradients.INSIDE, gradients.OUTSIDE, *list(gradients.SENSITIVITIES)[:3]):
-        arrays = jax.tree.leaves(gradients.prepare(form, case, q0, v0).run())
+        arrays = [np.asarray(x) for x in jax.tree.leaves(gradients.prepare(form, case, 1).run())]
         np.testing.assert_allclose(gradients.comparable(form, arrays)[0], slope, rtol=1e-6)
     with pytest.raises(Unavailable, match="its parameters are 3 numbers"):
-        gradients.prepare(list(gradients.SENSITIVITIES)[3], case, q0, v0)
+        gradients.prepare(list(gradients.SENSITIVITIES)[3], case, 1)
 
 
 def interrupted_contest(after: int) -> Callable[..., None]:
@@ -272,7 +277,7 @@ def interrupted_contest(after: int) -> Callable[..., None]:
 def test_what_is_measured_before_an_interruption_is_written(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(benchmarks, "contest", interrupted_contest(after=1))
     text = TINY.replace('"Cholesky"]', '"Cholesky", "pinv"]')
-    text += "cases.chain_2 = { batch = 3, steps = 4, step = 0.01 }\n"
+    text += "cases.chain_2 = { batches = [3], steps = 4, step = 0.01 }\n"
     assert benchmark.main(written(tmp_path, text), tmp_path / "run") == 130
     found = json.loads((tmp_path / "run" / "speed.json").read_text(encoding="utf-8"))
     assert not found["finished"]
@@ -282,6 +287,68 @@ def test_what_is_measured_before_an_interruption_is_written(tmp_path, monkeypatc
     assert "- chain of 1 link, pinv: unavailable: no such thing" in shown
     assert (tmp_path / "run" / "speed.png").stat().st_size > 10_000
     assert "Interrupted" in capsys.readouterr().err
+
+
+def machine(folder: Path, name: str, seconds: float) -> Path:
+    """The file of a machine, on which a run takes so long."""
+    known = {"platform": "cuda", "device": name, "driver": "580.1", "jax": "1", "python": "3"}
+    known["peak"] = {"float64": 1e9, "float32": 2e9}
+    results = Results(read(written(folder), Speed), {"cuda": known})
+    for batch in (1000, 100_000):
+        for precision in ("float64", "float32"):
+            case = cases.make("chain_1", batch, steps=10, step_size=0.01)
+            outcome = Outcome(compile_seconds=0.5, seconds=[seconds * batch])
+            measured = Measured(case, "cuda", precision, 50.0, {"jaxmech, bare kernel": outcome})
+            results.scaling.append(measured)
+    path = folder / f"{name}.json"
+    path.write_text(as_json(results), encoding="utf-8")
+    return path
+
+
+def test_machines_are_compared(tmp_path, monkeypatch, capsys) -> None:
+    files = [machine(tmp_path, "slow", 1e-6), machine(tmp_path, "fast", 2.5e-7)]
+    assert compare(files, tmp_path / "both") == 0
+    shown = capsys.readouterr().out
+    assert "- B: " in shown
+    assert "fast, 1 G/s in float64, 2 G/s in float32, driver 580.1, jax 1, Python 3" in shown
+    row = "| chain of 1 link | 100,000 | float64 | 10 (50 %, 0.5 s) | 40 (2e+02 %, 0.5 s) | 4× |"
+    assert row in shown
+    assert (tmp_path / "both" / "compare.png").stat().st_size > 10_000
+    with pytest.raises(InputError, match="two different devices"):
+        compare(files[:1], tmp_path / "one")
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(InputError, match=r"other\.json is not a speed\.json"):
+        compare([files[0], tmp_path / "other.json"], tmp_path / "two")
+
+
+def test_what_takes_too_long_is_left_out() -> None:
+    def chain(batch: int) -> Any:
+        return cases.make("chain_1", batch, steps=10, step_size=0.01)
+
+    outcomes = {"pinv": Outcome(seconds=[1.0])}
+    few, many = (Measured(chain(n), "cpu", "float64", None, outcomes) for n in (10, 10_000))
+    assert benchmarks.expected(chain(100_000), "pinv", [few, many]) == pytest.approx(10.0)
+    assert benchmarks.expected(chain(100_000), "pinv", [few]) == 0.0  # it does not fill a device
+    assert benchmarks.expected(chain(100_000), "Cholesky", [few, many]) == 0.0
+
+
+def test_rivals_that_are_not_in_jax_run_on_a_cpu_in_float64_only() -> None:
+    for route, here, there in (("pinv", True, True), ("straight-line C", True, False)):
+        assert runs_on(route, "cpu", "float64") is here
+        assert runs_on(route, "cuda", "float64") is there
+        assert runs_on(route, "cpu", "float32") is there
+
+
+def test_operations_of_a_step_do_not_depend_on_the_number_of_steps() -> None:
+    """Loops count as often as they run: what is left over is the start of the trajectory."""
+    few, many = (
+        rollout_kernel(case, *(x[0] for x in cases.states(case)))[0]
+        for case in (cases.make("chain_1", 1, steps, 1e-3) for steps in (64, 128))
+    )
+    assert few.operations == many.operations
+    per_step = (many.executed - few.executed) / 64
+    assert per_step < few.operations
+    assert 0 <= few.executed - 64 * per_step < few.operations
 
 
 @pytest.mark.parametrize("name", ["speed", "speed_quick"])
@@ -301,7 +368,7 @@ def test_the_configurations_of_the_project_are_read(name: str) -> None:
             'tiny.toml:4: table.routes must name "jaxmech, bare kernel" only once',
         ),
         ('["table"]', '["gradient"]', "tiny.toml: gradient must be given, because `parts` asks"),
-        ("batch = 3", "batch = 0", "tiny.toml:5: table.cases.chain_1.batch must be at least 1"),
+        ("[3]", "[3, 0]", "tiny.toml:5: table.cases.chain_1.batches[1] must be at least 1"),
         ("step = 0.01", "step = 0", "tiny.toml:5: table.cases.chain_1.step must be positive"),
         ("rounds = 2", "round = 2", "tiny.toml:2: timing.round is not a key"),
     ],

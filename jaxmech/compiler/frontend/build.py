@@ -123,6 +123,11 @@ class Kernel:
         return operations(self.reader.graph, self.reader.loops, self.live)
 
     @cached_property
+    def executed(self) -> int:
+        """The number of operations that are executed for a trajectory, without rare cases."""
+        return operations(self.reader.graph, self.reader.loops, self.live, repeated=True)
+
+    @cached_property
     def most_carried(self) -> int:
         """The largest number of values in the carry of one of its loops."""
         return most_carried(self.reader.loops, self.live)

@@ -177,11 +177,18 @@ def branch_outputs(graph: Graph, live: Live, branch: int) -> list[int]:
     return [i for i in of_branches if graph.nodes[i].params == branch]
 
 
-def operations(graph: Graph, loops: list[Loop], live: Live) -> int:
-    """The number of live operations, each loop body counted once, without those of branches."""
+def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = False) -> int:
+    """The number of live operations without those of branches, loop bodies counted once.
+
+    Or, if they are to be `repeated`, as often as they are executed.
+    """
     own = sum(graph.nodes[i].op not in _LEAVES for i in live.nodes)
     inner = [(loops[k], part.body) for k, part in live.loops.items() if part.body is not None]
-    return own + sum(operations(loop.body, loop.inner, body) for loop, body in inner)
+    return own + sum(
+        (loop.length if repeated else 1)
+        * operations(loop.body, loop.inner, body, repeated=repeated)
+        for loop, body in inner
+    )
 
 
 def most_carried(loops: list[Loop], live: Live) -> int:
