@@ -55,6 +55,7 @@ def test_a_chain_between_supports_hangs_as_the_difference_equation_says() -> Non
     np.testing.assert_allclose(found.reactions["rods"][1::2], SPAN["g"], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_equilibria_have_derivatives() -> None:
     def place(d: Any) -> Any:
         return equilibrium(CATENARY, sagging(), {**SPAN, "d": d}).q
@@ -104,6 +105,7 @@ def test_held_coordinates_have_reactions() -> None:
         equilibrium(PENDULUM.system, [3.0, -1.0], PENDULUM.params, fixed=["x"])
 
 
+@pytest.mark.slow
 def test_redundant_constraints_and_a_follower_force() -> None:
     """A load along the rod does no work on it; half the weight across it tilts it by asin(1/2)."""
     for system in (PENDULUM.system, REDUNDANT.system):
@@ -119,6 +121,7 @@ def test_redundant_constraints_and_a_follower_force() -> None:
         assert lin.positions == 1
 
 
+@pytest.mark.slow
 def test_a_singular_mass_matrix_and_a_free_direction() -> None:
     """A body that hangs, by a quaternion: it may turn about the vertical."""
 

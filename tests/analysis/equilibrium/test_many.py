@@ -20,6 +20,7 @@ def _angles(q: Any, v: Any, t: Any, p: Any) -> Any:
 DOUBLE = jm.System(_angles, coordinates=("upper", "lower"))
 
 
+@pytest.mark.slow
 def test_a_double_pendulum_has_four_equilibria() -> None:
     """Each rod is down or up, and each that is up adds one negative eigenvalue."""
     turn = {"upper": 2 * np.pi, "lower": 2 * np.pi}

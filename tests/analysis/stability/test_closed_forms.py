@@ -76,6 +76,7 @@ TOP = jm.System(
 WEIGHT = {"A": 1.3, "C": 0.6, "mgl": 2.0}
 
 
+@pytest.mark.slow
 def test_a_sleeping_top() -> None:
     """It sleeps where C^2 w^2 > 4 A m g l; slower, deviations grow at a known rate."""
     A, C, mgl = (WEIGHT[k] for k in ("A", "C", "mgl"))
@@ -131,6 +132,7 @@ def _shaken(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v[0] ** 2 / 2 - weight * jnp.cos(q[0])
 
 
+@pytest.mark.slow
 def test_a_shaken_pendulum_loses_its_stability_where_mathieu_functions_say() -> None:
     """x'' + (A - 2 q cos 2 tau) x = 0 with A = -4 g / w^2, q = 2 a has period 2 at a0, 4 at b1."""
     pendulum = jm.System(_shaken, coordinates=("angle",))
@@ -170,6 +172,7 @@ def _compound(centre: float) -> jm.System:
 BAR = {"m": 1.7, "I": 0.2, "g": 9.81}
 
 
+@pytest.mark.slow
 def test_the_reference_point_of_a_body_does_not_matter() -> None:
     """Two bars of 1 m that hang: (M, K) in angles, against bodies with other reference points."""
     m, I, g = BAR["m"], BAR["I"], BAR["g"]  # noqa: E741

@@ -26,10 +26,13 @@ def accelerations(case: Case, q: Any, v: Any) -> np.ndarray:
     return np.linalg.lstsq(whole, np.concatenate([Q, b]), rcond=1e-9)[0][: len(Q)]
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("skate", "wire", "massless")]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("skate", "wire", "massless", "quaternion", "mixed")
+]
 
 
-@pytest.mark.parametrize("name", ["redundant", "quaternion", "mixed", *SLOW])
+@pytest.mark.parametrize("name", ["redundant", *SLOW])
 def test_small_deviations_from_any_motion_agree_with_differences(name: str) -> None:
     case = CASES[name]
     found = linearize(case.system, case.q, case.v, case.params, steady=False)
@@ -105,6 +108,7 @@ def test_batches_and_redundant_rows() -> None:
     assert regular.all()
 
 
+@pytest.mark.slow
 def test_along_a_trajectory() -> None:
     """At each saved time the same as for that state alone."""
     ts = jnp.linspace(0.0, 0.5, 4)

@@ -96,6 +96,7 @@ def test_eigenvalues_have_derivatives() -> None:
     np.testing.assert_allclose(backward["w"], forward["w"][3], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_batch_of_modes_is_that_of_each() -> None:
     speeds = jnp.array([0.0, 0.7, 1.2])
 
