@@ -13,6 +13,7 @@ import numpy as np
 
 import jaxmech as jm
 from jaxmech.compiler import Explanation, off, operation
+from jaxmech.compiler.platforms import why_not
 from jaxmech.compiler.vectorize import run_batched
 
 Arrays = dict[str, Any]
@@ -46,8 +47,11 @@ def made(name: str) -> tuple[jm.models.Model, Arrays]:
     return model, {key: jnp.asarray(value, float) for key, value in model.params.items()}
 
 
-def states(name: str, size: int) -> tuple[Any, Any]:
-    """Consistent q and v, and as the last two of more one off its constraints and one NaN."""
+def states(name: str, *sizes: int) -> tuple[Any, Any]:
+    """Batches of consistent q and v, one after the other.
+
+    The last two of a batch of more are one state off its constraints and one NaN.
+    """
     model, params = made(name)
 
     def state(along: Any, fault: Any) -> tuple[Any, Any]:
@@ -59,10 +63,9 @@ def states(name: str, size: int) -> tuple[Any, Any]:
         q = jnp.where(fault == OFF, 1.1 * q + 0.1, q)
         return jnp.where(fault == NAN, jnp.nan, q), jnp.where(fault == NAN, jnp.nan, v)
 
-    fault = np.zeros(size, int)
-    if size > 2:
-        fault[-2:] = OFF, NAN
-    return jax.jit(jax.vmap(state))(jnp.linspace(0.0, 1.0, size), jnp.asarray(fault))
+    along = np.concatenate([np.linspace(0.0, 1.0, size) for size in sizes])
+    faults = [[0] * (size - 2) + [OFF, NAN] if size > 2 else [0] * size for size in sizes]
+    return jax.jit(jax.vmap(state))(along, np.concatenate(faults))
 
 
 def answers(sol: jm.Solution) -> Arrays:
@@ -107,7 +110,10 @@ def endings() -> Arrays:
 
 
 def sizes() -> Arrays:
-    """Batches of pendulums, few steps."""
+    """Batches of pendulums, few steps.
+
+    Under plain vmap, which compiles for each size anew, all are one batch.
+    """
     model, params = made("pendulum")
     ts = jnp.linspace(0.0, 0.1, 3)
 
@@ -116,8 +122,18 @@ def sizes() -> Arrays:
     def run(q: Any, v: Any) -> jm.Solution:
         return jm.simulate(model.system, q, v, ts, params, method=jm.RK4(5))
 
-    found = {size: answers(run(*states("pendulum", size))) for size in SIZES}
-    return {f"{key} {size}": x for size, one in found.items() for key, x in one.items()}
+    def parts(x: Any) -> list[np.ndarray]:
+        return np.split(np.asarray(x), np.cumsum(SIZES)[:-1])
+
+    q, v = states("pendulum", *SIZES)
+    if why_not():
+        found = {key: parts(x) for key, x in answers(run(q, v)).items()}
+    else:
+        batches = [answers(run(*start)) for start in zip(parts(q), parts(v), strict=True)]
+        found = {key: [one[key] for one in batches] for key in batches[0]}
+    return {
+        f"{key} {size}": x for key, xs in found.items() for size, x in zip(SIZES, xs, strict=True)
+    }
 
 
 def layouts() -> Arrays:
