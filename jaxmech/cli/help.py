@@ -62,10 +62,11 @@ constraint forces and multipliers, their condition numbers and their costs. SYST
 `check`.
 """
 MODES = """\
-Find the equilibrium nearest to the state of a system (with --steady: the steady motion), and print
-its reactions and stability, and the eigenvalues, frequencies [Hz] and damping ratios of small
-deviations from it. --out draws the eigenvalues and the shapes of the modes, and animates them if
-SYSTEM is a model with a geometry. SYSTEM is as for `check`.
+Find the equilibrium near the state of a system (with --steady: the steady motion), or if there is
+none the one of lowest energy that random starts lead to, and print its reactions and stability, and
+the eigenvalues, frequencies [Hz] and damping ratios of small deviations from it. --out
+draws the eigenvalues and the shapes of the modes, and animates the modes of a model with a
+geometry. SYSTEM is as for `check`.
 """
 EQUILIBRIA = """\
 Find the equilibria of a system from random starts around its state, and print where they are,

@@ -20,6 +20,7 @@ from jaxmech.cli.resolve import Situation, SituationError
 from jaxmech.models import Model
 
 MOST_MODES = 6  # modes of which an animation is written
+STARTS = 40  # random ones, if there is no equilibrium near the state
 MOST_POSES = 8  # equilibria that are drawn
 
 
@@ -29,19 +30,37 @@ def show_modes(found: Situation, arguments: Namespace) -> str:
     Raises:
         SituationError: there is no equilibrium or steady motion near the state.
     """
-    try:
-        v = found.v if arguments.steady else None
-        state = equilibrium(found.system, found.q, found.params, t=found.t, v=v)
-    except ValueError as error:
-        raise SituationError(f"{found.name}: {error}") from error
+    state, remark = _found(found, steady=arguments.steady)
     own = modes(state.linearization)
-    text = f"{state}\n{own}"
+    text = f"{remark}{state}\n{own}"
     if arguments.json:
-        text = json.dumps(_of_state(found, state) | _of_modes(own), indent=2)
+        near = {"near_state": not remark}
+        text = json.dumps(_of_state(found, state) | near | _of_modes(own), indent=2)
     if arguments.out:
         files = _draw_modes(found, state, own, Path(arguments.out))
         text += "" if arguments.json else f"\npictures in {arguments.out}: {', '.join(files)}"
     return text
+
+
+def _found(found: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
+    """The equilibrium near the state, or else that of lowest energy, and what to say about it."""
+    system, params = found.system, found.params
+    v = found.v if steady else None
+    try:
+        return equilibrium(system, found.q, params, t=found.t, v=v), ""
+    except ValueError as error:
+        if steady:
+            raise SituationError(f"{found.name}: {error}") from error
+        try:
+            others = equilibria(system, found.q, params, t=found.t, starts=STARTS)
+        except ValueError:
+            raise SituationError(f"{found.name}: {error}") from error
+    remark = (
+        f"near the state there is no equilibrium; of {len(others.found)} that {STARTS} random "
+        "starts lead to, this has the lowest energy (--start chooses another, `jaxmech "
+        "equilibria` lists them)\n"
+    )
+    return others.found[0], remark
 
 
 def show_equilibria(found: Situation, arguments: Namespace) -> str:

@@ -48,11 +48,15 @@ def bifurcation(
         stable = branch.stability != Stability.UNSTABLE
         x, y = branch.values, branch.q[:, shown]
         cuts = np.flatnonzero(stable[1:] != stable[:-1]) + 1
+        between = {point.behind: (point.value, point.q[shown]) for point in branch.special}
         for piece in np.split(np.arange(len(x)), cuts):
-            # up to the next point, so that no gap is left where the stability changes
-            piece = np.append(piece, piece[-1] + 1)[: len(x) - piece[0]]
-            style = "-" if stable[piece[0]] else "--"
-            ax.plot(x[piece], y[piece], color=color, linestyle=style, linewidth=1.4)
+            first, last = int(piece[0]), int(piece[-1])
+            before = [between[first - 1]] if first - 1 in between else []
+            after = list(zip(x[last + 1 : last + 2], y[last + 1 : last + 2], strict=True))
+            after = [between[last]] if last in between else after
+            points = np.array([*before, *zip(x[piece], y[piece], strict=True), *after], float)
+            style = "-" if stable[first] else "--"
+            ax.plot(*points.T, color=color, linestyle=style, linewidth=1.4)
     for kind, mark in MARKS.items():
         points = [(s.value, float(s.q[shown])) for s in found.special if s.kind == kind]
         if points:

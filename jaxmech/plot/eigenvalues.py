@@ -160,7 +160,7 @@ def _with_room(ax: Axes) -> Axes:
 def _cell(x: complex) -> str:
     """A number, with its phase if it is neither 0 nor half a turn."""
     if abs(x.imag) <= 1e-6 * max(abs(x), 1e-3):
-        return f"{x.real + 0.0:.2f}"
+        return f"{round(x.real, 2) + 0.0:.2f}"
     return f"{abs(x):.2f}∠{np.degrees(np.angle(x)):.0f}°"
 
 

@@ -1,0 +1,72 @@
+"""docs/modes.md and docs/gallery.md run and print what they say.
+
+Run as a program, this file draws the pictures of docs/modes.md.
+"""
+
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from jaxmech.models import CATALOGUE
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+BLOCK = re.compile(
+    r"^```python\n(.*?)^```\n(?:\nprints\n\n```\n(.*?)^```)?", re.DOTALL | re.MULTILINE
+)
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+PAGES = ("modes", "gallery")
+
+
+def text(page: str) -> str:
+    return (DOCS / f"{page}.md").read_text(encoding="utf-8")
+
+
+def run(page: str, pictures: Path) -> list[tuple[str, str]]:
+    """What each block prints, and what the page says that it prints."""
+    names = {"pictures": pictures}
+    outputs = []
+    for code, said in BLOCK.findall(text(page)):
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            exec(compile(code, f"docs/{page}.md", "exec"), names)
+        outputs.append((shown.getvalue(), said))
+    plt.close("all")
+    return outputs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_every_example_prints_what_follows_it(page: str, tmp_path: Path) -> None:
+    for shown, said in run(page, tmp_path):
+        assert NUMBER.sub("#", shown) == NUMBER.sub("#", said)
+        pairs = zip(NUMBER.findall(shown), NUMBER.findall(said), strict=True)
+        for mine, theirs in pairs:
+            np.testing.assert_allclose(float(mine), float(theirs), rtol=1e-4, atol=2e-6)
+    drawn = {file.name for file in tmp_path.iterdir()}
+    assert drawn == set(re.findall(r'pictures / "(\w+\.\w+)"', text(page)))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_prints_something_and_every_picture_is_there(page: str) -> None:
+    found = BLOCK.findall(text(page))
+    assert len(found) == text(page).count("```python")
+    assert all(said and "print(" in code for code, said in found)
+    links = re.findall(r"\]\(([\w/]+\.(?:png|gif))\)", text(page))
+    assert links
+    assert [link for link in links if not (DOCS / link).is_file()] == []
+
+
+def test_the_gallery_names_every_model() -> None:
+    assert set(re.findall(r"\*\*(\w+)\*\*", text("gallery"))) == set(CATALOGUE)
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    for shown, _ in run("modes", DOCS / "pictures"):
+        sys.stdout.write(f"```\n{shown}```\n\n")
