@@ -1,5 +1,7 @@
 """The picture of equilibria over a parameter, with folds, branch points and Hopf points."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -51,9 +53,9 @@ def bifurcation(
         between = {point.behind: (point.value, point.q[shown]) for point in branch.special}
         for piece in np.split(np.arange(len(x)), cuts):
             first, last = int(piece[0]), int(piece[-1])
-            before = [between[first - 1]] if first - 1 in between else []
-            after = list(zip(x[last + 1 : last + 2], y[last + 1 : last + 2], strict=True))
-            after = [between[last]] if last in between else after
+            before: list[Any] = [between[first - 1]] if first - 1 in between else []
+            after: list[Any] = [between[last]] if last in between else []
+            after = after or [*zip(x[last + 1 : last + 2], y[last + 1 : last + 2], strict=True)]
             points = np.array([*before, *zip(x[piece], y[piece], strict=True), *after], float)
             style = "-" if stable[first] else "--"
             ax.plot(*points.T, color=color, linestyle=style, linewidth=1.4)
