@@ -60,9 +60,9 @@ def bifurcation(
             style = "-" if stable[first] else "--"
             ax.plot(*points.T, color=color, linestyle=style, linewidth=1.4)
     for kind, mark in MARKS.items():
-        points = [(s.value, float(s.q[shown])) for s in found.special if s.kind == kind]
-        if points:
-            ax.plot(*zip(*points, strict=True), mark, color=GREY, markersize=5, label=kind)
+        marks = [(s.value, float(s.q[shown])) for s in found.special if s.kind == kind]
+        if marks:
+            ax.plot(*zip(*marks, strict=True), mark, color=GREY, markersize=5, label=kind)
     ax.plot([], [], color=GREY, label="stable")
     ax.plot([], [], color=GREY, linestyle="--", label="unstable")
     return labelled(ax, found.branches[0].parameter, names[shown], legend=True)
