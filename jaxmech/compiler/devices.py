@@ -1,5 +1,7 @@
 """What runs the batches of a device."""
 
+from contextlib import suppress
+
 import jax
 
 from jaxmech.compiler.backends.cuda.driver import CudaError, driver
@@ -7,9 +9,12 @@ from jaxmech.compiler.platforms import platform_of, why_not
 
 
 def all_devices() -> list[jax.Device]:
-    """The devices of the default platform, and those of the CPU."""
-    found = jax.devices()
-    return found if found[0].platform == "cpu" else [*found, *jax.devices("cpu")]
+    """The devices of the default platform, and those of the CPU if JAX has them."""
+    found = list(jax.devices())
+    if found[0].platform != "cpu":
+        with suppress(RuntimeError):  # JAX_PLATFORMS may exclude it
+            found += jax.devices("cpu")
+    return found
 
 
 def backend_of(device: jax.Device) -> str:

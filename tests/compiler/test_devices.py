@@ -48,8 +48,16 @@ def test_a_driver_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert backend_of(gpu) == "nothing: it is too old"
 
 
-def test_the_cpu_is_always_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_is_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
     (cpu, *_), gpu = jax.devices("cpu"), Device("gpu")
     assert all_devices() == jax.devices("cpu")
     monkeypatch.setattr(jax, "devices", lambda kind=None: [cpu] if kind == "cpu" else [gpu])
     assert all_devices() == [gpu, cpu]
+
+    def without_cpu(kind: str | None = None) -> list[Any]:
+        if kind == "cpu":
+            raise RuntimeError("Unknown backend cpu")
+        return [gpu]
+
+    monkeypatch.setattr(jax, "devices", without_cpu)
+    assert all_devices() == [gpu]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+from jaxmech import RK4, models, simulate
 from jaxmech.compiler import batched, explain, off, platforms, vectorize, why_not
 from jaxmech.compiler.backends.cuda import call, program, runtime
 from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
@@ -227,3 +228,22 @@ def test_a_kernel_is_kept_on_disk(
     assert calls(lowered(vectorize(fn), batch())) == names
     assert machine.library.loaded == [text, text]
     assert len(list((tmp_path / "kernels").iterdir())) == 1
+
+
+def test_a_rollout_is_one_kernel_and_its_gradient_two(machine: Machine) -> None:
+    """With projection and audit; nothing else loops."""
+    model = models.pendulum()
+    q, v = model.initial()
+    ts = jnp.linspace(0.0, 0.1, 3)
+
+    def rollout(v: Any, params: Any) -> Any:
+        return simulate(model.system, q, v, ts, params, method=RK4(substeps=4))
+
+    def loss(v: Any, params: Any) -> Any:
+        return rollout(v, params).q[-1].sum()
+
+    args = jnp.stack([v] * 5), model.params
+    for fn, count in ((rollout, 1), (jax.grad(loss, (0, 1)), 2)):
+        text = lowered(jax.vmap(fn, (0, None)), *args)
+        assert len(calls(text)) == text.count("custom_call") == count
+        assert "stablehlo.while" not in text
