@@ -9,6 +9,7 @@ not included, and errors that cancel are counted.
 
 from itertools import pairwise
 from math import factorial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -31,20 +32,18 @@ class Recent(eqx.Module):
     Attributes:
         q: coordinates, shape (3, n).
         v: velocities, shape (3, n).
-        h: the steps from each to the next, shape (3,).
-        count: how many there are, up to 3.
+        h: the steps from each to the next, shape (3,); None if all are the same.
     """
 
     q: Float[Array, "3 n"]
     v: Float[Array, "3 n"]
-    h: Float[Array, "3"]
-    count: Array
+    h: Float[Array, "3"] | None
 
     @staticmethod
-    def none(q: Array, v: Array) -> "Recent":
+    def none(q: Array, v: Array, same_steps: bool) -> "Recent":
         """Before the first step."""
         q, v = (jax.lax.stop_gradient(jnp.stack([x] * (STATES - 1))) for x in (q, v))
-        return Recent(q, v, jnp.ones((STATES - 1,), q.dtype), jnp.zeros((), jnp.int32))
+        return Recent(q, v, None if same_steps else jnp.ones((STATES - 1,), q.dtype))
 
     def after(self, q: Array, v: Array, h: Array) -> "Recent":
         """The states before the one to which a step of size h leads from (q, v)."""
@@ -52,8 +51,7 @@ class Recent(eqx.Module):
         return Recent(
             jnp.concatenate([self.q[1:], q[None]]),
             jnp.concatenate([self.v[1:], v[None]]),
-            jnp.concatenate([self.h[1:], h[None]]),
-            jnp.minimum(self.count + 1, STATES - 1),
+            None if self.h is None else jnp.concatenate([self.h[1:], h[None]]),
         )
 
 
@@ -66,7 +64,7 @@ class Defect(eqx.Module):
         low: smallest coordinates, shape (n,).
         high: largest coordinates, shape (n,).
         fastest: largest |v|, shape (n,).
-        seen: number of differences taken.
+        seen: number of estimates.
     """
 
     q: Float[Array, " n"]
@@ -83,18 +81,19 @@ class Defect(eqx.Module):
         zero = jnp.zeros_like(q)
         return Defect(zero, zero, q, q, jnp.abs(v), jnp.zeros((), jnp.int32))
 
-    def after(self, recent: Recent, q: Array, v: Array, steps: int, tableau: Tableau) -> "Defect":
-        """With the error of the last step, counted for each of `steps` steps."""
-        q, v = jax.lax.stop_gradient((q, v))
-        in_q, in_v = _step_errors(recent, q, v, tableau)
-        known = recent.count == STATES - 1
+    def after(
+        self, recent: Recent, q: Array, v: Array, h: Array, tableau: Tableau, steps: float
+    ) -> "Defect":
+        """With the error of the last step, of size h, counted for each of `steps` steps."""
+        q, v, h = jax.lax.stop_gradient((q, v, h))
+        in_q, in_v = _step_errors(recent, q, v, h, tableau)
         return Defect(
-            self.q + jnp.where(known, steps * in_q, 0.0),
-            self.v + jnp.where(known, steps * in_v, 0.0),
+            self.q + steps * in_q,
+            self.v + steps * in_v,
             jnp.minimum(self.low, q),
             jnp.maximum(self.high, q),
             jnp.maximum(self.fastest, jnp.abs(v)),
-            self.seen + known,
+            self.seen + 1,
         )
 
     def relative(self, duration: Array) -> Float[Array, ""]:
@@ -123,38 +122,53 @@ def _share(error: Array, size: Array) -> Array:
     return jnp.where(error == 0, 0.0, error / jnp.where(size == 0, 1.0, size))
 
 
-def _step_errors(recent: Recent, q: Array, v: Array, tableau: Tableau) -> tuple[Array, Array]:
+def _step_errors(
+    recent: Recent, q: Array, v: Array, h: Array, tableau: Tableau
+) -> tuple[Array, Array]:
     """Errors of one step in q and in v (n,); zero where rounding errors are larger."""
     order = min(tableau.order, _HIGHEST)
-    h, odd = jnp.abs(recent.h[-1]), 2 * (order // 2) + 1
-    of_q, of_v = (jnp.abs(x) for x in _derivatives(recent, q, v, odd))
+    odd = 2 * (order // 2) + 1
+    of_q, of_rate = (jnp.abs(x) for x in _derivatives(recent, q, v, h, odd))
+    of_v = of_rate / jnp.abs(h)
     if order == odd:  # the derivative in the error is the next higher one
-        faster = of_v.max() / jnp.maximum(of_q.max(), jnp.finfo(q.dtype).tiny)
-        of_q, of_v = of_v / (odd + 1), of_v * faster / (odd + 1)
-    size = _constant(tableau) * h ** (order + 1)
+        faster = of_rate.max() / jnp.maximum(of_q.max(), jnp.finfo(q.dtype).tiny)
+        of_q, of_v = of_rate / (odd + 1), of_v * faster / (odd + 1)
+    size = _constant(tableau)
     rounding = _ROUNDING * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(q))
-    in_q, in_v = size * of_q, size * of_v / _IN_V
-    return jnp.where(in_q > rounding, in_q, 0.0), jnp.where(in_v * h > rounding, in_v, 0.0)
+    in_q, in_v = size * of_q, (size / _IN_V) * of_v
+    smallest = rounding / jnp.abs(h)
+    return jnp.where(in_q > rounding, in_q, 0.0), jnp.where(in_v > smallest, in_v, 0.0)
 
 
-def _derivatives(recent: Recent, q: Array, v: Array, level: int) -> tuple[Array, Array]:
-    """q^(level) / level! of the motion through the last states, for an odd level, and its rate."""
+def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tuple[Array, Array]:
+    """q^(level) h^level / level! for an odd level, and its rate times h."""
+    spans = np.ones(STATES - 1) if recent.h is None else recent.h / h
+    of_value, of_slope, of_rate_value, of_rate_slope = _weights(spans, level)
+    # The weights of the values add up to zero.
+    values, slopes = recent.q - q[None], h * jnp.concatenate([recent.v, v[None]])
+    derivative = of_value[:-1] @ values + of_slope @ slopes
+    return derivative, of_rate_value[:-1] @ values + of_rate_slope @ slopes
+
+
+def _weights(spans: Any, level: int) -> tuple[Any, Any, Any, Any]:
+    """What values and slopes at the states count in the derivative, and in its rate: each (4,)."""
     # The rate compares only differences with every state taken twice: the others have errors of
     # either sign where q and v do not quite agree.
-    values, slopes = (*recent.q, q), (*recent.v, v)
+    values, slopes = np.eye(STATES, 2 * STATES), np.eye(STATES, 2 * STATES, STATES)
     places = [k for k in range(STATES) for _ in range(2)]
-    ends = [jnp.zeros((), q.dtype)]
-    for step in recent.h:
+    ends = [0.0]
+    for step in spans:
         ends.append(ends[-1] + step)
     row = [
         slopes[a] if a == b else (values[b] - values[a]) / (ends[b] - ends[a])
         for a, b in pairwise(places)
     ]
     for k in range(2, level + 1):
-        spans = [1 / (ends[b] - ends[a]) for a, b in zip(places, places[k:], strict=False)]
-        row = [(y - x) * over for (x, y), over in zip(pairwise(row), spans, strict=True)]
+        apart = [ends[b] - ends[a] for a, b in zip(places, places[k:], strict=False)]
+        row = [(y - x) / over for (x, y), over in zip(pairwise(row), apart, strict=True)]
     states = (level + 1) // 2
-    return row[-1], (row[-1] - row[-3]) * (states / (ends[-1] - ends[-1 - states]))
+    rate = (row[-1] - row[-3]) * (states / (ends[-1] - ends[-1 - states]))
+    return row[-1][:STATES], row[-1][STATES:], rate[:STATES], rate[STATES:]
 
 
 def _constant(tableau: Tableau) -> float:

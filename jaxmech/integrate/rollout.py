@@ -65,6 +65,9 @@ class _RolloutState(eqx.Module):
     recent: Recent
 
 
+_RARELY = 16  # steps from one estimate of the error to the next, in a long run
+_FEWEST = 16  # estimates in a shorter one, if it has three steps for each
+
 _Rows = tuple[Array, Array, Array, Array]  # q, v and the two residuals, as they are saved
 _Pair = tuple[Array, Array]  # q and v
 
@@ -79,8 +82,8 @@ def rollout(
     substeps = scheme.method.count
     steps = segment or substeps
     per_save = substeps // steps
-    start = _start(scheme, q0, v0, ts[0], params)
-    estimated, each = _estimates(substeps, steps, len(ts) - 1)
+    start = _start(scheme, q0, v0, ts[0], params, _within(steps))
+    estimated, each = _estimates(substeps * (len(ts) - 1), steps)
 
     def one_segment(
         carry: tuple[_RolloutState, Defect], x: tuple[StepSegments, Array]
@@ -94,13 +97,14 @@ def rollout(
         )
 
         def one_step(k: Array, state: _RolloutState) -> _RolloutState:
-            return _advance(scheme, state, own.t + (own.done + k) * own.h, own.h, params)
+            moved = _advance(scheme, state, own.t + (own.done + k) * own.h, own.h, params)
+            return replace(moved, recent=_recent(state, own.h, steps - k))
 
         state = jax.lax.fori_loop(0, steps, one_step, state)
 
         def estimate() -> Defect:
             q, v, recent = state.q, state.v, state.recent
-            return defect.after(recent, q, v, each, scheme.method.tableau)
+            return defect.after(recent, q, v, own.h, scheme.method.tableau, each)
 
         running = is_estimated & (state.status == Status.OK)
         defect = jax.lax.cond(running, estimate, lambda: defect)
@@ -121,12 +125,18 @@ def rollout(
     return trajectory, ends
 
 
-def _estimates(substeps: int, steps: int, saves: int) -> tuple[Array, int]:
+def _estimates(total: int, steps: int) -> tuple[Array, float]:
     """After which segments (S,) the error is estimated, and for how many steps it then counts."""
-    # Not after each of many short segments: every state is used in one difference at most.
-    count = saves * (substeps // steps)
-    stride = -(-STATES // steps) if count > 64 else 1
-    return jnp.asarray(np.arange(count) % stride == stride - 1), steps * stride
+    # Every state is used in one estimate at most, and in a long run not all are: estimates are to
+    # cost little beside the steps.
+    apart = max(STATES - 1, min(_RARELY, total // _FEWEST))
+    count, stride = total // steps, -(-apart // steps)
+    return jnp.asarray(np.arange(count) % stride == stride - 1), total / max(count // stride, 1)
+
+
+def _within(steps: int) -> bool:
+    """Whether the states of one estimate lie within a segment, and the same steps between them."""
+    return steps >= STATES - 1
 
 
 def _saved(state: _RolloutState) -> _Rows:
@@ -166,7 +176,9 @@ def bare_segment(
     return jax.lax.fori_loop(0, steps, lambda k, state: one_step(state, k), (q, v))
 
 
-def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _RolloutState:
+def _start(
+    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, same_steps: bool
+) -> _RolloutState:
     system = scheme.system
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     position = system.position_level(q, t, params)
@@ -180,7 +192,7 @@ def _start(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> _Rol
     return _RolloutState(
         q, v, *_residuals(scheme, q, v, t, params), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
-        Recent.none(q, v),
+        Recent.none(q, v, same_steps),
     )  # fmt: skip
 
 
@@ -198,7 +210,6 @@ def _advance(
         position_residual=jnp.maximum(state.position_residual, position),
         velocity_residual=jnp.maximum(state.velocity_residual, velocity),
         rank=jnp.minimum(state.rank, health.rank),
-        recent=state.recent.after(state.q, state.v, h),
     )
 
     def stays() -> _RolloutState:
@@ -210,6 +221,14 @@ def _advance(
         )
 
     return jax.lax.cond(~(running & health.good), stays, lambda: moved)
+
+
+def _recent(state: _RolloutState, h: Array, steps_left: Array) -> Recent:
+    """The states before the next one, of the last steps of a segment, which the estimate uses."""
+    # Moving them in every step would cost up to a third of the run.
+    return jax.lax.cond(
+        steps_left < STATES, lambda: state.recent.after(state.q, state.v, h), lambda: state.recent
+    )
 
 
 def _residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:

@@ -80,6 +80,36 @@ def two_parts(x: Any, A: Any) -> Any:
     return lax.cond(x[1] > 0, lambda: much(second, A) + second, lambda: first), first
 
 
+def last_large(form: str) -> Function:
+    """A loop that keeps its last large states, and what else may need those states."""
+
+    def fn(x: Any, A: Any) -> Any:
+        def body(carry: Any, _: Any) -> Any:
+            y, last, count = carry
+
+            def kept() -> Any:
+                return jnp.concatenate([last[1:], much(y, A)[None]]), count + 1
+
+            new, count = lax.cond(y[0] > 0.1, kept, lambda: (last, count))
+            y = jnp.cos(A @ y / 2) * y
+            if form == "read":
+                y = y + last[0, 1] / 9
+            if form == "in a loop":
+                y = lax.fori_loop(0, 11, lambda _, z: jnp.sin(z + last[1] / 9), y)
+            if form == "swapped":
+                new = new[::-1]
+            saved = {"saved": last[2, 0], "new saved": new[2, 0]}.get(form, y[0])
+            return (y, new, count), saved
+
+        return lax.scan(body, (x, A[:3], 0), None, length=13)
+
+    return fn
+
+
+LAST_LARGE = {form: form == "alone" for form in (
+    "alone", "read", "in a loop", "swapped", "saved", "new saved",
+)}  # fmt: skip
+
 FUNCTIONS: dict[str, Function] = {
     "arithmetic": lambda x, A: (x * 2 - x / 3 + x**3 - 1 / (x**2 + 1), -x, abs(x), x * 0 + 1),
     "signs": lambda x, A: (
@@ -326,6 +356,18 @@ def test_nodes_of_a_rare_case_are_computed_in_its_branch() -> None:
     # The other rows, A.T @ x without the diagonal that is in A @ x, and sine times cosine.
     assert [nodes[i].op for i in own].count("mul") == (N - 1) * N + (N**2 - N) + N
     assert kernel.operations == len([op for op in always if op not in ("input", "const")])
+
+
+@pytest.mark.parametrize("form", LAST_LARGE)
+def test_what_only_a_rare_case_reads_and_changes_stays_in_memory(form: str) -> None:
+    fn = last_large(form)
+    kernel = function_kernel(jax.make_jaxpr(fn)(jnp.ones(N), jnp.ones((N, N))))
+    count = len(next(iter(kernel.live.loops.values())).in_memory)
+    whole = 3 * N + 1
+    assert count == whole if LAST_LARGE[form] else count < whole
+    assert_agrees(fn, size=67)
+    assert_agrees(lambda x, A: jax.jacfwd(lambda y: fn(y, A)[0][:2])(x))
+    assert_agrees(lambda x, A: jax.grad(lambda y: fn(y, A)[0][1].sum())(x))
 
 
 def test_a_small_branch_is_a_select() -> None:

@@ -129,7 +129,7 @@ class Kernel:
 
     @cached_property
     def most_carried(self) -> int:
-        """The largest number of values in the carry of one of its loops."""
+        """The largest number of values that one of its innermost loops carries in registers."""
         return most_carried(self.reader.loops, self.live)
 
 

@@ -14,9 +14,17 @@ _LEAVES = {"const", "input", "carry", "element", "capture", "result"}
 
 @dataclass
 class LiveLoop:
-    """The live places of a loop's carry and stacked outputs, and the live nodes of its body."""
+    """The live part of a loop.
+
+    Attributes:
+        carry: live places of its carry.
+        in_memory: those of them that only one branch reads and changes, with their leaves.
+        stacked: live stacked outputs.
+        body: the live nodes of its body.
+    """
 
     carry: set[int] = field(default_factory=set)
+    in_memory: dict[int, int] = field(default_factory=dict)
     stacked: set[int] = field(default_factory=set)
     body: "Live | None" = None
 
@@ -49,6 +57,9 @@ def live_nodes(
         # Splitting off the branches may make more nodes live, in any scope.
         for scope in whole.scopes():
             search.split_branches(scope)
+    for scope in whole.scopes():
+        if scope.around is not None:
+            scope.part.in_memory = _changed_by_one_branch(scope.around[1], scope.part)
     return whole.live
 
 
@@ -171,6 +182,48 @@ def _exclusive(
     return own, common
 
 
+def _changed_by_one_branch(loop: Loop, part: LiveLoop) -> dict[int, int]:
+    """Places of a carry that only one branch reads and changes, with their leaves."""
+    # In registers they would be moved, or spilled and loaded again, in every iteration.
+    assert part.body is not None
+    nodes, readers = loop.body.nodes, _readers(loop, part, part.body)
+    found = {}
+    for place in part.carry:
+        end = loop.carry[place]
+        node = nodes[end]
+        if node.op == "branch" and node.params in part.body.branches:
+            leaf = node.inputs[1]
+            is_own = nodes[leaf].op == "carry" and nodes[leaf].params == place
+            is_own &= loop.carry.count(end) == 1
+            if is_own and readers.get(leaf, set()) <= {node.params} and end not in readers:
+                found[place] = leaf
+    return found
+
+
+def _readers(loop: Loop, part: LiveLoop, body: Live) -> dict[int, set[int | None]]:
+    """The branches in which each node of a loop's body is read; None for everywhere else."""
+    nodes, readers = loop.body.nodes, dict[int, set[int | None]]()
+    reads: list[tuple[int | None, int]] = []
+    for i in body.nodes:
+        if nodes[i].op == "branch" and nodes[i].params in body.branches:
+            which, usual, rare = nodes[i].inputs
+            keeps = nodes[usual].op == "carry" and loop.carry[nodes[usual].params] == i
+            reads += [(None, which), (nodes[i].params, rare)] + [(None, usual)] * (not keeps)
+        else:
+            reads += [(None, k) for k in nodes[i].inputs]
+    reads += [(b, k) for b, own in body.branches.items() for i in own for k in nodes[i].inputs]
+    reads += [(None, int(i)) for k in part.stacked for i in loop.stacked[k].ravel()]
+    for number in body.loops:
+        inside = loop.inner[number]
+        scanned = [x.ids for x in inside.scanned if isinstance(x, SequenceOfNodes)]
+        captured = [x.params for x in inside.body.nodes if x.op == "capture"]
+        used = [*inside.init, *captured, *(i for ids in scanned for i in ids.ravel())]
+        reads += [(None, int(i)) for i in used]
+    for where, number in reads:
+        readers.setdefault(number, set()).add(where)
+    return readers
+
+
 def branch_outputs(graph: Graph, live: Live, branch: int) -> list[int]:
     """The live nodes of a branch, in topological order."""
     of_branches = (i for i in sorted(live.nodes) if graph.nodes[i].op == "branch")
@@ -192,9 +245,12 @@ def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = 
 
 
 def most_carried(loops: list[Loop], live: Live) -> int:
-    """The largest number of live values in the carry of a loop."""
+    """The largest number of live values that an innermost loop carries in registers."""
+    # A loop around another one may spill its carry: it does so rarely.
     counts = [0]
     for k, part in live.loops.items():
-        if part.body is not None:
-            counts += [len(part.carry), most_carried(loops[k].inner, part.body)]
+        if part.body is not None and part.body.loops:
+            counts.append(most_carried(loops[k].inner, part.body))
+        else:
+            counts.append(len(part.carry) - len(part.in_memory))
     return max(counts)

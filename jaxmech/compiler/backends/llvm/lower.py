@@ -66,14 +66,17 @@ class Assembler:
         memory: where a sequence lies that is an argument or a result of the kernel, else None.
         around: the assembler of the graph around the loop whose body this is.
         carry: names of the carry of that loop.
+        in_memory: leaves of the carry that lie in memory, with their addresses.
     """
 
     def __init__(
         self, graph: Graph, loops: list[Loop], live: Live, text: Text, leaf: Callable[[Node], str],
         memory: _Place, around: "Assembler | None" = None, carry: dict[int, str] | None = None,
+        in_memory: dict[int, str] | None = None,
     ) -> None:  # fmt: skip
         self.graph, self.loops, self.live, self.text = graph, loops, live, text
         self.leaf, self.memory, self.around, self.carry = leaf, memory, around, carry or {}
+        self.in_memory = in_memory or {}
         self.names: dict[int, str] = {}
         self.elements: dict[int, Memory] = {}
         self.at = ""
@@ -83,7 +86,7 @@ class Assembler:
 
     def write(self) -> None:
         """Write all live nodes."""
-        for number in sorted(self.live.nodes):
+        for number in sorted(self.live.nodes - self.in_memory.keys()):
             self.names[number] = self._written(self.graph.nodes[number], number)
 
     def stacked(self, sequence: Stacked) -> Memory:
@@ -124,26 +127,32 @@ class Assembler:
         """The name of a branch's output; all outputs are written together with the first."""
         if number not in self._after:
             nodes, own = self.graph.nodes, sorted(self.live.branches[branch])
-            outputs = branch_outputs(self.graph, self.live, branch)
-            gives = [(i, nodes[i].inputs) for i in outputs]
+            gives = {i: nodes[i].inputs for i in branch_outputs(self.graph, self.live, branch)}
+            # An output that replaces a value in memory is stored, and not known after the jump.
+            stored = {i: inputs[1] for i, inputs in gives.items() if inputs[1] in self.in_memory}
+            known = [i for i in gives if i not in stored]
+            types = [type_of(nodes[i].dtype, self.text.lanes) for i in known]
+            usual = [self.names[gives[i][1]] for i in known]
             which = self.names[nodes[number].inputs[0]]
-            usual = [
-                (type_of(nodes[i].dtype, self.text.lanes), self.names[inputs[1]])
-                for i, inputs in gives
-            ]
             pairs = dict(self._pairs)
-            with self.text.branch(which, usual) as (after, ends):
+            with self.text.branch(which, list(zip(types, usual, strict=True))) as (after, ends):
+                for leaf in stored.values():
+                    address = self.in_memory[leaf]
+                    self.names[leaf] = self.text.load(address, nodes[leaf].dtype, self.text.lanes)
                 for i in own:
                     self.names[i] = self._written(nodes[i], i)
-                for i, inputs in gives:
-                    rare = self.names[inputs[2]]
-                    ends.append(
-                        self.text.select(which, rare, self.names[inputs[1]], nodes[i].dtype)
-                    )
+                rare = {
+                    i: self.text.select(which, self.names[c], self.names[b], nodes[i].dtype)
+                    for i, (_, b, c) in gives.items()
+                }
+                for i, leaf in stored.items():
+                    self.text.store(rare[i], self.in_memory[leaf], nodes[i].dtype)
+                ends += [rare[i] for i in known]
             self._pairs = pairs
-            for i in own:  # not defined after the jump: another branch has to compute it anew
+            for i in (*own, *stored.values()):  # not defined after the jump
                 del self.names[i]
-            self._after.update(zip((i for i, _ in gives), after, strict=True))
+            self._after.update(zip(known, after, strict=True))
+            self._after.update(dict.fromkeys(stored, ""))
         return self._after[number]
 
     def _element(self, memory: Memory, place: int) -> str:
@@ -210,11 +219,16 @@ class Assembler:
         read = sorted({leaf.params[0] for leaf in leaves if leaf.op == "element"})
         elements = {k: self._sequence(loop.scanned[k]) for k in read}
         text = self.text
-        types = {k: type_of(loop.body.nodes[loop.carry[k]].dtype, text.lanes) for k in start}
-        with text.loop(loop.length, [(types[k], start[k]) for k in start]) as (turn, carry, ends):
+        dtypes = {k: loop.body.nodes[loop.carry[k]].dtype for k in start}
+        in_memory = {k: text.scratch(1, dtypes[k]) for k in sorted(part.in_memory)}
+        for k, address in in_memory.items():
+            text.store(start.pop(k), address, dtypes[k])
+        carried = [(type_of(dtypes[k], text.lanes), start[k]) for k in start]
+        with text.loop(loop.length, carried) as (turn, carry, ends):
             body = Assembler(
                 loop.body, loop.inner, inner, text, self.leaf, _inside(self.memory), self,
                 dict(zip(start, carry, strict=True)),
+                {part.in_memory[k]: address for k, address in in_memory.items()},
             )  # fmt: skip
             body.elements = elements
             body.at = turn if not loop.reverse else text.line(f"sub i64 {loop.length - 1}, {turn}")
@@ -223,7 +237,10 @@ class Assembler:
                 for place, i in enumerate(loop.stacked[k].ravel().tolist()):
                     body._store(i, memory, body.at, place)
             ends += [body.names[loop.carry[k]] for k in start]
-        return dict(zip(start, ends, strict=True)), stacked
+        results = dict(zip(start, ends, strict=True))
+        for k, address in in_memory.items():
+            results[k] = text.load(address, dtypes[k], text.lanes)
+        return results, stacked
 
     def _place_for(self, number: int, loop: Loop, k: int) -> Memory:
         """Where a stacked output goes: into a result of the kernel, or else into scratch memory."""
