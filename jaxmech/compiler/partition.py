@@ -1,12 +1,12 @@
 """Run a program over a batch, equation by equation: loops as native code, the rest by `jax.vmap`.
 
 Equations that only a loop depends on are compiled with it: a check of the initial state, say,
-before the steps begin. So equations wait until it is known what depends on them.
+before the steps begin. So equations wait until it is known what depends on them. Equations that
+need the final carry of a loop, but none of its sequences, are compiled with it, too.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import jax
@@ -35,8 +35,9 @@ def run_partitioned(
     `found` gets a part for every loop.
     """
     run = _Partition(closed, args, flags, size, found)
-    for eqn in closed.jaxpr.eqns:
-        run.add(eqn)
+    for place, eqn in enumerate(closed.jaxpr.eqns):
+        if place not in run.done:
+            run.add(place, eqn)
     run.compute(closed.jaxpr.outvars)
     return [run.value(atom) for atom in closed.jaxpr.outvars]
 
@@ -53,15 +54,16 @@ class _Partition:
         self.batched = {atom for atom, (_, has) in self.values.items() if has}
         self.waiting: list[JaxprEqn] = []  # equations that are not computed yet, in order
         self.known: set[Any] = set()  # results of those that depend on no argument
+        self.done: set[int] = set()  # places of equations that were compiled with a loop before
 
-    def add(self, eqn: JaxprEqn) -> None:
-        """Take the next equation."""
+    def add(self, place: int, eqn: JaxprEqn) -> None:
+        """Take the next equation, which has that place in the program."""
         content = call_content(eqn)
         has_axis = any(self._has_axis(atom) for atom in eqn.invars)
         contains_loop = has_axis and content is not None and stays_loop(content.jaxpr)
         may_wait = not eqn.effects and (has_axis or self._is_known(eqn))
         if has_axis and eqn.primitive.name == "scan":
-            self._finish(eqn, self._loop(eqn))
+            self._finish(eqn, self._loop(place, eqn))
         elif may_wait and not contains_loop:
             self.waiting.append(eqn)
             (self.batched if has_axis else self.known).update(eqn.outvars)
@@ -115,32 +117,63 @@ class _Partition:
         outs = jax.vmap(lambda *xs: evaluated(eqn, *xs), axes, axis_size=self.size)(*values)
         return [(x, True) for x in outs]
 
-    def _loop(self, eqn: JaxprEqn) -> list[Batch]:
-        """The results of a loop: compiled with its prologue, or alone, or else by `jax.vmap`."""
+    def _loop(self, place: int, eqn: JaxprEqn) -> list[Batch]:
+        """The results of a loop: compiled with equations around it, or alone, or by `jax.vmap`."""
         what = f"loop of {eqn.params['length']} iterations"
         _, fixed, carries = loop_content(eqn)
         first = fixed + carries
         self.compute(eqn.invars[first:])
         prologue = self._prologue(eqn.invars[:first])
-        atoms = (atom for one in prologue for atom in _variables((*one.invars, *one.outvars)))
-        if prologue and all(_size(atom) <= LARGEST_IN_PROLOGUE for atom in atoms):
-            with suppress(UnsupportedError):
-                return self._compiled(eqn, what, prologue)
-        self.compute(eqn.invars)
-        try:
-            return self._compiled(eqn, what, [])
-        except UnsupportedError as error:
-            if self.found is not None:
-                self.found.parts.append(Part(what, 0, 0, str(error)))
+        prologue = prologue if all(map(_is_small, prologue)) else []
+        epilogue = self._epilogue(place, eqn.outvars[:carries], prologue)
+        attempts: list[tuple[list[JaxprEqn], dict[int, JaxprEqn]]] = [([], {})]
+        attempts += [(prologue, {})] if prologue else []
+        attempts += [(prologue, epilogue)] if epilogue else []
+        for before, after in reversed(attempts):
+            if not before:
+                self.compute(eqn.invars)
+            try:
+                return self._compiled(eqn, what, before, after)
+            except UnsupportedError as error:
+                reason = str(error)
+        if self.found is not None:
+            self.found.parts.append(Part(what, 0, 0, reason))
         return self._outs(eqn)
 
-    def _compiled(self, eqn: JaxprEqn, what: str, prologue: list[JaxprEqn]) -> list[Batch]:
-        """The results of a loop, by native code that computes its prologue too."""
-        others = [one for one in self.jaxpr.eqns if one is not eqn and one not in prologue]
+    def _epilogue(
+        self, place: int, ends: Sequence[Any], prologue: list[JaxprEqn]
+    ) -> dict[int, JaxprEqn]:
+        """The equations, by place, that need the final carry of a loop and nothing unknown."""
+        inside = {var for one in prologue for var in one.outvars}
+        available, dependent = inside | set(ends), set(ends)
+        found = {}
+        for at, one in enumerate(self.jaxpr.eqns[place + 1 :], place + 1):
+            atoms, content = _variables(one.invars), call_content(one)
+            holds = one.primitive.name == "scan" or (content and stays_loop(content.jaxpr))
+            is_given = all(atom in available or atom in self.values for atom in atoms)
+            if is_given and not (holds or one.effects) and _is_small(one):
+                found[at] = one
+                available.update(one.outvars)
+                if not dependent.isdisjoint(atoms):
+                    dependent.update(one.outvars)
+        needed = set(dependent)
+        for at, one in reversed(list(found.items())):
+            if needed.isdisjoint(one.outvars):
+                del found[at]
+            else:
+                needed |= _variables(one.invars)
+        return found
+
+    def _compiled(
+        self, eqn: JaxprEqn, what: str, prologue: list[JaxprEqn], epilogue: dict[int, JaxprEqn]
+    ) -> list[Batch]:
+        """The results of a loop, by native code that computes the equations around it too."""
+        around = [*prologue, *epilogue.values()]
+        others = [one for one in self.jaxpr.eqns if one is not eqn and one not in around]
         used = _variables(self.jaxpr.outvars).union(*(_variables(one.invars) for one in others))
-        wanted = [var for one in prologue for var in one.outvars if var in used]
-        kernel, args = loop_kernel(eqn, prologue, wanted)
-        passed = [var for var in (*args, *wanted) if prologue and self._has_axis(var)]
+        wanted = [var for one in around for var in one.outvars if var in used]
+        kernel, args = loop_kernel(eqn, prologue, list(epilogue.values()), wanted)
+        passed = [var for var in (*args, *wanted) if around and self._has_axis(var)]
         if sum(_size(var) for var in passed) > MOST_PASSED:
             raise UnsupportedError("sequences")
         sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
@@ -148,13 +181,21 @@ class _Partition:
         outs = [(x, True) for x in over_batch(kernel, flags, self.size, values)]
         if self.found is not None:
             self.found.parts.append(part(what, kernel))
-        self.values.update(zip(wanted, outs[len(eqn.outvars) :], strict=True))
+        results = dict(zip(wanted, outs[len(eqn.outvars) :], strict=True))
+        self.values.update(results)
+        self.batched.update(results)
         self.waiting = [one for one in self.waiting if one not in prologue]
+        self.done.update(epilogue)
         return outs[: len(eqn.outvars)]
 
 
 def _variables(atoms: Iterable[Any]) -> set[Any]:
     return {atom for atom in atoms if not isinstance(atom, Literal)}
+
+
+def _is_small(eqn: JaxprEqn) -> bool:
+    atoms = _variables((*eqn.invars, *eqn.outvars))
+    return all(_size(atom) <= LARGEST_IN_PROLOGUE for atom in atoms)
 
 
 def _size(var: Any) -> int:

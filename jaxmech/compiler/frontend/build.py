@@ -140,14 +140,18 @@ def _live(reader: JaxprReader, outs: Sequence[Value]) -> Live:
 
 
 def loop_kernel(
-    eqn: JaxprEqn, prologue: Sequence[JaxprEqn] = (), wanted: Sequence[Var] = ()
+    eqn: JaxprEqn,
+    prologue: Sequence[JaxprEqn] = (),
+    epilogue: Sequence[JaxprEqn] = (),
+    wanted: Sequence[Var] = (),
 ) -> tuple[Kernel, list[Var]]:
-    """The kernel of a `scan` and of the equations that compute its constants and initial carry.
+    """The kernel of a `scan` and of equations around it.
 
     Args:
         eqn: the loop.
-        prologue: those equations, in order.
-        wanted: variables of the prologue that are results of the kernel too, after the loop's own.
+        prologue: the equations that compute its constants and initial carry, in order.
+        epilogue: equations that need its final carry, in order.
+        wanted: variables of both that are results of the kernel too, after the loop's own.
 
     Returns:
         The kernel, and the variables that are its arguments; the scanned arguments follow.
@@ -155,8 +159,9 @@ def loop_kernel(
     p = eqn.params
     body, fixed, carries = loop_content(eqn)
     first = fixed + carries
-    inner = {var for one in prologue for var in one.outvars}
-    atoms = [*chain(*(one.invars for one in prologue)), *eqn.invars[:first]]
+    around = [*prologue, *epilogue]
+    inner = {var for one in (*around, eqn) for var in one.outvars}
+    atoms = [*chain(*(one.invars for one in around)), *eqn.invars[:first]]
     given = [atom for atom in atoms if not isinstance(atom, Literal) and atom not in inner]
     args = list(dict.fromkeys(given))
     sequences = [atom for atom in eqn.invars[first:] if not isinstance(atom, Literal)]
@@ -172,12 +177,14 @@ def loop_kernel(
         reader.equations(prologue, env)
         values = [reader.value(atom, env) for atom in eqn.invars[:first]]
         outs = reader.loop(body, values[:fixed], values[fixed:], scanned, p["length"], p["reverse"])
+        env.update(zip(eqn.outvars, outs, strict=True))
+        reader.equations(epilogue, env)
         return outs + [env[var] for var in wanted]
 
     reading = Reading(
         [var.aval for var in inputs],
         [var.aval for var in outputs],
-        lambda: equations_digest(inputs, [*prologue, eqn], outputs),
+        lambda: equations_digest(inputs, [*prologue, eqn, *epilogue], outputs),
         read,
         equations_as_fun(inputs, [*prologue, eqn], outputs),
     )
