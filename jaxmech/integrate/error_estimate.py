@@ -143,7 +143,8 @@ def _step_errors(
 def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tuple[Array, Array]:
     """q^(level) h^level / level! for an odd level, and its rate times h."""
     spans = np.ones(STATES - 1) if recent.h is None else recent.h / h
-    of_value, of_slope, of_rate_value, of_rate_slope = _weights(spans, level)
+    weights = (jnp.asarray(x, q.dtype) for x in _weights(spans, level))
+    of_value, of_slope, of_rate_value, of_rate_slope = weights
     # The weights of the values add up to zero.
     values, slopes = recent.q - q[None], h * jnp.concatenate([recent.v, v[None]])
     derivative = of_value[:-1] @ values + of_slope @ slopes

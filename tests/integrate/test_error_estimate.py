@@ -74,3 +74,14 @@ def test_it_has_no_derivative_and_one_value_per_trajectory() -> None:
     slope, tangent = jax.jvp(lambda x: both(x, True), (q[0],), (q[0],))[1]
     assert slope != 0
     assert tangent == 0
+
+
+@pytest.mark.parametrize("saves", [21, 5])
+def test_it_has_the_precision_of_the_motion(saves: int) -> None:
+    q = np.array([2.0], np.float32)
+    ts = np.linspace(0.0, 1.0, saves, dtype=np.float32)
+    sol = simulate(DAMPED, q, np.zeros_like(q), ts, method=RK4(20 // (saves - 1)))
+    double = simulate(DAMPED, [2.0], [0.0], np.linspace(0.0, 1.0, saves), method=RK4(1))
+    assert sol.integration_error.dtype == np.float32
+    assert float(sol.integration_error) < 1e-3
+    assert double.integration_error.dtype == np.float64
