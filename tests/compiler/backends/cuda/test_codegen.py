@@ -19,6 +19,11 @@ from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.models import CATALOGUE
 from tests.compiler.test_vectorize import FUNCTIONS, batch
 
+SOME = (  # one for each kind of text; the others are marked slow
+    "logic", "transcendental", "other functions", "reductions", "choices", "largest", "integers",
+    "constants", "rare cases of one kind", "rare case in a loop", "rare case that has a loop",
+    "long loop", "saving", "nested", "gradient of a loop",
+)  # fmt: skip
 TOLERANCES = {"gradient": 1e-11}  # 1e-13 elsewhere
 SINGLE = 1e-5
 
@@ -42,7 +47,10 @@ def assert_close(ours: Any, expected: Any, tolerance: float) -> None:
         np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in FUNCTIONS],
+)
 def test_functions(name: str) -> None:
     fn, args = FUNCTIONS[name], batch(0, 5)
     assert_close(host_run(fn, *args), vectorize(fn)(*args), 1e-14)
