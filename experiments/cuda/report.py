@@ -16,7 +16,7 @@ def registers(rows: Sequence[Row], ptxas: str) -> str:
         "# Registers of GPU kernels",
         "",
         "Made by `python -m experiments.cuda --offline`. RK4, a hundred steps, one kernel for each",
-        "line; a gradient has a second kernel, the forward run that keeps states. For each",
+        "line; of a gradient the first kernel is the forward run that keeps states. For each",
         f"architecture: registers of a thread (of 255), bytes spilled, seconds of ptxas {ptxas}.",
         "Seconds are those of the processor.",
         "",
