@@ -41,7 +41,7 @@ def test_wheels_springs_and_gears_have_shapes() -> None:
             jp.gear("teeth", rotor, 0.1, other, 0.3),
             jp.distance("rod", disk, O, bob, O, length=1.0),
         ],
-        [jp.spring("s", jp.ground, (-1, 0), disk, O, stiffness=1.0)],
+        [jp.spring("s", jp.ground, (-1, 0), disk, O, stiffness=1.0, length=0.5)],
         {"r": 0.3},
     )
     q = jnp.array([0.0, 0.3, 0.2, 1.0, 0.0, 0.0, 1.4, 0.0, 0.0, 0.0, -0.7])
