@@ -157,9 +157,7 @@ def _compound(centre: float) -> jm.System:
     """A bar of two on hinges by planar bodies whose reference points are at the middle, or not."""
     ends = (-0.5 - centre, 0.0), (0.5 - centre, 0.0)
     bodies = [
-        jm.parts.planar_body(
-            name, mass="m", inertia=lambda t, p: p["I"] + p["m"] * centre**2, center=(-centre, 0.0)
-        )
+        jm.parts.planar_body(name, mass="m", inertia="I", center=(-centre, 0.0))
         for name in ("upper", "lower")
     ]
     joints = [

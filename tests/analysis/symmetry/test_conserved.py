@@ -39,11 +39,14 @@ def test_a_rigid_body_with_a_quaternion(J: list[float], k: float, count: int) ->
 
 
 def test_constraints_and_forces_that_do_work_are_accounted_for() -> None:
-    """A skate keeps only its spin, for its edge pushes sideways; a driven wire keeps nothing."""
+    """A skate keeps energy, spin and the centre of its circle, not its momentum; a wire nothing."""
     found = jm.conserved(SKATE.system, SKATE.q, SKATE.v, {**SKATE.params, "g": 0.0})
-    assert [x.name for x in found.quantities] == ["energy", "momentum of phi"]
-    values = found.values(SKATE.q, SKATE.v)
+    names = [x.name for x in found.quantities]
+    assert names[:2] == ["energy", "momentum of phi"]
+    values = found.values([0.7, 0.2, 0.4], SKATE.v)
     np.testing.assert_allclose(values["momentum of phi"], 0.3 * 1.2)
+    centre = 0.3 * (0.7 * 1.2 - np.sin(0.4)), 0.3 * (0.2 * 1.2 + np.cos(0.4))
+    np.testing.assert_allclose(sorted(map(float, [values[x] for x in names[2:]])), sorted(centre))
     assert not jm.conserved(WIRE.system, WIRE.q, WIRE.v, WIRE.params).quantities
 
 
