@@ -29,6 +29,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmech.analysis.stability.balance import Balance, balance, row_order
 from jaxmech.constraints import Nonholonomic
 from jaxmech.linalg import QR, column_space_projector, metric, null_basis, times
+from jaxmech.stabilization import reach
 from jaxmech.system import Params, System
 
 Freedom = tuple[int, int, int]  # of positions, velocities and accelerations
@@ -165,7 +166,11 @@ def full_equations(
         A=A,
         H_q=slopes.rows[0],
         H_v=slopes.rows[1],
-        forces=jnp.abs(at_rest.force) + jnp.abs(force) + jnp.abs(M) @ jnp.abs(a),
+        # The last is how a relative change of q changes them: at rest they may all vanish.
+        forces=jnp.abs(at_rest.force)
+        + jnp.abs(force)
+        + jnp.abs(M) @ jnp.abs(a)
+        + reach(slopes.force[0], q),
     )
 
 
