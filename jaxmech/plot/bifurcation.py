@@ -47,7 +47,7 @@ def bifurcation(
     ax = axes_or_new(ax)
     for number, branch in enumerate(found.branches):
         color = COLORS[number % len(COLORS)]
-        stable = branch.stability != Stability.UNSTABLE
+        stable = branch.stability > Stability.UNSTABLE
         x, y = branch.values, branch.q[:, shown]
         cuts = np.flatnonzero(stable[1:] != stable[:-1]) + 1
         between = {point.behind: (point.value, point.q[shown]) for point in branch.special}

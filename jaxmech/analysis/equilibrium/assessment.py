@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis.stability.linearization import Linearization
+from jaxmech.analysis.stability.linearization import Linearization, is_negligible
 from jaxmech.analysis.stability.spectrum import Numbers, eigenvalues
 from jaxmech.utils.checks import is_known
 
@@ -23,6 +23,7 @@ class Stability(IntEnum):
         all eigenvalues are on the imaginary axis or left of it; nonlinear terms decide
     """
 
+    UNKNOWN = -1
     UNSTABLE = 0
     MARGINAL = 1
     STABLE = 2
@@ -35,6 +36,9 @@ class Stability(IntEnum):
 
 
 _MEANINGS = {
+    Stability.UNKNOWN: (
+        "the linear equations change with time, or are not finite; `floquet` tells of periodic ones"
+    ),
     Stability.UNSTABLE: "an eigenvalue has a positive real part",
     Stability.MARGINAL: (
         "all eigenvalues are on the imaginary axis or left of it; nonlinear terms decide"
@@ -79,7 +83,8 @@ def assess(lin: Linearization) -> Assessment:
         (<Stability.UNSTABLE: 0>, 1)
     """
     small, k = lin.reduced, lin.reduced.Z.shape[1]
-    given = jax.lax.stop_gradient((lin.space.A, small.M, small.C, small.K, _stiffness(lin)))
+    A = jnp.where(is_negligible(lin.unsteadiness), lin.space.A, jnp.nan)
+    given = jax.lax.stop_gradient((A, small.M, small.C, small.K, _stiffness(lin)))
     if is_known(given):
         return Assessment(*(jnp.asarray(x) for x in _assess(*map(np.asarray, given))))
     kinds = {"stability": jnp.int32, "index": jnp.int32, "unstable": jnp.int32, "zeros": jnp.int32}
@@ -112,7 +117,7 @@ def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) 
         return Assessment(first, second, third, last, np.asarray(growth, dtype), free)
 
     if not np.isfinite(A).all():
-        return found(Stability.MARGINAL, -1, 0, 0, np.nan)
+        return found(Stability.UNKNOWN, -1, 0, 0, np.nan)
     values, zero = eigenvalues(A, M, K)
     size = np.abs(values).max(initial=0.0)
     moving = values[~zero]

@@ -6,6 +6,7 @@ the balance of forces, M a = Q + A^T lambda, the constraints at all levels and t
 given; `root` solves them together.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -22,6 +23,7 @@ from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
 from jaxmech.analysis.equilibrium.root import root
 from jaxmech.analysis.stability.balance import balance, row_order
 from jaxmech.analysis.stability.freedom import freedom_at, require_regular
+from jaxmech.analysis.stability.linearization import is_negligible
 from jaxmech.analysis.stability.linearize import linearized
 from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.symmetry.symmetries import Symmetries
@@ -95,6 +97,13 @@ def equilibrium(
     if known:
         require_regular(case.system, state, freedom)
     lin = linearized(case.system, freedom, (), (), *state, found.W)
+    if known and not found.v.any() and not is_negligible(lin.full.change):
+        warnings.warn(
+            "The linear equations about this equilibrium change with time: its `stability` is "
+            "unknown, and `linearization` holds for this moment alone. Use `floquet` if they are "
+            "periodic.",
+            stacklevel=2,
+        )
     return Equilibrium(
         q=found.q,
         v=found.v,

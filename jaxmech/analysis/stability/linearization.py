@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
@@ -173,3 +174,8 @@ def _rows(matrix: np.ndarray) -> list[str]:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in cells
     ]
+
+
+def is_negligible(share: Array) -> Array:
+    """Whether a share, such as `unsteadiness`, is zero to within rounding errors."""
+    return share <= float(jnp.finfo(share.dtype).eps) ** 0.375

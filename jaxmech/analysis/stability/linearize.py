@@ -19,7 +19,7 @@ from jaxmech.analysis.stability.freedom import (
     require_consistent,
     require_regular,
 )
-from jaxmech.analysis.stability.linearization import Linearization, StateSpace
+from jaxmech.analysis.stability.linearization import Linearization, StateSpace, is_negligible
 from jaxmech.analysis.stability.reduction import (
     Freedom,
     full_equations,
@@ -120,12 +120,18 @@ def linearize(
         require_regular(system, state, freedom)
     W = _frame(system, state, symmetries)
     found = linearized(system, freedom, *named, *state, W)
-    if known and steady and symmetries is None and not _is_small(found.unsteadiness):
+    if known and steady and symmetries is None and not is_negligible(found.unsteadiness):
         W = _frame(system, state, find(system, q, v, t, params))
         found = linearized(system, freedom, *named, *state, W)
     if known:
         _require_fixed_constraints(found)
-    if known and steady and not _is_small(found.unsteadiness):
+    if known and steady and not v.any() and not is_negligible(found.full.change):
+        raise ValueError(
+            "Argument `system` must have linear equations with constant coefficients at `q`, but "
+            f"they change with time, by {float(found.full.change):.2g} of their size per second; "
+            "use `floquet` if they are periodic, or pass `steady=False` for this moment alone."
+        )
+    if known and steady and not is_negligible(found.unsteadiness):
         raise ValueError(
             "Arguments `q` and `v` must be an equilibrium or a steady motion, but the forces that "
             f"are not balanced are {float(found.unsteadiness):.2g} of those at play; find one by "
@@ -156,7 +162,7 @@ def linearized(
         B, moved = input_columns(system, found, small, inputs, state)
         C, D = output_rows(system, small, outputs, inputs, state)
         zeros = jnp.zeros((small.Z.shape[1], len(inputs)), B.dtype)
-        regular = small.regular & jnp.all(moved <= _tolerance(q))
+        regular = small.regular & jnp.all(is_negligible(moved))
         nan = jnp.where(regular, 0.0, jnp.nan).astype(q.dtype)
         return Linearization(
             full=found,
@@ -177,18 +183,10 @@ def linearized(
 
 
 def _require_fixed_constraints(found: Linearization) -> None:
-    tolerance = _tolerance(found.moved)
-    names = [name for name, x in zip(found.inputs, found.moved, strict=True) if x > tolerance]
+    pairs = zip(found.inputs, found.moved, strict=True)
+    names = [name for name, x in pairs if not is_negligible(x)]
     if names:
         raise ValueError(
             f"Argument `inputs` must leave the constraints as they are, but {', '.join(names)} "
             "moves one; take a force as input, or make the drive an `Acceleration` constraint."
         )
-
-
-def _is_small(unsteadiness: Array) -> bool:
-    return float(unsteadiness) <= _tolerance(unsteadiness)
-
-
-def _tolerance(x: Array) -> float:
-    return float(jnp.finfo(x.dtype).eps) ** 0.375

@@ -20,6 +20,8 @@ equations have constant coefficients:
     dx/dt = R x + P u,      M_r du/dt + C_r u + K_r x = 0
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -49,6 +51,8 @@ class FullEquations(eqx.Module):
         K: by q, geometric stiffness included, shape (n, n).
         geometric: the geometric stiffness, -d(A^T lambda)/dq, shape (n, n).
         drift: derivative of the unbalanced force by t, shape (n,).
+        change: how fast the matrices change with t alone, relative to the largest number of each,
+            the largest of these rates [1/s].
         A_p: constraint rows on dq, shape (k, n).
         A_v: constraint rows on dv, shape (l, n).
         B: what dq adds to them, shape (l, n).
@@ -65,6 +69,7 @@ class FullEquations(eqx.Module):
     K: Float[Array, " n n"]
     geometric: Float[Array, " n n"]
     drift: Float[Array, " n"]
+    change: Float[Array, ""]
     A_p: Float[Array, " k n"]
     A_v: Float[Array, " l n"]
     B: Float[Array, " l n"]
@@ -146,11 +151,14 @@ def full_equations(
     def parts(q: Array, v: Array, t: Array) -> Balance:
         return balance(system, q, v, t, params, a, multipliers)
 
-    slopes = jax.jacfwd(parts, (0, 1, 2))(q, v, t)  # for each part by q, v and t
-    is_holonomic = not any(isinstance(c, Nonholonomic) for c in system.constraints)
+    def matrices(t: Array) -> tuple[Array, Array, Balance]:
+        """M, the rows on positions, and the slopes of each part by q and by v."""
+        A_p = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
+        slopes = jax.jacfwd(lambda q, v: parts(q, v, t), (0, 1))(q, v)
+        return system.mass(q, v, t, params), A_p, slopes
 
-    def level(q: Array) -> Array:
-        return system.position_level(q, t, params)
+    (_, A_p, slopes), rates = jax.jvp(matrices, (t,), (jnp.ones_like(t),))
+    is_holonomic = not any(isinstance(c, Nonholonomic) for c in system.constraints)
 
     return FullEquations(
         a=a,
@@ -159,8 +167,9 @@ def full_equations(
         C=slopes.force[1],
         K=slopes.force[0],
         geometric=-slopes.pull[0],
-        drift=slopes.force[2],
-        A_p=slopes.speed[1] if is_holonomic else jax.jacfwd(level)(q),
+        drift=jax.jacfwd(lambda t: parts(q, v, t).force)(t),
+        change=_largest_rate((M, A_p, slopes), rates),
+        A_p=slopes.speed[1] if is_holonomic else A_p,
         A_v=slopes.speed[1],
         B=slopes.speed[0],
         A=A,
@@ -172,6 +181,16 @@ def full_equations(
         + jnp.abs(M) @ jnp.abs(a)
         + reach(slopes.force[0], q),
     )
+
+
+def _largest_rate(matrices: Any, rates: Any) -> Array:
+    """The largest rate of a number relative to the largest number of its matrix."""
+
+    def relative(value: Array, rate: Array) -> Array:
+        size = jnp.max(jnp.abs(value), initial=0.0)
+        return jnp.max(jnp.abs(rate), initial=0.0) / jnp.where(size > 0, size, 1.0)
+
+    return jnp.max(jnp.stack(jax.tree.leaves(jax.tree.map(relative, matrices, rates))))
 
 
 def _solved(M: Array, force: Array) -> Array:
@@ -237,7 +256,8 @@ def unsteadiness(
     The accelerations must be W v, and stay so: with (v, W v, W W v) in the place of (dq, dv, da)
     and time going on, the linear equations must hold too. Forces that are missing are compared
     with the largest force at play; in the second condition over the time in which the motion
-    changes a deviation of one unit, or a second at rest.
+    changes a deviation of one unit, or a second at rest. At rest the matrices must not change with
+    time either: the eigenvalues of a shaken pendulum do not tell whether it is stable.
 
     Args:
         found: the equations in all coordinates.
@@ -251,4 +271,5 @@ def unsteadiness(
     later = later / jnp.where(rate > 0, rate, 1.0)
     missed = jnp.stack([found.M @ (found.a - turned), small.Y @ (small.Y.T @ later)])
     largest = jnp.max(found.forces + jnp.abs(found.M) @ jnp.abs(turned))
-    return jnp.max(jnp.abs(missed)) / jnp.where(largest > 0, largest, 1.0)
+    missed_share = jnp.max(jnp.abs(missed)) / jnp.where(largest > 0, largest, 1.0)
+    return jnp.where(rate > 0, missed_share, jnp.maximum(missed_share, found.change))

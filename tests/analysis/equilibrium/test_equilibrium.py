@@ -153,3 +153,22 @@ def test_where_there_is_no_equilibrium_is_said() -> None:
         equilibrium(falling, [0.0], fixed=["y"])
     with pytest.raises(TypeError, match="sequence of names"):
         equilibrium(falling, [0.0], fixed="x")
+
+
+def shaken(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """A pendulum whose support is shaken along the vertical."""
+    return v[0] ** 2 / 2 + (9.81 - 0.1 * 30.0**2 * jnp.cos(30.0 * t)) * jnp.cos(q[0])
+
+
+def test_equations_that_change_with_time_tell_nothing_of_stability() -> None:
+    rod = jm.models.bead_on_rod()
+    pendulum = jm.System(shaken, coordinates=("angle",))
+    for system, q, params in ((rod.system, [0.0, 0.0, 0.0], rod.params), (pendulum, [0.0], None)):
+        with pytest.warns(UserWarning, match="change with time"):
+            found = jm.equilibrium(system, q, params, t=0.02)
+        assert int(found.stability) == jm.Stability.UNKNOWN
+        with pytest.raises(ValueError, match="change with time"):
+            jm.linearize(system, found.q, found.v, params, t=0.02)
+        jm.linearize(system, found.q, found.v, params, t=0.02, steady=False)
+    batch = jax.vmap(lambda t: jm.equilibrium(pendulum, [0.0], t=t).stability)(jnp.ones(2))
+    assert batch.tolist() == [jm.Stability.UNKNOWN] * 2
