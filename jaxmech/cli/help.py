@@ -12,6 +12,7 @@ Constrained mechanics in batches: Monte Carlo studies and fits from a configurat
   jaxmech check my_robot.py:arm                    check a system before trusting it
   jaxmech compare four_bars                        compare all laws of motion at one state
   jaxmech modes double_pendulum                    frequencies, damping, stability
+  jaxmech modes configs/hoop_stability.toml        how likely is instability?
   jaxmech equilibria four_bars                     where it can stay at rest
   jaxmech bench                                    compare the speed with other methods, in a clone
   jaxmech info                                     versions, devices, and what batches run as
@@ -67,6 +68,10 @@ none the one of lowest energy that random starts lead to, and print its reaction
 the eigenvalues, frequencies [Hz] and damping ratios of small deviations from it. --out
 draws the eigenvalues and the shapes of the modes, and animates the modes of a model with a
 geometry. SYSTEM is as for `check`.
+
+A path that ends in .toml is a study: how likely is instability, with scattered parameters? Its
+folder holds `members.npz`, `config.toml`, `environment.json`, `summary.json`, `summary.txt` and
+`pictures/`.
 """
 EQUILIBRIA = """\
 Find the equilibria of a system from random starts around its state, and print where they are,
@@ -117,4 +122,24 @@ exit code
   cannot be read or written; 130 interrupted
 
 keys of a configuration
+"""
+MODES_EXAMPLE = """\
+example of a study
+  model = "hoop_stability.py:bead"           # a System in a file beside this one
+  size = 10_000
+  [coordinates]                              # the guess, from which the equilibrium is found
+  angle = 0.0
+  turn = 0.0
+  [velocities]                               # a steady motion with this rate; without: at rest
+  turn = { distribution = "log-normal", median = 3.0, sigma = 0.1 }
+  [parameters]
+  m = 0.1                                    # a plain number is a fixed value
+  J = 0.01
+  R = { distribution = "log-normal", median = 1.0, sigma = 0.3 }
+
+exit code of a study
+  0 done; 1 more members without a verdict than `failed_allowed`; 2 bad input, or a file or output
+  that cannot be read or written; 130 interrupted
+
+keys of a study
 """

@@ -208,8 +208,38 @@ def _compare(arguments: Namespace) -> int:
 def _modes(arguments: Namespace) -> int:
     from jaxmech.cli.stability import show_modes
 
+    if arguments.system.endswith(".toml"):
+        return _modes_study(arguments)
     print(show_modes(_situation(arguments), arguments))
     return DONE
+
+
+def _modes_study(arguments: Namespace) -> int:
+    from jaxmech.cli.modes.run import run_modes
+    from jaxmech.cli.modes.study import ModesStudy
+    from jaxmech.cli.modes.summary import as_table
+    from jaxmech.config.errors import StudyError
+    from jaxmech.config.toml import located, read
+    from jaxmech.ensemble import name_problems
+    from jaxmech.ensemble.summary import as_json
+
+    for option in ("start", "param", "option", "steady"):
+        if getattr(arguments, option):
+            raise InputError(f"--{option} is for a SYSTEM; change {arguments.system} instead")
+    _require_good_jax()
+    _use_float64()
+    config = Path(arguments.system)
+    out = Path(arguments.out) if arguments.out else Path("runs") / config.stem
+    study = read(config, ModesStudy, lambda data: name_problems(data, config.parent))
+    try:
+        summary = run_modes(study, out, folder=config.parent, progress=True)
+    except StudyError as error:
+        raise located(error, config) from error
+    print(as_json(summary) if arguments.json else as_table(summary), end="")
+    if not arguments.json:
+        print(f"members, summary and pictures in {out}")
+    without = study.size - int(summary["judged"])
+    return UNSATISFACTORY if without > study.failed_allowed * study.size else DONE
 
 
 def _equilibria(arguments: Namespace) -> int:

@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     )
     compare = add("compare", "compare the laws of motion at a state", texts.COMPARE)
     modes = add("modes", "frequencies, damping and stability of an equilibrium", texts.MODES)
+    modes.closing = _modes_keys
     modes.add_argument(
         "--steady", action="store_true", help="the steady motion nearest to the state, not rest"
     )
@@ -64,11 +65,15 @@ def parser() -> argparse.ArgumentParser:
         help="by how much coordinates differ from the state at most [%(default)s]",
     )  # fmt: skip
     every.add_argument("--seed", metavar="N", type=int, default=0, help="of the starts [0]")
-    for command in (modes, every):
+    for command, folder in (
+        (modes, "folder for pictures [none], of a study for all results [runs/<name of CONFIG>]"),
+        (every, "folder for pictures [none]"),
+    ):
         command.add_argument("--json", action="store_true", help="print JSON")
-        command.add_argument("--out", metavar="DIR", help="folder for pictures [none]")
-    for command in (check, compare, modes, every):
+        command.add_argument("--out", metavar="DIR", help=folder)
+    for command in (check, compare, every):
         _add_system(command)
+    _add_system(modes, "SYSTEM|CONFIG.toml", "; or a study, a TOML file (below)")
     bench = add("bench", "measure the speed of batches, in a clone", texts.BENCH)
     bench.add_argument(
         "config",
@@ -98,8 +103,9 @@ def _add_out(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", metavar="DIR", help="run folder [runs/<name of CONFIG>]")
 
 
-def _add_system(command: argparse.ArgumentParser) -> None:
-    command.add_argument("system", metavar="SYSTEM", help="model, or path/file.py:attribute")
+def _add_system(command: argparse.ArgumentParser, name: str = "SYSTEM", besides: str = "") -> None:
+    text = f"model, or path/file.py:attribute{besides}"
+    command.add_argument("system", metavar=name, help=text)
     for option, text in (
         ("start", "a start variable of a model or a coordinate of a system"),
         ("param", "a parameter"),
@@ -128,3 +134,10 @@ def _fit_keys() -> str:
     from jaxmech.config.toml import described
 
     return texts.FIT_EXAMPLE + described(FitStudy)
+
+
+def _modes_keys() -> str:
+    from jaxmech.cli.modes.study import ModesStudy
+    from jaxmech.config.toml import described
+
+    return texts.MODES_EXAMPLE + described(ModesStudy)

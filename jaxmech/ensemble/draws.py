@@ -11,17 +11,51 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.distributions import Distribution, Fixed, Normal, Sobol, needs_default
-from jaxmech.ensemble.study import Study
 
 Index = tuple[int, ...]
 _SCALARS = ("coordinates", "velocities")
+
+Rules = Mapping[str, Distribution]
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """What a study says about its draws."""
+
+    @property
+    def size(self) -> int:
+        """How many are drawn."""
+
+    @property
+    def seed(self) -> int:
+        """Of all random numbers."""
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Names of coordinates that are held."""
+
+    @property
+    def start(self) -> Rules:
+        """Of start variables of the model."""
+
+    @property
+    def coordinates(self) -> Rules:
+        """Of coordinates."""
+
+    @property
+    def velocities(self) -> Rules:
+        """Of velocities."""
+
+    @property
+    def parameters(self) -> Rules:
+        """Of parameters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +93,7 @@ class _Plan:
         return f"{self.section}.{self.name}{place}"
 
 
-def draw(study: Study, subject: Subject) -> tuple[Variable, ...]:
+def draw(study: Drawn, subject: Subject) -> tuple[Variable, ...]:
     """Draw every variable of a study, by section and name, with the defaults of the model.
 
     Example:
@@ -74,7 +108,7 @@ def draw(study: Study, subject: Subject) -> tuple[Variable, ...]:
     return tuple(_variable(study, plan, spread) for plan in plans)
 
 
-def _variable(study: Study, plan: _Plan, spread: Mapping[str, np.ndarray]) -> Variable:
+def _variable(study: Drawn, plan: _Plan, spread: Mapping[str, np.ndarray]) -> Variable:
     if not plan.rules:
         return Variable(plan.section, plan.name, plan.base, varies=False)
     values = np.array(np.broadcast_to(plan.base, (study.size, *plan.base.shape)), float, order="C")
@@ -96,7 +130,7 @@ def _generator(seed: int, key: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(sequence))
 
 
-def _spread(study: Study, plans: Iterable[_Plan]) -> dict[str, np.ndarray]:
+def _spread(study: Drawn, plans: Iterable[_Plan]) -> dict[str, np.ndarray]:
     """One column of the shared Sobol sequence for each entry that needs one."""
     rules = ((p.key(i), rule) for p in plans for i, rule in p.rules.items())
     keys = sorted(key for key, rule in rules if isinstance(rule, Sobol))
@@ -109,7 +143,7 @@ def _spread(study: Study, plans: Iterable[_Plan]) -> dict[str, np.ndarray]:
     return dict(zip(keys, points.T, strict=True))
 
 
-def _plans(study: Study, subject: Subject) -> list[_Plan]:
+def _plans(study: Drawn, subject: Subject) -> list[_Plan]:
     problems = list(_missing(study, subject))
     plans = []
     for section, defaults, what in known_names(subject):
@@ -162,7 +196,7 @@ def _keys(table: Any) -> list[str]:
     return list(table) if isinstance(table, dict) else []
 
 
-def _missing(study: Study, subject: Subject) -> Iterable[Problem]:
+def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:
     known = subject.system.coordinates
     for name in study.fixed:
         if name not in known:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.assemble import assemble
-from jaxmech.config.errors import refuse
+from jaxmech.config.errors import StudyError, refuse
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.study import SECTIONS, Study
@@ -52,15 +52,15 @@ class BlockProgram:
     def inputs(self, block: int) -> tuple[Tree, Tree]:
         """What varies in a block, and what does not, padded with copies of the last trajectory."""
         rows = np.arange(block * self.block, (block + 1) * self.block)
-        return _inputs(self.variables, rows, self.dtype)
+        return inputs_of(self.variables, rows, self.dtype)
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes and types of the results of a block, by tracing, or a StudyError of the model."""
-        with _told():
+        with errors_told():
             return jax.eval_shape(self.run, *self.inputs(0))
 
 
-def _inputs(
+def inputs_of(
     variables: Iterable[Variable], rows: np.ndarray, dtype: np.dtype[Any]
 ) -> tuple[Tree, Tree]:
     """The draws of some trajectories: what varies, and what all of them share."""
@@ -80,10 +80,12 @@ def _inputs(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def errors_told() -> Iterator[None]:
     """Raise errors of the model's functions as a StudyError."""
     try:
         yield
+    except StudyError:
+        raise
     except MissingParameterError as error:
         message = f"must give the parameter {error.name!r}, which {error.asked_by} asks for"
         raise refuse("parameters", message) from error
@@ -101,14 +103,14 @@ def with_substeps(study: Study, subject: Subject, variables: Iterable[Variable])
         return study
     program = _Trajectory(study, subject)
     rows = np.unique(np.linspace(0, study.size - 1, min(study.size, MEMBERS)).round().astype(int))
-    varying, same = _inputs(variables, rows, program.dtype)
+    varying, same = inputs_of(variables, rows, program.dtype)
 
     def one(own: Tree) -> tuple[Any, Any, Any]:
         inputs = _merged(same, own)
         return *program.initial(inputs), program.params(inputs)
 
     plan = Plan(subject.system, study.method, study.formulation, study.projection)
-    with _told():
+    with errors_told():
         q, v, params = jax.jit(jax.vmap(one, axis_size=len(rows)))(varying)
         ts = np.tile(program.ts, (len(rows), 1))
         needed = members_need(plan, q, v, ts, as_dtype(params, program.dtype))

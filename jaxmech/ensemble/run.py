@@ -20,7 +20,7 @@ from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.device_size import sized
 from jaxmech.ensemble.draws import Variable, draw
 from jaxmech.ensemble.estimate import LARGE, LONG, StudyEstimate, in_time, require_possible
-from jaxmech.ensemble.kernel import BlockProgram, compile_kernel, save_times, with_substeps
+from jaxmech.ensemble.kernel import BlockProgram, Tree, compile_kernel, save_times, with_substeps
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
@@ -67,7 +67,7 @@ def run(
     study = with_substeps(with_stored_substeps(study, out), subject, variables)
     kernel = compile_kernel(study, subject, variables)
     shapes = kernel.shapes()
-    _require_use(subject, kernel)
+    require_use(subject, kernel.inputs(0))
     names, ts = tuple(subject.system.coordinates), save_times(study)
     layout = Layout(study.size, names, ts, shapes, variables, {"model": study.model})
     facts = origin(subject, kernel, variables)
@@ -143,8 +143,9 @@ def _grouped(blocks: list[int], count: int) -> list[list[int]]:
     return [blocks[i : i + count] for i in range(0, len(blocks), count)]
 
 
-def _require_use(subject: Subject, kernel: BlockProgram) -> None:
-    varying, same = kernel.inputs(0)
+def require_use(subject: Subject, inputs: tuple[Tree, Tree]) -> None:
+    """Raise a StudyError for parameters that a bare `System` does not use."""
+    varying, same = inputs
     first = {name: values[0] for name, values in varying["parameters"].items()}
     params = first | same["parameters"]
     if subject.model:

@@ -14,11 +14,11 @@ _DARK = 0.6
 _AXIS = 1e-9  # of the largest eigenvalue: real parts that count as positive
 
 
-def poles(found: Modes, *, ax: Axes | None = None) -> Axes:
+def poles(found: Modes | np.ndarray, *, ax: Axes | None = None) -> Axes:
     """Draw eigenvalues in the complex plane, those to the right of the imaginary axis in orange.
 
     Args:
-        found: what `modes` gave, also for a batch.
+        found: what `modes` gave, also for a batch; or eigenvalues, shape (..., j).
         ax: axes to draw into.
 
     Returns:
@@ -33,9 +33,8 @@ def poles(found: Modes, *, ax: Axes | None = None) -> Axes:
         [1, 1]
     """
     ax = axes_or_new(ax)
-    values = np.asarray(found.eigenvalues).ravel()
-    values = values[np.isfinite(values)]
-    many = np.ndim(found.eigenvalues) > 1
+    given = np.asarray(found.eigenvalues if isinstance(found, Modes) else found)
+    values, many = given[np.isfinite(given)], given.ndim > 1
     right = values.real > _AXIS * np.abs(values).max(initial=0.0)
     style: dict[str, Any] = {"linestyle": "", "marker": "." if many else "x"}
     style |= {"markersize": 3 if many else 8, "alpha": 0.5 if many else 1.0}

@@ -1,0 +1,167 @@
+"""The equilibria and eigenvalues of all members of a study, in blocks of one shape."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from jaxmech.analysis.equilibrium import Equilibrium, EquilibriumStatus, Stability, equilibrium
+from jaxmech.analysis.equilibrium.equilibrium import prepared
+from jaxmech.analysis.stability import modes
+from jaxmech.analysis.symmetry.symmetries import Symmetries
+from jaxmech.cli.modes.study import ModesStudy
+from jaxmech.config.errors import refuse
+from jaxmech.config.load import Subject, load
+from jaxmech.ensemble.draws import Variable, draw
+from jaxmech.ensemble.kernel import Tree, errors_told, inputs_of
+from jaxmech.ensemble.run import require_use
+from jaxmech.ensemble.study import SECTIONS
+
+Arrays = dict[str, np.ndarray]
+FLOAT = np.dtype(np.float64)
+_KEPT = ("status", "stability", "residual", "q", "v")
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The members of a study; NaN in floating-point arrays of those without a verdict.
+
+    Attributes:
+        coordinates: their names.
+        variables: the draws.
+        status: an `EquilibriumStatus` each, shape (size,).
+        stability: a `Stability` each, UNKNOWN where no equilibrium was found, shape (size,).
+        residual: of the equations of equilibrium, shape (size,).
+        q: shape (size, n).
+        v: shape (size, n).
+        eigenvalues: zeros first, then by frequency [1/s], shape (size, j).
+        zero: which eigenvalues are zero, shape (size, j).
+    """
+
+    coordinates: tuple[str, ...]
+    variables: tuple[Variable, ...]
+    status: np.ndarray
+    stability: np.ndarray
+    residual: np.ndarray
+    q: np.ndarray
+    v: np.ndarray
+    eigenvalues: np.ndarray
+    zero: np.ndarray
+
+    @property
+    def judged(self) -> np.ndarray:
+        """Whether there is a verdict, shape (size,)."""
+        return self.stability != Stability.UNKNOWN
+
+    @property
+    def growth(self) -> np.ndarray:
+        """The largest real part of eigenvalues other than zeros [1/s], shape (size,).
+
+        NaN without a verdict, and where all eigenvalues are zero.
+        """
+        real = np.where(self.zero, -np.inf, self.eigenvalues.real)
+        largest = real.max(axis=1, initial=-np.inf)
+        return np.where(np.isfinite(largest), largest, np.nan)
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """The frequencies of vibrations, ascending [Hz], NaN behind, shape (size, j)."""
+        imag = self.eigenvalues.imag
+        return np.sort(np.where(imag > 0, imag, np.nan), axis=1) / (2 * np.pi)
+
+
+def members(study: ModesStudy, folder: Path = Path(), *, progress: bool = False) -> Members:
+    """Draw all members of a study, and find their equilibria and eigenvalues.
+
+    Raises:
+        StudyError: the study is impossible, naming the keys.
+    """
+    subject = load(study.model, study.model_options, folder)
+    variables = draw(study, subject)
+    if not any(variable.varies for variable in variables):
+        text = "must hold a distribution, here or in another table: all members would be the same"
+        raise refuse("parameters", text)
+    block = min(study.block, study.size)
+    starts = range(0, study.size, block)
+    inputs = [inputs_of(variables, np.arange(k, k + block), FLOAT) for k in starts]
+    with errors_told():
+        require_use(subject, inputs[0])
+        compute = _program(study, subject, inputs[0])
+        bar = tqdm(total=study.size, unit=" members", disable=None if progress else True)
+        with bar:
+            parts = []
+            for given in inputs:
+                parts.append(compute(*given))
+                bar.update(min(block, study.size - bar.n))
+    return _members(subject, variables, jax.tree.map(lambda *x: np.concatenate(x), *parts), study)
+
+
+def _members(
+    subject: Subject, variables: tuple[Variable, ...], found: Arrays, study: ModesStudy
+) -> Members:
+    found = {name: values[: study.size] for name, values in found.items()}
+    met = found["status"] == EquilibriumStatus.FOUND
+    stability = np.where(met, found["stability"], Stability.UNKNOWN)
+    judged = stability != Stability.UNKNOWN
+    return Members(
+        coordinates=tuple(subject.system.coordinates),
+        variables=variables,
+        status=found["status"],
+        stability=stability,
+        residual=found["residual"],
+        q=np.where(met[:, None], found["q"], np.nan),
+        v=np.where(met[:, None], found["v"], np.nan),
+        eigenvalues=np.where(judged[:, None], found["eigenvalues"], np.nan),
+        zero=found["zero"],
+    )
+
+
+def _program(
+    study: ModesStudy, subject: Subject, first: tuple[Tree, Tree]
+) -> Callable[[Tree, Tree], Arrays]:
+    """The equilibria and eigenvalues of one block as a function of its draws."""
+    varying, _ = first
+    system = subject.system
+
+    def arguments(inputs: Tree) -> dict[str, Any]:
+        params = {**(subject.model.params if subject.model else {}), **inputs["parameters"]}
+        q, v = jnp.zeros((2, system.n))
+        if subject.model:
+            q, v = (1.0 * jnp.asarray(x) for x in subject.model.state(inputs["start"], params))
+        for name, value in inputs["coordinates"].items():
+            q = q.at[system.coordinates.index(name)].set(value)
+        rates = inputs["velocities"] or (v if study.steady else None)
+        return {"q": q, "params": params, "t": study.time, "fixed": study.fixed, "v": rates}
+
+    example = jax.tree.map(lambda x: x[0], varying)
+
+    def merged(own: Tree, same: Tree) -> Tree:
+        return {section: same[section] | own[section] for section in SECTIONS}
+
+    symmetries = _symmetries(subject, arguments(merged(example, first[1])))
+
+    def compute(varying: Tree, same: Tree) -> Arrays:
+        def one(own: Tree) -> Equilibrium:
+            return equilibrium(system, **arguments(merged(own, same)), symmetries=symmetries)
+
+        found = jax.vmap(one)(varying)
+        own = modes(found.linearization)
+        kept = {name: getattr(found, name) for name in _KEPT}
+        kept |= {"eigenvalues": own.eigenvalues, "zero": own.zero}
+        return jax.tree.map(np.asarray, kept)
+
+    return compute
+
+
+def _symmetries(subject: Subject, given: dict[str, Any]) -> Symmetries | None:
+    """Those of the first member; a member that does not share them gets no verdict."""
+    if given["v"] is None:
+        return None
+    case = prepared(subject.system, **given, symmetries=None)
+    symmetries: Symmetries = case.theta[-1]
+    return symmetries

@@ -1,0 +1,81 @@
+"""`run_modes`: run a study of eigenvalues in its folder.
+
+config.toml        the resolved configuration
+environment.json   versions and device
+model.py           copy of the user's model file
+members.npz        draws, equilibria, eigenvalues and verdicts of all members
+summary.txt, .json counts, probability of instability, quantiles
+pictures/          eigenvalues in the complex plane, verdicts over each scattered number
+"""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from jaxmech.cli.modes.members import Members, members
+from jaxmech.cli.modes.pictures import draw_members
+from jaxmech.cli.modes.study import ModesStudy
+from jaxmech.cli.modes.summary import as_table, summarize
+from jaxmech.config.convert import plain
+from jaxmech.config.environment import environment, started
+from jaxmech.config.load import load
+from jaxmech.config.run_folder import (
+    FolderError,
+    locked,
+    require_run_or_nothing,
+    require_same_config,
+    write_whole,
+)
+from jaxmech.ensemble.draws import stored_name
+from jaxmech.ensemble.summary import as_json
+
+MEMBERS = "members.npz"
+
+
+def run_modes(
+    study: ModesStudy, out: Path, *, folder: Path = Path(), progress: bool = False
+) -> dict[str, Any]:
+    """Run a study, and write its folder; one that holds the same study is written again.
+
+    Returns:
+        The summary, as it is stored in `summary.json`.
+
+    Raises:
+        StudyError: the study is impossible, naming the keys.
+        FolderError: the folder cannot be used.
+    """
+    subject = load(study.model, study.model_options, folder)
+    name = f"model.py:{study.model.rpartition(':')[2]}" if subject.source else study.model
+    resolved = plain(replace(study, model=name))
+    try:
+        require_run_or_nothing(out)
+        with locked(out):
+            if (out / "config.toml").is_file():
+                require_same_config(out, resolved, ())
+            found = members(study, folder, progress=progress)
+            summary = summarize(study, found)
+            if subject.source:
+                shutil.copyfile(subject.source, out / "model.py")
+            write_whole(out / "environment.json", started(environment(subject)))
+            write_whole(out / "config.toml", tomli_w.dumps(resolved))
+            _store(found, out / MEMBERS)
+            write_whole(out / "summary.json", as_json(summary))
+            write_whole(out / "summary.txt", as_table(summary))
+            draw_members(found, summary, out / "pictures")
+    except OSError as error:
+        raise FolderError(f"{out} cannot be used: {error.strerror or error}") from error
+    return summary
+
+
+def _store(found: Members, file: Path) -> None:
+    """Write all arrays, so that the file exists completely or not at all."""
+    names = ("status", "stability", "residual", "q", "v", "eigenvalues", "frequencies", "growth")
+    arrays = {name: getattr(found, name) for name in names}
+    arrays |= {stored_name(one): one.values for one in found.variables if one.varies}
+    draft = file.with_name(f".{file.name}")
+    np.savez_compressed(draft, coordinates=np.array(found.coordinates), **arrays)
+    draft.replace(file)

@@ -1,0 +1,84 @@
+"""`ModesStudy`: the configuration of a study of eigenvalues."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from jaxmech.config.errors import Problem, StudyError
+from jaxmech.ensemble.distributions import Distribution
+from jaxmech.utils.field_docs import doc
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModesStudy:
+    """How likely an equilibrium or a steady motion is unstable, with scattered parameters.
+
+    Example:
+        >>> from jaxmech.ensemble import Uniform
+        >>> study = ModesStudy(model="pendulum", size=100, parameters={"l": Uniform(0.5, 2.0)})
+        >>> study.confidence
+        0.95
+    """
+
+    model: str = field(
+        metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" beside this file')
+    )
+    size: int = field(metadata=doc("number of members"))
+    model_options: Mapping[str, Any] = field(
+        default_factory=dict, metadata=doc("options of the model, such as { links = 10 }")
+    )
+    seed: int = field(default=0, metadata=doc("seed of all random numbers, at least 0"))
+    time: float = field(default=0.0, metadata=doc("when the equilibrium is looked for [s]"))
+    steady: bool = field(
+        default=False,
+        metadata=doc("the steady motion nearest to the model's initial velocities, not rest"),
+    )
+    fixed: tuple[str, ...] = field(
+        default=(), metadata=doc("coordinates that are held at their guess")
+    )
+    confidence: float = field(
+        default=0.95, metadata=doc("level of the interval of the probability of instability")
+    )
+    failed_allowed: float = field(
+        default=0.0,
+        metadata=doc("fraction of members without a verdict up to which the exit code is 0"),
+    )
+    block: int = field(
+        default=1024, metadata=doc("members computed together; changes no result but by round-off")
+    )
+    start: Mapping[str, Distribution] = field(
+        default_factory=dict,
+        metadata=doc("start variables of the model, whose state is the guess, by name"),
+    )
+    coordinates: Mapping[str, Distribution] = field(
+        default_factory=dict, metadata=doc("guess of the coordinates, in place of the model's")
+    )
+    velocities: Mapping[str, Distribution] = field(
+        default_factory=dict, metadata=doc("rates that a steady motion keeps; without any: at rest")
+    )
+    parameters: Mapping[str, Distribution] = field(
+        default_factory=dict,
+        metadata=doc("parameters; `m` draws every entry of an array, `m[3]` a single one"),
+    )
+
+    def __post_init__(self) -> None:
+        if problems := list(_problems(self)):
+            raise StudyError(problems)
+
+
+def _problems(study: ModesStudy) -> Iterator[Problem]:
+    for key, low in {"size": 1, "seed": 0, "block": 1}.items():
+        if (value := getattr(study, key)) < low:
+            yield Problem((key,), f"must be at least {low}, but is {value}")
+    if not isfinite(study.time):
+        yield Problem(("time",), f"must be finite, but is {study.time}")
+    if not 0 < study.confidence < 1:
+        text = f"must be between 0 and 1, but is {study.confidence}"
+        yield Problem(("confidence",), text)
+    if not 0 <= study.failed_allowed <= 1:
+        text = f"must be a fraction from 0 to 1, but is {study.failed_allowed}"
+        yield Problem(("failed_allowed",), text)
+    if study.steady and study.velocities:
+        text = "must be left out where rates are given in [velocities]: the motion keeps those"
+        yield Problem(("steady",), text)
