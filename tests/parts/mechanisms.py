@@ -124,43 +124,6 @@ def bicycle_from_above() -> Built:
     return jp.Mechanism([frame, fork], joints, params=params), starts
 
 
-def whipple_bicycle() -> Built:
-    """Meijaard, Papadopoulos, Ruina and Schwab 2007, table 1: z points down, y to the right."""
-    rear = jp.spatial_body("rear", mass=2.0, inertia=(0.0603, 0.12, 0.0603))
-    frame_inertia = ((9.2, 0, 2.4), (0, 11.0, 0), (2.4, 0, 2.8))
-    frame = jp.spatial_body("frame", mass=85.0, inertia=frame_inertia)
-    fork_inertia = ((0.05892, 0, -0.00756), (0, 0.06, 0), (-0.00756, 0, 0.00708))
-    fork = jp.spatial_body("fork", mass=4.0, inertia=fork_inertia)
-    front = jp.spatial_body("front", mass=3.0, inertia=(0.1405, 0.28, 0.1405))
-    at = {"rear": (0, 0, -0.3), "frame": (0.3, 0, -0.9), "fork": (0.9, 0, -0.7),
-          "front": (1.02, 0, -0.35)}  # fmt: skip
-
-    def on(body: str, point: Any) -> Any:
-        return np.subtract(point, at[body])
-
-    def wheel(name: str, body: Any, radius: float) -> jp.Joint:
-        o = (0, 0, 0)
-        return jp.rolling_wheel(
-            name, jp.ground, o, body, o, normal=(0, 0, -1), axle=(0, 1, 0), radius=radius
-        )
-
-    def hinge(name: str, a: Any, b: Any, point: Any, axis: Any = (0, 1, 0)) -> jp.Joint:
-        return jp.revolute(name, a, on(a.name, point), b, on(b.name, point), axis=axis)
-
-    tilt = np.pi / 10
-    joints = [
-        hinge("rear hub", rear, frame, at["rear"]),
-        hinge("head", frame, fork, (1.1, 0, 0), (np.sin(tilt), 0, np.cos(tilt))),
-        hinge("front hub", front, fork, at["front"]),
-        wheel("rear tyre", rear, 0.3),
-        wheel("front tyre", front, 0.35),
-    ]
-    weight = jp.gravity(9.81, down=(0, 0, 1))
-    return jp.Mechanism([rear, frame, fork, front], joints, [weight]), {
-        name: jp.Start(point) for name, point in at.items()
-    }
-
-
 def built(make: Callable[[], Built]) -> tuple[jp.Mechanism, Any, Any, Mapping[str, Any]]:
     """The mechanism with its guess and parameters."""
     mechanism, starts = make()

@@ -10,6 +10,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxmech as jm
+from experiments.bicycle import whipple_bicycle
 from jaxmech.compiler import explain
 from jaxmech.parts.vectors import rotation, spin_in_space
 from tests.parts.mechanisms import (
@@ -18,7 +19,6 @@ from tests.parts.mechanisms import (
     four_bar_in_space,
     parallel_four_bar,
     slider_crank,
-    whipple_bicycle,
 )
 
 equations_at = jax.jit(jm.System.equations, static_argnums=0)

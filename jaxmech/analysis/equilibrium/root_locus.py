@@ -1,6 +1,7 @@
 """`root_locus`: how eigenvalues move with a parameter, and where a motion loses its stability."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,6 +20,7 @@ from jaxmech.utils.checks import as_numbers, require_finite, require_function
 Of = Callable[[Any], Linearization | Equilibrium]
 Complexes = NDArray[np.complexfloating]
 REAL = 1e-6  # of the largest eigenvalue: what counts as no oscillation
+AXIS = 1e-9  # of the largest eigenvalue: what counts as on the imaginary axis
 
 
 class Crossing(NamedTuple):
@@ -165,12 +167,15 @@ def _require_steady(name: str, values: Any, missed: Any, regular: Any) -> None:
 def _tracked(x: Any, found: Complexes, slopes: Complexes) -> tuple[Complexes, Complexes]:
     """Eigenvalues and slopes with each row permuted so that columns are branches."""
     found, slopes = found.copy(), slopes.copy()
+    size = np.abs(found).max(initial=0.0)
     for k in range(1, len(found)):
         step = x[k] - x[k - 1]
         before, after = (np.nan_to_num(slopes[i]) * step / 2 for i in (k - 1, k))
         ahead, back = found[k - 1] + before, found[k] - after
         plain = np.abs(found[k - 1][:, None] - found[k][None, :])
         cost = np.abs(ahead[:, None] - back[None, :]) + 1e-3 * plain
+        # zeros of symmetries stay zero, whatever passes them
+        cost += 10 * size * ((found[k - 1] == 0)[:, None] != (found[k] == 0)[None, :])
         places = linear_sum_assignment(cost)[1]
         found[k], slopes[k] = found[k][places], slopes[k][places]
     return found, slopes
@@ -178,19 +183,26 @@ def _tracked(x: Any, found: Complexes, slopes: Complexes) -> tuple[Complexes, Co
 
 def _crossings(x: Any, found: Complexes, at: Callable[[float], Complexes]) -> tuple[Crossing, ...]:
     size = float(np.abs(found).max(initial=0.0)) or 1.0
+    zeros = int((found == 0).sum(axis=1).min())
     crossings: list[Crossing] = []
     for branch in range(found.shape[1]):
         own = found[:, branch]
-        for k in np.flatnonzero(own.real[1:] * own.real[:-1] < 0):
-            if own[k : k + 2].imag.min() < -REAL * size or abs(own[k].real) < 1e-9 * size:
+        off_axis = np.flatnonzero(np.abs(own.real) > AXIS * size)
+        for ends in pairwise(off_axis):
+            low, high = own[list(ends)]
+            if low.real * high.real > 0 or min(low.imag, high.imag) < -REAL * size:
                 continue
-            value, there = _refined(x[k : k + 2], own[k : k + 2], at)
+            if ends[1] - ends[0] > 2:  # at rest on the axis for a while, which is no crossing
+                continue
+            value, there = _refined(x[list(ends)], (low, high), lambda x: at(x)[zeros:])
             hertz = abs(there.imag) / (2 * np.pi) if abs(there.imag) > REAL * size else 0.0
-            crossings.append(Crossing(value, hertz, branch, bool(own.real[k] < 0)))
+            crossings.append(Crossing(value, hertz, branch, bool(low.real < 0)))
     return tuple(sorted(crossings))
 
 
-def _refined(ends: Any, own: Complexes, at: Callable[[float], Complexes]) -> tuple[float, complex]:
+def _refined(
+    ends: Any, own: tuple[Any, Any], at: Callable[[float], Complexes]
+) -> tuple[float, complex]:
     """Where the real part of a branch vanishes between two values."""
 
     def near(x: float) -> complex:

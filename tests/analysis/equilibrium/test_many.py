@@ -115,3 +115,21 @@ def test_damping_inside_a_shaft_makes_it_unstable_at_a_known_speed() -> None:
     assert np.abs(steps).max() < 0.6  # no branch jumps to another one
     with pytest.raises(ValueError, match="increasing"):
         jm.root_locus(at, [2.0, 1.0])
+
+
+@pytest.mark.parametrize("middle", [1.4, np.sqrt(2.0)])
+def test_a_real_eigenvalue_passes_the_zeros_of_a_symmetry(middle: float) -> None:
+    """s^2 + s + 2 - p^2 = 0 beside a coordinate that is free: s = 0 at p = sqrt(2)."""
+
+    def plane(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return v @ v / 2 - (2 - p**2) * q[1] ** 2 / 2
+
+    def loads(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return jnp.stack([0 * v[0], -v[1]])
+
+    system = jm.System(plane, force=loads, coordinates=("free", "held"))
+    (found,) = jm.root_locus(
+        lambda p: jm.linearize(system, jnp.zeros(2), jnp.zeros(2), p), [1.35, middle, 2.0]
+    ).crossings
+    np.testing.assert_allclose(found.value, np.sqrt(2), atol=1e-12)
+    assert (found.frequency, found.rising) == (0.0, True)
