@@ -12,6 +12,7 @@ from jaxmech.ensemble.distributions import Sobol
 from jaxmech.ensemble.study import SECTIONS
 from jaxmech.ensemble.summary import QUANTILES
 
+_ROUND_OFF = 1e-12  # what is printed as 0
 MOST_ROWS = 12  # of coordinates, and of frequencies
 
 
@@ -117,5 +118,5 @@ def _bands(summary: dict[str, Any]) -> Iterator[str]:
     heads = "".join(f"{100 * p:>9g} %" for p in summary["probabilities"])
     yield f"{'quantiles':<{width + 2}}{heads}    members"
     for name, row in rows.items():
-        values = "".join(f"{x + 0.0:>11.4g}" for x in row["values"])
+        values = "".join(f"{x if abs(x) > _ROUND_OFF else 0:>11.4g}" for x in row["values"])
         yield f"  {name:<{width}}{values}{row['count']:>11,}"
