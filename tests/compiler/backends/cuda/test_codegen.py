@@ -78,8 +78,8 @@ def test_a_rollout() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["forward", "solution", "gradient", "sensitivities"])
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_every_model(name: str, way: str) -> None:
+@pytest.mark.parametrize("name", ["double_pendulum", "rolling_wheel"])
+def test_other_rollouts(name: str, way: str) -> None:
     assert_rollout_agrees(name, way, 7)
 
 
