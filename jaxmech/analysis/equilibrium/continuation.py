@@ -360,11 +360,9 @@ def _crossing(
     _, _, t, symmetries = case.theta
     numbers, with_numbers = _numbers(case.theta)
     theta = with_numbers(numbers.at[curve.where].set(special.value))
-    W = jnp.tensordot(symmetries.along(special.q, points[special.behind].v), symmetries.W, 1)
-    lin = linearized(
-        case.system, curve.freedom, (), (), jnp.asarray(special.q),
-        jnp.asarray(points[special.behind].v), t, theta[0], W,
-    )  # fmt: skip
+    q, v = jnp.asarray(special.q), jnp.asarray(points[special.behind].v)
+    W = jnp.tensordot(symmetries.along(q, v), symmetries.W, 1)
+    lin = linearized(case.system, curve.freedom, (), (), q, v, t, theta[0], W)
     if lin.reduced.K.shape[0] != lin.reduced.K.shape[1]:
         return []
     K = np.asarray(lin.reduced.K)
