@@ -10,7 +10,7 @@ from jaxmech.analysis.integrability import integrability
 from jaxmech.analysis.states import State
 
 
-def tested(q: list[float], *constraints: jm.Nonholonomic) -> Any:
+def integrability_of(q: list[float], *constraints: jm.Nonholonomic) -> Any:
     names = tuple(f"q{k}" for k in range(len(q)))
     system = jm.System(lambda q, v, t, p: v @ v / 2, constraints, coordinates=names)
     where = jnp.asarray(q)
@@ -26,22 +26,24 @@ STRAIGHT = jm.Nonholonomic(lambda q, v, t, p: v[2], "straight")
 
 def test_a_blade_alone_is_not_integrable_and_with_a_fixed_heading_it_is() -> None:
     blade = jm.Nonholonomic(edge, "blade")
-    alone = tested([0.1, 0.2, 0.3], blade)
+    alone = integrability_of([0.1, 0.2, 0.3], blade)
     assert (alone.integrable, alone.reachable) == ((), 3)
-    both = tested([0.1, 0.2, 0.3], blade, STRAIGHT)
+    both = integrability_of([0.1, 0.2, 0.3], blade, STRAIGHT)
     assert (both.integrable, both.reachable) == (("blade", "straight"), 1)
 
 
 def test_time_counts_as_a_direction() -> None:
     """dx = t dy is not integrable where y is free, and dx = t dt is."""
     free = jm.Nonholonomic(lambda q, v, t, p: v[0] - t * v[1], "wedge")
-    assert tested([0.1, 0.2], free).integrable == ()
+    assert integrability_of([0.1, 0.2], free).integrable == ()
     ramp = jm.Nonholonomic(lambda q, v, t, p: v[0] - t, "ramp")
-    assert tested([0.1, 0.2], ramp).integrable == ("ramp",)
+    assert integrability_of([0.1, 0.2], ramp).integrable == ("ramp",)
 
 
 def test_what_is_not_affine_is_named() -> None:
-    found = tested([0.1, 0.2, 0.3], jm.Nonholonomic(lambda q, v, t, p: v @ v - 1.0, "speed"))
+    found = integrability_of(
+        [0.1, 0.2, 0.3], jm.Nonholonomic(lambda q, v, t, p: v @ v - 1.0, "speed")
+    )
     assert (found.nonlinear, found.integrable) == (("speed",), ())
 
 
