@@ -94,7 +94,7 @@ def modes(linearization: Linearization) -> Modes:
         >>> hanging = linearize(model.system, [0.0, -1.0, 0.0, -2.0], [0.0] * 4, model.params)
         >>> found = modes(hanging)
         >>> print(found.frequencies.round(6), found.shapes[:, 0].real.round(6) + 0.0)
-        [0.381526 0.381526 0.921086 0.921086] [0.414214 0. 1. 0.]
+        [0.381526 0.381526 0.921086 0.921086] [0.414214 0.       1.       0.      ]
     """
     require_kind("linearization", linearization, Linearization, "what `linearize` gives back")
     known = is_known(linearization)
