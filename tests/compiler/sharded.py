@@ -11,31 +11,40 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxmech import RK4, ForwardMode, sensitivities, simulate
 from jaxmech.compiler import batched, vectorize
 from tests.small import PENDULUM
 
-KIND = getattr(AxisType, sys.argv[1]) if len(sys.argv) > 1 else AxisType.Auto
-LINE = jax.make_mesh((4,), ("x",), axis_types=(KIND,))
-GRID = jax.make_mesh((2, 2), ("x", "y"), axis_types=(KIND, KIND))
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(256, 3))
 FACTOR, FACTORS = np.asarray(0.3), RANDOM.normal(size=(4,))
 EXCHANGES = "all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter"
+SPEEDS, LENGTH = np.linspace(0.5, 1.0, 256), np.asarray(2.0)
 TS = np.linspace(0.0, 0.1, 3)
 
 
-def put(x: Any, *spec: Any, mesh: Any = LINE) -> jax.Array:
-    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+@cache
+def mesh(*shape: int) -> Mesh:
+    """Four devices, of which only the process of its own has as many."""
+    kinds = (getattr(AxisType, sys.argv[1]),) * len(shape)
+    return jax.make_mesh(shape, ("x", "y")[: len(shape)], axis_types=kinds)
+
+
+def put(x: Any, *spec: Any) -> jax.Array:
+    return jax.device_put(x, NamedSharding(mesh(4), P(*spec)))
+
+
+def put_on_grid(x: Any, *spec: Any) -> jax.Array:
+    return jax.device_put(x, NamedSharding(mesh(2, 2), P(*spec)))
 
 
 def loop(x: Any, factor: Any) -> Any:
@@ -102,7 +111,7 @@ def scanned(xs: Any, factor: Any) -> Any:
 
 
 def constrained(x: Any, *spec: Any) -> Any:
-    return jax.lax.with_sharding_constraint(x, NamedSharding(LINE, P(*spec)))
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh(4), P(*spec)))
 
 
 def halves(x: Any, factor: Any) -> Any:
@@ -111,53 +120,54 @@ def halves(x: Any, factor: Any) -> Any:
 
 def several_by_hand(x: Any, factor: Any) -> Any:
     """Along one axis of the mesh."""
-    specs = P("x"), P()
-    by_hand = jax.shard_map(several, mesh=GRID, in_specs=specs, out_specs=P("x"), axis_names={"x"})
-    return by_hand(x, factor)
+    specs = {"in_specs": (P("x"), P()), "out_specs": P("x"), "axis_names": {"x"}}
+    return jax.shard_map(several, mesh=mesh(2, 2), **specs)(x, factor)
 
 
-SPEEDS, LENGTH = np.linspace(0.5, 1.0, 256), np.asarray(2.0)
-split, shared = put(X, "x"), put(FACTOR)
-crosswise = put(RANDOM.normal(size=(256, 4)), None, "x")
-starts, length = put(SPEEDS, "x"), put(LENGTH)
-on_grid = put(FACTOR, mesh=GRID)
-
-CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "batch": (several, (split, shared)),
-    "host parameter": (several, (split, FACTOR)),
-    "vectorize": (lambda x, f: vectorize(loop, (0, None))(x, f) + x, (split, shared)),
-    "replicated": (several, (put(X), shared)),
-    "other axis": (several, (crosswise, shared)),
-    "gradient, shared": (jax.grad(square, 1), (split, shared)),
-    "gradient, own": (jax.grad(square), (split, shared)),
-    "gradient, other axis": (jax.grad(square), (crosswise, shared)),
-    "gradient inside": (each(jax.grad(lambda x, f: one(x, f).sum(), 1)), (split, shared)),
-    "Jacobian": (jax.jacfwd(lambda x, f: several(x, f).sum(1), 1), (split, put(FACTORS[:3]))),
-    "checkpoint": (jax.grad(jax.checkpoint(square), 1), (split, shared)),
-    "in scan": (repeated, (split, shared)),
-    "scanned": (scanned, (put(X.reshape(4, 64, 3), None, "x"), shared)),
-    "outer axis shared": (grid, (split, put(FACTORS))),
-    "outer axis divided": (grid, (put(X), put(FACTORS, "x"))),
-    "both axes want it": (grid, (split, put(FACTORS, "x"))),
-    "first of a grid": (several, (put(X, "x", mesh=GRID), on_grid)),
-    "second of a grid": (several, (put(X, "y", mesh=GRID), on_grid)),
-    "whole grid, turned": (several, (put(X, ("y", "x"), mesh=GRID), on_grid)),
-    "two axes on a grid": (grid, (put(X, "x", mesh=GRID), put(FACTORS, "y", mesh=GRID))),
-    "fewer than lanes": (several, (put(X[:12], "x"), shared)),
-    "one each": (several, (put(X[:4], "x"), shared)),
-    "none": (several, (put(X[:0], "x"), shared)),
-    "single": (one, (put(X[0]), shared)),
-    "part of the mesh manual": (several_by_hand, (put(X, "x", mesh=GRID), on_grid)),
-    "parts of an axis": (halves, (split, shared)),
-    "uneven": (lambda x, f: several(constrained(x, "x"), f), (put(X[:101]), shared)),
-    "result everywhere": (lambda x, f: constrained(several(x, f)), (split, shared)),
-    "simulate": (trajectories, (starts, length)),
-    "simulate, gradient": (jax.grad(swing, 1), (starts, length)),
-    "simulate, forward": (jax.grad(partial(swing, derivative=ForwardMode()), 1), (starts, length)),
-    "simulate, each": (each(jax.grad(lambda s, n: swing(s[None], n))), (starts, length)),
-    "simulate, Hessian": (jax.hessian(swing, 1), (starts, length)),
-    "sensitivities": (slopes, (starts, length)),
-}
+def cases() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
+    split, shared = put(X, "x"), put(FACTOR)
+    crosswise = put(RANDOM.normal(size=(256, 4)), None, "x")
+    starts, length = put(SPEEDS, "x"), put(LENGTH)
+    on_grid = put_on_grid(FACTOR)
+    return {
+        "batch": (several, (split, shared)),
+        "host parameter": (several, (split, FACTOR)),
+        "vectorize": (lambda x, f: vectorize(loop, (0, None))(x, f) + x, (split, shared)),
+        "replicated": (several, (put(X), shared)),
+        "other axis": (several, (crosswise, shared)),
+        "gradient, shared": (jax.grad(square, 1), (split, shared)),
+        "gradient, own": (jax.grad(square), (split, shared)),
+        "gradient, other axis": (jax.grad(square), (crosswise, shared)),
+        "gradient inside": (each(jax.grad(lambda x, f: one(x, f).sum(), 1)), (split, shared)),
+        "Jacobian": (jax.jacfwd(lambda x, f: several(x, f).sum(1), 1), (split, put(FACTORS[:3]))),
+        "checkpoint": (jax.grad(jax.checkpoint(square), 1), (split, shared)),
+        "in scan": (repeated, (split, shared)),
+        "scanned": (scanned, (put(X.reshape(4, 64, 3), None, "x"), shared)),
+        "outer axis shared": (grid, (split, put(FACTORS))),
+        "outer axis divided": (grid, (put(X), put(FACTORS, "x"))),
+        "both axes want it": (grid, (split, put(FACTORS, "x"))),
+        "first of a grid": (several, (put_on_grid(X, "x"), on_grid)),
+        "second of a grid": (several, (put_on_grid(X, "y"), on_grid)),
+        "whole grid, turned": (several, (put_on_grid(X, ("y", "x")), on_grid)),
+        "two axes on a grid": (grid, (put_on_grid(X, "x"), put_on_grid(FACTORS, "y"))),
+        "fewer than lanes": (several, (put(X[:12], "x"), shared)),
+        "one each": (several, (put(X[:4], "x"), shared)),
+        "none": (several, (put(X[:0], "x"), shared)),
+        "single": (one, (put(X[0]), shared)),
+        "part of the mesh manual": (several_by_hand, (put_on_grid(X, "x"), on_grid)),
+        "parts of an axis": (halves, (split, shared)),
+        "uneven": (lambda x, f: several(constrained(x, "x"), f), (put(X[:101]), shared)),
+        "result everywhere": (lambda x, f: constrained(several(x, f)), (split, shared)),
+        "simulate": (trajectories, (starts, length)),
+        "simulate, gradient": (jax.grad(swing, 1), (starts, length)),
+        "simulate, forward": (
+            jax.grad(partial(swing, derivative=ForwardMode()), 1),
+            (starts, length),
+        ),
+        "simulate, each": (each(jax.grad(lambda s, n: swing(s[None], n))), (starts, length)),
+        "simulate, Hessian": (jax.hessian(swing, 1), (starts, length)),
+        "sensitivities": (slopes, (starts, length)),
+    }
 
 
 def found(fn: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:
@@ -177,4 +187,5 @@ def found(fn: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: found(*CASES[name]) for name in sys.argv[2:]}))
+    every = cases()
+    print(json.dumps({name: found(*every[name]) for name in sys.argv[2:]}))

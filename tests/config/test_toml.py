@@ -7,6 +7,7 @@ import pytest
 
 from jaxmech.cli.fit.build import subjects
 from jaxmech.cli.fit.study import FitStudy
+from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.config.convert import structure
 from jaxmech.config.load import load
 from jaxmech.config.schema import POLICIES
@@ -245,7 +246,8 @@ def test_the_help_names_every_key_and_every_choice() -> None:
 
 FILES = sorted((ROOT / "configs").glob("*.toml"))
 FITS = [path for path in FILES if "\n[data]" in path.read_text()]
-STUDIES = [path for path in FILES if "\nmodel = " in path.read_text() and path not in FITS]
+MODES = [path for path in FILES if "jaxmech modes" in path.read_text()]
+STUDIES = [path for path in FILES if "\nmodel = " in path.read_text() and path not in FITS + MODES]
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -253,6 +255,11 @@ def test_the_studies_of_the_project_are_good(path: Path) -> None:
     study = read(path, Study)
     subject = load(study.model, study.model_options, path.parent)
     assert any(variable.varies for variable in draw(study, subject))
+
+
+@pytest.mark.parametrize("path", MODES, ids=lambda path: path.stem)
+def test_the_studies_of_modes_of_the_project_are_good(path: Path) -> None:
+    assert read(path, ModesStudy).size > 0
 
 
 @pytest.mark.parametrize("path", FITS, ids=lambda path: path.stem)
