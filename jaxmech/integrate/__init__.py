@@ -9,6 +9,7 @@ from jaxmech.integrate.derivative import ForwardMode as ForwardMode
 from jaxmech.integrate.derivative import ReverseMode as ReverseMode
 from jaxmech.integrate.methods import RK4 as RK4
 from jaxmech.integrate.methods import AbstractMethod as AbstractMethod
+from jaxmech.integrate.methods import AbstractRungeKutta as AbstractRungeKutta
 from jaxmech.integrate.methods import DormandPrince5 as DormandPrince5
 from jaxmech.integrate.methods import Midpoint as Midpoint
 from jaxmech.integrate.methods import Tableau as Tableau

@@ -8,7 +8,6 @@ not included, and errors that cancel are counted.
 """
 
 from itertools import pairwise
-from math import factorial
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.integrate.methods import Tableau
+from jaxmech.integrate.methods import AbstractMethod
 
 STATES = 4  # of one divided difference
 _HIGHEST = 5  # order of a method whose error they can estimate
@@ -82,11 +81,11 @@ class Defect(eqx.Module):
         return Defect(zero, zero, q, q, jnp.abs(v), jnp.zeros((), jnp.int32))
 
     def after(
-        self, recent: Recent, q: Array, v: Array, h: Array, tableau: Tableau, steps: float
+        self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, steps: float
     ) -> "Defect":
         """With the error of the last step, of size h, counted for each of `steps` steps."""
         q, v, h = jax.lax.stop_gradient((q, v, h))
-        in_q, in_v = _step_errors(recent, q, v, h, tableau)
+        in_q, in_v = _step_errors(recent, q, v, h, method)
         return Defect(
             self.q + steps * in_q,
             self.v + steps * in_v,
@@ -123,17 +122,17 @@ def _share(error: Array, size: Array) -> Array:
 
 
 def _step_errors(
-    recent: Recent, q: Array, v: Array, h: Array, tableau: Tableau
+    recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod
 ) -> tuple[Array, Array]:
     """Errors of one step in q and in v (n,); zero where rounding errors are larger."""
-    order = min(tableau.order, _HIGHEST)
+    order = min(method.order, _HIGHEST)
     odd = 2 * (order // 2) + 1
     of_q, of_rate = (jnp.abs(x) for x in _derivatives(recent, q, v, h, odd))
     of_v = of_rate / jnp.abs(h)
     if order == odd:  # the derivative in the error is the next higher one
         faster = of_rate.max() / jnp.maximum(of_q.max(), jnp.finfo(q.dtype).tiny)
         of_q, of_v = of_rate / (odd + 1), of_v * faster / (odd + 1)
-    size = _constant(tableau)
+    size = method.error_constant
     rounding = _ROUNDING * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(q))
     in_q, in_v = size * of_q, (size / _IN_V) * of_v
     smallest = rounding / jnp.abs(h)
@@ -170,13 +169,3 @@ def _weights(spans: Any, level: int) -> tuple[Any, Any, Any, Any]:
     states = (level + 1) // 2
     rate = (row[-1] - row[-3]) * (states / (ends[-1] - ends[-1 - states]))
     return row[-1][:STATES], row[-1][STATES:], rate[:STATES], rate[STATES:]
-
-
-def _constant(tableau: Tableau) -> float:
-    """The error of a step for q' = z q, relative to the first missing term of the Taylor series."""
-    count = len(tableau.nodes)
-    table = np.zeros((count, count))
-    for j, row in enumerate(tableau.stages):
-        table[j, : len(row)] = row
-    power = np.linalg.matrix_power(table, tableau.order) @ np.ones(count)
-    return abs(1.0 - factorial(tableau.order + 1) * float(np.dot(tableau.weights, power)))

@@ -1,7 +1,11 @@
-"""Explicit Runge-Kutta methods with a fixed step, as Butcher tableaus."""
+"""Methods of integration; explicit Runge-Kutta methods with a fixed step, as Butcher tableaus."""
 
+import abc
 from dataclasses import dataclass, field
+from math import factorial
 from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import doc
@@ -24,8 +28,8 @@ class Tableau(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AbstractMethod:
-    """A tableau and the number of steps between two save times.
+class AbstractMethod(abc.ABC):
+    """A method of integration and the number of steps between two save times.
 
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
@@ -35,7 +39,6 @@ class AbstractMethod:
         ValueError: `substeps` is not a positive integer.
     """
 
-    tableau: ClassVar[Tableau]
     substeps: int | None = field(
         default=None,
         metadata=doc(
@@ -55,8 +58,40 @@ class AbstractMethod:
             raise ValueError("Argument `substeps` must be chosen by now; give it a number.")
         return self.substeps
 
+    @property
+    @abc.abstractmethod
+    def order(self) -> int:
+        """Order of accuracy."""
 
-class RK4(AbstractMethod):
+    @property
+    @abc.abstractmethod
+    def error_constant(self) -> float:
+        """The error of a step, relative to the first missing term of the Taylor series."""
+
+
+class AbstractRungeKutta(AbstractMethod):
+    """An explicit Runge-Kutta method, given by its tableau."""
+
+    tableau: ClassVar[Tableau]
+
+    @property
+    def order(self) -> int:
+        """Order of accuracy."""
+        return self.tableau.order
+
+    @property
+    def error_constant(self) -> float:
+        """The error of a step for q' = z q, relative to the first missing term of the series."""
+        count = len(self.tableau.nodes)
+        table = np.zeros((count, count))
+        for j, row in enumerate(self.tableau.stages):
+            table[j, : len(row)] = row
+        power = np.linalg.matrix_power(table, self.order) @ np.ones(count)
+        weights = np.asarray(self.tableau.weights)
+        return abs(1.0 - factorial(self.order + 1) * float(weights @ power))
+
+
+class RK4(AbstractRungeKutta):
     """The classical fourth-order method (Kutta 1901), the default.
 
     Args:
@@ -79,7 +114,7 @@ class RK4(AbstractMethod):
     )
 
 
-class Midpoint(AbstractMethod):
+class Midpoint(AbstractRungeKutta):
     """The explicit midpoint rule, second order: half the work of RK4 for rough runs.
 
     Args:
@@ -97,7 +132,7 @@ class Midpoint(AbstractMethod):
     tableau = Tableau(nodes=(0, 1 / 2), stages=((), (1 / 2,)), weights=(0, 1), order=2)
 
 
-class DormandPrince5(AbstractMethod):
+class DormandPrince5(AbstractRungeKutta):
     """The fifth-order method of Dormand and Prince 1980 (six stages), without its error estimate.
 
     Args:

@@ -104,7 +104,7 @@ def rollout(
 
         def estimate() -> Defect:
             q, v, recent = state.q, state.v, state.recent
-            return defect.after(recent, q, v, own.h, scheme.method.tableau, each)
+            return defect.after(recent, q, v, own.h, scheme.method, each)
 
         running = is_estimated & (state.status == Status.OK)
         defect = jax.lax.cond(running, estimate, lambda: defect)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
-from jaxmech.integrate.methods import AbstractMethod, Tableau
+from jaxmech.integrate.methods import AbstractMethod, AbstractRungeKutta, Tableau
 from jaxmech.linalg import LDL, times
 from jaxmech.properties import singular_mass
 from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
@@ -28,7 +28,7 @@ class Scheme:
 
     Attributes:
         system: the system, with its `singular_mass` set.
-        method: Runge-Kutta method with its number of substeps.
+        method: method of integration with its number of substeps.
         formulation: law of motion.
         stabilization: what is done against drift.
     """
@@ -107,6 +107,7 @@ def step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
 ) -> tuple[Array, Array, Health]:
     """q (n,) and v (n,) after one step of size h from time t, and the health of the step."""
+    assert isinstance(scheme.method, AbstractRungeKutta)
     with jax.named_scope("stages"):
         stages = _stages(scheme.method.tableau, q.dtype)
         chart = scheme.formulation.chart(scheme.system, q, v, t, params)

@@ -41,7 +41,7 @@ class Plan:
 
     Attributes:
         system: the system.
-        method: Runge-Kutta method; its substeps do not matter.
+        method: method of integration; its substeps do not matter.
         formulation: law of motion.
         stabilization: what is done against drift.
     """
@@ -60,7 +60,7 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
 
     All arguments have the axis of the members in front. None if the system holds traced values.
     """
-    order = plan.method.tableau.order
+    order = plan.method.order
     eps = float(jnp.finfo(q.dtype).eps)
     target = max(TARGET if order >= 4 else _ROUGH, 1000 * eps)
     many, before = _FIRST, None
@@ -181,7 +181,7 @@ def _doubled(
 
     start = (q, v), (q, v), jnp.asarray(True)
     whole, (new_q, new_v), good = jax.lax.fori_loop(0, 3, part, start)
-    factor = 1 / (1 - 0.5**scheme.method.tableau.order)
+    factor = 1 / (1 - 0.5**scheme.method.order)
 
     def error(whole: Array, halves: Array) -> Array:
         size = jnp.abs(whole - halves) * factor
