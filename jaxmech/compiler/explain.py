@@ -12,7 +12,7 @@ class Part:
     """A loop or a function that was to be compiled.
 
     Attributes:
-        what: "function", or "loop of n iterations".
+        what: "function", "loop of n iterations", or "while loop".
         requested: operations on scalars in it.
         kept: operations left after folding, sharing and elimination; 0 under plain `vmap`.
         reason: why it runs under plain `vmap`; empty where it runs as native code.

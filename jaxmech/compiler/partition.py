@@ -17,7 +17,13 @@ from jaxtyping import Array
 from jaxmech.compiler.backends.primitive import over_batch
 from jaxmech.compiler.explain import Explanation, Part, part
 from jaxmech.compiler.frontend.build import loop_kernel
-from jaxmech.compiler.frontend.jaxprs import call_content, evaluated, loop_content, stays_loop
+from jaxmech.compiler.frontend.jaxprs import (
+    LOOPS,
+    call_content,
+    evaluated,
+    loop_content,
+    stays_loop,
+)
 from jaxmech.compiler.ir.loops import UnsupportedError, dtype_of, shape_of
 
 LARGEST_IN_PROLOGUE = 16_384  # numbers of an array
@@ -62,7 +68,7 @@ class _Partition:
         has_axis = any(self._has_axis(atom) for atom in eqn.invars)
         contains_loop = has_axis and content is not None and stays_loop(content.jaxpr)
         may_wait = not eqn.effects and (has_axis or self._is_known(eqn))
-        if has_axis and eqn.primitive.name == "scan":
+        if has_axis and eqn.primitive.name in LOOPS:
             self._finish(eqn, self._loop(place, eqn))
         elif may_wait and not contains_loop:
             self.waiting.append(eqn)
@@ -119,7 +125,8 @@ class _Partition:
 
     def _loop(self, place: int, eqn: JaxprEqn) -> list[Batch]:
         """The results of a loop: compiled with equations around it, or alone, or by `jax.vmap`."""
-        what = f"loop of {eqn.params['length']} iterations"
+        length = eqn.params.get("length")
+        what = "while loop" if length is None else f"loop of {length} iterations"
         _, fixed, carries = loop_content(eqn)
         first = fixed + carries
         self.compute(eqn.invars[first:])
@@ -149,7 +156,7 @@ class _Partition:
         found = {}
         for at, one in enumerate(self.jaxpr.eqns[place + 1 :], place + 1):
             atoms, content = _variables(one.invars), call_content(one)
-            holds = one.primitive.name == "scan" or (content and stays_loop(content.jaxpr))
+            holds = one.primitive.name in LOOPS or (content and stays_loop(content.jaxpr))
             is_given = all(atom in available or atom in self.values for atom in atoms)
             if is_given and not (holds or one.effects) and _is_small(one):
                 found[at] = one

@@ -69,6 +69,20 @@ def nested(x: Any, A: Any) -> Any:
     return lax.scan(outer, x, None, length=11)
 
 
+def until_large(x: Any, A: Any) -> Any:
+    """A loop of as many iterations as the numbers ask for, 0 to 25."""
+
+    def more(carry: Any) -> Any:
+        y, count = carry
+        return (y.sum() < A[0, 0] + 3) & (count < 25)
+
+    def body(carry: Any) -> Any:
+        y, count = carry
+        return y + 0.3 * jnp.abs(jnp.sin(A[1] + y)), count + 1
+
+    return lax.while_loop(more, body, (x, 0))
+
+
 def much(x: Any, A: Any) -> Any:
     """Enough to do for a branch."""
     return jnp.sin(A @ x) * x
@@ -191,6 +205,11 @@ FUNCTIONS: dict[str, Function] = {
     "checkpoint": lambda x, A: jax.grad(
         lambda y: loop(jax.checkpoint(lambda z: jnp.tanh(A @ z)), 9)(y).sum()
     )(x),
+    "while": until_large,
+    "while in a loop": lambda x, A: loop(lambda y: until_large(y - 2, A)[0] / 4, 12)(x),
+    "while in a rare case": lambda x, A: lax.cond(
+        x[0] > 0, lambda: until_large(x, A), lambda: (x, 0)
+    ),
     "hessian": lambda x, A: jax.hessian(lambda y: jnp.sin(y @ A @ y))(x),
     "solve by hand": lambda x, A: jax.jacfwd(lambda y: A @ y * y)(x) @ x,
 }
@@ -309,7 +328,6 @@ assert (parts(x) == jax.jit(run)(x)).all()
 
 FALLBACKS: dict[str, tuple[Function, str]] = {
     "sort": (lambda x, A: jnp.sort(x) + A[0], "the primitive `sort`"),
-    "while": (lambda x, A: lax.while_loop(lambda y: y[0] < 9, lambda y: y + 1, x), "`while`"),
     "decomposition": (lambda x, A: jnp.linalg.svd(A)[1] + x, "the primitive `svd`"),
     "computed index": (lambda x, A: x[(x > 0).sum() % N], "an index that is computed"),
     "large": (lambda x, A: jnp.ones((300, 300)) * x[0], "numbers"),

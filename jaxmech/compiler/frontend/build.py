@@ -145,7 +145,7 @@ def loop_kernel(
     epilogue: Sequence[JaxprEqn] = (),
     wanted: Sequence[Var] = (),
 ) -> tuple[Kernel, list[Var]]:
-    """The kernel of a `scan` and of equations around it.
+    """The kernel of a loop and of equations around it.
 
     Args:
         eqn: the loop.
@@ -176,7 +176,7 @@ def loop_kernel(
         env: dict[Any, Value] = dict(zip(args, given, strict=True))
         reader.equations(prologue, env)
         values = [reader.value(atom, env) for atom in eqn.invars[:first]]
-        outs = reader.loop(body, values[:fixed], values[fixed:], scanned, p["length"], p["reverse"])
+        outs = reader.kept_loop(eqn, [*values, *scanned])
         env.update(zip(eqn.outvars, outs, strict=True))
         reader.equations(epilogue, env)
         return outs + [env[var] for var in wanted]

@@ -1,8 +1,8 @@
 """Read a jaxpr into a scalar graph.
 
 An array is read as a numpy array of node numbers. A short loop is unrolled, unless it is large or
-contains another loop; a long one becomes a `Loop` with a graph of its own. A `cond` becomes a
-select, or a branch if one of its sides computes nothing. Calls are inlined.
+contains another loop; a long one becomes a `Loop` with a graph of its own, and so does a `while`.
+A `cond` becomes a select, or a branch if one of its sides computes nothing. Calls are inlined.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from jaxmech.compiler.frontend.jaxprs import (
     LONGEST_UNROLLED,
     call_content,
     holds_loop,
+    loop_condition,
     loop_content,
 )
 from jaxmech.compiler.frontend.primitives import PRIMITIVES, constant
@@ -50,13 +51,19 @@ class JaxprReader:
     Attributes:
         graph: the scalars.
         loops: the loops among them.
+        active: a boolean among the scalars that is false where nothing depends on what is being
+            read: on one side of a `cond`, or after the end of a `while`. None if all is needed.
     """
 
     def __init__(
-        self, outer: Graph | None = None, unsafe_origins: frozenset[int] = frozenset()
+        self,
+        outer: Graph | None = None,
+        unsafe_origins: frozenset[int] = frozenset(),
+        active: int | None = None,
     ) -> None:
         self.graph = Graph(outer, unsafe_origins)
         self.loops: list[Loop] = []
+        self.active: int | None = None if active is None else self.graph.capture(active)
 
     def leaves(self, op: str, shape: tuple[int, ...], dtype: Any, params: Sequence[Any]) -> Ids:
         """An array of leaves of one kind, with their parameters."""
@@ -98,6 +105,8 @@ class JaxprReader:
             raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
         if name == "scan":
             return self._scan(eqn, values)
+        if name == "while":
+            return self._while(eqn, values)
         content = call_content(eqn)
         if content is not None:
             return self.read(content, values)
@@ -120,9 +129,12 @@ class JaxprReader:
             return self.read(branches[int(np.clip(known, 0, len(branches) - 1))], rest)
         if len(branches) != 2:
             raise UnsupportedError("`switch` on a computed value")
-        (no, no_works), (yes, yes_works) = (self._side(branch, rest) for branch in branches)
-        usual, rare, compare = (yes, no, "eq") if no_works and not yes_works else (no, yes, "ne")
         zero = self.graph.const(0, self.graph.nodes[int(which)].dtype)
+        (no, no_works), (yes, yes_works) = (
+            self._side(branch, rest, self._active_where(compare, int(which), zero, branch))
+            for compare, branch in zip(("eq", "ne"), branches, strict=True)
+        )
+        usual, rare, compare = (yes, no, "eq") if no_works and not yes_works else (no, yes, "ne")
         holds = folded(self.graph, compare, int(which), zero)
         if no_works and yes_works:
             pairs = zip(no, yes, strict=True)
@@ -130,10 +142,21 @@ class JaxprReader:
         number, pairs = next(_BRANCH_NUMBERS), zip(usual, rare, strict=True)
         return [self._selected("branch", number, holds, *pair) for pair in pairs]
 
-    def _side(self, side: ClosedJaxpr, args: Values) -> tuple[list[Ids], bool]:
+    def _active_where(self, compare: str, which: int, zero: int, side: ClosedJaxpr) -> int | None:
+        """Where anything depends on a side of a `cond`, if it has a loop that needs to know."""
+        if not holds_loop(side.jaxpr):
+            return self.active
+        holds = folded(self.graph, compare, which, zero)
+        return holds if self.active is None else folded(self.graph, "and", self.active, holds)
+
+    def _side(self, side: ClosedJaxpr, args: Values, active: int | None) -> tuple[list[Ids], bool]:
         """The results of one side of a `cond`, and whether they take any new node."""
-        before = len(self.graph.nodes)
-        outs = self.read(side, args)
+        before, around = len(self.graph.nodes), self.active
+        self.active = active
+        try:
+            outs = self.read(side, args)
+        finally:
+            self.active = around
         arrays = [out for out in outs if isinstance(out, np.ndarray)]
         if len(arrays) < len(outs):
             raise UnsupportedError("`cond` with a loop that saves a sequence")
@@ -145,24 +168,25 @@ class JaxprReader:
         return np.array(ids, np.int64).reshape(no.shape)
 
     def _scan(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
-        p = eqn.params
         body, first, carries = loop_content(eqn)
-        second = first + carries
-        args = (
-            body,
-            values[:first],
-            values[first:second],
-            values[second:],
-            p["length"],
-            p["reverse"],
-        )
-        are_nodes = all(isinstance(x, np.ndarray) for x in values[second:])
-        if p["length"] > LONGEST_UNROLLED or not are_nodes:
-            return self.loop(*args)
-        if p["length"] > 1 and holds_loop(body.jaxpr):
+        length, sequences = eqn.params["length"], values[first + carries :]
+        are_nodes = all(isinstance(x, np.ndarray) for x in sequences)
+        if length > LONGEST_UNROLLED or not are_nodes:
+            return self.kept_loop(eqn, values)
+        if length > 1 and holds_loop(body.jaxpr):
             with suppress(UnsupportedError):
-                return self.loop(*args)
-        return self._unrolled(*args)
+                return self.kept_loop(eqn, values)
+        consts, init = values[:first], values[first : first + carries]
+        return self._unrolled(body, consts, init, sequences, length, eqn.params["reverse"])
+
+    def kept_loop(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
+        """The results of a loop that is not unrolled."""
+        if eqn.primitive.name == "while":
+            return self._while(eqn, values)
+        body, first, carries = loop_content(eqn)
+        second, p = first + carries, eqn.params
+        consts, init, sequences = values[:first], values[first:second], values[second:]
+        return self._loop(body, consts, init, sequences, p["length"], p["reverse"])
 
     def _unrolled(
         self, closed: ClosedJaxpr, consts: Values, carry: Values, scanned: Values, length: int,
@@ -178,28 +202,23 @@ class JaxprReader:
             # The first iteration tells how large all of them would be.
             if len(stacked) == 1 and (len(self.graph.nodes) - before) * length > LARGEST_UNROLLED:
                 with suppress(UnsupportedError):
-                    return self.loop(closed, consts, init, scanned, length, reverse)
+                    return self._loop(closed, consts, init, scanned, length, reverse)
         if not all(isinstance(x, np.ndarray) for x in chain(*stacked)):
             raise UnsupportedError("a loop inside of a loop that saves a sequence for the outside")
         return [*carry, *(np.stack(column[::order]) for column in zip(*stacked, strict=True))]
 
-    def loop(
+    def _loop(
         self, closed: ClosedJaxpr, consts: Values, init: Values, scanned: Values, length: int,
         reverse: bool,
     ) -> list[Value]:  # fmt: skip
         """Add a loop that is not unrolled; return its final carry and its stacked outputs."""
-        arrays = [v for v in (*consts, *init) if isinstance(v, np.ndarray)]
-        if len(arrays) < len(consts) + len(init):
-            raise UnsupportedError("a whole sequence as a constant or a carry of a loop")
+        arrays = _arrays([*consts, *init], "a whole sequence as a constant or a carry of a loop")
         fixed, start = arrays[: len(consts)], arrays[len(consts) :]
         carried = closed.in_avals[len(consts) : len(arrays)]
-        inside = JaxprReader(self.graph)
+        inside = JaxprReader(self.graph, active=self.active)
         pairs = zip(scanned, closed.in_avals[len(arrays) :], strict=True)
         sequences = [_sequence(x, aval) for x, aval in pairs]
-        captured = [
-            np.array([inside.graph.capture(int(i)) for i in c.ravel()], np.int64).reshape(c.shape)
-            for c in fixed
-        ]
+        captured = inside._captured(fixed)
         elements = [
             inside.leaves(
                 "element", s.shape, s.dtype, [(k, i) for i in range(int(np.prod(s.shape)))]
@@ -207,9 +226,7 @@ class JaxprReader:
             for k, s in enumerate(sequences)
         ]
         outs = inside.read(closed, [*captured, *inside._numbered("carry", carried), *elements])
-        ends = [out for out in outs if isinstance(out, np.ndarray)]
-        if len(ends) < len(outs):
-            raise UnsupportedError("a loop inside of a loop that saves a sequence for the outside")
+        ends = _arrays(outs, "a loop inside of a loop that saves a sequence for the outside")
         loop = Loop(
             body=inside.graph,
             inner=inside.loops,
@@ -220,6 +237,7 @@ class JaxprReader:
             length=length,
             reverse=reverse,
             place=len(self.graph.nodes),
+            active=self.active,
         )
         number = len(self.loops)
         self.loops.append(loop)
@@ -229,6 +247,57 @@ class JaxprReader:
             *results,
             *(Stacked(number, k, length, a.shape, a.dtype) for k, a in enumerate(avals)),
         ]
+
+    def _captured(self, arrays: Sequence[Ids]) -> list[Ids]:
+        """Arrays of the graph around the loop."""
+        capture = self.graph.capture
+        return [
+            np.array([capture(int(i)) for i in x.ravel()], int).reshape(x.shape) for x in arrays
+        ]
+
+    def _while(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
+        """Add a `while` loop, which carries whether the lane goes on; return its final carry."""
+        arrays = _arrays(values, "a whole sequence as a constant or a carry of a loop")
+        (condition, first), (body, second, _) = loop_condition(eqn), loop_content(eqn)
+        init = arrays[second:]
+        goes_on = self._goes_on(condition, arrays[:first], init, self.active)
+        if self.graph.values[goes_on] is not None and not self.graph.values[goes_on]:
+            return list(init)
+        inside = JaxprReader(self.graph, active=self.active)
+        captured = inside._captured(arrays[:second])
+        avals = body.in_avals[second - first :]
+        running, *carry = inside._numbered("carry", [condition.out_avals[0], *avals])
+        inside.active = int(running)
+        outs = inside.read(body, [*captured[first:], *carry])
+        new = _arrays(outs, "a loop inside of a loop that saves a sequence for the outside")
+        more = inside._goes_on(condition, captured[:first], new, inside.active)
+        ends = [
+            inside._selected("select_n", (), inside.active, old, x)
+            for old, x in zip(carry, new, strict=True)
+        ]
+        number = len(self.loops)
+        self.loops.append(
+            Loop(
+                body=inside.graph,
+                inner=inside.loops,
+                init=[goes_on, *_flat(init)],
+                carry=[more, *_flat(ends)],
+                scanned=[],
+                stacked=[],
+                length=None,
+                reverse=False,
+                place=len(self.graph.nodes),
+            )
+        )
+        return list(self._numbered("result", [condition.out_avals[0], *avals], number)[1:])
+
+    def _goes_on(
+        self, condition: ClosedJaxpr, consts: Values, carry: Values, active: int | None
+    ) -> int:
+        """Whether a `while` loop goes on from a carry, where anything depends on it."""
+        (holds,) = self.read(condition, [*consts, *carry])
+        assert isinstance(holds, np.ndarray)
+        return int(holds) if active is None else folded(self.graph, "and", active, int(holds))
 
     def _numbered(self, op: str, avals: Sequence[Any], loop: int | None = None) -> list[Ids]:
         arrays, count = [], 0
@@ -245,6 +314,14 @@ class JaxprReader:
 
 def _sequence(value: Value, aval: Any) -> Scanned:
     return SequenceOfNodes(value, aval.dtype) if isinstance(value, np.ndarray) else value
+
+
+def _arrays(values: Values, otherwise: str) -> list[Ids]:
+    """The values if none of them is a sequence, else an UnsupportedError."""
+    arrays = [x for x in values if isinstance(x, np.ndarray)]
+    if len(arrays) < len(values):
+        raise UnsupportedError(otherwise)
+    return arrays
 
 
 def _flat(arrays: Sequence[Ids]) -> list[int]:

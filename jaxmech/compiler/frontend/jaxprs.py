@@ -10,6 +10,7 @@ from jaxtyping import Array
 from jaxmech.compiler.ir.loops import dtype_of
 
 LONGEST_UNROLLED = 8  # iterations
+LOOPS = ("scan", "while")  # primitives
 _CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -31,7 +32,10 @@ def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
     name = eqn.primitive.name
     if name not in _CALLS or eqn.params.get("levels"):
         return None
-    content = eqn.params[_CALLS[name]]
+    return _closed(eqn.params[_CALLS[name]])
+
+
+def _closed(content: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
     return content if isinstance(content, ClosedJaxpr) else ClosedJaxpr(content, ())
 
 
@@ -62,9 +66,15 @@ def equations_as_fun(
 
 
 def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
-    """The body of a `scan`, and its numbers of constants and of carries."""
+    """The body of a loop, and its numbers of constants and of carries.
+
+    The constants of a `while` loop are those of its condition, then those of its body.
+    """
     p = eqn.params
-    body = p["jaxpr"] if isinstance(p["jaxpr"], ClosedJaxpr) else ClosedJaxpr(p["jaxpr"], ())
+    if eqn.primitive.name == "while":
+        fixed = p["cond_nconsts"] + p["body_nconsts"]
+        return _closed(p["body_jaxpr"]), fixed, len(eqn.invars) - fixed
+    body = _closed(p["jaxpr"])
     if "num_consts" in p:
         return body, p["num_consts"], p["num_carry"]
     # jax 0.12 keeps a grouping of the arguments in place of the counts.
@@ -72,26 +82,36 @@ def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
     return body, len(list(consts)), len(list(carry))
 
 
+def loop_condition(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int]:
+    """The condition of a `while`, and its number of constants."""
+    return _closed(eqn.params["cond_jaxpr"]), eqn.params["cond_nconsts"]
+
+
 def holds_loop(jaxpr: Jaxpr) -> bool:
-    """Whether it contains a `scan`, at any depth."""
+    """Whether it contains a loop, at any depth."""
     return any(True for _ in _loops(jaxpr))
 
 
 def stays_loop(jaxpr: Jaxpr) -> bool:
-    """Whether it contains a `scan` that is not unrolled, at any depth."""
+    """Whether it contains a loop that is not unrolled, at any depth."""
     return any(_is_kept(eqn) for eqn in _loops(jaxpr))
 
 
 def _is_kept(eqn: JaxprEqn) -> bool:
+    if eqn.primitive.name == "while":
+        return True
     length = eqn.params["length"]
     return length > LONGEST_UNROLLED or (length > 1 and holds_loop(loop_content(eqn)[0].jaxpr))
 
 
 def _loops(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
     for eqn in jaxpr.eqns:
-        content = call_content(eqn)
-        if eqn.primitive.name == "scan":
+        name, contents = eqn.primitive.name, [call_content(eqn)]
+        if name in LOOPS:
             yield eqn
-            content = loop_content(eqn)[0]
-        if content is not None:
-            yield from _loops(content.jaxpr)
+            contents = [loop_content(eqn)[0]]
+        if name == "while":
+            contents.append(loop_condition(eqn)[0])
+        for content in contents:
+            if content is not None:
+                yield from _loops(content.jaxpr)

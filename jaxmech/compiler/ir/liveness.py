@@ -119,6 +119,7 @@ class _LivenessSearch:
             body.part.stacked.add(sequence.number)
             nodes = scope.loops[sequence.loop].stacked[sequence.number]
             self.work += [(body, int(i)) for i in nodes.ravel()]
+            self._add_control(body, scope, scope.loops[sequence.loop])
 
     def _visit(self, scope: _Scope, node: Node) -> None:
         usual = node.inputs[:-1] if node.op == "branch" else node.inputs
@@ -148,6 +149,14 @@ class _LivenessSearch:
         if place not in body.part.carry:
             body.part.carry.add(place)
             self.work += [(outer, loop.init[place]), (body, loop.carry[place])]
+            self._add_control(body, outer, loop)
+
+    def _add_control(self, body: _Scope, outer: _Scope, loop: Loop) -> None:
+        """Make what decides about the iterations of a loop live."""
+        if loop.length is None:
+            self._add_carry(body, outer, loop, 0)
+        if loop.active is not None:
+            self.work.append((outer, loop.active))
 
     def split_branches(self, scope: _Scope) -> None:
         """Leave to each branch what only it depends on; a small one is computed always."""
@@ -233,12 +242,12 @@ def branch_outputs(graph: Graph, live: Live, branch: int) -> list[int]:
 def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = False) -> int:
     """The number of live operations without those of branches, loop bodies counted once.
 
-    Or, if they are to be `repeated`, as often as they are executed.
+    Or, if they are to be `repeated`, as often as they are executed, those of a `while` once.
     """
     own = sum(graph.nodes[i].op not in _LEAVES for i in live.nodes)
     inner = [(loops[k], part.body) for k, part in live.loops.items() if part.body is not None]
     return own + sum(
-        (loop.length if repeated else 1)
+        (loop.length if repeated and loop.length is not None else 1)
         * operations(loop.body, loop.inner, body, repeated=repeated)
         for loop, body in inner
     )

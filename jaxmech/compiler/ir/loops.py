@@ -75,8 +75,10 @@ class Loop:
         carry: the next carry, nodes of the body.
         scanned: sequences of which every iteration gets an element.
         stacked: nodes of the body, stacked over the iterations.
-        length: number of iterations.
+        length: number of iterations; None for a `while` loop, in which a lane goes on as long as
+            the first number of its carry, a boolean, holds, and stays as it is from then on.
         reverse: whether it runs from the last element to the first.
+        active: node of the graph around it that is false where nothing depends on the loop.
         place: number of nodes of the graph around it before its results.
     """
 
@@ -86,6 +88,7 @@ class Loop:
     carry: list[int]
     scanned: list[Scanned]
     stacked: list[Ids]
-    length: int
+    length: int | None
     reverse: bool
     place: int
+    active: int | None = None

@@ -134,6 +134,8 @@ class Propagation:
             if place in self._stacked.get((g, number, k), ()) or body.nodes[i].dtype.kind != "f"
         ]
         whole = [loop.carry[k] for k in part.carry if g.nodes[loop.init[k]].dtype.kind != "f"]
+        if loop.length is None:  # no result shows how often it ran
+            whole.remove(loop.carry[0])
         # The greatest fixed point: assume that all carries propagate, and drop those that do not.
         kept = {k for k in part.carry if k in places and self.reaches_result(g, places[k])}
         before: set[int] | None = None

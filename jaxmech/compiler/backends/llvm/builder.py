@@ -143,17 +143,22 @@ class Text:
 
     @contextmanager
     def loop(
-        self, length: int, carry: Sequence[tuple[str, str]]
+        self, length: int | None, carry: Sequence[tuple[str, str]], which: str | None = None
     ) -> Iterator[tuple[str, list[str], list[str]]]:
         """A loop of `length` >= 1 iterations, with types and initial values of its carry.
 
-        Yields its counter, the names of the carry, and a list for the names of the next carry.
+        Without a length it goes on until the first number of its carry is false in every lane. It
+        is skipped if `which` is false in every lane. Yields its counter, the names of the carry,
+        and a list for the names of the next carry, which holds those of the last one afterwards.
         """
         self._count += 1
         label, turn, following = f"loop{self._count}", self.name(), self.name()
         names, ends = [self.name() for _ in carry], list[str]()
+        entry = f"br label %{label}"
+        if which is not None:
+            entry = f"br i1 {self.any_lane(which)}, label %{label}, label %{label}.end"
         before, head = self.block, len(self.lines) + 2
-        self.lines.append(f"br label %{label}")
+        self.lines.append(entry)
         self.label(label)
         yield turn, names, ends
         phis = [f"{turn} = phi i64 [ 0, %{before} ], [ {following}, %{self.block} ]"]
@@ -161,9 +166,18 @@ class Text:
             phis.append(f"{name} = phi {kind} [ {start}, %{before} ], [ {end}, %{self.block} ]")
         self.lines[head:head] = phis
         self.lines.append(f"{following} = add i64 {turn}, 1")
-        more = self.line(f"icmp ult i64 {following}, {length}")
+        if length is None:
+            more = self.any_lane(ends[0])
+        else:
+            more = self.line(f"icmp ult i64 {following}, {length}")
+        last = self.block
         self.lines.append(f"br i1 {more}, label %{label}, label %{label}.end")
         self.label(f"{label}.end")
+        if which is not None:
+            ends[:] = [
+                self.line(f"phi {kind} [ {start}, %{before} ], [ {end}, %{last} ]")
+                for (kind, start), end in zip(carry, ends, strict=True)
+            ]
 
     @contextmanager
     def branch(
@@ -176,10 +190,7 @@ class Text:
         """
         self._count += 1
         label, names, ends = f"case{self._count}", [self.name() for _ in carry], list[str]()
-        any_lane = which
-        if self.lanes > 1:
-            kind = f"<{self.lanes} x i1>"
-            any_lane = self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (kind, which))
+        any_lane = self.any_lane(which)
         before = self.block
         self.lines.append(f"br i1 {any_lane}, label %{label}, label %{label}.end, !prof !0")
         self.label(label)
@@ -189,6 +200,13 @@ class Text:
         self.label(f"{label}.end")
         for name, (type_, start), end in zip(names, carry, ends, strict=True):
             self.lines.append(f"{name} = phi {type_} [ {start}, %{before} ], [ {end}, %{last} ]")
+
+    def any_lane(self, which: str) -> str:
+        """Whether a boolean holds in any lane."""
+        if self.lanes == 1:
+            return which
+        kind = f"<{self.lanes} x i1>"
+        return self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (kind, which))
 
     def each(self, function: str, dtype: np.dtype, *inputs: str) -> str:
         """Call a function of the C library, lane by lane; on a GPU that of libdevice."""

@@ -1,6 +1,8 @@
 """Lower a scalar graph to LLVM assembly, in which every scalar is a vector with one lane each.
 
-A loop of the graph is a loop here, whose carry is kept in registers as far as they reach; a branch
+A loop of the graph is a loop here, whose carry is kept in registers as far as they reach; a `while`
+goes on until all lanes are done, and is skipped if they are from the beginning, as is any loop on
+which nothing depends in any lane. A branch
 is a jump around the nodes that only it depends on. Sums and products may be contracted to fused
 multiply-adds, nothing else is rearranged.
 """
@@ -224,14 +226,18 @@ class Assembler:
         for k, address in in_memory.items():
             text.store(start.pop(k), address, dtypes[k])
         carried = [(type_of(dtypes[k], text.lanes), start[k]) for k in start]
-        with text.loop(loop.length, carried) as (turn, carry, ends):
+        active = loop.init[0] if loop.length is None else loop.active
+        which = None if active is None else self.names[active]
+        with text.loop(loop.length, carried, which) as (turn, carry, ends):
             body = Assembler(
                 loop.body, loop.inner, inner, text, self.leaf, _inside(self.memory), self,
                 dict(zip(start, carry, strict=True)),
                 {part.in_memory[k]: address for k, address in in_memory.items()},
             )  # fmt: skip
             body.elements = elements
-            body.at = turn if not loop.reverse else text.line(f"sub i64 {loop.length - 1}, {turn}")
+            body.at = turn
+            if loop.reverse and loop.length is not None:
+                body.at = text.line(f"sub i64 {loop.length - 1}, {turn}")
             body.write()
             for k, memory in stacked.items():
                 for place, i in enumerate(loop.stacked[k].ravel().tolist()):
@@ -245,6 +251,7 @@ class Assembler:
     def _place_for(self, number: int, loop: Loop, k: int) -> Memory:
         """Where a stacked output goes: into a result of the kernel, or else into scratch memory."""
         nodes = loop.stacked[k].ravel().tolist()
+        assert loop.length is not None
         dtype = loop.body.nodes[nodes[0]].dtype if nodes else np.dtype(float)
         shape = loop.stacked[k].shape
         found = self.memory(Stacked(number, k, loop.length, shape, dtype))

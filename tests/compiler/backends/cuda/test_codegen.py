@@ -22,7 +22,8 @@ from tests.compiler.test_vectorize import FUNCTIONS, batch
 SOME = (  # one for each kind of text; the others are marked slow
     "logic", "transcendental", "other functions", "reductions", "choices", "largest", "integers",
     "constants", "rare cases of one kind", "rare case in a loop", "rare case that has a loop",
-    "long loop", "saving", "nested", "gradient of a loop",
+    "long loop", "saving", "nested", "gradient of a loop", "while",
+    "while in a loop", "while in a rare case",
 )  # fmt: skip
 TOLERANCES = {"gradient": 1e-11}  # 1e-13 elsewhere
 SINGLE = 1e-5
