@@ -13,7 +13,7 @@ from jaxmech.constraints import Acceleration, Holonomic
 from jaxmech.equations import SingularMass
 from jaxmech.linalg import times
 from jaxmech.system import Params, System
-from jaxmech.utils.probing import asked_once, concrete_at, generic, wide
+from jaxmech.utils.probing import asked_once, concrete_at, generic, outside_traces, wide
 
 SAMPLES = 16  # states at which sets of rows are compared
 
@@ -70,9 +70,9 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
     """
     sampled = []
     for seed in range(SAMPLES):
-        with jax.ensure_compile_time_eval():
-            found = _mass_and_rows(system, *wide((q, v, t), seed), generic(params, seed))
-        if any(isinstance(x, jax.core.Tracer) or not np.isfinite(x).all() for x in found):
+        state = *wide((q, v, t), seed), generic(params, seed)
+        found = outside_traces(_mass_and_rows, system, *state)
+        if found is None or not all(np.isfinite(x).all() for x in found):
             return True
         M, A = (np.asarray(x, float) for x in found)
         lengths = np.linalg.norm(A, axis=1, keepdims=True)

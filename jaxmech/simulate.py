@@ -109,7 +109,7 @@ def simulate(
     plan = Plan(system, method, formulation, policies.projection)
     policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, params))
     solution = _simulate(system, policies, q0, v0, ts, params)
-    if throw and is_known(solution) and solution.status != Status.OK:
+    if throw and is_known(solution) and int(solution.status) != Status.OK:
         raise SimulationError(_explanation(system, solution, params), solution)
     return solution
 

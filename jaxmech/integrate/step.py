@@ -102,11 +102,19 @@ class Health(eqx.Module):
     computed: Bool[Array, ""]
 
 
-@jit_of("scheme")
 def step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
 ) -> tuple[Array, Array, Health]:
     """q (n,) and v (n,) after one step of size h from time t, and the health of the step."""
+    # A step is the same for any number of substeps, and traced once for all of them.
+    single = replace(scheme, method=replace(scheme.method, substeps=1))
+    return _step(single, q, v, t, h, params)
+
+
+@jit_of("scheme")
+def _step(
+    scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
+) -> tuple[Array, Array, Health]:
     assert isinstance(scheme.method, AbstractRungeKutta)
     with jax.named_scope("stages"):
         stages = _stages(scheme.method.tableau, q.dtype)

@@ -24,6 +24,7 @@ from jaxmech.integrate.step import Scheme, step
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.probing import outside_traces
 
 MEMBERS = 16  # of a batch that take part in a trial
 TARGET = 1e-6  # relative error of a whole run; `_ROUGH` for methods below order 4
@@ -117,9 +118,11 @@ class _Trial:
 def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -> _Trial | None:
     q, v, ts, params = jax.tree.map(jnp.asarray, (q, v, ts, params))
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
-    with jax.ensure_compile_time_eval(), jax.disable_jit(False):
-        found = _trial(plan, q, v, ts, params, jnp.asarray(many), jnp.asarray(min(many, _TRIED)))
-    if any(isinstance(x, jax.core.Tracer) for x in found):
+    with jax.disable_jit(False):
+        found = outside_traces(
+            _trial, plan, q, v, ts, params, np.asarray(many), np.asarray(min(many, _TRIED))
+        )
+    if found is None:
         return None
     error, done, good = (np.asarray(x) for x in found)
     error = np.where(np.isnan(error), np.inf, error)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,8 @@ class _Writer:
 
         def named(atom: Any) -> str:
             if isinstance(atom, Literal):
-                return f"{self.text(np.asarray(atom.val))} {atom.aval}"
-            return f"{numbers.setdefault(atom, len(numbers))}:{atom.aval}"
+                return f"{self.text(np.asarray(atom.val))} {_aval(atom.aval)}"
+            return f"{numbers.setdefault(atom, len(numbers))}:{_aval(atom.aval)}"
 
         yield " ".join(map(named, inputs))
         for eqn in eqns:
@@ -137,6 +138,12 @@ class _Writer:
         if inspect.isfunction(inner := getattr(value, "callback_func", None)):  # `pure_callback`
             return _file(inner)
         return _ADDRESS.sub("", repr(value))
+
+
+@lru_cache(maxsize=4096)
+def _aval(aval: Any) -> str:
+    """The text of a shape and type, which JAX takes long to write."""
+    return str(aval)
 
 
 def _file(fn: Callable[..., Any]) -> str:

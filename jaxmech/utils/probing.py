@@ -23,7 +23,7 @@ def asked_once(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @lru_cache(maxsize=KEPT)
     def answer(system: Any, structure: Any, kinds: tuple[Any, ...]) -> Any:
-        with jax.ensure_compile_time_eval():
+        with jax.core.eval_context():
             leaves = [_example(*kind) for kind in kinds]
         return fn(system, *jax.tree.unflatten(structure, leaves))
 
@@ -44,7 +44,7 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], Any, bytes | None]:
 
 def _example(shape: tuple[int, ...], dtype: Any, content: bytes | None) -> Array:
     if content is None:
-        return jnp.ones(shape, dtype)
+        return jnp.asarray(np.ones(shape, dtype))
     return jnp.asarray(np.frombuffer(content, dtype).reshape(shape))
 
 
@@ -63,6 +63,26 @@ def generic(tree: Any, seed: int) -> Any:
 
     with jax.ensure_compile_time_eval():
         return jax.tree.map(leaf, tree)
+
+
+def outside_traces(fn: Callable[..., Any], *args: Any) -> Any:
+    """fn(*args) of a compiled function, run now also inside a trace; None if it holds tracers.
+
+    Example:
+        >>> def traced(x):
+        ...     known = outside_traces(jax.jit(jnp.sin), 0.0)
+        ...     print(known, outside_traces(jax.jit(lambda y: x + y), 0.0))
+        ...     return x
+        >>> _ = jax.jit(traced)(1.0)
+        0.0 None
+    """
+    # Not by `ensure_compile_time_eval`, in which every constant in fn becomes a program of its own
+    # while fn is traced, and nothing is found again that was traced elsewhere.
+    try:
+        with jax.core.eval_context():
+            return fn(*args)
+    except jax.errors.UnexpectedTracerError:
+        return None
 
 
 def wide(tree: Any, seed: int) -> Any:
@@ -87,9 +107,8 @@ def concrete_at(
     """The same at several points of equal shapes, for which fn is compiled once."""
     compiled = jax.jit(fn)
     for args in points:
-        with jax.ensure_compile_time_eval():
-            value = compiled(*args)
-        yield None if isinstance(value, jax.core.Tracer) else np.asarray(value)
+        value = outside_traces(compiled, *args)
+        yield None if value is None else np.asarray(value)
 
 
 def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
