@@ -178,7 +178,7 @@ def _doubled(
     def part(k: Array, carry: Any) -> Any:  # a loop, so that the step is compiled once
         whole, state, good = carry
         size, shift = jnp.where(k == 0, h, h / 2), jnp.where(k == 2, h / 2, 0 * h)
-        q, v, health = step(scheme, *state, t + shift, size, params)
+        q, v, health = step(scheme, state[0], state[1], t + shift, size, params)
         keep = partial(jax.tree.map, partial(jnp.where, k == 0))
         return keep((q, v), whole), keep(state, (q, v)), good & health.good
 

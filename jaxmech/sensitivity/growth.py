@@ -150,7 +150,8 @@ def _ends(
         h = (end - start) / substeps
 
         def advance(k: Array, state: Any) -> Any:
-            return step(scheme, *state, start + k * h, h, params)[:2]
+            q, v = state
+            return step(scheme, q, v, start + k * h, h, params)[:2]
 
         def run(*state: Array) -> Any:
             return jax.lax.fori_loop(0, substeps, advance, state)
