@@ -258,17 +258,31 @@ def test_a_trajectory_has_the_same_bits_in_every_place() -> None:
     np.testing.assert_array_equal(whole, turned[::-1])
 
 
+def refused(*args: Any, **params: Any) -> Any:
+    raise UnsupportedError
+
+
 @pytest.mark.parametrize("name", ["signs", "saving", "nested", "gradient of a loop", "constants"])
 def test_plain_vmap_where_a_back_end_has_no_instruction(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def called(*args: Any, **params: Any) -> Any:
-        raise UnsupportedError
-
-    monkeypatch.setitem(primitive._CALLED, "cpu", called)
+    monkeypatch.setitem(primitive._CALLED, "cpu", refused)
     run = jax.jit(vectorize(FUNCTIONS[name]))
     assert "custom_call" not in run.lower(*batch(0, 5)).as_text()
     assert_agrees(FUNCTIONS[name])
+
+
+def test_equations_after_a_loop_where_a_back_end_has_no_instruction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They belong to the loop's kernel, and to what stands in for it."""
+
+    def fn(x: Any, A: Any) -> Any:
+        y = loop(lambda y: jnp.tanh(A @ y), 20)(x)
+        return jnp.sin(y).sum(), jnp.sort(y)
+
+    monkeypatch.setitem(primitive._CALLED, "cpu", refused)
+    assert_agrees(fn)
 
 
 @pytest.mark.parametrize("make", [vectorize, lambda fn: jax.vmap(batched(fn))])

@@ -186,7 +186,7 @@ def loop_kernel(
         [var.aval for var in outputs],
         lambda: equations_digest(inputs, [*prologue, eqn, *epilogue], outputs),
         read,
-        equations_as_fun(inputs, [*prologue, eqn], outputs),
+        equations_as_fun(inputs, [*prologue, eqn, *epilogue], outputs),
     )
     places = range(len(args), len(args) + len(sequences))
     return Kernel(reading, places, tuple(range(len(outputs)))), args
