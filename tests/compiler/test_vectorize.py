@@ -279,7 +279,7 @@ def test_equations_after_a_loop_where_a_back_end_has_no_instruction(
 
     def fn(x: Any, A: Any) -> Any:
         y = loop(lambda y: jnp.tanh(A @ y), 20)(x)
-        return jnp.sin(y).sum(), jnp.sort(y)
+        return jnp.sin(y).sum(), jnp.sort(x)
 
     monkeypatch.setitem(primitive._CALLED, "cpu", refused)
     assert_agrees(fn)
