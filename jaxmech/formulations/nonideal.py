@@ -111,7 +111,10 @@ def _fixed_point(
         )(jnp.stack([frozen[0], -frozen[0]]))
         count = jnp.ones(2, int)
     found, count = jax.lax.stop_gradient((found, count))
-    multipliers = found[jnp.argmax(count)]
+    multipliers, most = found[0], count[0]
+    for other, its_count in zip(found[1:], count[1:], strict=True):  # no index that is computed
+        multipliers = jnp.where(its_count > most, other, multipliers)
+        most = jnp.maximum(most, its_count)
     for _ in range(REFINEMENTS):
         multipliers = newton(multipliers, start, K, state)
     at_play = times(jnp.abs(K), jnp.abs(force(multipliers, state)))
