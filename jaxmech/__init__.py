@@ -69,11 +69,13 @@ from jaxmech.identify import fit as fit
 from jaxmech.identify import load_fit as load_fit
 from jaxmech.identify import read_table as read_table
 from jaxmech.identify import save_fit as save_fit
+from jaxmech.integrate import RATTLE as RATTLE
 from jaxmech.integrate import RK4 as RK4
 from jaxmech.integrate import DormandPrince5 as DormandPrince5
 from jaxmech.integrate import ForwardMode as ForwardMode
 from jaxmech.integrate import Midpoint as Midpoint
 from jaxmech.integrate import ReverseMode as ReverseMode
+from jaxmech.integrate import Variational as Variational
 from jaxmech.integrate.default_steps import StepWarning as StepWarning
 from jaxmech.integrate.default_steps import choose_substeps as choose_substeps
 from jaxmech.linalg import LDL as LDL

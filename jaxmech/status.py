@@ -21,6 +21,7 @@ class Status(IntEnum):
     SINGULAR_MASS = 5
     NONIDEAL_FAILED = 6
     ILL_CONDITIONED = 7
+    NOT_CONVERGED = 8
 
     @property
     def message(self) -> str:
@@ -62,5 +63,9 @@ _MESSAGES = {
     Status.ILL_CONDITIONED: (
         "masses differ so much that an independent constraint equation counts as dependent; pass "
         "`UdwadiaKalaba(solver=QR())` and `Projection(solver=QR())`, or compute in float64"
+    ),
+    Status.NOT_CONVERGED: (
+        "the equations of an implicit step could not be solved; take a smaller step, by more "
+        "`substeps` (`method.substeps`)"
     ),
 }

@@ -10,7 +10,7 @@ from operator import or_
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from jaxmech.integrate import RK4, AbstractMethod, DormandPrince5, Midpoint
+from jaxmech.integrate import RATTLE, RK4, AbstractMethod, DormandPrince5, Midpoint, Variational
 from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
 from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection
 
@@ -41,7 +41,14 @@ class OneOf:
 POLICIES: Mapping[Any, OneOf] = {
     AbstractSolver: OneOf({"ldl": LDL, "qr": QR, "svd": SVD}, tag=None),
     AbstractMethod: OneOf(
-        {"rk4": RK4, "midpoint": Midpoint, "dormand-prince5": DormandPrince5}, default="rk4"
+        {
+            "rk4": RK4,
+            "midpoint": Midpoint,
+            "dormand-prince5": DormandPrince5,
+            "rattle": RATTLE,
+            "variational": Variational,
+        },
+        default="rk4",
     ),
     AbstractStabilization: OneOf(
         {"projection": Projection, "baumgarte": Baumgarte, "none": Free},

@@ -1,5 +1,6 @@
 """Fixed-step integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
 
+`variational` has the symplectic methods.
 `step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
 `error_estimate` estimates the integration error of a finished run.
 """
@@ -16,3 +17,6 @@ from jaxmech.integrate.methods import Tableau as Tableau
 from jaxmech.integrate.rollout import Trajectory as Trajectory
 from jaxmech.integrate.rollout import rollout as rollout
 from jaxmech.integrate.step import Scheme as Scheme
+from jaxmech.integrate.variational import RATTLE as RATTLE
+from jaxmech.integrate.variational import AbstractVariational as AbstractVariational
+from jaxmech.integrate.variational import Variational as Variational

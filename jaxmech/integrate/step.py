@@ -14,6 +14,8 @@ from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
 from jaxmech.integrate.methods import AbstractMethod, AbstractRungeKutta, Tableau
+from jaxmech.integrate.variational import AbstractVariational, Advance
+from jaxmech.integrate.variational.step_equations import Start
 from jaxmech.linalg import LDL, times
 from jaxmech.properties import singular_mass
 from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
@@ -45,7 +47,10 @@ class Scheme:
     ) -> "Scheme":  # fmt: skip
         """The scheme for states of these shapes: q, v, t and params."""
         found = formulation.takes_as_singular(singular_mass(system, *state))
-        return Scheme(system.with_singular_mass(found), method, formulation, stabilization)
+        system = system.with_singular_mass(found)
+        if isinstance(method, AbstractVariational):
+            method.require(system, formulation, stabilization, *state)
+        return Scheme(system, method, formulation, stabilization)
 
     def law(
         self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
@@ -115,6 +120,9 @@ def step(
 def _step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
 ) -> tuple[Array, Array, Health]:
+    if isinstance(scheme.method, AbstractVariational):
+        moved = scheme.method.advance(scheme.system, scheme.formulation, Start(q, v, t, h, params))
+        return moved.q, moved.v, _health_of(moved)
     assert isinstance(scheme.method, AbstractRungeKutta)
     with jax.named_scope("stages"):
         stages = _stages(scheme.method.tableau, q.dtype)
@@ -127,6 +135,23 @@ def _step(
     with jax.named_scope("checks"):
         health = _health(end, new_q, new_v, reached)
     return new_q, new_v, health
+
+
+def _health_of(moved: Advance) -> Health:
+    """The health of a step of a variational method."""
+    finite = jnp.isfinite(moved.q.sum() + moved.v.sum())
+    good = finite & moved.definite & moved.converged & moved.reached
+
+    def bad() -> Array:
+        return _first_that_holds(
+            (~moved.definite, Status.SINGULAR_MASS),
+            (~finite, Status.NONFINITE),
+            (~moved.converged, Status.NOT_CONVERGED),
+            (~moved.reached, Status.PROJECTION_FAILED),
+        )
+
+    status = jax.lax.cond(~good, bad, lambda: jnp.asarray(Status.OK, jnp.int32))
+    return Health(good, status, moved.rank, moved.definite & finite)
 
 
 class _StageState(eqx.Module):

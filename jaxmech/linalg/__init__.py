@@ -1,7 +1,8 @@
 """Small dense factorizations in plain `jnp`; nothing here knows any mechanics.
 
 `base` is what a solver of the constrained equations provides; `ldl`, `qr` and `svd` are the three,
-and `metric` differentiates their solutions without differentiating a factorization.
+`metric` differentiates their solutions without differentiating a factorization, and `saddle_point`
+is the same for the unsymmetric systems of implicit steps.
 """
 
 from jaxmech.linalg.base import AbstractRowSpace as AbstractRowSpace
@@ -21,6 +22,9 @@ from jaxmech.linalg.products import product as product
 from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR
+from jaxmech.linalg.saddle_point import SaddlePoint as SaddlePoint
+from jaxmech.linalg.saddle_point import lu as lu
+from jaxmech.linalg.saddle_point import saddle_point as saddle_point
 from jaxmech.linalg.subspaces import column_space_projector as column_space_projector
 from jaxmech.linalg.subspaces import null_basis as null_basis
 from jaxmech.linalg.subspaces import null_space as null_space

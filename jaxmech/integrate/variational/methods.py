@@ -1,0 +1,281 @@
+"""`RATTLE` and `Variational`: symplectic methods with a fixed step, for long times."""
+
+import abc
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.variational.newton import Residual, Settings, linear_step, newton
+from jaxmech.integrate.variational.requirements import (
+    is_quadratic,
+    require_holonomic,
+    require_policies,
+    require_separable,
+)
+from jaxmech.integrate.variational.step_equations import (
+    Momenta,
+    Start,
+    midpoint,
+    momentum,
+    trapezoidal,
+)
+from jaxmech.linalg import metric, times
+from jaxmech.stabilization import (
+    AbstractStabilization,
+    constraint_jacobians,
+    metric_mass,
+    near,
+)
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_positive_integer
+from jaxmech.utils.field_docs import doc
+
+
+class Advance(eqx.Module):
+    """The result of a step, and how it went.
+
+    Attributes:
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        rank: number of independent constraint equations.
+        definite: whether the mass matrix was positive definite.
+        converged: whether the equations of the step were solved.
+        reached: whether the state fulfils dependent constraints too.
+    """
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    rank: Int[Array, ""]
+    definite: Bool[Array, ""]
+    converged: Bool[Array, ""]
+    reached: Bool[Array, ""]
+
+
+@dataclass(frozen=True)
+class AbstractVariational(AbstractMethod):
+    """A symplectic method whose steps end on the constraints, without projection."""
+
+    iterations: int = field(
+        default=10, metadata=doc("most corrections by Newton's method in a step", most=100)
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        remedy = "leave it out for 10, of which three or four are usually needed"
+        require_positive_integer("iterations", self.iterations, remedy)
+
+    @property
+    def order(self) -> int:
+        """Order of accuracy."""
+        return 2
+
+    @abc.abstractmethod
+    def require(
+        self, system: System, formulation: AbstractFormulation,
+        stabilization: AbstractStabilization, *state: Any,
+    ) -> None:  # fmt: skip
+        """Raise a ValueError unless the method suits the system and the other policies."""
+
+    @abc.abstractmethod
+    def momenta(self, system: System, start: Start, u: Array) -> Momenta:
+        """Momenta of a step with mean velocity u (n,)."""
+
+    @abc.abstractmethod
+    def momentum(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """p of a state (n,), in the terms of `momenta`."""
+
+    @abc.abstractmethod
+    def is_linear(self, system: System, *state: Any) -> bool:
+        """Whether the momentum is linear in v."""
+
+    def advance(self, system: System, formulation: AbstractFormulation, start: Start) -> Advance:
+        """The state after one step."""
+        assert isinstance(formulation, UdwadiaKalaba)
+        has_length = start.h != 0  # repeated save times have not
+        start = eqx.tree_at(lambda s: s.h, start, jnp.where(has_length, start.h, 1.0))
+        q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
+        A, _ = constraint_jacobians(system, q, v, t, params)
+        rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
+        kept = jax.lax.stop_gradient(rows.kept)
+        settings = Settings(self.iterations, system.singular_mass)
+        position = partial(_position_equations, self, system)
+        middle = newton(position, settings, v, start, kept, _rounding(q) / jnp.abs(h))
+        u = middle.x
+        end = Start(q + h * u, u, t + h, h, params)
+        velocity = partial(_velocity_equations, self, system)
+        pushed = end, self.momenta(system, start, u).end
+        if self.is_linear(system, q, v, t, params):
+            last = linear_step(velocity, settings, u, pushed, kept)
+        else:
+            last = newton(velocity, settings, u, pushed, kept, _rounding(v))
+        reached = jax.lax.cond(
+            rows.rank < len(A),
+            lambda: _on_constraints(system, end, last.x),
+            lambda: jnp.asarray(True),
+        )
+        return Advance(
+            jnp.where(has_length, end.q, q),
+            jnp.where(has_length, last.x, v),
+            rows.rank,
+            rows.definite,
+            ~has_length | (middle.converged & last.converged),
+            ~has_length | reached,
+        )
+
+
+def _position_equations(
+    method: AbstractVariational, system: System, u: Array, start: Start
+) -> Residual:
+    """For the mean velocity u, so that the step ends on the constraints."""
+    q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
+    return Residual(
+        balance=method.momenta(system, start, u).start,
+        rows=constraint_jacobians(system, q, v, t, params)[0],
+        level=system.position_level(q + h * u, t + h, params) / h,
+    )
+
+
+def _velocity_equations(
+    method: AbstractVariational, system: System, v: Array, data: tuple[Start, Array]
+) -> Residual:
+    """For the velocity v at the end of a step, along the constraints."""
+    (end, pushed), params = data, data[0].params
+    return Residual(
+        balance=method.momentum(system, end.q, v, end.t, params) - pushed,
+        rows=constraint_jacobians(system, end.q, end.v, end.t, params)[0],
+        level=system.velocity_level(end.q, v, end.t, params),
+    )
+
+
+def _on_constraints(system: System, end: Start, v: Array) -> Bool[Array, ""]:
+    """Whether all constraints hold, also those that were taken as dependent."""
+    q, t, params = end.q, end.t, end.params
+    A, _ = constraint_jacobians(system, q, v, t, params)
+    position = near(system.position_level(q, t, params), A, q)
+    return position & near(system.velocity_level(q, v, t, params), A, v)
+
+
+def _rounding(x: Array) -> Array:
+    return 64 * jnp.finfo(x.dtype).eps * (1 + jnp.max(jnp.abs(jax.lax.stop_gradient(x))))
+
+
+class RATTLE(AbstractVariational):
+    """The Störmer-Verlet method with constraints (Andersen 1983), for separable Lagrangians.
+
+    For a constant mass matrix and forces that depend on positions and time alone, with holonomic
+    constraints, which may be redundant. Of second order, symplectic and reversible in time: the
+    energy error stays bounded over very long times, and momenta are kept to round-off. Only the
+    multipliers are implicit; they are found by Newton's method.
+
+    Args:
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
+            chosen from the motion, the same for all trajectories of a batch.
+        iterations: most corrections by Newton's method in a step; if these are not enough, the
+            status is `NOT_CONVERGED`.
+
+    Raises:
+        ValueError: `substeps` or `iterations` is not a positive integer; by `simulate`, if the
+            system is not as described.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> ts = jnp.linspace(0.0, 10.0, 101)
+        >>> sol = jm.simulate(
+        ...     model.system, *model.initial(), ts, model.params, method=jm.RATTLE(substeps=10)
+        ... )
+        >>> print(sol.position_residual.max() < 1e-14, sol.velocity_residual.max() < 1e-14)
+        True True
+    """
+
+    @property
+    def error_constant(self) -> float:
+        """The error of a step in q, relative to the first missing term of the Taylor series."""
+        return 1.0
+
+    def require(
+        self, system: System, formulation: AbstractFormulation,
+        stabilization: AbstractStabilization, *state: Any,
+    ) -> None:  # fmt: skip
+        """Raise a ValueError unless the system is separable and its constraints holonomic."""
+        require_policies("jm.RATTLE", formulation, stabilization)
+        require_holonomic("jm.RATTLE", system)
+        require_separable("jm.RATTLE", system, *state)
+
+    def momenta(self, system: System, start: Start, u: Array) -> Momenta:
+        """By the trapezoidal rule."""
+        return trapezoidal(system, start, u)
+
+    def momentum(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """M v."""
+        return times(system.mass(q, v, t, params), v)
+
+    def is_linear(self, system: System, *state: Any) -> bool:
+        """Always."""
+        return True
+
+
+class Variational(AbstractVariational):
+    """The variational midpoint rule, for any Lagrangian with holonomic constraints.
+
+    The action of each step is that of its midpoint, h L((q0 + q1) / 2, (q1 - q0) / h, t + h / 2),
+    and the steps make it stationary under the constraints (Marsden and West 2001). Of second
+    order, symplectic and reversible in time: the energy error stays bounded over very long times,
+    and momenta of symmetries are kept to round-off. Constraints may be redundant, and M singular
+    where [M; A] has full column rank. A `force` acts by the discrete Lagrange-d'Alembert
+    principle. Each step is implicit, and solved by Newton's method with exact Jacobians.
+
+    Args:
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
+            chosen from the motion, the same for all trajectories of a batch.
+        iterations: most corrections by Newton's method in a step; if these are not enough, the
+            status is `NOT_CONVERGED`.
+
+    Raises:
+        ValueError: `substeps` or `iterations` is not a positive integer; by `simulate`, if a
+            constraint is not holonomic.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> ts = jnp.linspace(0.0, 10.0, 101)
+        >>> sol = jm.simulate(
+        ...     model.system, *model.initial(), ts, model.params, method=jm.Variational(substeps=10)
+        ... )
+        >>> print(sol.position_residual.max() < 1e-14, sol.velocity_residual.max() < 1e-14)
+        True True
+    """
+
+    @property
+    def error_constant(self) -> float:
+        """The error of a step for q' = z q, relative to the first missing term of the series."""
+        return 0.5
+
+    def require(
+        self, system: System, formulation: AbstractFormulation,
+        stabilization: AbstractStabilization, *state: Any,
+    ) -> None:  # fmt: skip
+        """Raise a ValueError unless all constraints are holonomic."""
+        require_policies("jm.Variational", formulation, stabilization)
+        require_holonomic("jm.Variational", system)
+
+    def momenta(self, system: System, start: Start, u: Array) -> Momenta:
+        """By the midpoint rule."""
+        return midpoint(system, start, u)
+
+    def momentum(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """dL/dv."""
+        return momentum(system, q, v, t, params)
+
+    def is_linear(self, system: System, *state: Any) -> bool:
+        """Whether the Lagrangian is quadratic in v."""
+        return is_quadratic(system, *state)

@@ -1,0 +1,168 @@
+"""Newton's method for a balance of momenta with constraint forces, and its derivative.
+
+The unknowns are x (n,) and multipliers lambda (m,) of
+
+    balance(x) - rows^T lambda = 0,    level(x) = 0.
+
+The derivative is that of the implicit function: another solve with the Jacobians at the root, so
+that no iteration is differentiated.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.compiler import hoisted
+from jaxmech.equations import SingularMass
+from jaxmech.linalg import SaddlePoint, product, row_weights, saddle_point, times
+
+
+class Residual(NamedTuple):
+    """The equations at some x.
+
+    Attributes:
+        balance: momentum that has to be balanced by the constraint forces, shape (n,).
+        rows: directions of the constraint forces, shape (m, n); independent of x.
+        level: what has to vanish, shape (m,).
+    """
+
+    balance: Array
+    rows: Array
+    level: Array
+
+
+class Root(eqx.Module):
+    """The solution.
+
+    Attributes:
+        x: shape (n,).
+        multipliers: shape (m,), zero for rows that do not count.
+        converged: whether the last correction was so small that x is right to round-off.
+    """
+
+    x: Float[Array, " n"]
+    multipliers: Float[Array, " m"]
+    converged: Bool[Array, ""]
+
+
+Equations = Callable[[Array, Any], Residual]
+
+
+class Settings(NamedTuple):
+    """What is known when a program is made.
+
+    Attributes:
+        iterations: most corrections.
+        singular: rows that make up for a singular Jacobian of the balance, as in `System`.
+    """
+
+    iterations: int
+    singular: SingularMass
+
+
+def newton(
+    equations: Equations, settings: Settings, guess: Array, data: Any, kept: Array, size: Array
+) -> Root:
+    """Solve equations(x, data) from a guess.
+
+    Args:
+        equations: from x and data to a `Residual`.
+        settings: what is known when a program is made.
+        guess: x to start from, shape (n,).
+        data: pytree on which the equations depend.
+        kept: which rows count as independent, shape (m,).
+        size: round-off of x.
+    """
+    hoisted_equations, traced = hoisted(equations, guess, data)
+
+    def with_traced(x: Array, data: Any) -> Residual:
+        own, traced = data
+        return hoisted_equations(traced, x, own) if traced else equations(x, own)
+
+    return Root(*_root(with_traced, settings, guess, (data, traced), kept, size))
+
+
+def linear_step(equations: Equations, settings: Settings, x: Array, data: Any, kept: Array) -> Root:
+    """The solution of linear equations, by one correction of any x."""
+    return Root(*_corrected(equations, settings, x, data, kept))
+
+
+def _jacobians(
+    equations: Equations, settings: Settings, x: Array, data: Any, kept: Array
+) -> "_Jacobians":
+    def unknown(x: Array) -> tuple[Array, Array]:
+        at = equations(x, data)
+        return at.balance, at.level
+
+    K, J = jax.jacfwd(unknown)(x)
+    B = equations(x, data).rows
+    if not settings.singular:
+        return _Jacobians(saddle_point(K, B, J, kept), None)
+    # With B^T W (J x - g) = 0 added to the first equations, K may be singular by itself.
+    rows = np.arange(len(B)) if settings.singular is True else np.array(settings.singular)
+    chosen = np.isin(np.arange(len(B)), rows)
+    weights = jax.lax.stop_gradient(jnp.where(chosen, row_weights(K, B), 0.0))
+    return _Jacobians(saddle_point(K + product((B * weights[:, None]).T, J), B, J, kept), weights)
+
+
+class _Jacobians(eqx.Module):
+    matrix: SaddlePoint
+    weights: Array | None
+
+    def solve(self, f: Array, g: Array) -> tuple[Array, Array]:
+        more = 0.0 if self.weights is None else times(self.matrix.B.T, self.weights * g)
+        return self.matrix.solve(f + more, g)
+
+
+def _corrected(
+    equations: Equations, settings: Settings, x: Array, data: Any, kept: Array
+) -> tuple[Array, Array, Array]:
+    """x after a correction, all multipliers, and whether the Jacobians could be factorized."""
+    at = equations(x, data)
+    jacobians = _jacobians(equations, settings, x, data, kept)
+    change, multipliers = jacobians.solve(-at.balance, -at.level)
+    return x + change, multipliers, jacobians.matrix.regular
+
+
+def _solve(
+    equations: Equations, settings: Settings, guess: Array, data: Any, kept: Array, size: Array
+) -> tuple[Array, Array, Array]:
+    # Convergence is quadratic: after a correction below sqrt(eps) only round-off is left.
+    eps = jnp.finfo(guess.dtype).eps
+
+    def correct(state: Root) -> Root:
+        x, multipliers, regular = _corrected(equations, settings, state.x, data, kept)
+        enough = jnp.sqrt(eps) * (1 + jnp.max(jnp.abs(x))) + size
+        small = jnp.max(jnp.abs(x - state.x)) <= enough
+        return Root(x, multipliers, small & regular)
+
+    def more(_: Array, state: Root) -> Root:
+        return jax.lax.cond(state.converged, lambda: state, lambda: correct(state))
+
+    start = Root(guess, jnp.zeros(kept.shape, guess.dtype), jnp.asarray(False))
+    end = jax.lax.fori_loop(0, settings.iterations, more, start)
+    return end.x, end.multipliers, end.converged
+
+
+_root = jax.custom_jvp(_solve, nondiff_argnums=(0, 1))
+
+
+@_root.defjvp
+def _root_jvp(
+    equations: Equations, settings: Settings, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[tuple[Array, ...], tuple[Any, ...]]:
+    x, multipliers, _ = root = _root(equations, settings, *primals)
+    _, data, kept, _ = primals
+
+    def residual(data: Any) -> tuple[Array, Array]:
+        at = equations(x, data)
+        return at.balance - times(at.rows.T, multipliers), at.level
+
+    _, (force, level) = jax.jvp(residual, (data,), (tangents[1],))
+    dx, dmultipliers = _jacobians(equations, settings, x, data, kept).solve(-force, -level)
+    return root, (dx, dmultipliers, np.zeros((), jax.dtypes.float0))

@@ -1,0 +1,137 @@
+"""What RATTLE and variational integrators need of a system, and the messages where it is not so."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.compiler import hoisted
+from jaxmech.constraints import Holonomic
+from jaxmech.equations import generalized_force
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.linalg import SVD
+from jaxmech.stabilization import AbstractStabilization, Free, Projection
+from jaxmech.system import Params, System
+from jaxmech.utils.probing import asked_once, concrete_at, depends_on, generic
+
+
+def require_policies(
+    name: str, formulation: AbstractFormulation, stabilization: AbstractStabilization
+) -> None:
+    """Raise unless the other policies suit a method that solves for the constraint forces itself.
+
+    Raises:
+        ValueError: another law of motion than `UdwadiaKalaba`, its solver is `SVD`, or `Baumgarte`.
+    """
+    if not isinstance(formulation, UdwadiaKalaba):
+        raise ValueError(
+            f"Argument `formulation` must be left out for `{name}`, which solves for the "
+            f"constraint forces itself, but is {formulation!r}; other laws go with `jm.RK4()`."
+        )
+    if isinstance(formulation.solver, SVD):
+        raise ValueError(
+            f"Argument `formulation` must have a solver that keeps single rows for `{name}`, but "
+            "has SVD(); pass `UdwadiaKalaba(solver=LDL())` or `UdwadiaKalaba(solver=QR())`."
+        )
+    if not isinstance(stabilization, Projection | Free):
+        raise ValueError(
+            f"Argument `projection` must be left out for `{name}`, whose steps end on the "
+            f"constraints, but is {stabilization!r}; it goes with `jm.RK4()`."
+        )
+
+
+def require_holonomic(name: str, system: System) -> None:
+    """Raise unless all constraints are holonomic and ideal.
+
+    Raises:
+        ValueError: naming the constraint.
+    """
+    for constraint in system.constraints:
+        if not isinstance(constraint, Holonomic):
+            kind = type(constraint).__name__
+            raise _refusal(name, "holonomic constraints", f"{constraint.name!r} is {kind}")
+    if system.nonideal is not None:
+        raise _refusal(name, "ideal constraints", "the system has a force `nonideal`")
+
+
+def require_separable(
+    name: str, system: System, q: Array, v: Array, t: Array, params: Params
+) -> None:
+    """Raise unless M is constant and regular, and forces do not depend on velocities.
+
+    Raises:
+        ValueError: naming what depends on what.
+    """
+    remedy = "`jm.Variational()`, which takes any Lagrangian with holonomic constraints"
+    if system.singular_mass:
+        raise _refusal(name, "a regular mass matrix", "that of the system is singular", remedy)
+    for need, found in _obstacles(system, q, v, t, params):
+        raise _refusal(name, need, found, remedy)
+
+
+def _refusal(name: str, need: str, found: str, remedy: str = "") -> ValueError:
+    first = f"{remedy}, or " if remedy else ""
+    return ValueError(
+        f"Argument `method` must suit the system: `{name}` needs {need}, but {found}; use {first}"
+        "`jm.RK4()`, which takes all systems."
+    )
+
+
+@asked_once
+def _obstacles(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[tuple[str, str], ...]:
+    """What a separable system has and what this one has instead, judged at generic states."""
+    state = q, v, t, params
+    constant, of_positions = "a constant mass matrix", "forces of q and t alone"
+    of = [name for k, name in enumerate("qvt") if _depends(system.mass, state, k)]
+    found = [(constant, f"that of the system depends on {name}") for name in of]
+    if system.force is not None and _depends(system.force, state, 1):
+        found.append((of_positions, "`force` depends on v"))
+    if not of and _depends(partial(_conservative_force, system), state, 1):
+        found.append(
+            (of_positions, "the Lagrangian has gyroscopic terms, a force that depends on v")
+        )
+    return tuple(found)
+
+
+@asked_once
+def is_quadratic(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
+    """Whether the Lagrangian is quadratic in v, so that momenta are linear in v."""
+    return not _depends(system.mass, (q, v, t, params), 1)
+
+
+def _conservative_force(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    return generalized_force(lambda q, v, t: system.lagrangian(q, v, t, params), q, v, t)
+
+
+def _depends(fn: Callable[..., Array], state: tuple[Any, ...], k: int) -> bool:
+    """Whether fn(*state) depends on argument k."""
+    with_traced, traced = hoisted(fn, *state)
+
+    def call(traced: Any, *state: Any) -> Array:
+        return with_traced(traced, *state) if traced else fn(*state)
+
+    points = list(_points((traced, *state), 1 + k))
+    found = list(concrete_at(call, points))
+    values = [x for x in found if x is not None and np.isfinite(x).all()]
+    if len(values) == len(points):
+        size = 1e-5 * max(np.abs(x).max(initial=0.0) for x in values)
+        return any(np.abs(x - values[0]).max(initial=0.0) > size for x in values[1:])
+
+    # A function without a value at generic states is judged by its operations.
+    def moved(x: Any, *others: Any) -> Array:
+        return call(*others[: 1 + k], x, *others[1 + k :])
+
+    own = points[0]
+    return depends_on(moved, (own[1 + k], *own[: 1 + k], *own[2 + k :]))
+
+
+def _points(state: tuple[Any, ...], k: int) -> Iterator[tuple[Any, ...]]:
+    """A generic state, and others that differ in argument k."""
+    base = [generic(x, seed) for seed, x in enumerate(state)]
+    yield tuple(base)
+    for seed in (21, 22):
+        yield (*base[:k], generic(state[k], seed), *base[k + 1 :])

@@ -1,0 +1,87 @@
+"""The equations of one step of a variational integrator.
+
+A discrete Lagrangian Ld(q0, q1) is a quadrature of the Lagrangian over a step. With momenta
+p = dL/dv, the mean velocity u of the step and A = dphi/dq, its stationary action gives
+
+    p(q0, v0) + A(q0)^T l0 = -dLd/dq0,   phi(q0 + h u) = 0    for u and multipliers l0,
+    p(q1, v1) = dLd/dq1 + A(q1)^T l1,    A(q1) v1 + dphi/dt = 0    for v1 and l1
+
+(Marsden and West 2001, Discrete mechanics and variational integrators, 1.5 and 3.5; Leyendecker,
+Marsden and Ortiz 2008). The map from (q0, v0) to (q1, v1) is symplectic, symmetric and of second
+order, and keeps the momentum of every symmetry of Ld and phi. Forces that are not in the Lagrangian
+act by half their impulse at either end (discrete Lagrange-d'Alembert principle, 3.2 there).
+
+With the trapezoidal rule and a separable Lagrangian this is RATTLE (Andersen 1983; Hairer, Lubich
+and Wanner, Geometric Numerical Integration, VII.1.4), in which only the multipliers are implicit.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from jaxmech.linalg import times
+from jaxmech.system import Params, System
+
+
+class Start(eqx.Module):
+    """The state at which a step starts, and its length.
+
+    Attributes:
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        t: time [s].
+        h: step [s].
+        params: of the system.
+    """
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+    params: Params
+
+
+class Momenta(NamedTuple):
+    """Momenta of a step, without constraint forces.
+
+    Attributes:
+        start: what the step needs at its start less p(q0, v0), shape (n,).
+        end: what it leaves at its end, shape (n,), less the part of p(q1, v1) without v1.
+    """
+
+    start: Array
+    end: Array
+
+
+def midpoint(system: System, start: Start, u: Array) -> Momenta:
+    """From Ld = h L((q0 + q1) / 2, u, t + h / 2), for any Lagrangian."""
+    params, half = start.params, start.h / 2
+    q, t = start.q + half * u, start.t + half
+    p = momentum(system, q, u, t, params)
+    impulse = half * force(system, q, u, t, params)
+    before = momentum(system, start.q, start.v, start.t, params)
+    return Momenta(p - impulse - before, p + impulse)
+
+
+def trapezoidal(system: System, start: Start, u: Array) -> Momenta:
+    """From Ld = h (L(q0, u, t) + L(q1, u, t + h)) / 2, for separable Lagrangians; M v is p."""
+    params, half = start.params, start.h / 2
+    first = system.equations(start.q, start.v, start.t, params)
+    last = system.equations(start.q + start.h * u, u, start.t + start.h, params)
+    balance = times(first.M, u - start.v) - half * first.Q
+    return Momenta(balance, times(first.M, u) + half * last.Q)
+
+
+def momentum(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    """p = dL/dv, (n,)."""
+    return jax.grad(system.lagrangian, argnums=1)(q, v, t, params).astype(q.dtype)
+
+
+def force(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    """dL/dq and the force that is not in the Lagrangian, (n,)."""
+    conservative = jax.grad(system.lagrangian)(q, v, t, params).astype(q.dtype)
+    if system.force is None:
+        return conservative
+    return conservative + system.force(q, v, t, params).astype(q.dtype)

@@ -1,0 +1,143 @@
+"""Saddle-point systems of implicit steps, K x - B^T lambda = f and J x = g, with dependent rows.
+
+K (n, n) need not be symmetric, but K + K^T is positive definite, so elimination needs no pivoting
+(Golub and Van Loan, Matrix Computations, 4.3.2). B and J (m, n) are the constraint rows at both
+ends of a step; which of them are independent is known from elsewhere, the others are left out.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.linalg.products import product, times
+
+
+class LU(eqx.Module):
+    """K = L U without pivoting, L with a unit diagonal.
+
+    Attributes:
+        columns: column j of L below the diagonal, shape (n - j - 1,).
+        rows: row j of U behind the diagonal, shape (n - j - 1,).
+        inverse_pivots: one over each diagonal element of U.
+        regular: whether every pivot was positive beyond round-off; if not, bad pivots were replaced
+            by 1 and the factors are meaningless.
+    """
+
+    columns: tuple[Array, ...]
+    rows: tuple[Array, ...]
+    inverse_pivots: tuple[Array, ...]
+    regular: Bool[Array, ""]
+
+    def solve(self, F: Float[Array, " n k"]) -> Float[Array, " n k"]:
+        """K^-1 F for the columns of a matrix."""
+        halfway = []
+        for column in self.columns:
+            halfway.append(F[0])
+            F = F[1:] - column[:, None] * F[None, 0]
+        X = F
+        steps = zip(self.rows, self.inverse_pivots, halfway, strict=True)
+        for row, inverse, z in reversed(list(steps)):
+            X = jnp.concatenate([((z - (row[:, None] * X).sum(0)) * inverse)[None], X])
+        return X
+
+
+def lu(K: Float[Array, " n n"]) -> LU:
+    """Eliminate without pivoting, for matrices whose symmetric part is positive definite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> factors = lu(jnp.array([[2.0, -1.0], [1.0, 2.0]]))
+        >>> print(factors.solve(jnp.array([[0.0], [5.0]])).T, factors.regular)
+        [[1. 2.]] True
+    """
+    columns, rows, inverse_pivots, regular = [], [], [], jnp.asarray(True)
+    # Round-off of the elimination: smaller pivots are taken for zero.
+    threshold = 4 * K.shape[0] * jnp.finfo(K.dtype).eps * jnp.abs(jnp.diagonal(K))
+    for smallest in threshold:
+        singular = K[0, 0] <= smallest  # false for NaN, which then shows in the result
+        regular = regular & ~singular
+        inverse_pivots.append(1 / jnp.where(singular, 1.0, K[0, 0]))
+        columns.append(K[1:, 0] * inverse_pivots[-1])
+        rows.append(K[0, 1:])
+        K = K[1:, 1:] - columns[-1][:, None] * rows[-1][None]
+    return LU(tuple(columns), tuple(rows), tuple(inverse_pivots), regular)
+
+
+class SaddlePoint(eqx.Module):
+    """The matrices of K x - B^T lambda = f and J x = g, and their elimination.
+
+    Attributes:
+        K: shape (n, n).
+        B: shape (m, n).
+        J: shape (m, n).
+        kept: which rows of B and J count, shape (m,).
+        inner: factors of K.
+        schur: factors of J K^-1 B^T, the identity in rows that do not count.
+    """
+
+    K: Float[Array, " n n"]
+    B: Float[Array, " m n"]
+    J: Float[Array, " m n"]
+    kept: Bool[Array, " m"]
+    inner: LU
+    schur: LU
+
+    @property
+    def regular(self) -> Bool[Array, ""]:
+        """Whether the matrices could be factorized; if not, all results are meaningless."""
+        return self.inner.regular & self.schur.regular
+
+    def solve(
+        self, f: Float[Array, " n"], g: Float[Array, " m"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
+        """x and lambda; the multipliers of rows that do not count are zero."""
+        return _solved(self, self.K, self.B, self.J, f, g)
+
+
+def saddle_point(
+    K: Float[Array, " n n"],
+    B: Float[Array, " m n"],
+    J: Float[Array, " m n"],
+    kept: Bool[Array, " m"],
+) -> SaddlePoint:
+    """Factorize K and its Schur complement.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> K, A = jnp.diag(jnp.array([1.0, 3.0])), jnp.array([[1.0, 1.0], [2.0, 2.0]])
+        >>> system = saddle_point(K, A, A, kept=jnp.array([True, False]))
+        >>> x, multipliers = system.solve(jnp.zeros(2), jnp.array([4.0, 8.0]))
+        >>> print(x, multipliers)
+        [3. 1.] [3. 0.]
+    """
+    # The derivatives of the solution need none of the factors.
+    K_, B_, J_ = jax.lax.stop_gradient((K, B, J))
+    inner = lu(K_)
+    complement = product(J_, inner.solve(B_.T))
+    both = kept[:, None] & kept[None, :]
+    complement = jnp.where(both, complement, jnp.eye(len(kept), dtype=K.dtype))
+    return SaddlePoint(K, B, J, kept, inner, lu(complement))
+
+
+@jax.custom_jvp
+def _solved(
+    factors: SaddlePoint, K: Array, B: Array, J: Array, f: Array, g: Array
+) -> tuple[Array, Array]:
+    inner, kept = factors.inner, factors.kept
+    free = inner.solve(f[:, None])[:, 0]
+    missing = jnp.where(kept, g - times(factors.J, free), 0.0)
+    multipliers = factors.schur.solve(missing[:, None])[:, 0]
+    return free + inner.solve(times(factors.B.T, multipliers)[:, None])[:, 0], multipliers
+
+
+@_solved.defjvp
+def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    """K x' - B^T lambda' = f' - K' x + B'^T lambda and J x' = g' - J' x, with the same factors."""
+    factors, K, B, J, _, _ = primals
+    _, dK, dB, dJ, df, dg = tangents
+    x, multipliers = found = _solved(*primals)
+    force = df - times(dK, x) + times(dB.T, multipliers)
+    return found, _solved(factors, K, B, J, force, dg - times(dJ, x))
