@@ -78,6 +78,8 @@ from jaxmech.integrate import ReverseMode as ReverseMode
 from jaxmech.integrate import Variational as Variational
 from jaxmech.integrate.default_steps import StepWarning as StepWarning
 from jaxmech.integrate.default_steps import choose_substeps as choose_substeps
+from jaxmech.integrate.to_diffrax import Diffrax as Diffrax
+from jaxmech.integrate.to_diffrax import to_diffrax as to_diffrax
 from jaxmech.linalg import LDL as LDL
 from jaxmech.linalg import QR as QR
 from jaxmech.linalg import SVD as SVD

@@ -155,7 +155,7 @@ _root = jax.custom_jvp(_solve, nondiff_argnums=(0, 1))
 @_root.defjvp
 def _root_jvp(
     equations: Equations, settings: Settings, primals: tuple[Any, ...], tangents: tuple[Any, ...]
-) -> tuple[tuple[Array, ...], tuple[Any, ...]]:
+) -> tuple[Any, Any]:
     x, multipliers, _ = root = _root(equations, settings, *primals)
     _, data, kept, _ = primals
 

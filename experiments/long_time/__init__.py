@@ -1,0 +1,1 @@
+"""Energy errors over ten million steps."""

@@ -1,0 +1,142 @@
+"""Energy over ten million steps: RATTLE and the variational midpoint rule beside RK4 and DOP853.
+
+Two regular motions are integrated with the same fixed step by three methods, as native code on one
+core: a double pendulum with rods as constraints, and Sun, Earth and Moon. DOP853 of scipy
+integrates the same motions in coordinates without constraints, for a part of the time (`share` in
+cases.py): it computes some ten thousand right-hand sides per second.
+
+Usage: python -m experiments.long_time --out FOLDER [--steps 10000000]
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.integrate import solve_ivp
+
+import jaxmech as jm
+from experiments.long_time.cases import Motion, motions
+from jaxmech.config.environment import environment
+
+SAVES = 1000
+TOLERANCE = 1e-10  # of DOP853
+METHODS = {"RATTLE": jm.RATTLE, "Variational": jm.Variational, "RK4": jm.RK4}
+
+
+def fixed(motion: Motion, method: Any, steps: int) -> dict[str, Any]:
+    """Energy errors of a run of so many steps, relative to the energy of the motion."""
+    ts = jnp.arange(SAVES + 1) * (motion.step * (steps // SAVES))
+    started = time.process_time()
+    sol = jm.simulate(
+        motion.system, motion.q, motion.v, ts, motion.params, method=method(steps // SAVES),
+        throw=False,
+    )  # fmt: skip
+    energy = np.asarray(sol.energy)
+    return {
+        "status": jm.Status(int(sol.status)).name,
+        "cpu_seconds": time.process_time() - started,
+        "steps": steps,
+        "position_residual": float(np.max(sol.position_residual)),
+        "t": np.asarray(ts).tolist(),
+        **_errors(energy, motion),
+    }
+
+
+def adaptive(motion: Motion, steps: int) -> dict[str, Any]:
+    """The same by DOP853, for a part of the time."""
+    ts = np.linspace(0, motion.share * motion.step * steps, SAVES // 2 + 1)
+    started = time.process_time()
+    sol = solve_ivp(
+        motion.rate, (0, ts[-1]), motion.free, "DOP853", ts, rtol=TOLERANCE, atol=1e-3 * TOLERANCE
+    )
+    return {
+        "status": "OK" if sol.success else sol.message,
+        "cpu_seconds": time.process_time() - started,
+        "evaluations": int(sol.nfev),
+        "t": ts.tolist(),
+        **_errors(motion.energy(sol.y), motion),
+    }
+
+
+def _errors(energy: np.ndarray, motion: Motion) -> dict[str, Any]:
+    """Relative to the energy above rest, or to that of the orbits."""
+    size = abs(energy[0]) if motion.unit == "years" else _swing()
+    errors = (energy - energy[0]) / size
+    tenth = len(errors) // 10
+    return {
+        "first_tenth": float(np.abs(errors[: tenth + 1]).max()),
+        "last_tenth": float(np.abs(errors[-tenth:]).max()),
+        "error": errors.tolist(),
+    }
+
+
+def _swing() -> float:
+    """Energy of the double pendulum above rest [J]."""
+    return 9.81 * (2 * (1 - np.cos(0.4)) + 1 - np.cos(0.2))
+
+
+def draw(found: dict[str, dict[str, Any]]) -> Figure:
+    """The size of the energy error over time."""
+    figure, axes = plt.subplots(1, len(found), figsize=(11, 4.2), layout="constrained")
+    for ax, (name, runs) in zip(axes, found.items(), strict=True):
+        motion = motions()[name]
+        for method, run in runs.items():
+            t, error = np.array(run["t"][1:]), np.abs(run["error"][1:])
+            size = 5 if method == "RATTLE" else 2  # beneath the variational points
+            ax.loglog(t, np.maximum(error, 1e-17), ".-", ms=size, lw=0.5, label=method)
+        ax.set_title(motion.title, fontsize="medium")
+        ax.set_xlabel(f"time [{motion.unit}]")
+        ax.set_ylabel("relative energy error")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize="small", markerscale=3)
+    return figure
+
+
+def main(out: Path, steps: int) -> int:
+    """Run everything, write the folder, and return the exit code."""
+    out.mkdir(parents=True, exist_ok=True)
+    found: dict[str, dict[str, Any]] = {}
+    for name, motion in motions().items():
+        found[name] = {}
+        for label, method in METHODS.items():
+            found[name][label] = fixed(motion, method, steps)
+            _tell(name, label, found[name][label])
+        found[name]["DOP853"] = adaptive(motion, steps)
+        _tell(name, "DOP853", found[name]["DOP853"])
+    facts = {"environment": environment(), "steps": steps, "runs": found}
+    (out / "results.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    draw(found).savefig(out / "energy.png", dpi=150)
+    grows = [
+        f"{name}: {label}"
+        for name, runs in found.items()
+        for label in ("RATTLE", "Variational")
+        if not runs[label]["last_tenth"] < 2 * runs[label]["first_tenth"]
+    ]
+    for text in grows:
+        print(f"energy error grows: {text}", file=sys.stderr)
+    return 1 if grows else 0
+
+
+def _tell(name: str, label: str, run: dict[str, Any]) -> None:
+    print(
+        f"{name:16} {label:12} {run['status']:3} energy error {run['first_tenth']:.2e} in the "
+        f"first tenth, {run['last_tenth']:.2e} in the last; {run['cpu_seconds']:.1f} CPU s",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=10_000_000)
+    given = parser.parse_args()
+    raise SystemExit(main(given.out, given.steps))

@@ -1,0 +1,152 @@
+"""A diffrax solver that ends every step on the constraints, and interpolates along them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.formulations import AbstractFormulation
+from jaxmech.properties import singular_mass
+from jaxmech.stabilization import AbstractStabilization, constraint_jacobians, near
+from jaxmech.system import Params, System
+
+State = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What brings a state back onto the constraints of a system.
+
+    Attributes:
+        system: the system.
+        projection: how.
+        formulation: law of motion, which may state that M is singular.
+    """
+
+    system: System
+    projection: AbstractStabilization
+    formulation: AbstractFormulation
+
+    def project(self, t: Any, y: State, params: Params) -> State:
+        """The nearest state on the constraints, NaN where it could not be reached."""
+        q, v, t, params = self.system.arguments(*y, t, params)
+        found = self.formulation.takes_as_singular(singular_mass(self.system, q, v, t, params))
+        system = self.system.with_singular_mass(found)
+        q, v, reached = self.projection.after_step(system, q, v, t, params)
+        q, v = (jnp.where(reached, x, jnp.nan) for x in (q, v))
+        return q, v
+
+    def hold(self, t: Any, y: State, params: Params) -> Array:
+        """Whether a state is on the constraints."""
+        q, v, t, params = self.system.arguments(*y, t, params)
+        A_position, A_velocity = constraint_jacobians(self.system, q, v, t, params)
+        position = near(self.system.position_level(q, t, params), A_position, q)
+        return position & near(self.system.velocity_level(q, v, t, params), A_velocity, v)
+
+
+class ProjectedInterpolation(diffrax.AbstractLocalInterpolation):  # type: ignore[misc]
+    """The interpolation of a solver, projected where it is evaluated."""
+
+    t0: Any
+    t1: Any
+    inner: diffrax.AbstractLocalInterpolation
+    params: Params
+    constraints: Constraints = eqx.field(static=True)
+
+    def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Any:
+        """The state at t0, or its change from t0 to t1."""
+        if t1 is not None:
+            return jax.tree.map(jnp.subtract, self.evaluate(t1), self.evaluate(t0))
+        return self.constraints.project(t0, self.inner.evaluate(t0, left=left), self.params)
+
+
+@dataclass(frozen=True)
+class _Interpolations:
+    """Makes a `ProjectedInterpolation` of what a step stores."""
+
+    inner: Callable[..., Any]
+    constraints: Constraints
+
+    def __call__(self, *, t0: Any, t1: Any, params: Params, **info: Any) -> Any:
+        inner = self.inner(t0=t0, t1=t1, **info)
+        return ProjectedInterpolation(t0, t1, inner, params, self.constraints)
+
+
+class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
+    """A Runge-Kutta solver of diffrax whose steps end on the constraints.
+
+    Attributes:
+        solver: the solver of diffrax.
+        constraints: those of the system.
+    """
+
+    solver: diffrax.AbstractSolver
+    constraints: Constraints = eqx.field(static=True)
+
+    @property
+    def term_structure(self) -> Any:
+        """A single `diffrax.ODETerm`."""
+        return self.solver.term_structure
+
+    @property
+    def interpolation_cls(self) -> Any:
+        """Interpolation along the constraints."""
+        return _Interpolations(self.solver.interpolation_cls, self.constraints)
+
+    def order(self, terms: Any) -> Any:
+        """That of the solver."""
+        return self.solver.order(terms)
+
+    def error_order(self, terms: Any) -> Any:
+        """That of the solver."""
+        return self.solver.error_order(terms)
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
+        """The state of the solver, and whether the initial state is consistent."""
+        self._require_state(y0)
+        consistent = self.constraints.hold(t0, y0, args)
+        consistent = eqx.error_if(consistent, ~consistent, _INCONSISTENT)
+        return self.solver.init(terms, t0, t1, y0, args), consistent
+
+    def step(
+        self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any
+    ) -> Any:
+        """A step of the solver, and the projection of its end."""
+        inner, consistent = solver_state
+        # The projection moved y0: a stage kept from the end of the last step (FSAL) is not at y0.
+        y1, error, info, inner, result = self.solver.step(
+            terms, t0, t1, y0, args, inner, made_jump=True
+        )
+        q, v = self.constraints.project(t1, y1, args)
+        y1 = jnp.where(consistent, q, jnp.nan), v
+        if error is not None:  # an adaptive controller tries again with a shorter step
+            failed = jnp.isnan(q).any()
+            error = jax.tree.map(lambda x: jnp.where(failed, jnp.inf, x), error)
+        if "y1" in info:
+            info = {**info, "y1": y1}
+        return y1, error, {**info, "params": args}, (inner, consistent), result
+
+    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+        """(v, qdd) at a state."""
+        return self.solver.func(terms, t0, y0, args)
+
+    def _require_state(self, y0: Any) -> None:
+        n = self.constraints.system.n
+        shapes = [jnp.shape(x) for x in y0] if isinstance(y0, tuple) and len(y0) == 2 else None
+        if shapes != [(n,), (n,)]:
+            raise ValueError(
+                f"Argument `y0` must be a tuple (q, v) of shapes ({n},) each, but is "
+                f"{jax.tree.map(jnp.shape, y0)}. `diffrax.BacksolveAdjoint` integrates other "
+                "states backwards, and knows nothing of the projection: use "
+                "`diffrax.RecursiveCheckpointAdjoint()`, the default of diffrax."
+            )
+
+
+_INCONSISTENT = (
+    "Argument `y0` must satisfy the constraints, but does not; pass it through `assemble` first."
+)

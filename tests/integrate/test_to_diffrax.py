@@ -1,0 +1,121 @@
+"""The same motions through diffrax: on the constraints, with its traps handled or refused."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from tests.small import PENDULUM, QUATERNION, SKATE
+
+diffrax = pytest.importorskip("diffrax", reason="diffrax is not installed: jaxmech[diffrax]")
+
+START = tuple(map(jnp.asarray, PENDULUM[2:]))
+TIGHT = diffrax.PIDController(rtol=1e-10, atol=1e-12)
+TS = jnp.linspace(0.0, 1.0, 8)
+
+
+def solve(system: Any, y0: Any, params: Any, solver: Any = None, **options: Any) -> Any:
+    term, projected = jm.to_diffrax(system, solver)
+    given = {"stepsize_controller": TIGHT, "dt0": 0.01, "saveat": diffrax.SaveAt(ts=TS), **options}
+    dt0 = given.pop("dt0")
+    return diffrax.diffeqsolve(term, projected, 0.0, 1.0, dt0, y0, args=params, **given)
+
+
+def test_values_between_steps_are_those_of_simulate_and_on_the_rod() -> None:
+    sol = solve(PENDULUM.system, START, PENDULUM.params)
+    ours = jm.simulate(PENDULUM.system, *START, TS, PENDULUM.params, method=jm.RK4(100))
+    q, v = sol.ys
+    np.testing.assert_allclose(q, ours.q, atol=2e-8)
+    np.testing.assert_allclose(v, ours.v, atol=2e-7)
+    np.testing.assert_allclose((q * q).sum(1), 4.0, atol=1e-14)
+    np.testing.assert_allclose((q * v).sum(1), 0.0, atol=1e-14)
+
+
+def test_a_stage_kept_from_the_last_step_is_not_reused() -> None:
+    """Steps of Tsit5 with a kept last stage (FSAL), from the projected state."""
+    y, steps = START, 3
+    term, projected = jm.to_diffrax(PENDULUM.system)
+    for k in range(steps):
+        t = 0.1 * k
+        state = diffrax.Tsit5().init(term, t, t + 0.1, y, PENDULUM.params)
+        y, *_ = diffrax.Tsit5().step(term, t, t + 0.1, y, PENDULUM.params, state, made_jump=False)
+        y = projected.constraints.project(t + 0.1, y, PENDULUM.params)
+    stepped = START
+    state = projected.init(term, 0.0, 0.1, stepped, PENDULUM.params)
+    for k in range(steps):
+        t = 0.1 * k
+        stepped, _, _, state, _ = projected.step(
+            term, t, t + 0.1, stepped, PENDULUM.params, state, made_jump=False
+        )
+    np.testing.assert_allclose(stepped[0], y[0], atol=1e-14)
+    np.testing.assert_allclose(stepped[1], y[1], atol=1e-14)
+
+
+def test_gradients_include_the_projection() -> None:
+    def end(g: Any) -> Any:
+        sol = solve(
+            PENDULUM.system, START, {**PENDULUM.params, "g": g},
+            saveat=diffrax.SaveAt(t1=True), dt0=0.1,
+            stepsize_controller=diffrax.ConstantStepSize(),
+        )  # fmt: skip
+        return sol.ys[0][-1, 0]
+
+    end = jax.jit(end)
+    expected = (end(9.811) - end(9.809)) / 2e-3
+    np.testing.assert_allclose(jax.grad(end)(9.81), expected, rtol=1e-6)
+
+
+def test_a_backwards_adjoint_is_refused() -> None:
+    def end(g: Any) -> Any:
+        sol = solve(
+            PENDULUM.system, START, {**PENDULUM.params, "g": g},
+            saveat=diffrax.SaveAt(t1=True), adjoint=diffrax.BacksolveAdjoint(),
+        )  # fmt: skip
+        return sol.ys[0][-1, 0]
+
+    with pytest.raises(ValueError, match="RecursiveCheckpointAdjoint"):
+        jax.grad(end)(9.81)
+
+
+def test_an_inconsistent_start_and_other_states_are_refused() -> None:
+    with pytest.raises(Exception, match="pass it through `assemble`"):
+        solve(PENDULUM.system, (START[0] + 0.1, START[1]), PENDULUM.params)
+    with pytest.raises(ValueError, match=r"a tuple \(q, v\) of shapes \(2,\) each"):
+        solve(PENDULUM.system, jnp.concatenate(START), PENDULUM.params)
+
+
+def test_solvers_with_a_memory_are_refused() -> None:
+    for solver in (
+        diffrax.LeapfrogMidpoint(),
+        diffrax.ReversibleHeun(),
+        diffrax.SemiImplicitEuler(),
+    ):
+        with pytest.raises(TypeError, match="must be a Runge-Kutta solver"):
+            jm.to_diffrax(PENDULUM.system, kind())
+
+
+@pytest.mark.slow
+def test_a_failed_projection_is_tried_again_with_a_shorter_step() -> None:
+    """And is NaN where all steps are alike."""
+    fast = START[0], 30 * START[1]
+    sol = solve(PENDULUM.system, fast, PENDULUM.params, dt0=0.9)
+    assert np.isfinite(sol.ys[0]).all()
+    constant = diffrax.ConstantStepSize()
+    sol = solve(
+        PENDULUM.system, fast, PENDULUM.params, dt0=0.5, stepsize_controller=constant, throw=False
+    )
+    assert np.isnan(sol.ys[0][-1]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [QUATERNION, SKATE], ids=["singular M", "nonholonomic"])
+def test_other_systems_and_an_implicit_solver(case: Any) -> None:
+    y0 = tuple(map(jnp.asarray, case[2:]))
+    ours = jm.simulate(case.system, *y0, TS, case.params, method=jm.RK4(100))
+    for solver in (diffrax.Dopri8(), diffrax.Kvaerno5()):
+        q, v = solve(case.system, y0, case.params, solver).ys
+        np.testing.assert_allclose(q, ours.q, atol=1e-6)
+        np.testing.assert_allclose(v, ours.v, atol=1e-6)
