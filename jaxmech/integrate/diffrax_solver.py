@@ -11,8 +11,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation
+from jaxmech.integrate.methods import RK4
+from jaxmech.integrate.step import Scheme
 from jaxmech.properties import singular_mass
-from jaxmech.stabilization import AbstractStabilization, constraint_jacobians, near
+from jaxmech.stabilization import AbstractStabilization, Free, constraint_jacobians, near
 from jaxmech.system import Params, System
 
 State = tuple[Array, Array]
@@ -47,6 +49,22 @@ class Constraints:
         A_position, A_velocity = constraint_jacobians(self.system, q, v, t, params)
         position = near(self.system.position_level(q, t, params), A_position, q)
         return position & near(self.system.velocity_level(q, v, t, params), A_velocity, v)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """(v, qdd) at a state (q, v), NaN where M is singular; `args` are the parameters."""
+
+    system: System
+    formulation: AbstractFormulation
+
+    def __call__(self, t: Any, y: State, args: Params) -> State:
+        """The time derivative of y."""
+        _require_state(self.system, y)
+        q, v, t, params = self.system.arguments(*y, t, args)
+        scheme = Scheme.of(self.system, RK4(1), self.formulation, Free(), q, v, t, params)
+        _, law = scheme.law(q, v, t, params)
+        return v, jnp.where(law.definite, law.qdd, jnp.nan)
 
 
 class ProjectedInterpolation(diffrax.AbstractLocalInterpolation):  # type: ignore[misc]
@@ -108,7 +126,7 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
         """The state of the solver, and whether the initial state is consistent."""
-        self._require_state(y0)
+        _require_state(self.constraints.system, y0)
         consistent = self.constraints.hold(t0, y0, args)
         consistent = eqx.error_if(consistent, ~consistent, _INCONSISTENT)
         return self.solver.init(terms, t0, t1, y0, args), consistent
@@ -135,16 +153,17 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
         """(v, qdd) at a state."""
         return self.solver.func(terms, t0, y0, args)
 
-    def _require_state(self, y0: Any) -> None:
-        n = self.constraints.system.n
-        shapes = [jnp.shape(x) for x in y0] if isinstance(y0, tuple) and len(y0) == 2 else None
-        if shapes != [(n,), (n,)]:
-            raise ValueError(
-                f"Argument `y0` must be a tuple (q, v) of shapes ({n},) each, but is "
-                f"{jax.tree.map(jnp.shape, y0)}. `diffrax.BacksolveAdjoint` integrates other "
-                "states backwards, and knows nothing of the projection: use "
-                "`diffrax.RecursiveCheckpointAdjoint()`, the default of diffrax."
-            )
+
+def _require_state(system: System, y: Any) -> None:
+    n = system.n
+    shapes = [jnp.shape(x) for x in y] if isinstance(y, tuple) and len(y) == 2 else None
+    if shapes != [(n,), (n,)]:
+        raise ValueError(
+            f"Argument `y0` must be a tuple (q, v) of shapes ({n},) each, but has the shapes "
+            f"{jax.tree.map(jnp.shape, y)}. `diffrax.BacksolveAdjoint` integrates other states "
+            "backwards, and knows nothing of the projection: use "
+            "`diffrax.RecursiveCheckpointAdjoint()`, the default of diffrax."
+        )
 
 
 _INCONSISTENT = (

@@ -1,17 +1,11 @@
 """`to_diffrax`: a system for `diffrax.diffeqsolve`, with a solver that stays on the constraints."""
 
 import importlib.util
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-from jaxtyping import Array
-
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.methods import RK4
-from jaxmech.integrate.step import Scheme
-from jaxmech.stabilization import Free, Projection
-from jaxmech.system import Params, System
+from jaxmech.stabilization import Projection
+from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
 
 
@@ -25,20 +19,6 @@ class Diffrax(NamedTuple):
 
     term: Any
     solver: Any
-
-
-@dataclass(frozen=True)
-class _Rate:
-    """(v, qdd) at a state."""
-
-    system: System
-    formulation: AbstractFormulation
-
-    def __call__(self, t: Any, y: tuple[Array, Array], args: Params) -> tuple[Array, Array]:
-        q, v, t, params = self.system.arguments(*y, t, args)
-        scheme = Scheme.of(self.system, RK4(1), self.formulation, Free(), q, v, t, params)
-        _, law = scheme.law(q, v, t, params)
-        return v, jnp.where(law.definite, law.qdd, jnp.nan)
 
 
 def to_diffrax(
@@ -94,14 +74,14 @@ def to_diffrax(
         )
     import diffrax
 
-    from jaxmech.integrate.diffrax_solver import Constraints, ProjectedSolver
+    from jaxmech.integrate.diffrax_solver import Constraints, ProjectedSolver, Rate
 
     require_kind("system", system, System, "System(...)")
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
     solver = diffrax.Tsit5() if solver is None else solver
     require_kind("solver", solver, diffrax.AbstractSolver, "diffrax.Tsit5()")
     _require_one_step(solver, diffrax)
-    term = diffrax.ODETerm(_Rate(system, formulation))
+    term = diffrax.ODETerm(Rate(system, formulation))
     if projection is None:
         return Diffrax(term, solver)
     require_kind("projection", projection, Projection, "Projection() or None")

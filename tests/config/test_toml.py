@@ -106,7 +106,7 @@ def test_a_study_survives_the_way_through_plain_data(tmp_path) -> None:
     "policies",
     [
         {"projection": Projection(solver=LDL(1e-9))},
-        {"method": AbstractMethod()},
+        {"method": type("Unnamed", (RK4,), {})()},
     ],
     ids=lambda policies: next(iter(policies)),
 )

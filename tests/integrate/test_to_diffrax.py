@@ -88,11 +88,7 @@ def test_an_inconsistent_start_and_other_states_are_refused() -> None:
 
 
 def test_solvers_with_a_memory_are_refused() -> None:
-    for solver in (
-        diffrax.LeapfrogMidpoint(),
-        diffrax.ReversibleHeun(),
-        diffrax.SemiImplicitEuler(),
-    ):
+    for kind in (diffrax.LeapfrogMidpoint, diffrax.ReversibleHeun, diffrax.SemiImplicitEuler):
         with pytest.raises(TypeError, match="must be a Runge-Kutta solver"):
             jm.to_diffrax(PENDULUM.system, kind())
 
