@@ -116,6 +116,16 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
         """Interpolation along the constraints."""
         return _Interpolations(self.solver.interpolation_cls, self.constraints)
 
+    @property
+    def root_finder(self) -> Any:
+        """Of an implicit solver."""
+        return self.solver.root_finder
+
+    @property
+    def root_find_max_steps(self) -> Any:
+        """Of an implicit solver."""
+        return self.solver.root_find_max_steps
+
     def order(self, terms: Any) -> Any:
         """That of the solver."""
         return self.solver.order(terms)

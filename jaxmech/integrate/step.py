@@ -15,7 +15,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
 from jaxmech.integrate.methods import AbstractMethod, AbstractRungeKutta, Tableau
 from jaxmech.integrate.variational import AbstractVariational, Advance
-from jaxmech.integrate.variational.step_equations import Start
+from jaxmech.integrate.variational.step_equations import StepStart
 from jaxmech.linalg import LDL, times
 from jaxmech.properties import singular_mass
 from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
@@ -121,7 +121,9 @@ def _step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
 ) -> tuple[Array, Array, Health]:
     if isinstance(scheme.method, AbstractVariational):
-        moved = scheme.method.advance(scheme.system, scheme.formulation, Start(q, v, t, h, params))
+        moved = scheme.method.advance(
+            scheme.system, scheme.formulation, StepStart(q, v, t, h, params)
+        )
         return moved.q, moved.v, _health_of(moved)
     assert isinstance(scheme.method, AbstractRungeKutta)
     with jax.named_scope("stages"):

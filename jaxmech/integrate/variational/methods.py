@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.methods import AbstractMethod
-from jaxmech.integrate.variational.newton import Residual, Settings, linear_step, newton
+from jaxmech.integrate.variational.newton import NewtonSettings, Residual, linear_step, newton
 from jaxmech.integrate.variational.requirements import (
     is_quadratic,
     require_holonomic,
@@ -21,7 +21,7 @@ from jaxmech.integrate.variational.requirements import (
 )
 from jaxmech.integrate.variational.step_equations import (
     Momenta,
-    Start,
+    StepStart,
     midpoint,
     momentum,
     trapezoidal,
@@ -84,7 +84,7 @@ class AbstractVariational(AbstractMethod):
         """Raise a ValueError unless the method suits the system and the other policies."""
 
     @abc.abstractmethod
-    def momenta(self, system: System, start: Start, u: Array) -> Momenta:
+    def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
         """Momenta of a step with mean velocity u (n,)."""
 
     @abc.abstractmethod
@@ -95,7 +95,9 @@ class AbstractVariational(AbstractMethod):
     def is_linear(self, system: System, *state: Any) -> bool:
         """Whether the momentum is linear in v."""
 
-    def advance(self, system: System, formulation: AbstractFormulation, start: Start) -> Advance:
+    def advance(
+        self, system: System, formulation: AbstractFormulation, start: StepStart
+    ) -> Advance:
         """The state after one step."""
         assert isinstance(formulation, UdwadiaKalaba)
         has_length = start.h != 0  # repeated save times have not
@@ -104,11 +106,11 @@ class AbstractVariational(AbstractMethod):
         A, _ = constraint_jacobians(system, q, v, t, params)
         rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
         kept = jax.lax.stop_gradient(rows.kept)
-        settings = Settings(self.iterations, system.singular_mass)
+        settings = NewtonSettings(self.iterations, system.singular_mass)
         position = partial(_position_equations, self, system)
         middle = newton(position, settings, v, start, kept, _rounding(q) / jnp.abs(h))
         u = middle.x
-        end = Start(q + h * u, u, t + h, h, params)
+        end = StepStart(q + h * u, u, t + h, h, params)
         velocity = partial(_velocity_equations, self, system)
         pushed = end, self.momenta(system, start, u).end
         if self.is_linear(system, q, v, t, params):
@@ -131,7 +133,7 @@ class AbstractVariational(AbstractMethod):
 
 
 def _position_equations(
-    method: AbstractVariational, system: System, u: Array, start: Start
+    method: AbstractVariational, system: System, u: Array, start: StepStart
 ) -> Residual:
     """For the mean velocity u, so that the step ends on the constraints."""
     q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
@@ -143,7 +145,7 @@ def _position_equations(
 
 
 def _velocity_equations(
-    method: AbstractVariational, system: System, v: Array, data: tuple[Start, Array]
+    method: AbstractVariational, system: System, v: Array, data: tuple[StepStart, Array]
 ) -> Residual:
     """For the velocity v at the end of a step, along the constraints."""
     (end, pushed), params = data, data[0].params
@@ -154,7 +156,7 @@ def _velocity_equations(
     )
 
 
-def _on_constraints(system: System, end: Start, v: Array) -> Bool[Array, ""]:
+def _on_constraints(system: System, end: StepStart, v: Array) -> Bool[Array, ""]:
     """Whether all constraints hold, also those that were taken as dependent."""
     q, t, params = end.q, end.t, end.params
     A, _ = constraint_jacobians(system, q, v, t, params)
@@ -210,7 +212,7 @@ class RATTLE(AbstractVariational):
         require_holonomic("jm.RATTLE", system)
         require_separable("jm.RATTLE", system, *state)
 
-    def momenta(self, system: System, start: Start, u: Array) -> Momenta:
+    def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
         """By the trapezoidal rule."""
         return trapezoidal(system, start, u)
 
@@ -268,7 +270,7 @@ class Variational(AbstractVariational):
         require_policies("jm.Variational", formulation, stabilization)
         require_holonomic("jm.Variational", system)
 
-    def momenta(self, system: System, start: Start, u: Array) -> Momenta:
+    def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
         """By the midpoint rule."""
         return midpoint(system, start, u)
 

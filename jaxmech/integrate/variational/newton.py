@@ -53,7 +53,7 @@ class Root(eqx.Module):
 Equations = Callable[[Array, Any], Residual]
 
 
-class Settings(NamedTuple):
+class NewtonSettings(NamedTuple):
     """What is known when a program is made.
 
     Attributes:
@@ -66,7 +66,12 @@ class Settings(NamedTuple):
 
 
 def newton(
-    equations: Equations, settings: Settings, guess: Array, data: Any, kept: Array, size: Array
+    equations: Equations,
+    settings: NewtonSettings,
+    guess: Array,
+    data: Any,
+    kept: Array,
+    size: Array,
 ) -> Root:
     """Solve equations(x, data) from a guess.
 
@@ -87,13 +92,15 @@ def newton(
     return Root(*_root(with_traced, settings, guess, (data, traced), kept, size))
 
 
-def linear_step(equations: Equations, settings: Settings, x: Array, data: Any, kept: Array) -> Root:
+def linear_step(
+    equations: Equations, settings: NewtonSettings, x: Array, data: Any, kept: Array
+) -> Root:
     """The solution of linear equations, by one correction of any x."""
     return Root(*_corrected(equations, settings, x, data, kept))
 
 
 def _jacobians(
-    equations: Equations, settings: Settings, x: Array, data: Any, kept: Array
+    equations: Equations, settings: NewtonSettings, x: Array, data: Any, kept: Array
 ) -> "_Jacobians":
     def unknown(x: Array) -> tuple[Array, Array]:
         at = equations(x, data)
@@ -120,7 +127,7 @@ class _Jacobians(eqx.Module):
 
 
 def _corrected(
-    equations: Equations, settings: Settings, x: Array, data: Any, kept: Array
+    equations: Equations, settings: NewtonSettings, x: Array, data: Any, kept: Array
 ) -> tuple[Array, Array, Array]:
     """x after a correction, all multipliers, and whether the Jacobians could be factorized."""
     at = equations(x, data)
@@ -130,7 +137,12 @@ def _corrected(
 
 
 def _solve(
-    equations: Equations, settings: Settings, guess: Array, data: Any, kept: Array, size: Array
+    equations: Equations,
+    settings: NewtonSettings,
+    guess: Array,
+    data: Any,
+    kept: Array,
+    size: Array,
 ) -> tuple[Array, Array, Array]:
     # Convergence is quadratic: after a correction below sqrt(eps) only round-off is left.
     eps = jnp.finfo(guess.dtype).eps
@@ -154,7 +166,10 @@ _root = jax.custom_jvp(_solve, nondiff_argnums=(0, 1))
 
 @_root.defjvp
 def _root_jvp(
-    equations: Equations, settings: Settings, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    equations: Equations,
+    settings: NewtonSettings,
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
 ) -> tuple[Any, Any]:
     x, multipliers, _ = root = _root(equations, settings, *primals)
     _, data, kept, _ = primals

@@ -25,7 +25,7 @@ from jaxmech.linalg import times
 from jaxmech.system import Params, System
 
 
-class Start(eqx.Module):
+class StepStart(eqx.Module):
     """The state at which a step starts, and its length.
 
     Attributes:
@@ -55,7 +55,7 @@ class Momenta(NamedTuple):
     end: Array
 
 
-def midpoint(system: System, start: Start, u: Array) -> Momenta:
+def midpoint(system: System, start: StepStart, u: Array) -> Momenta:
     """From Ld = h L((q0 + q1) / 2, u, t + h / 2), for any Lagrangian."""
     params, half = start.params, start.h / 2
     q, t = start.q + half * u, start.t + half
@@ -65,7 +65,7 @@ def midpoint(system: System, start: Start, u: Array) -> Momenta:
     return Momenta(p - impulse - before, p + impulse)
 
 
-def trapezoidal(system: System, start: Start, u: Array) -> Momenta:
+def trapezoidal(system: System, start: StepStart, u: Array) -> Momenta:
     """From Ld = h (L(q0, u, t) + L(q1, u, t + h)) / 2, for separable Lagrangians; M v is p."""
     params, half = start.params, start.h / 2
     first = system.equations(start.q, start.v, start.t, params)
