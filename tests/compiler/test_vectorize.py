@@ -343,7 +343,10 @@ assert (parts(x) == jax.jit(run)(x)).all()
 FALLBACKS: dict[str, tuple[Function, str]] = {
     "sort": (lambda x, A: jnp.sort(x) + A[0], "the primitive `sort`"),
     "decomposition": (lambda x, A: jnp.linalg.svd(A)[1] + x, "the primitive `svd`"),
-    "computed index": (lambda x, A: x[(x > 0).sum() % N], "an index that is computed"),
+    "computed index": (
+        lambda x, A: jnp.zeros(5000).at[(x > 0).sum()].set(1.0)[:N] + x,
+        "an index that is computed, into a large array",
+    ),
     "large": (lambda x, A: jnp.ones((300, 300)) * x[0], "numbers"),
 }
 

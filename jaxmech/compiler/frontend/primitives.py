@@ -1,10 +1,10 @@
 """How each JAX primitive is read into the scalar graph.
 
-Primitives that only move numbers (slices, transposes, gathers at constant indices, ...) are applied
-to the node numbers, by numpy or by JAX itself.
+Primitives that only move numbers (slices, transposes, ...) are applied to the node numbers, by
+numpy or by JAX itself.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.extend.core import JaxprEqn
 
+from jaxmech.compiler.frontend import indexing
 from jaxmech.compiler.ir.graph import Graph
 from jaxmech.compiler.ir.loops import LARGEST_ARRAY, Ids, UnsupportedError, dtype_of, shape_of
 from jaxmech.compiler.optimize.fold import FOLDS, folded
@@ -26,14 +27,6 @@ def constant(g: Graph, value: np.ndarray) -> Ids:
         raise UnsupportedError(f"a constant of {value.size} numbers")
     ids = [g.const(x, value.dtype) for x in value.ravel()]
     return np.array(ids, np.int64).reshape(value.shape)
-
-
-def known(g: Graph, ids: Ids, dtype: Any) -> np.ndarray:
-    """The values of an array of constants."""
-    values = [g.values[int(i)] for i in ids.ravel()]
-    if any(value is None for value in values):
-        raise UnsupportedError("an index that is computed")
-    return np.array(values, dtype).reshape(ids.shape)
 
 
 def _each(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
@@ -76,39 +69,12 @@ def _concatenated(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
     yield np.concatenate(arrays, eqn.params["dimension"])
 
 
-def _by_primitive(*places: int) -> Reading:
-    """A primitive that JAX applies to node numbers: those of the operands at these places, or all.
-
-    The other operands are indices, which have to be constants.
-    """
-
-    def move(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
-        operands = [
-            a.astype(np.int32)
-            if not places or k in places
-            else known(g, a, dtype_of(eqn.invars[k]))
-            for k, a in enumerate(arrays)
-        ]
-        params = dict(eqn.params)
-        if "fill_value" in params:
-            params["fill_value"] = -1  # no node number, so that it is recognized below
-        with jax.ensure_compile_time_eval():
-            out = eqn.primitive.bind(*operands, **params)
-        for moved in out if eqn.primitive.multiple_results else [out]:
-            ids = np.asarray(moved, np.int64)
-            if (ids < 0).any():
-                raise UnsupportedError(f"`{eqn.primitive.name}` out of bounds")
-            yield ids
-
-    return move
-
-
-def _starts(g: Graph, eqn: JaxprEqn, size: Sequence[int], x: Ids, starts: Sequence[Ids]) -> Any:
-    """The bounds of a dynamic slice with constant indices, clamped as in JAX."""
-    first = [int(known(g, start, int)) for start in starts]
-    pairs = zip(first, x.shape, size, strict=True)
-    inside = [min(max(k, 0), whole - part) for k, whole, part in pairs]
-    return tuple(slice(k, k + part) for k, part in zip(inside, size, strict=True))
+def _by_primitive(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
+    """A primitive that JAX applies to node numbers."""
+    with jax.ensure_compile_time_eval():
+        out = eqn.primitive.bind(*(a.astype(np.int32) for a in arrays), **eqn.params)
+    for moved in out if eqn.primitive.multiple_results else [out]:
+        yield np.asarray(moved, np.int64)
 
 
 def _pad(g: Graph, eqn: JaxprEqn, x: Ids, filling: Ids) -> Iterable[Ids]:
@@ -125,16 +91,6 @@ def _pad(g: Graph, eqn: JaxprEqn, x: Ids, filling: Ids) -> Iterable[Ids]:
             for (low, high, _), size in zip(config, padded.shape, strict=True)
         )
     ]
-
-
-def _dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids]:
-    yield x[_starts(g, eqn, eqn.params["slice_sizes"], x, starts)]
-
-
-def _dynamic_update(g: Graph, eqn: JaxprEqn, x: Ids, new: Ids, *starts: Ids) -> Iterable[Ids]:
-    out = np.array(x)
-    out[_starts(g, eqn, new.shape, x, starts)] = new
-    yield out
 
 
 def _broadcast(g: Graph, eqn: JaxprEqn, x: Ids, *dynamic: Ids) -> Iterable[Ids]:
@@ -221,19 +177,6 @@ def _cumulative(op: str) -> Reading:
     return cumulate
 
 
-def _scatter_add(g: Graph, eqn: JaxprEqn, x: Ids, places: Ids, updates: Ids) -> Iterable[Ids]:
-    """Add each update where JAX puts a one in its place."""
-    indices = known(g, places, dtype_of(eqn.invars[1]))
-    out, dtype = x.ravel().copy(), dtype_of(eqn.invars[0])
-    for k, number in enumerate(updates.ravel()):
-        one = (np.arange(updates.size) == k).astype(dtype).reshape(updates.shape)
-        with jax.ensure_compile_time_eval():
-            landed = eqn.primitive.bind(np.zeros(x.shape, dtype), indices, one, **eqn.params)
-        for target in np.flatnonzero(np.asarray(landed)):
-            out[target] = folded(g, "add", int(out[target]), int(number))
-    yield out.reshape(x.shape)
-
-
 def _argument(better: str) -> Reading:
     """`argmax` and `argmin`: the place of the first best number, or of the first NaN."""
 
@@ -253,6 +196,18 @@ def _argument(better: str) -> Reading:
     return find
 
 
+def _in_total_order(op: str) -> Reading:
+    """`lt_to` and `le_to` of searches: NaN is above all numbers; JAX sees to the zeros before."""
+
+    def compare(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
+        above = _each(g, "ne", y, y)
+        if op == "lt":
+            above = _each(g, "and", above, _each(g, "eq", x, x))
+        yield _each(g, "or", _each(g, op, x, y), above)
+
+    return compare
+
+
 def _platform(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
     with jax.ensure_compile_time_eval():
         yield constant(g, np.asarray(jax.jit(lambda: eqn.primitive.bind(**eqn.params))()))
@@ -268,16 +223,16 @@ PRIMITIVES: dict[str, Reading] = {
     **dict.fromkeys((*FOLDS, *_OTHER_ELEMENTWISE), _elementwise),
     **dict.fromkeys(_MOVES, _moved),
     "concatenate": _concatenated,
-    "split": _by_primitive(),
-    "stack": _by_primitive(),
-    "unstack": _by_primitive(),
+    "split": _by_primitive,
+    "stack": _by_primitive,
+    "unstack": _by_primitive,
     "pad": _pad,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update,
-    "gather": _by_primitive(0),
-    "scatter": _by_primitive(0, 2),
-    "scatter-add": _scatter_add,
-    "scatter_add": _scatter_add,
+    "dynamic_slice": indexing.dynamic_slice,
+    "dynamic_update_slice": indexing.dynamic_update_slice,
+    "gather": indexing.gather,
+    "scatter": indexing.scatter(add=False),
+    "scatter-add": indexing.scatter(add=True),
+    "scatter_add": indexing.scatter(add=True),
     "broadcast_in_dim": _broadcast,
     "iota": _iota,
     "empty": _unset,
@@ -286,6 +241,8 @@ PRIMITIVES: dict[str, Reading] = {
     "clamp": _clamp,
     "argmax": _argument("gt"),
     "argmin": _argument("lt"),
+    "lt_to": _in_total_order("lt"),
+    "le_to": _in_total_order("le"),
     "platform_index": _platform,
     **{f"reduce_{op}": _reduction(op) for op in ("max", "min", "and", "or")},
     "reduce_sum": _reduction("add"),

@@ -11,7 +11,9 @@ import numpy as np
 
 from jaxmech.compiler.ir.loops import UnsupportedError
 
-_TYPES = {"f8": "double", "f4": "float", "i8": "i64", "i4": "i32", "b1": "i1"}
+_TYPES = {
+    "f8": "double", "f4": "float", "i8": "i64", "i4": "i32", "u8": "i64", "u4": "i32", "b1": "i1"
+}  # fmt: skip
 _ALIGN = 64  # bytes, of scratch memory
 
 
@@ -230,7 +232,7 @@ class Text:
     def suffix(self, dtype: np.dtype) -> str:
         """The type of a vector in the name of an intrinsic."""
         many = "" if self.lanes == 1 else f"v{self.lanes}"
-        return f"{many}{dtype.kind}{8 * dtype.itemsize}"
+        return f"{many}{dtype.kind.replace('u', 'i')}{8 * dtype.itemsize}"
 
     def select(self, which: str, yes: str, no: str, dtype: np.dtype) -> str:
         """Select lane by lane."""

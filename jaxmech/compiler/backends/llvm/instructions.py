@@ -45,6 +45,8 @@ _INTEGER = {
     "gt": "icmp sgt",
     "ge": "icmp sge",
 }
+_UNSIGNED = {op: name.replace("icmp s", "icmp u") for op, name in _INTEGER.items()}
+_TABLES = {"f": _FLOAT, "i": _INTEGER, "u": _UNSIGNED, "b": _UNSIGNED}
 
 
 def instruction(text: Text, node: Node, inputs: Sequence[tuple[str, np.dtype]]) -> str:
@@ -55,10 +57,9 @@ def instruction(text: Text, node: Node, inputs: Sequence[tuple[str, np.dtype]]) 
     if node.op in ("select_n", "branch"):
         return _chosen(text, names, dtype, node.dtype)
     kind = type_of(dtype, text.lanes)
-    table = _FLOAT if dtype.kind == "f" else _INTEGER
-    if node.op in table:
-        return text.line(f"{table[node.op]} {kind} {names[0]}, {names[1]}")
-    written = (_of_floats if dtype.kind == "f" else _of_integers).get(node.op)
+    if node.op in _TABLES[dtype.kind]:
+        return text.line(f"{_TABLES[dtype.kind][node.op]} {kind} {names[0]}, {names[1]}")
+    written = _OTHERS[dtype.kind].get(node.op)
     if written is None:
         raise UnsupportedError(f"the operation `{node.op}` of {dtype}, which has no instruction")
     return written(text, node, dtype, *names)
@@ -148,7 +149,7 @@ def _quotient(operation: str) -> "_Written":
         divisor = text.select(unsafe, splat(text, 1, dtype), y, dtype)
         result = text.line(f"{operation} {kind} {x}, {divisor}")
         return text.select(
-            zero, splat(text, -1, dtype) if operation == "sdiv" else x, result, dtype
+            zero, splat(text, -1, dtype) if operation.endswith("div") else x, result, dtype
         )
 
     return written
@@ -208,6 +209,15 @@ _of_integers: dict[str, _Written] = {
     "max": _extreme("icmp sgt"),
     "min": _extreme("icmp slt"),
 }
+_of_unsigned: dict[str, _Written] = {
+    "not": _not,
+    "neg": _negated,
+    "div": _quotient("udiv"),
+    "rem": _quotient("urem"),
+    "max": _extreme("icmp ugt"),
+    "min": _extreme("icmp ult"),
+}
+_OTHERS = {"f": _of_floats, "i": _of_integers, "u": _of_unsigned, "b": _of_unsigned}
 
 
 def _converted(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
@@ -218,23 +228,27 @@ def _converted(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
     match old.kind, new.kind:
         case "f", "f":
             how = "fpext" if new.itemsize > old.itemsize else "fptrunc"
-        case "b", "f":
+        case (("b" | "u"), "f"):
             how = "uitofp"
         case "i", "f":
             how = "sitofp"
-        case "f", "i":
+        case "f", _:
             return _truncated(text, x, old, new)
         case "b", _:
             how = "zext"
+        case _ if new.itemsize == old.itemsize:
+            return x
+        case _ if new.itemsize < old.itemsize:
+            how = "trunc"
         case _:
-            how = "sext" if new.itemsize > old.itemsize else "trunc"
+            how = "zext" if old.kind == "u" else "sext"
     return text.line(f"{how} {kinds[0]} {x} to {kinds[1]}")
 
 
 def _truncated(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
     """Conversion to integers as in XLA: it saturates, and NaN becomes zero."""
     kind, many = type_of(old, text.lanes), type_of(new, text.lanes)
-    name = f"llvm.fptosi.sat.{text.suffix(new)}.{text.suffix(old)}"
+    name = f"llvm.fpto{new.kind.replace('i', 's')}i.sat.{text.suffix(new)}.{text.suffix(old)}"
     return text.call(many, name, (kind, x))
 
 
@@ -244,6 +258,8 @@ def _chosen(text: Text, names: Sequence[str], which: np.dtype, dtype: np.dtype) 
         return text.select(number, others[0], chosen, dtype)
     kind = type_of(which, text.lanes)
     for k, other in enumerate(others, start=1):
-        is_this = text.line(f"icmp sge {kind} {number}, {splat(text, k, which)}")
+        is_this = text.line(
+            f"icmp {'u' if which.kind == 'u' else 's'}ge {kind} {number}, {splat(text, k, which)}"
+        )
         chosen = text.select(is_this, other, chosen, dtype)
     return chosen
