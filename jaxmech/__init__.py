@@ -72,9 +72,11 @@ from jaxmech.identify import save_fit as save_fit
 from jaxmech.integrate import RATTLE as RATTLE
 from jaxmech.integrate import RK4 as RK4
 from jaxmech.integrate import DormandPrince5 as DormandPrince5
+from jaxmech.integrate import DormandPrince8 as DormandPrince8
 from jaxmech.integrate import ForwardMode as ForwardMode
 from jaxmech.integrate import Midpoint as Midpoint
 from jaxmech.integrate import ReverseMode as ReverseMode
+from jaxmech.integrate import Tsitouras5 as Tsitouras5
 from jaxmech.integrate import Variational as Variational
 from jaxmech.integrate.default_steps import StepWarning as StepWarning
 from jaxmech.integrate.default_steps import choose_substeps as choose_substeps

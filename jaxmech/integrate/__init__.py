@@ -12,8 +12,10 @@ from jaxmech.integrate.methods import RK4 as RK4
 from jaxmech.integrate.methods import AbstractMethod as AbstractMethod
 from jaxmech.integrate.methods import AbstractRungeKutta as AbstractRungeKutta
 from jaxmech.integrate.methods import DormandPrince5 as DormandPrince5
+from jaxmech.integrate.methods import DormandPrince8 as DormandPrince8
 from jaxmech.integrate.methods import Midpoint as Midpoint
 from jaxmech.integrate.methods import Tableau as Tableau
+from jaxmech.integrate.methods import Tsitouras5 as Tsitouras5
 from jaxmech.integrate.rollout import Trajectory as Trajectory
 from jaxmech.integrate.rollout import rollout as rollout
 from jaxmech.integrate.step import Scheme as Scheme
