@@ -89,7 +89,8 @@ def _ensemble(arguments: Namespace) -> int:
     begun = time.perf_counter()
     try:
         with _resumable(arguments, "out"):
-            summary = run(study, out, folder=config.parent, progress=True, tell=_tell)
+            shown = arguments.progress
+            summary = run(study, out, folder=config.parent, progress=shown, tell=_tell)
     except StudyError as error:
         raise located(error, config) from error
     print(as_table(summary))

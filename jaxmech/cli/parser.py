@@ -39,6 +39,9 @@ def parser() -> argparse.ArgumentParser:
     ensemble.add_argument(
         "--chunk", metavar="N", type=_positive, help="in place of the `chunk` of CONFIG"
     )
+    ensemble.add_argument(
+        "--progress", choices=("bar", "json", "none"), default="bar", help="what to show of it"
+    )
     fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
     plot = add("plot", "draw the pictures of a run folder again")
     plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")

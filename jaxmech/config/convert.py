@@ -19,7 +19,9 @@ from jaxmech.config.schema import (
     choice_of,
     hints_of,
     inline_field,
+    is_text_or_list,
     required,
+    short_field,
     words,
 )
 
@@ -49,6 +51,8 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     """
     kind = required(type(value) if kind is None else kind)
     if choice := choice_of(kind):
+        if choice.other and isinstance(value, choice.other):
+            return _of_other(choice, value)
         name = choice.name_of(value)
         if name is None or (choice.tag is None and value != choice.kinds[name]()):
             known = ", ".join(f"{one.__name__}(...)" for one in choice.kinds.values())
@@ -64,11 +68,24 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
             elif inner is not None:
                 found[f] = inner
         return found
+    if name := _python_name(value):
+        return name
     if isinstance(value, Mapping):
         item = get_args(kind)[1] if get_origin(kind) is Mapping else None
         item = None if item is Any else item
         return {name: plain(entry, item, (*key, name)) for name, entry in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _of_other(choice: OneOf, value: Any) -> dict[str, Any]:
+    return {str(choice.tag): value.name, **value.parameters}
+
+
+def _python_name(value: Any) -> str:
+    """How a function, or a tuple of functions, is named where a file would name a file."""
+    first = value[0] if isinstance(value, tuple) and value else value
+    named = callable(first) and not isinstance(first, type)
+    return f"python:{getattr(first, '__qualname__', type(first).__name__)}" if named else ""
 
 
 def _read(kind: Any, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
@@ -77,7 +94,11 @@ def _read(kind: Any, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
     if choice := choice_of(kind):
         return _chosen(choice, value, key, also)
     if isinstance(kind, type) and is_dataclass(kind):
+        if isinstance(value, str) and (short := short_field(kind)):
+            value = {short: value}
         return _table(kind, value, key, also)
+    if is_text_or_list(kind):
+        return _read(get_args(kind)[-1 if isinstance(value, list) else 0], value, key, also)
     if get_origin(kind) is Mapping:
         _require_table(value, key)
         item = get_args(kind)[1]
@@ -101,6 +122,8 @@ def _scalar(kind: Any, value: Any, key: Key) -> Any:
         fits = type(value) in (int, str)
     elif kind in (int, str, bool):
         fits = type(value) is kind
+    elif str in get_args(kind):  # in Python it may be an object, too
+        fits = type(value) is str
     else:
         fits = kind is Any or _is_number(value) or _is_numbers(value)
     if not fits:
@@ -200,10 +223,20 @@ def _chosen(choice: OneOf, value: Any, key: Key, also: Iterable[str]) -> Any:
         known = ", ".join(f'"{one}"' for one in kinds)
         what = f"must be a table with `{tag}`, one of {known}; but is {_shown(value)}"
         raise StudyError([Problem(key, what)])
+    rest = {k: item for k, item in value.items() if k != tag}
+    if name not in kinds and choice.other:
+        return _other(choice.other, name, rest, key)
     if name not in kinds:
         raise StudyError([Problem((*key, tag), not_one_of(name, kinds, f"a known {tag}"))])
-    rest = {k: item for k, item in value.items() if k != tag}
     return _table(kinds[name], rest, key, [tag, *also])
+
+
+def _other(kind: type, name: str, parameters: Mapping[str, Any], key: Key) -> Any:
+    """An object of the class for all names that are not listed."""
+    try:
+        return kind(name, parameters)
+    except StudyError as error:
+        raise StudyError(Problem((*key, *p.key), p.message) for p in error.problems) from None
 
 
 def _bare(kind: type, tag: str, value: Any, key: Key) -> Any:

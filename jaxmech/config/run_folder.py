@@ -36,10 +36,10 @@ def require_run_or_nothing(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_whole(file: Path, content: str | bytes) -> None:
     """Write a file so that it exists completely or not at all."""
     draft = file.with_name(f".{file.name}.draft")
-    draft.write_text(text)
+    draft.write_bytes(content.encode() if isinstance(content, str) else content)
     flush(draft)
     draft.replace(file)
     flush(file.parent)

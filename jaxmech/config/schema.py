@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import reduce
 from operator import or_
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from jaxmech.integrate import RATTLE, RK4, AbstractMethod, DormandPrince5, Midpoint, Variational
 from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
@@ -26,12 +26,15 @@ class OneOf:
         tag: the key of a table that holds the name; None where the name is all there is.
         default: the name of a table without one.
         bare: the class that a number or a list stands for, as its only field.
+        other: the class of all other names, which checks the name; its fields are `name` and
+            `parameters`, a mapping of all other keys.
     """
 
     kinds: Mapping[str, type]
     tag: str | None = "name"
     default: str | None = None
     bare: type | None = None
+    other: type | None = None
 
     def name_of(self, value: object) -> str | None:
         """The name of a value's class."""
@@ -66,12 +69,16 @@ def words(kind: Any) -> str:
     kind, choice = required(kind), choice_of(kind)
     if get_origin(kind) is Literal or (choice and choice.tag is None):
         return alternatives(choice.kinds if choice else get_args(kind))
+    if is_text_or_list(kind):
+        return " or ".join(words(part) for part in get_args(kind))
     if get_origin(kind) is tuple:
         return f"a list of {_plural(get_args(kind)[0])}"
     if is_dataclass(kind) or get_origin(kind) is Mapping or choice:
         return "a table"
     if kind == NAME:
         return "a text or an integer"
+    if str in get_args(kind):
+        return "a text"
     names = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
     return names.get(kind, "a number or a list of numbers")
 
@@ -105,6 +112,16 @@ def hints_of(kind: type) -> dict[str, Any]:
     """The types of the fields of a dataclass."""
     hints = get_type_hints(kind, include_extras=True)
     return {f.name: hints[f.name] for f in fields(kind)}
+
+
+def is_text_or_list(kind: Any) -> bool:
+    """Whether a key may hold one of some texts, or a list."""
+    return get_origin(kind) in (UnionType, Union) and get_origin(get_args(kind)[-1]) is tuple
+
+
+def short_field(kind: type) -> str | None:
+    """The field that a text stands for in place of the table of the dataclass, if there is one."""
+    return next((f.name for f in fields(kind) if f.metadata.get("short")), None)
 
 
 def inline_field(kind: type) -> str | None:

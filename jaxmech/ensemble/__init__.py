@@ -1,8 +1,9 @@
-"""Monte Carlo studies: read `study`, `draws`, `kernel`, `run`, in this order.
+"""Monte Carlo studies: read `study`, `draws`, `trajectory`, `kernel`, `run`, in this order.
 
-`study` is the configuration, `draws` makes the initial states and parameters from `distributions`,
-`kernel` computes a block of trajectories, `store` and `layout` write it, `results` opens it again,
-and `summary` describes it.
+`study` is the configuration, `draws` makes the initial states and parameters from `distributions`
+as `sampling/` says, `trajectory` computes one and `kernel` a block of them with its `statistics/`,
+`accumulate` adds those up, `store` and `layout` write, `results` opens a run again, and `summary`
+describes it.
 """
 
 from jaxmech.config.convert import plain as plain
@@ -12,19 +13,38 @@ from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.ensemble.checksums import Damage as Damage
 from jaxmech.ensemble.distributions import DISTRIBUTIONS as DISTRIBUTIONS
+from jaxmech.ensemble.distributions import Choice as Choice
 from jaxmech.ensemble.distributions import Distribution as Distribution
 from jaxmech.ensemble.distributions import Fixed as Fixed
+from jaxmech.ensemble.distributions import FromTable as FromTable
 from jaxmech.ensemble.distributions import LogNormal as LogNormal
 from jaxmech.ensemble.distributions import Normal as Normal
+from jaxmech.ensemble.distributions import Scipy as Scipy
 from jaxmech.ensemble.distributions import Sobol as Sobol
+from jaxmech.ensemble.distributions import Triangular as Triangular
 from jaxmech.ensemble.distributions import Uniform as Uniform
 from jaxmech.ensemble.draws import draw as draw
-from jaxmech.ensemble.draws import name_problems as name_problems
+from jaxmech.ensemble.plans import name_problems as name_problems
+from jaxmech.ensemble.quantities import Quantity as Quantity
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.results import verify as verify
 from jaxmech.ensemble.run import run as run
+from jaxmech.ensemble.sampling import Correlation as Correlation
+from jaxmech.ensemble.sampling import Sampling as Sampling
+from jaxmech.ensemble.statistics import Covariance as Covariance
+from jaxmech.ensemble.statistics import Custom as Custom
+from jaxmech.ensemble.statistics import FirstPassage as FirstPassage
+from jaxmech.ensemble.statistics import Histogram as Histogram
+from jaxmech.ensemble.statistics import Moments as Moments
+from jaxmech.ensemble.statistics import Probability as Probability
+from jaxmech.ensemble.statistics import Quantiles as Quantiles
+from jaxmech.ensemble.statistics import Reduction as Reduction
+from jaxmech.ensemble.statistics import Sample as Sample
+from jaxmech.ensemble.statistics import SobolIndices as SobolIndices
+from jaxmech.ensemble.statistics import Worst as Worst
 from jaxmech.ensemble.study import Study as Study
 from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.summary import as_table as as_table
 from jaxmech.ensemble.summary import failed as failed
+from jaxmech.ensemble.until import Until as Until

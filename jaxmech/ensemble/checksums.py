@@ -7,6 +7,7 @@ ends; the mark of a block, in `blocks/`, holds those of its chunks.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from jaxmech.config.run_folder import FolderError, write_whole
 
 FORMAT = 2  # of run folders; 1 had no digests
 SEAL = "seal.json"
-SUMMARY = ("summary.json", "summary.txt")
+STATISTICS = "statistics.npz"
+SUMMARY = ("summary.json", "summary.txt", STATISTICS)
 RESULTS, BLOCKS = "results.zarr", "blocks"
 _SHOWN = 4  # damaged files that a message names
 
@@ -140,8 +142,15 @@ def block_damage(path: Path, block: int, array: str | None = None) -> list[Damag
 
 
 def missing_marks(path: Path, seal: Mapping[str, str], count: int) -> Iterator[Damage]:
-    """The marks that were deleted from a finished run of so many blocks."""
+    """The marks that were deleted from a finished run of so many blocks.
+
+    A run that stopped before its size has as many as its summary says.
+    """
     if SUMMARY[0] in seal:
+        with suppress(
+            OSError, ValueError, KeyError, TypeError
+        ):  # it is reported, or of an older run
+            count = min(count, int(json.loads((path / SUMMARY[0]).read_text())["blocks"]))
         for block in sorted(set(range(count)).difference(marked_blocks(path))):
             yield Damage(f"{BLOCKS}/{mark_of(path, block).name}", "is missing", block)
 

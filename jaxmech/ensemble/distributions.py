@@ -2,15 +2,18 @@
 
 Each is a frozen dataclass whose fields are the keys of its table in a configuration file. Values
 that are impossible (`low` above `high`, a negative standard deviation) raise a `StudyError`.
+A value is the quantile of a number between 0 and 1: any way to spread those serves all of them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import exp, inf, isfinite, log
 from typing import Annotated, Any
 
 import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri
 
-from jaxmech.config.errors import refuse
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.config.schema import OneOf
 from jaxmech.utils.field_docs import doc
 
@@ -43,20 +46,27 @@ class Uniform:
     def __post_init__(self) -> None:
         _require_interval(self.low, self.high)
 
-    def draw(self, rng: np.random.Generator, size: int, default: float | None) -> np.ndarray:
-        """`size` values; the default is not used."""
-        return rng.uniform(self.low, self.high, size)
+    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
+        """Values at probabilities; the default is not used."""
+        return self.low + (self.high - self.low) * unit
+
+    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
+        """Logarithm of the density."""
+        inside = (self.low <= x) & (x <= self.high)
+        return np.where(inside, -log(self.high - self.low), -inf)
 
 
 @dataclass(frozen=True)
 class Normal:
-    """The normal (Gaussian) distribution."""
+    """The normal (Gaussian) distribution, truncated where `low` or `high` is given."""
 
-    sd: float = field(metadata=doc("standard deviation, at least 0"))
+    sd: float = field(metadata=doc("standard deviation before truncation, at least 0"))
     mean: float | None = field(default=None, metadata=doc("mean; the model's own value by default"))
     relative: bool = field(
         default=False, metadata=doc("sd is a fraction of the mean: sd = 0.02 is 2 %")
     )
+    low: float | None = field(default=None, metadata=doc("smallest value, if it is truncated"))
+    high: float | None = field(default=None, metadata=doc("largest value, if it is truncated"))
 
     def __post_init__(self) -> None:
         if not self.sd >= 0 or not isfinite(self.sd):
@@ -65,32 +75,67 @@ class Normal:
             raise refuse("mean", f"must be finite, but is {self.mean}")
         if self.relative and self.mean == 0:
             raise refuse("relative", "must be false where `mean` is 0: a fraction of 0 is 0")
+        _require_truncation(self.low, self.high, self.sd)
 
-    def draw(self, rng: np.random.Generator, size: int, default: float | None) -> np.ndarray:
-        """`size` values around `mean`, or around the default where no mean is given."""
+    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
+        """Values at probabilities, around `mean`, or the default where no mean is given."""
+        mean, sd = self._shape(default)
+        low, high = self._limits(mean, sd)
+        return mean + sd * _normal_quantile(unit, low, high)
+
+    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
+        """Logarithm of the density."""
+        mean, sd = self._shape(default)
+        return _normal_log_density((x - mean) / sd, *self._limits(mean, sd)) - log(sd)
+
+    def _shape(self, default: float | None) -> tuple[float, float]:
         mean = _or_default(self.mean, default)
-        sd = self.sd * abs(mean) if self.relative else self.sd
-        return mean + sd * rng.standard_normal(size)
+        return mean, self.sd * abs(mean) if self.relative else self.sd
+
+    def _limits(self, mean: float, sd: float) -> tuple[float, float]:
+        """Where it is truncated, in standard deviations from the mean."""
+        low = -inf if self.low is None else (self.low - mean) / sd
+        high = inf if self.high is None else (self.high - mean) / sd
+        return low, high
 
 
 @dataclass(frozen=True)
 class LogNormal:
-    """The log-normal distribution: positive values whose logarithm is normal."""
+    """The log-normal distribution: positive values whose logarithm is normal; may be truncated."""
 
     sigma: float = field(metadata=doc("standard deviation of the natural logarithm, at least 0"))
     median: float | None = field(
         default=None, metadata=doc("median, above 0; the model's own value by default")
     )
+    low: float | None = field(default=None, metadata=doc("smallest value, if it is truncated"))
+    high: float | None = field(default=None, metadata=doc("largest value, if it is truncated"))
 
     def __post_init__(self) -> None:
         if not self.sigma >= 0 or not isfinite(self.sigma):
             raise refuse("sigma", f"must be a number of at least 0, but is {self.sigma}")
         if self.median is not None and not 0 < self.median < inf:
             raise refuse("median", f"must be finite and above 0, but is {self.median}")
+        _require_truncation(self.low, self.high, self.sigma)
+        if self.low is not None and self.low < 0:
+            raise refuse("low", f"must be at least 0, but is {self.low}")
 
-    def draw(self, rng: np.random.Generator, size: int, default: float | None) -> np.ndarray:
-        """`size` values around `median`, or around the default where no median is given."""
-        return _or_default(self.median, default) * np.exp(self.sigma * rng.standard_normal(size))
+    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
+        """Values at probabilities, around `median`, or the default where no median is given."""
+        median = _or_default(self.median, default)
+        low, high = self._limits(median)
+        return median * np.exp(self.sigma * _normal_quantile(unit, low, high))
+
+    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
+        """Logarithm of the density."""
+        median = _or_default(self.median, default)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = np.where(x > 0, np.log(x / median) / self.sigma, inf)
+            density = _normal_log_density(z, *self._limits(median)) - np.log(self.sigma * x)
+        return np.where(x > 0, density, -inf)
+
+    def _limits(self, median: float) -> tuple[float, float]:
+        low = log(self.low / median) / self.sigma if self.low else -inf
+        return low, inf if self.high is None else log(self.high / median) / self.sigma
 
 
 @dataclass(frozen=True)
@@ -98,7 +143,8 @@ class Sobol:
     """Evenly spread from `low` to `high`, jointly with the other Sobol variables.
 
     All of them share one scrambled Sobol sequence (Owen, "Scrambling Sobol' and Niederreiter-Xing
-    points", Journal of Complexity 14, 1998), as `scipy.stats.qmc.Sobol` makes it.
+    points", Journal of Complexity 14, 1998), as `scipy.stats.qmc.Sobol` makes it. For other
+    distributions see the `design` of the table `sampling`.
     """
 
     low: float = field(metadata=doc("smallest value"))
@@ -107,9 +153,161 @@ class Sobol:
     def __post_init__(self) -> None:
         _require_interval(self.low, self.high)
 
-    def scale(self, unit: np.ndarray) -> np.ndarray:
-        """Map points of the unit interval to [low, high]."""
+    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
+        """Values at probabilities; the default is not used."""
         return self.low + (self.high - self.low) * unit
+
+    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
+        """Logarithm of the density."""
+        return Uniform(self.low, self.high).log_density(x, default)
+
+
+@dataclass(frozen=True)
+class Triangular:
+    """From `low` to `high`, the density rising to `mode` and falling behind it."""
+
+    low: float = field(metadata=doc("smallest value"))
+    high: float = field(metadata=doc("largest value"))
+    mode: float = field(metadata=doc("most likely value"))
+
+    def __post_init__(self) -> None:
+        _require_interval(self.low, self.high)
+        if not self.low <= self.mode <= self.high:
+            raise refuse("mode", f"must lie between `low` and `high`, but is {self.mode}")
+
+    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
+        """Values at probabilities; the default is not used."""
+        return np.asarray(self._scipy().ppf(unit))
+
+    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
+        """Logarithm of the density."""
+        return np.asarray(self._scipy().logpdf(x))
+
+    def _scipy(self) -> Any:
+        from scipy.stats import triang
+
+        width = self.high - self.low
+        return triang((self.mode - self.low) / width, loc=self.low, scale=width)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values, equally likely unless `probabilities` say otherwise."""
+
+    values: tuple[float, ...] = field(metadata=doc("the values"))
+    probabilities: tuple[float, ...] = field(
+        default=(), metadata=doc("their probabilities, with the sum 1")
+    )
+
+    def __post_init__(self) -> None:
+        if not self.values or not all(map(isfinite, self.values)):
+            raise refuse("values", f"must be finite numbers, but is {list(self.values)}")
+        if self.probabilities:
+            if len(self.probabilities) != len(self.values):
+                text = f"must be as many as `values`, {len(self.values)}, but are"
+                raise refuse("probabilities", f"{text} {len(self.probabilities)}")
+            if min(self.probabilities) < 0 or abs(sum(self.probabilities) - 1) > 1e-9:
+                text = f"must be at least 0 with the sum 1, but are {list(self.probabilities)}"
+                raise refuse("probabilities", text)
+
+    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
+        """Values at probabilities; the default is not used."""
+        ends = np.cumsum(self._shares())
+        place = np.searchsorted(ends, unit, side="right")
+        return np.asarray(self.values)[np.minimum(place, len(ends) - 1)]
+
+    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
+        """Logarithm of the probability."""
+        same = np.asarray(self.values) == np.asarray(x)[..., None]
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log((same * self._shares()).sum(-1)))
+
+    def _shares(self) -> np.ndarray:
+        count = len(self.values)
+        return np.asarray(self.probabilities or [1 / count] * count)
+
+
+@dataclass(frozen=True)
+class FromTable:
+    """A column of the file that `table` of the table `sampling` names, row by row."""
+
+    column: str | None = field(
+        default=None, metadata=doc("name of the column; that of the variable by default")
+    )
+
+
+@dataclass(frozen=True)
+class Scipy:
+    """Any other continuous distribution of `scipy.stats`, with its parameters by name.
+
+    In a file it is named by itself: { distribution = "gamma", a = 2.0, scale = 0.5 }; `low` and
+    `high` truncate it.
+
+    Example:
+        >>> Scipy("gamma", {"a": 1.0, "scale": 2.0}).quantile(np.array([1 - exp(-1.0)]), None)
+        array([2.])
+    """
+
+    name: str
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from scipy import stats  # takes as long to import as all the rest
+
+        known = [n for n, one in vars(stats).items() if isinstance(one, stats.rv_continuous)]
+        if self.name not in known:
+            what = not_one_of(self.name, {*DISTRIBUTIONS}, "a distribution of jaxmech or scipy")
+            if near := [n for n in known if n.startswith(self.name[:3])][:5]:
+                what += f"; of scipy.stats, for example: {', '.join(near)}"
+            raise refuse("distribution", what)
+        family = getattr(stats, self.name)
+        shapes = [part.strip() for part in (family.shapes or "").split(",") if part.strip()]
+        keys = [*shapes, "loc", "scale", "low", "high"]
+        what = f"a parameter of scipy.stats.{self.name}"
+        problems = [
+            Problem((key,), not_one_of(key, keys, what)) for key in self.parameters
+            if key not in keys
+        ]  # fmt: skip
+        problems += [
+            Problem((key,), f"must be given, but is missing: scipy.stats.{self.name} needs it")
+            for key in shapes
+            if key not in self.parameters
+        ]
+        if problems:
+            raise StudyError(problems)
+        for key, value in self.parameters.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise refuse(key, f"must be a number, but is {value!r}")
+        if not np.isfinite(self._scipy().ppf(0.5)):
+            given = ", ".join(f"{key} = {value}" for key, value in self.parameters.items())
+            raise refuse("distribution", f"must have parameters that exist, but they are {given}")
+        low, high = self._limits()
+        if not low < high:
+            raise refuse("low", "must be below `high`, with some probability between them")
+
+    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
+        """Values at probabilities; the default is not used."""
+        low, high = self._limits()
+        return np.asarray(self._scipy().ppf(low + (high - low) * unit))
+
+    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
+        """Logarithm of the density."""
+        low, high = self._limits()
+        found = self._scipy()
+        inside = (found.cdf(x) >= low) & (found.cdf(x) <= high)
+        return np.where(inside, found.logpdf(x) - log(high - low), -inf)
+
+    def _scipy(self) -> Any:
+        from scipy import stats
+
+        own = {key: x for key, x in self.parameters.items() if key not in ("low", "high")}
+        return getattr(stats, self.name)(**own)
+
+    def _limits(self) -> tuple[float, float]:
+        """The probabilities at which it is truncated."""
+        found, ends = self._scipy(), self.parameters
+        low = float(found.cdf(ends["low"])) if "low" in ends else 0.0
+        return low, float(found.cdf(ends["high"])) if "high" in ends else 1.0
 
 
 DISTRIBUTIONS: dict[str, type] = {
@@ -117,11 +315,15 @@ DISTRIBUTIONS: dict[str, type] = {
     "uniform": Uniform,
     "normal": Normal,
     "log-normal": LogNormal,
+    "triangular": Triangular,
+    "choice": Choice,
     "sobol": Sobol,
+    "table": FromTable,
 }
+Spread = Uniform | Normal | LogNormal | Triangular | Choice | Sobol | Scipy
 Distribution = Annotated[
-    Fixed | Uniform | Normal | LogNormal | Sobol,
-    OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed),
+    Fixed | Uniform | Normal | LogNormal | Triangular | Choice | Sobol | FromTable | Scipy,
+    OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy),
 ]
 
 
@@ -135,11 +337,35 @@ def needs_default(rule: Distribution) -> str | None:
     return None
 
 
+def _normal_quantile(unit: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Quantiles of the standard normal distribution, truncated; from the nearer tail."""
+    if low > 0:
+        return -_normal_quantile(1 - unit, -high, -low)
+    start, end = ndtr(low), ndtr(high)
+    return np.asarray(ndtri(start + (end - start) * unit))
+
+
+def _normal_log_density(z: np.ndarray, low: float, high: float) -> np.ndarray:
+    mass = ndtr(high) - ndtr(low) if low < 0 else exp(log_ndtr(-low)) - exp(log_ndtr(-high))
+    density = -(np.asarray(z) ** 2) / 2 - log(np.sqrt(2 * np.pi) * mass)
+    return np.where((low <= z) & (z <= high), density, -inf)
+
+
 def _or_default(given: float | None, default: float | None) -> float:
     value = default if given is None else given
     if value is None:
         raise refuse("mean", "must be given, but is missing and there is no default value")
     return value
+
+
+def _require_truncation(low: float | None, high: float | None, spread: float) -> None:
+    """Limits in order, and a spread without which there is nothing to truncate."""
+    if low is None and high is None:
+        return
+    if not (-inf if low is None else low) < (inf if high is None else high):
+        raise refuse("low", f"must be below `high`, but {low} is not below {high}")
+    if spread == 0:
+        raise refuse("low" if low is not None else "high", "must be left out where nothing varies")
 
 
 def _require_interval(low: float, high: float) -> None:

@@ -1,61 +1,35 @@
 """The draws of a study: every start variable, coordinate, velocity and parameter it needs.
 
-All trajectories are drawn once, on the host, before any work. The numbers of a variable depend only
-on the seed and its name, not on the chunks, the order of the keys or the other variables; a longer
-study begins with the trajectories of a shorter one. Sobol variables are the exception: they share
-one sequence, whose dimensions are the Sobol variables in the order of their names.
+They are made for any range of trajectories, from the seed, the name of a variable and the number of
+the trajectory; all of them are never held. The numbers of a variable do not depend on the blocks,
+the order of the keys or the other variables, and a longer study begins with the trajectories of a
+shorter one. Exceptions: Sobol variables share one sequence, whose dimensions are the variables in
+the order of their names, and a Latin hypercube is made for the size of the study.
 """
 
-import hashlib
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of
-from jaxmech.config.load import Subject, load
-from jaxmech.ensemble.distributions import Distribution, Fixed, Normal, Sobol, needs_default
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.config.load import Subject
+from jaxmech.ensemble.distributions import (
+    Distribution,
+    Fixed,
+    FromTable,
+    Sobol,
+    Spread,
+    needs_default,
+)
+from jaxmech.ensemble.plans import Drawn, DrawPlan, Index, plans_of
+from jaxmech.ensemble.sampling.designs import Points, inside
+from jaxmech.ensemble.sampling.settings import Sampling, named
+from jaxmech.ensemble.sampling.table import read_table
 
-Index = tuple[int, ...]
-_SCALARS = ("coordinates", "velocities")
-
-Rules = Mapping[str, Distribution]
-
-
-@runtime_checkable
-class Drawn(Protocol):
-    """What a study says about its draws."""
-
-    @property
-    def size(self) -> int:
-        """How many are drawn."""
-
-    @property
-    def seed(self) -> int:
-        """Of all random numbers."""
-
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        """Names of coordinates that are held."""
-
-    @property
-    def start(self) -> Rules:
-        """Of start variables of the model."""
-
-    @property
-    def coordinates(self) -> Rules:
-        """Of coordinates."""
-
-    @property
-    def velocities(self) -> Rules:
-        """Of velocities."""
-
-    @property
-    def parameters(self) -> Rules:
-        """Of parameters."""
+_PLAIN = Sampling()
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +39,7 @@ class Variable:
     Attributes:
         section: "start", "coordinates", "velocities" or "parameters".
         name: its name there.
-        values: shape (size, ...) where it varies, else its own shape.
+        values: shape (rows, ...) where it varies, else its own shape.
         varies: whether there is one value per trajectory.
     """
 
@@ -73,24 +47,6 @@ class Variable:
     name: str
     values: np.ndarray
     varies: bool
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """How one variable is drawn: a base value, and the distributions that replace its entries."""
-
-    section: str
-    name: str
-    base: np.ndarray
-    rules: Mapping[Index, Distribution]
-
-    def place(self, index: Index) -> int:
-        """The position of an entry in the flattened array."""
-        return int(np.ravel_multi_index(index, self.base.shape)) if index else 0
-
-    def key(self, index: Index) -> str:
-        place = f"[{','.join(map(str, index))}]" if index else ""
-        return f"{self.section}.{self.name}{place}"
 
 
 def draw(study: Drawn, subject: Subject) -> tuple[Variable, ...]:
@@ -103,188 +59,183 @@ def draw(study: Drawn, subject: Subject) -> tuple[Variable, ...]:
         >>> [v.name for v in draw(study, load("pendulum", {})) if v.varies]
         ['theta']
     """
-    plans = _plans(study, subject)
-    spread = _spread(study, plans)
-    return tuple(_variable(study, plan, spread) for plan in plans)
+    return Sampler(study, subject).rows(0, study.size)
 
 
-def _variable(study: Drawn, plan: _Plan, spread: Mapping[str, np.ndarray]) -> Variable:
-    if not plan.rules:
-        return Variable(plan.section, plan.name, plan.base, varies=False)
-    values = np.array(np.broadcast_to(plan.base, (study.size, *plan.base.shape)), float, order="C")
-    for index, rule in plan.rules.items():
-        key = plan.key(index)
-        if isinstance(rule, Fixed):
-            column = np.full(study.size, rule.value)
-        elif isinstance(rule, Sobol):
-            column = rule.scale(spread[key])
+class Sampler:
+    """Draws of any range of trajectories of a study.
+
+    Args:
+        study: what is drawn.
+        subject: its model.
+        sampling: how points are spread.
+        folder: the folder that the path of a table refers to.
+
+    Attributes:
+        size: trajectories of the study.
+        keys: full names of the numbers that vary, such as "parameters.m[3]".
+
+    Raises:
+        StudyError: the variables or the sampling are impossible.
+    """
+
+    def __init__(
+        self,
+        study: Drawn,
+        subject: Subject,
+        sampling: Sampling = _PLAIN,
+        folder: Path = Path(),
+    ) -> None:
+        self.size = study.size
+        self._plans = plans_of(study, subject)
+        rules = {p.key(i): (p, i, rule) for p in self._plans for i, rule in p.rules.items()}
+        self._columns, self._weights = _from_table(rules, sampling, study.size, folder)
+        self._drawn: dict[str, tuple[DrawPlan, Index, Spread]] = {
+            key: (plan, index, rule)
+            for key, (plan, index, rule) in rules.items()
+            if not isinstance(rule, Fixed | FromTable)
+        }
+        known = [*self._drawn]
+        self.keys = [key for key in rules if key in self._drawn or key in self._columns]
+        self._proposal = _proposal(sampling, known)
+        self._correlated = _correlated(sampling, known)
+        spread = [key for key, (_, _, rule) in self._drawn.items() if isinstance(rule, Sobol)]
+        self.points = Points(sampling.design, study.seed, study.size, known, spread)
+        _require_groups(sampling, self.points, study.size, self._columns)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether trajectories have weights other than one."""
+        return self._weights is not None or bool(self._proposal)
+
+    def rows(self, first: int, last: int) -> tuple[Variable, ...]:
+        """Every variable for trajectories `first` to `last`."""
+        columns = self.columns(first, last)
+        return tuple(self._variable(plan, columns, last - first) for plan in self._plans)
+
+    def columns(self, first: int, last: int) -> dict[str, np.ndarray]:
+        """The numbers that vary, by full name, for some trajectories."""
+        unit = {key: inside(x) for key, x in self.points.rows(first, last).items()}
+        if self._correlated is not None:
+            keys, factor = self._correlated
+            normal = np.stack([ndtri(unit[key]) for key in keys], axis=1) @ factor.T
+            unit |= {key: inside(x) for key, x in zip(keys, ndtr(normal).T, strict=True)}
+        drawn = {
+            key: self._proposal.get(key, rule).quantile(unit[key], _default(plan, index))
+            for key, (plan, index, rule) in self._drawn.items()
+        }  # fmt: skip
+        return drawn | {key: values[first:last] for key, values in self._columns.items()}
+
+    def weights(self, first: int, last: int) -> np.ndarray:
+        """The weights of some trajectories, with the mean or the expectation one."""
+        found = np.ones(last - first) if self._weights is None else self._weights[first:last]
+        if self._proposal:
+            columns, total = self.columns(first, last), np.zeros(last - first)
+            for key, rule in self._proposal.items():
+                plan, index, own = self._drawn[key]
+                default = _default(plan, index)
+                total += own.log_density(columns[key], default)
+                total -= rule.log_density(columns[key], default)
+            found = found * np.exp(total)
+        return found
+
+    def _variable(self, plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> Variable:
+        if not plan.rules:
+            return Variable(plan.section, plan.name, plan.base, varies=False)
+        values = np.array(np.broadcast_to(plan.base, (rows, *plan.base.shape)), float, order="C")
+        for index, rule in plan.rules.items():
+            column = rule.value if isinstance(rule, Fixed) else columns[plan.key(index)]
+            values.reshape(rows, -1)[:, plan.place(index)] = column
+        return Variable(plan.section, plan.name, values, varies=True)
+
+
+def _default(plan: DrawPlan, index: Index) -> float:
+    return float(plan.base[index])
+
+
+def _from_table(
+    rules: Mapping[str, tuple[DrawPlan, Index, Distribution]],
+    sampling: Sampling,
+    size: int,
+    folder: Path,
+) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    """The values of the variables that a table holds, and its weights."""
+    wanted = {k: rule.column for k, (_, _, rule) in rules.items() if isinstance(rule, FromTable)}
+    if sampling.table is None:
+        text = 'must not be of the distribution "table": `sampling.table` names no file'
+        if problems := [Problem(tuple(key.split(".", 1)), text) for key in wanted]:
+            raise StudyError(problems)
+        return {}, None
+    columns = read_table(folder / sampling.table)
+    rows = len(next(iter(columns.values())))
+    if rows < size:
+        raise refuse("size", f"must be at most {rows}, the rows of {sampling.table}; but is {size}")
+    found, problems = {}, []
+    for key, column in wanted.items():
+        name = column or next((n for n in (key, key.partition(".")[2]) if n in columns), key)
+        if name in columns:
+            found[key] = columns[name][:size]
         else:
-            column = rule.draw(_generator(study.seed, key), study.size, float(plan.base[index]))
-        values.reshape(study.size, -1)[:, plan.place(index)] = column
-    return Variable(plan.section, plan.name, values, varies=True)
-
-
-def _generator(seed: int, key: str) -> np.random.Generator:
-    words = np.frombuffer(hashlib.sha256(key.encode()).digest(), dtype="<u4")
-    sequence = np.random.SeedSequence(seed, spawn_key=tuple(int(word) for word in words))
-    return np.random.Generator(np.random.Philox(sequence))
-
-
-def _spread(study: Drawn, plans: Iterable[_Plan]) -> dict[str, np.ndarray]:
-    """One column of the shared Sobol sequence for each entry that needs one."""
-    rules = ((p.key(i), rule) for p in plans for i, rule in p.rules.items())
-    keys = sorted(key for key, rule in rules if isinstance(rule, Sobol))
-    if not keys:
-        return {}
-    from scipy.stats import qmc  # takes as long to import as all the rest
-
-    sequence = qmc.Sobol(len(keys), scramble=True, rng=_generator(study.seed, "sobol"))
-    points = sequence.random_base2((study.size - 1).bit_length())[: study.size]
-    return dict(zip(keys, points.T, strict=True))
-
-
-def _plans(study: Drawn, subject: Subject) -> list[_Plan]:
-    problems = list(_missing(study, subject))
-    plans = []
-    for section, defaults, what in known_names(subject):
-        for name, group in _grouped(getattr(study, section), defaults).items():
-            try:
-                plans.append(_plan(section, name, group, defaults, what))
-            except StudyError as error:
-                problems.extend(error.problems)
+            text = f"must be a column of {sampling.table}, but {name}"
+            what = f"{text} {not_one_of(name, columns, 'a column of it')}"
+            problems.append(Problem(tuple(key.split(".", 1)), what))
     if problems:
         raise StudyError(problems)
-    return [plan for plan in plans if plan.base.dtype.kind in "fiu"]
+    return found, _weights_of(columns, sampling, size)
 
 
-def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, str]]:
-    """(section, names with default values or None if any name will do, kind) for all sections."""
-    model = subject.model
-    free = dict.fromkeys(subject.system.coordinates)  # names without a default value
-    named: list[tuple[str, Mapping[str, Any] | None, str]] = [
-        ("start", model.start if model else {}, "a start variable"),
-        ("coordinates", free, "a coordinate"),
-        ("velocities", free, "a coordinate"),
-        ("parameters", model.params if model else None, "a parameter"),
-    ]
-    return [(section, names, f"{what} of {subject.name}") for section, names, what in named]
+def _weights_of(
+    columns: Mapping[str, np.ndarray], sampling: Sampling, size: int
+) -> np.ndarray | None:
+    """The weights in a table, with the mean one."""
+    if sampling.weight is None:
+        return None
+    where = ("sampling", "weight")
+    if sampling.weight not in columns:
+        what = not_one_of(sampling.weight, columns, f"a column of {sampling.table}")
+        raise StudyError([Problem(where, f"must be a column, but {sampling.weight} {what}")])
+    weights = columns[sampling.weight][:size]
+    if weights.min() < 0 or weights.max() == 0:
+        text = "must name a column of weights, at least 0 and not all 0"
+        raise StudyError([Problem(where, text)])
+    return np.asarray(weights / weights.mean())
 
 
-def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
-    """The unknown models, options, variables and parameters in the plain data of a configuration.
-
-    Example:
-        >>> [p.key for p in name_problems({"model": "pendulum", "start": {"phi": 1.0}})]
-        [('start', 'phi')]
-    """
-    name, options = data.get("model"), data.get("model_options", {})
-    if not isinstance(name, str) or not isinstance(options, dict):
-        return []
-    try:
-        subject = load(name, options, folder)
-    except StudyError as error:
-        return list(error.problems)
-    return [
-        Problem((section, key), not_one_of(key.partition("[")[0], known, what))
-        for section, known, what in known_names(subject)
-        for key in _keys(data.get(section))
-        if known is not None and key.partition("[")[0] not in known
-    ]
+def _proposal(sampling: Sampling, keys: list[str]) -> dict[str, Spread]:
+    """The distributions to draw from in place of others, by full name."""
+    found: dict[str, Spread] = {}
+    for name, rule in sampling.proposal.items():
+        where = ("sampling", "proposal", name)
+        if isinstance(rule, Fixed | FromTable):
+            raise StudyError([Problem(where, "must be a distribution that has a density")])
+        if needs_default(rule):
+            text = f"must have a `{needs_default(rule)}`, but it is missing"
+            raise StudyError([Problem(where, text)])
+        found[named(name, keys, where)] = rule
+    return found
 
 
-def _keys(table: Any) -> list[str]:
-    return list(table) if isinstance(table, dict) else []
+def _correlated(sampling: Sampling, keys: list[str]) -> tuple[list[str], np.ndarray] | None:
+    """The correlated variables, and the factor of their correlation matrix."""
+    if not sampling.correlation:
+        return None
+    return keys, np.linalg.cholesky(sampling.matrix(keys))
 
 
-def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:
-    known = subject.system.coordinates
-    for name in study.fixed:
-        if name not in known:
-            message = not_one_of(name, known, f"a coordinate of {subject.name}")
-            yield Problem(("fixed",), f"must name coordinates, but {name} {message}")
-    left = [] if subject.model else [name for name in known if name not in study.coordinates]
-    for name in left:
-        what = "must be given, but is missing: a bare System has no initial state of its own"
-        yield Problem(("coordinates", name), what)
-
-
-Group = dict[str, Distribution]
-
-
-def _grouped(
-    rules: Group | Mapping[str, Any], defaults: Mapping[str, Any] | None
-) -> dict[str, Group]:
-    """The rules by the name of their variable, `m` before `m[0]`, also where there are none."""
-    wanted = [name for name, value in (defaults or {}).items() if value is not None]
-    groups: dict[str, Group] = {name: {} for name in wanted}
-    for key in sorted(rules, key=lambda key: "[" in key):
-        groups.setdefault(key.partition("[")[0], {})[key] = rules[key]
-    return groups
-
-
-def _plan(
-    section: str, name: str, group: Group, defaults: Mapping[str, Any] | None, what: str
-) -> _Plan:
-    if defaults is not None and name not in defaults:
-        message = not_one_of(name, defaults, what)
-        raise StudyError(Problem((section, key), message) for key in group)
-    default = None if defaults is None else defaults[name]
-    base = np.asarray(np.nan if default is None else default)
-    if group and base.dtype.kind not in "fiu":
-        message = f"must hold numbers to be drawn, but is of type {type(default).__name__}"
-        raise StudyError(Problem((section, key), message) for key in group)
-    entries: dict[Index, Distribution] = {}
-    for key, rule in group.items():
-        indices = _indices(section, key, name, base)
-        if isinstance(rule, Fixed):
-            base = _with_value(section, key, base, indices, rule, free=defaults is None)
-            entries = {index: entries[index] for index in entries if index not in indices}
-            continue
-        if default is None and needs_default(rule):
-            message = f"must have a `{needs_default(rule)}`, but it is missing: no default value"
-            raise StudyError([Problem((section, key), message)])
-        if isinstance(rule, Normal) and rule.relative and not rule.mean and not all(
-            base[index] for index in indices
-        ):  # fmt: skip
-            message = "must have `relative = false`: a fraction of its default value, 0, is 0"
-            raise StudyError([Problem((section, key), f"{message}; give `sd` in its own unit")])
-        entries.update(dict.fromkeys(indices, rule))
-    return _Plan(section, name, base, entries)
-
-
-def _indices(section: str, key: str, name: str, base: np.ndarray) -> list[Index]:
-    """The entries of an array that a key such as `m` or `m[3]` refers to."""
-    if key == name:
-        return list(np.ndindex(base.shape))
-    match = re.fullmatch(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]", key[len(name) :])
-    index = tuple(int(i) for i in match[1].split(",")) if match else None
-    if index is None or len(index) != base.ndim or any(np.greater_equal(index, base.shape)):
-        shape = f"has shape {base.shape}" if base.ndim else "is a single number"
-        example = f"`{name}[{','.join(str(n - 1) for n in base.shape)}]`" if base.ndim else name
-        message = f"must be an entry of `{name}`, but `{name}` {shape}; the last one is {example}"
-        raise StudyError([Problem((section, key), message)])
-    return [index]
-
-
-def _with_value(
-    section: str, key: str, base: np.ndarray, indices: list[Index], rule: Fixed, free: bool
-) -> np.ndarray:
-    """The base with a fixed value in one entry or in all of them."""
-    value = np.asarray(rule.value, dtype=float)
-    whole = "[" not in key
-    if section in _SCALARS and value.shape:
-        message = f"must be a single number, but has shape {value.shape}"
-        raise StudyError([Problem((section, key), message)])
-    if whole and free:
-        return value
-    wanted = base.shape if whole else ()
-    if value.shape not in ((), wanted):
-        message = f"must have shape {wanted}, but has shape {value.shape}"
-        raise StudyError([Problem((section, key), message)])
-    changed = base.astype(float)
-    for index in indices:
-        changed[index] = value[index] if value.shape else value
-    return changed
+def _require_groups(
+    sampling: Sampling, points: Points, size: int, columns: Mapping[str, np.ndarray]
+) -> None:
+    """Raise a StudyError unless a study of a design in groups consists of whole ones."""
+    if sampling.design != "saltelli":
+        return
+    if columns or not points.keys:
+        what = "a variable that is drawn" if not points.keys else "no variables from a table"
+        text = f'must not be "saltelli", which needs {what}'
+        raise StudyError([Problem(("sampling", "design"), text)])
+    if size % points.group:
+        near = max(size // points.group, 1) * points.group
+        text = f"must be a multiple of {points.group}, the number of variables and two, for the "
+        raise refuse("size", f'{text}design "saltelli", such as {near}; but is {size}')
 
 
 def stored_name(variable: Variable) -> str:

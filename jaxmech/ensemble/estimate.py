@@ -10,10 +10,11 @@ from pathlib import Path
 import jax
 
 from jaxmech.config.errors import Problem, StudyError
-from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.study import LANES, Study
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
 _ONCE = 7  # numbers of the audit, beside the series
+_SLICE = 2**24  # bytes of the series of a slice of a block
 _COPIES = 3  # of a block in memory: computed, in transfer, being stored
 _ON_DEVICE = 2  # of a block in the memory of a GPU: computed, in transfer
 LARGE = 2**30  # bytes from which a study is announced with its size
@@ -27,17 +28,15 @@ class StudyEstimate:
 
     Attributes:
         disk: its results.
-        memory: its draws and the blocks that are computed at a time.
+        memory: the blocks that are computed and stored at a time, with their draws.
         trajectory: the results of one trajectory.
         block: the results of one block.
-        draws: all that is drawn.
     """
 
     disk: int
     memory: int
     trajectory: int
     block: int
-    draws: int
 
     def __str__(self) -> str:
         return f"up to {in_bytes(self.disk)} of disk and {in_bytes(self.memory)} of memory"
@@ -51,14 +50,46 @@ def estimate(study: Study, coordinates: int) -> StudyEstimate:
         >>> print(estimate(Study(model="pendulum", size=10**6, times=Times(end=1.0)), 2))
         up to 5.71 GB of disk and 17.5 MB of memory
     """
-    width = 8 if study.precision == "float64" else 4
-    numbers = sum(coordinates if name in _BY_COORDINATE else 1 for name in study.save)
-    trajectory = width * (study.times.saves * numbers + _ONCE)
     rules = (study.start, study.coordinates, study.velocities, study.parameters)
-    draws = 8 * study.size * sum(map(len, rules))
+    drawn = sum(map(len, rules))
+    trajectory = _stored_bytes(study, coordinates) + 8 * drawn * (study.store != "statistics")
     block = study.block_size * trajectory
     held = study.chunk_size // study.block_size + _COPIES - 1
-    return StudyEstimate(study.size * trajectory, draws + held * block, trajectory, block, draws)
+    slices = 2 * min(_SLICE, study.block_size * _computed_bytes(study, coordinates))
+    memory = held * block + slices + 16 * drawn * study.block_size
+    return StudyEstimate(study.size * trajectory, memory, trajectory, block)
+
+
+def slice_of(study: Study, coordinates: int, group: int = 1) -> int:
+    """Trajectories that are computed at a time: a part of a block, of whole groups.
+
+    The series of as many fit into a cache or so; a device other than a CPU takes the whole block.
+    """
+    block = study.block_size
+    if jax.devices()[0].platform != "cpu":
+        return block
+    most = max(_SLICE // _computed_bytes(study, coordinates), LANES)
+    parts = (part for part in range(1, block + 1) if block % part == 0)
+    whole = (block // part for part in parts if block // part <= most or block // part <= LANES)
+    return next((size for size in whole if size % group == 0), block)
+
+
+def _computed_bytes(study: Study, coordinates: int) -> int:
+    """Of the series of one trajectory, as they are computed."""
+    width = 8 if study.precision == "float64" else 4
+    return width * study.times.saves * (2 * coordinates + 3 + len(study.observe))
+
+
+def _stored_bytes(study: Study, coordinates: int) -> int:
+    """Of the results of one trajectory; an observed quantity is counted as one number."""
+    if study.store == "statistics":
+        return 0
+    width = 8 if study.precision == "float64" else 4
+    names = (*study.save, *study.observe) if isinstance(study.store, str) else study.store
+    numbers = sum(coordinates if name in _BY_COORDINATE else 1 for name in names)
+    saves = 1 if study.store == "final" else study.times.saves
+    each = 4 if study.stored_precision == "float32" else width
+    return each * saves * numbers + width * _ONCE
 
 
 def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:
@@ -101,9 +132,6 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
     if steps > _MOST_STEPS:
         text = f"must be fewer: {steps} steps in all are more than {_MOST_STEPS}"
         yield Problem(("method", "substeps"), text)
-    if found.draws > memory:
-        what = f"must be less: what is drawn for {study.size} trajectories"
-        yield Problem(("size",), beyond_memory(what, found.draws))
     if found.block * _COPIES > memory:
         what = f"must be smaller: a block of {study.block_size} trajectories"
         yield Problem(("block",), beyond_memory(what, found.block * _COPIES))

@@ -1,33 +1,83 @@
-"""The compiled kernel of a study: one block of trajectories, from draws to saved arrays.
+"""The compiled kernel of a study: one block of trajectories, from draws to arrays and statistics.
 
 Every call has the same shape, `study.block` trajectories, whatever the size and the chunks of the
-study. So it is compiled once, and a trajectory has the same bits however the work is divided.
+study. So it is compiled once, and a trajectory has the same bits however the work is divided. A
+block is computed in slices whose series fit into a small memory; only what is stored outlives them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from jaxmech.assemble import assemble
-from jaxmech.config.errors import StudyError, refuse
+from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.config.load import Subject
-from jaxmech.ensemble.draws import Variable
+from jaxmech.ensemble.draws import Sampler, Variable
+from jaxmech.ensemble.estimate import slice_of
+from jaxmech.ensemble.statistics.audit import Audit
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import SECTIONS, Study
+from jaxmech.ensemble.trajectory import Trajectory, Tree, merged
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
-from jaxmech.observe import observe
-from jaxmech.simulate import simulate
-from jaxmech.solution import Solution
+from jaxmech.status import Status
 from jaxmech.system import as_dtype
 from jaxmech.utils.checks import MissingParameterError
 
-Tree = dict[str, dict[str, Any]]  # section, name -> value
-_OBSERVED = {"qdd", "multipliers", "constraint_force"}
+States = dict[str, Any]
+AUDIT = "audit"  # the statistic that stands for the statuses, where these are not stored
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """What is computed of one block.
+
+    Attributes:
+        arrays: what is stored of each trajectory.
+        states: of the statistics, by name.
+        met: whether all trajectories begin on their constraints without being assembled.
+        failed: how many trajectories failed.
+    """
+
+    arrays: dict[str, Any]
+    states: States
+    met: Any
+    failed: Any
+
+
+jax.tree_util.register_dataclass(Block, ["arrays", "states", "met", "failed"], [])
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What a block is computed from.
+
+    Attributes:
+        varying: what differs from trajectory to trajectory, padded with copies of the last one.
+        same: what all trajectories share.
+        weight: importance weights, zero for padding, shape (block,).
+        columns: the numbers that vary by full name, shape (block,) each.
+        first: number of the first trajectory.
+        count: how many are not padding.
+    """
+
+    varying: Tree
+    same: Tree
+    weight: Any
+    columns: dict[str, Any]
+    first: Any
+    count: Any
+
+
+jax.tree_util.register_dataclass(
+    Inputs, ["varying", "same", "weight", "columns", "first", "count"], []
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,44 +88,158 @@ class BlockProgram:
     solver `svd`) of two blocks could wait for each other.
 
     Attributes:
-        run: the compiled function of the inputs of one block.
-        variables: the draws.
+        trajectory: one trajectory.
+        sampler: the draws.
         block: trajectories of one call.
-        dtype: floating-point type.
+        statistics: those that are updated, by name.
     """
 
-    run: Callable[[Tree, Tree], dict[str, jax.Array]]
-    variables: tuple[Variable, ...]
+    trajectory: Trajectory
+    sampler: Sampler
     block: int
-    dtype: np.dtype[Any]
+    statistics: Mapping[str, AbstractStatistic]
 
-    def inputs(self, block: int) -> tuple[Tree, Tree]:
-        """What varies in a block, and what does not, padded with copies of the last trajectory."""
-        rows = np.arange(block * self.block, (block + 1) * self.block)
-        return inputs_of(self.variables, rows, self.dtype)
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Floating-point type of the computation."""
+        return self.trajectory.dtype
 
-    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+    def inputs(self, block: int) -> Inputs:
+        """The draws of a block, padded with copies of the last trajectory."""
+        first, size = block * self.block, self.sampler.size
+        last = min(first + self.block, size)
+        padding = self.block - (last - first)
+        varying, same = inputs_of(self.sampler.rows(first, last), self.dtype, padding)
+        columns, weight = {}, np.ones(last - first)
+        if any(one.with_inputs for one in self.statistics.values()):
+            columns = self.sampler.columns(first, last)
+            columns = {k: np.pad(x, (0, padding), mode="edge") for k, x in columns.items()}
+        if self.sampler.weighted:
+            weight = self.sampler.weights(first, last)
+        weight = np.pad(weight, (0, padding)).astype(self.dtype)
+        index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
+        return Inputs(varying, same, weight, columns, index(first), np.int32(last - first))
+
+    def run(self, inputs: Inputs) -> Block:
+        """Begin to compute a block, with states that need no assembly where there may be any."""
+        return self._fast(inputs) if self.trajectory.may_skip_assembly else self._whole(inputs)
+
+    def finished(self, inputs: Inputs, begun: Block) -> Block:
+        """A block that was begun, when it is computed; again if states had to be assembled."""
+        if not self.trajectory.may_skip_assembly or bool(begun.met):
+            return jax.block_until_ready(begun)
+        return jax.block_until_ready(self._whole(inputs))
+
+    def merged(self, first: States, second: States) -> States:
+        """The states of all statistics of the trajectories of both."""
+        return self._merge(first, second)
+
+    @cached_property
+    def _fast(self) -> Callable[[Inputs], Block]:
+        return jax.jit(lambda inputs: self._computed(inputs, False))
+
+    @cached_property
+    def _whole(self) -> Callable[[Inputs], Block]:
+        return jax.jit(lambda inputs: self._computed(inputs, True))
+
+    @cached_property
+    def _merge(self) -> Callable[[States, States], States]:
+        def merge(first: States, second: States) -> States:
+            with jax.numpy_rank_promotion("allow"):
+                states = self.statistics.items()
+                return {name: s.merge(first[name], second[name]) for name, s in states}
+
+        return jax.jit(merge)
+
+    def shapes(self) -> Block:
         """Shapes and types of the results of a block, by tracing, or a StudyError of the model."""
         with errors_told():
-            return jax.eval_shape(self.run, *self.inputs(0))
+            return jax.eval_shape(self.run, self.inputs(0))
+
+    def _computed(self, inputs: Inputs, assembled: bool) -> Block:
+        """All slices of a block, one after the other."""
+        size = slice_of(self.trajectory.study, self.trajectory.system.n, self.sampler.points.group)
+        count = self.block // size
+        index = inputs.first + jnp.arange(self.block, dtype=inputs.first.dtype)
+        real = jnp.arange(self.block) < inputs.count
+        each = (inputs.varying, inputs.weight, inputs.columns, index, real)
+
+        def step(states: States, each: Any) -> tuple[States, tuple[Any, Array, Array]]:
+            arrays, values, met, sample = self._slice(each, inputs.same, assembled)
+            states = self._updated(states, values, sample)
+            failed = (sample.real & (values["status"] != Status.OK)).sum()
+            return states, (arrays, met, failed)
+
+        empty = jax.eval_shape(lambda e: self._slice(e, inputs.same, assembled), _first(each, size))
+        states = self._empty(empty[1], empty[3])
+        if count == 1:
+            states, (arrays, met, failed) = step(states, each)
+            return Block(arrays, states, met, failed)
+        sliced = jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), each)
+        states, (arrays, met, failed) = jax.lax.scan(step, states, sliced)
+        arrays = jax.tree.map(lambda x: x.reshape(self.block, *x.shape[2:]), arrays)
+        return Block(arrays, states, met.all(), failed.sum())
+
+    def _slice(
+        self, each: Any, same: Tree, assembled: bool
+    ) -> tuple[dict[str, Array], dict[str, Array], Array, Sample]:
+        varying, weight, columns, index, real = each
+
+        def one(own: Tree) -> Any:
+            return self.trajectory.computed(merged(same, own), assembled)
+
+        arrays, values, met = jax.vmap(one, axis_size=len(index))(varying)
+        good = real & (values["status"] == Status.OK)
+        return arrays, values, met.all(), Sample(columns, jnp.where(good, weight, 0), real, index)
+
+    def _samples(self, values: Mapping[str, Array], sample: Sample) -> Iterator[Any]:
+        """Each statistic with the sample that it is given."""
+        for name, one in self.statistics.items():
+            own = {of: values[of] for of in one.names}
+            inputs = sample.values if one.with_inputs else {}
+            yield name, one, sample._replace(values={**own, **inputs})
+
+    def _updated(self, states: States, values: Mapping[str, Array], sample: Sample) -> States:
+        with jax.numpy_rank_promotion("allow"):
+            return {name: s.update(states[name], x) for name, s, x in self._samples(values, sample)}
+
+    def _empty(self, values: Mapping[str, Any], sample: Any) -> States:
+        """The states of no trajectory."""
+        values, sample = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (values, sample))
+        found = {}
+        for name, statistic, own in self._samples(values, sample):
+            if statistic.scalars_only:
+                _require_scalars(name, statistic, own)
+            found[name] = statistic.init(own)
+        return found
+
+
+def _first(each: Any, size: int) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), each)
+
+
+def _require_scalars(name: str, statistic: AbstractStatistic, sample: Sample) -> None:
+    for of in statistic.names:
+        if sample.values[of].ndim > 1:
+            shape = sample.values[of].shape[1:]
+            text = f"must be one number per trajectory, but {of} has shape {shape}; "
+            text += 'observe it with `keep`, such as keep = "max"'
+            raise StudyError([Problem(("statistics", name, "of"), text)])
 
 
 def inputs_of(
-    variables: Iterable[Variable], rows: np.ndarray, dtype: np.dtype[Any]
+    variables: Iterable[Variable], dtype: np.dtype[Any], padding: int = 0
 ) -> tuple[Tree, Tree]:
-    """The draws of some trajectories: what varies, and what all of them share."""
-
-    def value(variable: Variable) -> np.ndarray:
-        values = variable.values
-        if variable.varies:
-            values = values[np.minimum(rows, len(values) - 1)]
-        return values.astype(dtype) if values.dtype.kind == "f" else values
-
+    """Draws as what varies, padded with copies of the last trajectory, and what does not."""
     varying: Tree = {section: {} for section in SECTIONS}
     same: Tree = {section: {} for section in SECTIONS}
     for variable in variables:
+        values = variable.values
+        if variable.varies and padding:
+            values = np.concatenate([values, np.repeat(values[-1:], padding, axis=0)])
         tree = varying if variable.varies else same
-        tree[variable.section][variable.name] = value(variable)
+        values = values.astype(dtype) if values.dtype.kind == "f" else values
+        tree[variable.section][variable.name] = values
     return varying, same
 
 
@@ -97,106 +261,29 @@ def errors_told() -> Iterator[None]:
         raise refuse("model", f"cannot be computed: {told}") from error
 
 
-def with_substeps(study: Study, subject: Subject, variables: Iterable[Variable]) -> Study:
+def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     """The study with its number of substeps, chosen from some of its trajectories if not given."""
     if study.method.substeps is not None:
         return study
-    program = _Trajectory(study, subject)
+    program = Trajectory(study, subject)
     rows = np.unique(np.linspace(0, study.size - 1, min(study.size, MEMBERS)).round().astype(int))
-    varying, same = inputs_of(variables, rows, program.dtype)
-
-    def one(own: Tree) -> tuple[Any, Any, Any]:
-        inputs = _merged(same, own)
-        return *program.initial(inputs), program.params(inputs)
-
+    parts = [inputs_of(sampler.rows(row, row + 1), program.dtype) for row in rows.tolist()]
+    varying = jax.tree.map(lambda *x: np.concatenate(x), *(own for own, _ in parts))
+    same = parts[0][1]
     plan = Plan(subject.system, study.method, study.formulation, study.projection)
     with errors_told():
-        q, v, params = jax.jit(jax.vmap(one, axis_size=len(rows)))(varying)
+        q, v, params = program.states(varying, same, len(rows))
         ts = np.tile(program.ts, (len(rows), 1))
         needed = members_need(plan, q, v, ts, as_dtype(params, program.dtype))
     substeps = rounded_up((needed or 1) / (study.times.saves - 1))
     return replace(study, method=replace(study.method, substeps=substeps))
 
 
-def compile_kernel(study: Study, subject: Subject, variables: Iterable[Variable]) -> BlockProgram:
+def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
     """The kernel of a study, which is compiled at its first call."""
-    program = _Trajectory(study, subject)
-
-    def block(varying: Tree, same: Tree) -> dict[str, jax.Array]:
-        def one(own: Tree) -> dict[str, jax.Array]:
-            return program.arrays(_merged(same, own))
-
-        return jax.vmap(one, axis_size=study.block_size)(varying)
-
-    return BlockProgram(jax.jit(block), tuple(variables), study.block_size, program.dtype)
-
-
-def save_times(study: Study) -> np.ndarray:
-    """The saved times [s], shape (saves,)."""
-    return np.linspace(study.times.start, study.times.end, study.times.saves)
-
-
-def _merged(same: Tree, own: Tree) -> Tree:
-    return {section: same[section] | own[section] for section in SECTIONS}
-
-
-@dataclass(frozen=True, eq=False)
-class _Trajectory:
-    """One trajectory of a study as a function of its draws."""
-
-    study: Study
-    subject: Subject
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.study.precision)
-
-    @property
-    def ts(self) -> np.ndarray:
-        return save_times(self.study).astype(self.dtype)
-
-    def params(self, inputs: Tree) -> dict[str, Any]:
-        defaults = self.subject.model.params if self.subject.model else {}
-        return {**defaults, **inputs["parameters"]}
-
-    def initial(self, inputs: Tree) -> tuple[Any, Any]:
-        """The consistent state nearest to that of the model, with the drawn values in place."""
-        system, model, params = self.subject.system, self.subject.model, self.params(inputs)
-        q, v = jnp.zeros((2, system.n), self.dtype)
-        if model:
-            q, v = (jnp.asarray(x, self.dtype) for x in model.state(inputs["start"], params))
-        for name, value in inputs["coordinates"].items():
-            q = q.at[system.coordinates.index(name)].set(value)
-        for name, value in inputs["velocities"].items():
-            v = v.at[system.coordinates.index(name)].set(value)
-        return assemble(system, q, v, self.ts[0], params, fixed=self.study.fixed)
-
-    def arrays(self, inputs: Tree) -> dict[str, Any]:
-        """The trajectory, as the arrays that are saved."""
-        study, params = self.study, self.params(inputs)
-        sol = simulate(
-            self.subject.system, *self.initial(inputs), self.ts, params,
-            method=study.method, projection=study.projection, formulation=study.formulation,
-        )  # fmt: skip
-        audit = {
-            "status": sol.status,
-            "t_failed": sol.t_failed,
-            "rank": sol.rank,
-            "energy_drift": sol.energy_drift,
-            "integration_error": sol.integration_error,
-            "worst_position_residual": jnp.nanmax(sol.position_residual),
-            "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
-        }
-        return audit | self._series(sol, params)
-
-    def _series(self, sol: Solution, params: Any) -> dict[str, Any]:
-        """The arrays that are saved at every time."""
-        save = self.study.save
-        series: dict[str, Any] = {n: getattr(sol, n) for n in save if n not in _OBSERVED}
-        if _OBSERVED.isdisjoint(save):
-            return series
-        seen = observe(self.subject.system, sol, params, formulation=self.study.formulation)
-        series |= {n: getattr(seen, n) for n in ("qdd", "constraint_force") if n in save}
-        if "multipliers" in save:
-            series |= {f"multipliers_{name}": value for name, value in seen.multipliers.items()}
-        return series
+    statistics: dict[str, AbstractStatistic] = dict(study.statistics)
+    if study.store == "statistics":
+        statistics[AUDIT] = Audit()
+    wanted = frozenset(name for one in statistics.values() for name in one.names)
+    trajectory = Trajectory(study, subject, wanted)
+    return BlockProgram(trajectory, sampler, study.block_size, statistics)

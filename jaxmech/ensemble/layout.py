@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from jaxmech.ensemble.draws import Variable, stored_name
 from jaxmech.status import Status
@@ -34,7 +34,7 @@ _TITLES = {
     "velocities": "initial velocity of",
     "parameters": "parameter",
 }
-_CODECS = [ZstdCodec(), Crc32cCodec()]  # other readers notice damage, too
+STATES = "statistics"  # the array that holds the states of the statistics
 _BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
 
 
@@ -47,7 +47,11 @@ class Layout:
         coordinates: their names.
         ts: saved times [s].
         shapes: what the kernel gives for one block, by name.
-        variables: the draws.
+        variables: the draws of one block.
+        block: trajectories of a block.
+        dimensions: names of the first dimensions of other arrays than those of `simulate`.
+        state_bytes: of the statistics of one block; zero without statistics.
+        compression: of the arrays.
         attributes: attributes of the whole group.
     """
 
@@ -56,6 +60,10 @@ class Layout:
     ts: np.ndarray
     shapes: Mapping[str, Any]
     variables: Iterable[Variable]
+    block: int
+    dimensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    state_bytes: int = 0
+    compression: str = "zstd"
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def create(self, path: Path) -> None:
@@ -63,20 +71,51 @@ class Layout:
         # `coordinates` makes xarray take `t` as a coordinate (CF conventions, section 5)
         attributes = {**self.attributes, "coordinates": "t"}
         group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
-        _whole(group, "t", self.ts, ("time",), {"long_name": "time", "units": "s"})
-        _whole(group, "coordinate", np.array(self.coordinates), ("coordinate",), {})
+        _whole(group, "t", self.ts, ("time",), {"long_name": "time", "units": "s"}, self.codecs)
+        coordinates = np.array(self.coordinates)
+        _whole(group, "coordinate", coordinates, ("coordinate",), {}, self.codecs)
         for variable in self.variables:
             name = stored_name(variable)
             extra = variable.values.ndim - variable.varies
-            dims = (*("trajectory",) * variable.varies, *(f"{name}_{k}" for k in range(extra)))
-            title = f"{_TITLES[variable.section]} {variable.name}"
-            _whole(group, name, variable.values, dims, {"long_name": title})
+            dims = tuple(f"{name}_{k}" for k in range(extra))
+            title = {"long_name": f"{_TITLES[variable.section]} {variable.name}"}
+            if not variable.varies:
+                _whole(group, name, variable.values, dims, title, self.codecs)
+            elif self.shapes:  # else nothing is stored of single trajectories
+                self._empty(group, name, variable.values, dims, title)
         for name, shape in self.shapes.items():
-            self._empty(group, name, shape)
+            self._empty(
+                group, name, shape, self._dimensions(name, len(shape.shape) - 1), _told(name)
+            )
+        if self.state_bytes:
+            group.create_array(
+                STATES,
+                shape=(-(-self.size // self.block), self.state_bytes),
+                chunks=(1, self.state_bytes),
+                dtype="uint8",
+                compressors=self.codecs,
+                dimension_names=("block", "byte"),
+                attributes={"long_name": "states of the statistics of each block"},
+            )
 
-    def _empty(self, group: zarr.Group, name: str, block: Any) -> None:
-        long_name, units = _META.get(name, (name.replace("_", " "), None))
-        attributes: dict[str, Any] = {"long_name": long_name} | ({"units": units} if units else {})
+    @property
+    def codecs(self) -> list[Any]:
+        """Compression, and a checksum by which other readers notice damage, too."""
+        by: dict[str, list[Any]] = {
+            "zstd": [ZstdCodec()],
+            "blosc": [BloscCodec(cname="zstd", shuffle="shuffle")],
+            "none": [],
+        }
+        return [*by[self.compression], Crc32cCodec()]
+
+    def _empty(
+        self,
+        group: zarr.Group,
+        name: str,
+        block: Any,
+        dims: tuple[str, ...],
+        attributes: dict[str, Any],
+    ) -> None:
         if name == "status":  # CF conventions, section 3.5
             names = " ".join(status.name for status in Status)
             attributes |= {
@@ -86,17 +125,30 @@ class Layout:
         group.create_array(
             name,
             shape=(self.size, *block.shape[1:]),
-            chunks=tuple(max(1, n) for n in block.shape),
+            chunks=(self.block, *(max(1, n) for n in block.shape[1:])),
             dtype=block.dtype,
-            compressors=_CODECS,
-            fill_value=-1 if np.issubdtype(block.dtype, np.integer) else np.nan,
-            dimension_names=("trajectory", *self._dimensions(name, len(block.shape) - 1)),
+            compressors=self.codecs,
+            fill_value=_fill(block.dtype),
+            dimension_names=("trajectory", *dims),
             attributes=attributes,
         )
 
     def _dimensions(self, name: str, count: int) -> tuple[str, ...]:
         last = "coordinate" if name in _BY_COORDINATE else f"{name}_row"
-        return ("time", last)[:count]
+        first = self.dimensions.get(name, ("time",))
+        own = (*first, last, *(f"{name}_{k}" for k in range(count)))
+        return own[:count]
+
+
+def _told(name: str) -> dict[str, Any]:
+    long_name, units = _META.get(name, (name.replace("_", " "), None))
+    return {"long_name": long_name} | ({"units": units} if units else {})
+
+
+def _fill(dtype: Any) -> Any:
+    if np.issubdtype(dtype, np.floating):
+        return np.nan
+    return False if np.issubdtype(dtype, np.bool_) else -1
 
 
 def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
@@ -113,6 +165,7 @@ def _whole(
     values: np.ndarray,
     dims: tuple[str, ...],
     attributes: dict[str, Any],
+    codecs: list[Any],
 ) -> None:
     """Create an array and write it at once."""
     text = values.dtype.kind == "U"
@@ -121,7 +174,7 @@ def _whole(
         shape=values.shape,
         chunks=tuple(max(1, n) for n in values.shape),
         dtype="str" if text else values.dtype,
-        compressors=_CODECS,
+        compressors=codecs,
         dimension_names=dims,
         attributes=attributes,
     )

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.digest import digest, system_digests
@@ -11,25 +12,52 @@ from jaxmech.config.environment import environment
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Variable, stored_name
 from jaxmech.ensemble.kernel import BlockProgram
+from jaxmech.ensemble.study import Study
 
 
-def origin(subject: Subject, kernel: BlockProgram, variables: Iterable[Variable]) -> dict[str, Any]:
-    """The content of `environment.json` but the time: facts, digests of functions and draws."""
-    varying, same = kernel.inputs(0)
+def origin(
+    subject: Subject, kernel: BlockProgram, variables: Iterable[Variable], study: Study
+) -> dict[str, Any]:
+    """The content of `environment.json` but the time: facts, digests of functions and draws.
+
+    The draws are those of the first block, and of the last trajectory.
+    """
+    inputs = kernel.inputs(0)
     one = {
-        section: {name: values[0] for name, values in varying[section].items()} | same[section]
-        for section in same
+        section: {name: values[0] for name, values in inputs.varying[section].items()}
+        | inputs.same[section]
+        for section in inputs.same
     }
     model = subject.model
     params = {**(model.params if model else {}), **one["parameters"]}
     functions = system_digests(subject.system, params, kernel.dtype)
     if model:
         functions["start"] = digest(model.state, one["start"], params)
-    draws = {stored_name(variable): _of_array(variable.values) for variable in variables}
+    functions |= _observed(study, subject, params, kernel.dtype)
+    size = kernel.sampler.size
+    last = {stored_name(v): v.values for v in kernel.sampler.rows(size - 1, size)}
+    draws = {stored_name(v): _of_arrays(v.values, last[stored_name(v)]) for v in variables}
+    if kernel.sampler.weighted:
+        ends = inputs.weight, kernel.sampler.weights(size - 1, size)
+        draws["weights"] = _of_arrays(*ends)
     return {**environment(subject), "functions": functions, "draws": draws}
 
 
-def _of_array(values: np.ndarray) -> str:
-    code = hashlib.sha256(f"{values.dtype} {values.shape}".encode())
-    code.update(np.ascontiguousarray(values).tobytes())
+def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
+    """The digests of the functions that are observed."""
+    q, t = jnp.zeros((2, subject.system.n), dtype), jnp.zeros(2, dtype)
+    found = {}
+    for name, quantity in study.observe.items():
+        if not quantity.needs_reactions:
+            found[f"observe {name}"] = digest(
+                lambda q, v, t, p, one=quantity: one.along(q, v, t, p, None), q, q, t, params
+            )
+    return found
+
+
+def _of_arrays(*arrays: np.ndarray) -> str:
+    code = hashlib.sha256()
+    for values in arrays:
+        code.update(f"{values.dtype} {values.shape}".encode())
+        code.update(np.ascontiguousarray(values).tobytes())
     return code.hexdigest()

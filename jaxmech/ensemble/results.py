@@ -11,10 +11,12 @@ import numpy as np
 import zarr
 
 from jaxmech.config.run_folder import FolderError
+from jaxmech.ensemble.accumulate import from_file
 from jaxmech.ensemble.checksums import (
     BLOCKS,
     RESULTS,
     SEAL,
+    STATISTICS,
     Damage,
     block_damage,
     damaged,
@@ -67,6 +69,17 @@ class Results:
     def ts(self) -> np.ndarray:
         """Saved times [s], shape (time,)."""
         return np.asarray(array_of(self.group, "t")[...])
+
+    @cached_property
+    def statistics(self) -> dict[str, dict[str, np.ndarray]]:
+        """What the statistics of a finished study say, by name; empty without any."""
+        file = self.path / STATISTICS
+        return from_file(file.read_bytes()) if file.is_file() else {}
+
+    @property
+    def has_trajectories(self) -> bool:
+        """Whether anything is stored of single trajectories."""
+        return self.has("status")
 
     @cached_property
     def status(self) -> np.ndarray:

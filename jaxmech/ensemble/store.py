@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ from jaxmech.ensemble.checksums import (
     write_mark,
     write_seal,
 )
-from jaxmech.ensemble.layout import Layout, array_of
+from jaxmech.ensemble.layout import STATES, Layout, array_of
 from jaxmech.ensemble.study import Study
 
 _CREATED = ("config.toml", "environment.json", "model.py", RESULTS, BLOCKS)
@@ -97,20 +98,26 @@ class RunFolder:
         first = block * self.block
         last = min(first + self.block, self.size)
         for name, values in arrays.items():
-            array_of(group, name)[first:last] = np.asarray(values)[: last - first]
+            rows = slice(block, block + 1) if name == STATES else slice(first, last)
+            array_of(group, name)[rows] = np.asarray(values)[: rows.stop - rows.start]
         # The data must be on the disk before the mark: a crash may reorder unflushed writes.
         for file in block_files(self.path, block, arrays):
             flush(file)
             flush(file.parent)
         write_mark(self.path, block, arrays)
 
-    def conclude(self, texts: Mapping[str, str]) -> None:
+    def states(self, block: int) -> np.ndarray:
+        """The bytes of the states of a finished block."""
+        group = zarr.open_group(self.path / RESULTS, mode="r", use_consolidated=False)
+        return np.asarray(array_of(group, STATES)[block])
+
+    def conclude(self, files: Mapping[str, bytes]) -> None:
         """Write the files at the end of a run, by name, unless they are there already."""
-        for name, text in texts.items():
+        for name, content in files.items():
             file = self.path / name
-            if not file.is_file() or file.read_text() != text:
-                write_whole(file, text)
-        add_to_seal(self.path, (self.path / name for name in texts))
+            if not file.is_file() or file.read_bytes() != content:
+                write_whole(file, content)
+        add_to_seal(self.path, (self.path / name for name in files))
 
 
 @contextmanager
@@ -121,6 +128,7 @@ def open_run(
     layout: Layout,
     facts: Mapping[str, Any],
     tell: Callable[[str], None],
+    copies: Mapping[str, Path] = MappingProxyType({}),
 ) -> Iterator[RunFolder]:
     """Create a run folder, or open the one that is there to continue it, locked meanwhile.
 
@@ -131,9 +139,10 @@ def open_run(
     if subject.source:  # the stored configuration names the copy of the file
         study = replace(study, model=f"model.py:{subject.name.rpartition(':')[2]}")
     folder = RunFolder(path, study.size, study.block_size)
+    created = (*_CREATED, *copies)
 
     def create(at: Path) -> None:
-        _create(at, study, subject, layout, started(facts))
+        _create(at, study, subject, layout, started(facts), copies)
 
     try:
         require_run_or_nothing(path)
@@ -142,7 +151,7 @@ def open_run(
                 _check(folder, plain(study), facts, create, tell)
             else:
                 create(path)
-                found = [f for name in _CREATED for f in (path / name, *(path / name).rglob("*"))]
+                found = [f for name in created for f in (path / name, *(path / name).rglob("*"))]
                 write_seal(path, digests(path, filter(Path.is_file, found)))
             yield folder
     except OSError as error:
@@ -232,7 +241,14 @@ def _repair(
         )
 
 
-def _create(path: Path, study: Study, subject: Subject, layout: Layout, environment: str) -> None:
+def _create(
+    path: Path,
+    study: Study,
+    subject: Subject,
+    layout: Layout,
+    environment: str,
+    copies: Mapping[str, Path],
+) -> None:
     for name in _CREATED:  # left behind by an interrupted creation
         if (path / name).is_dir():
             shutil.rmtree(path / name)
@@ -243,6 +259,8 @@ def _create(path: Path, study: Study, subject: Subject, layout: Layout, environm
         zarr.consolidate_metadata(path / RESULTS)
     if subject.source:
         shutil.copyfile(subject.source, path / "model.py")
+    for name, source in copies.items():
+        shutil.copyfile(source, path / name)
     (path / "environment.json").write_text(environment)
     (path / "config.toml").write_text(tomli_w.dumps(plain(study)))
     for file in path.glob("**/*"):

@@ -4,14 +4,18 @@ The schema of a configuration file, the text of `jaxmech ensemble --help` and th
 configuration in a run folder all come from this tree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Literal
 
 from jaxmech.config.convert import plain
-from jaxmech.config.errors import Problem, StudyError, refuse
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.ensemble.distributions import Distribution
+from jaxmech.ensemble.quantities import Quantity
+from jaxmech.ensemble.sampling import Sampling
+from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
+from jaxmech.ensemble.until import Until
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
@@ -27,6 +31,7 @@ Series = Literal[
     "multipliers",
     "constraint_force",
 ]
+Store = Literal["all", "final", "statistics"] | tuple[str, ...]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
 LANES = 64  # a block is a whole number of these by default
 LARGEST_DEFAULT_BLOCK = 1024
@@ -94,7 +99,24 @@ class Study:
     )
     save: tuple[Series, ...] = field(
         default=("q", "v", "energy", "position_residual", "velocity_residual"),
-        metadata=doc("what is stored at every saved time"),
+        metadata=doc("series of which all saved times are stored"),
+    )
+    store: Store = field(
+        default="all",
+        metadata=doc(
+            "`save` and `observe` at all saved times or the last one, only statistics, or a list "
+            "of quantities in place of `save` and `observe`"
+        ),
+    )
+    stored_precision: Literal["float64", "float32"] | None = field(
+        default=None,
+        metadata=doc(
+            "floating-point type of the stored series; that of the computation by default"
+        ),
+    )
+    compression: Literal["zstd", "blosc", "none"] = field(
+        default="zstd",
+        metadata=doc("of the stored arrays: zstd, blosc (zstd of shuffled bytes), or none"),
     )
     method: AbstractMethod = field(default=RK4(), metadata=doc("method of integration"))
     projection: AbstractStabilization = field(
@@ -114,6 +136,18 @@ class Study:
         default_factory=dict,
         metadata=doc("parameters; `m` draws every entry of an array, `m[3]` a single one"),
     )
+    sampling: Sampling = field(
+        default=Sampling(), metadata=doc("how the drawn variables are spread together")
+    )
+    observe: Mapping[str, Quantity] = field(
+        default_factory=dict, metadata=doc("quantities of your own, by name")
+    )
+    statistics: Mapping[str, Statistic] = field(
+        default_factory=dict, metadata=doc("reductions over all trajectories, by name")
+    )
+    until: Until | None = field(
+        default=None, metadata=doc("stop before `size`, when a statistic is known well enough")
+    )
 
     def __post_init__(self) -> None:
         least = {"size": 1, "seed": 0, "block": 1, "chunk": 1}
@@ -126,9 +160,27 @@ class Study:
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             problems.append(Problem(("failed_allowed",), message))
+        problems += self._statistics_problems()
         if problems:
             raise StudyError(problems)
         plain(self)  # raises for a policy that has no name in a file
+
+    def _statistics_problems(self) -> Iterator[Problem]:
+        if self.store == "statistics" and not self.statistics:
+            text = 'must not be "statistics" where the table `statistics` names none'
+            yield Problem(("store",), text)
+        if self.until and self.until.quantity not in self.statistics:
+            what = not_one_of(self.until.quantity, self.statistics, "a statistic of this study")
+            yield Problem(("until", "quantity"), what)
+        elif self.until:
+            statistic = self.statistics[self.until.quantity]
+            if not isinstance(statistic, Probability | Moments):
+                text = f"must name moments or a probability, but {self.until.quantity} is neither"
+                yield Problem(("until", "quantity"), text)
+        for name, one in self.statistics.items():
+            if isinstance(one, SobolIndices) and self.sampling.design != "saltelli":
+                text = 'must be "saltelli" for the sobol-indices'
+                yield Problem(("sampling", "design"), f"{text} `{name}`")
 
     @property
     def block_size(self) -> int:

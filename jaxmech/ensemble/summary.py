@@ -4,27 +4,61 @@ It follows from the stored results alone, so an interrupted and continued run ha
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from jaxmech.ensemble.checksums import STATISTICS
+from jaxmech.ensemble.kernel import AUDIT
 from jaxmech.ensemble.results import Results
+from jaxmech.ensemble.statistics.audit import WORST
+from jaxmech.ensemble.statistics.protocol import Found
 from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SHOWN = 5  # times at which the quantiles are given
-_WORST = {
-    "position_residual": "worst_position_residual",
-    "velocity_residual": "worst_velocity_residual",
-    "energy_drift": "energy_drift",
-    "integration_error": "integration_error",
-}
+_MOST = 64  # numbers of an array that a summary holds
+_WIDTH = 80  # characters of an array that its table shows
 
 
-def summarize(results: Results) -> dict[str, Any]:
-    """The content of `summary.json`; worst values are None where no trajectory is good."""
+def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -> dict[str, Any]:
+    """The content of `summary.json`; worst values are None where no trajectory is good.
+
+    Args:
+        results: of a run.
+        statistics: what its statistics say, those that a finished run holds by default.
+    """
+    statistics = results.statistics if statistics is None else statistics
+    own = {name: told(found) for name, found in statistics.items() if name != AUDIT}
+    whole = _of_audit(results, statistics[AUDIT]) if AUDIT in statistics else _of_arrays(results)
+    blocks = {"blocks": len(results.blocks)}
+    return whole | blocks | ({"statistics": own} if own else {})
+
+
+def _of_audit(results: Results, audit: Found) -> dict[str, Any]:
+    """The summary of a study that stores only statistics."""
+    counts = {
+        s.name: {"count": audit["count"][s], "message": s.message}
+        for s in Status
+        if s == Status.OK or audit["count"][s]
+    }
+    return {
+        "model": results.name,
+        "size": results.size,
+        "done": sum(audit["count"]),
+        "status": counts,
+        "failed": audit["failed"],
+        "worst": audit["worst"],
+        "smallest_rank": audit["smallest_rank"],
+        "too_coarse": audit["too_coarse"],
+        "quantiles": None,
+    }
+
+
+def _of_arrays(results: Results) -> dict[str, Any]:
+    """The summary of a study that stores its trajectories."""
     status = results.status
     counts = {
         s.name: {"count": int(np.sum(status == s)), "message": s.message}
@@ -34,7 +68,7 @@ def summarize(results: Results) -> dict[str, Any]:
     ranks = results.good("rank")
     worst: dict[str, Any] = {
         key: _largest(results.good(name)) if results.has(name) else None
-        for key, name in _WORST.items()
+        for key, name in WORST.items()
     }
     return {
         "model": results.name,
@@ -60,8 +94,12 @@ def as_json(summary: dict[str, Any]) -> str:
 
 def as_table(summary: dict[str, Any]) -> str:
     """The text of `summary.txt`, as it is printed."""
-    lines = [*_counts(summary), "", *_audit(summary), "", *_bands(summary)]
-    return "\n".join(lines).rstrip() + "\n"
+    parts = (_counts(summary), _audit(summary), _bands(summary), _statistics(summary))
+    lines = [line for part in parts for line in (*part, "")]
+    text = "\n".join(lines)
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text.rstrip() + "\n"
 
 
 def _counts(summary: dict[str, Any]) -> Iterator[str]:
@@ -95,6 +133,42 @@ def _bands(summary: dict[str, Any]) -> Iterator[str]:
     yield f"{title:<{width + 2}}" + "".join(f"{100 * p:>9g} %" for p in QUANTILES)
     for name, rows in quantiles["coordinates"].items():
         yield f"  {name:<{width}}" + "".join(f"{x:>11.4g}" for x in rows[-1])
+
+
+def _statistics(summary: dict[str, Any]) -> Iterator[str]:
+    for name, found in summary.get("statistics", {}).items():
+        yield name
+        for what, value in found.items():
+            text = value if isinstance(value, str) else _shown(value)
+            if len(text) > _WIDTH:
+                text = f"array of shape {np.shape(value)}, in {STATISTICS}"
+            yield f"  {what:<18}{text}"
+
+
+def told(found: Found) -> dict[str, Any]:
+    """What a statistic says, as it is summarized: of long arrays the shape alone."""
+    plain: dict[str, Any] = {}
+    for what, value in found.items():
+        array = np.asarray(value)
+        if array.size > _MOST:
+            plain[what] = f"array of shape {array.shape}, in {STATISTICS}"
+        else:
+            plain[what] = _finite(array.tolist())
+    return plain
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(x) for x in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_shown(x) for x in value) + "]"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _quantiles(results: Results) -> dict[str, Any]:

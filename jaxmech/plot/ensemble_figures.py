@@ -8,20 +8,25 @@ from matplotlib.figure import Figure
 
 from jaxmech.config.run_folder import FolderError
 from jaxmech.ensemble import Results
+from jaxmech.plot.ensemble_statistics import of_statistics
 from jaxmech.plot.panels import MOST_PANELS, grid, legend_below, save, single
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import Status
 
 MOST_TRAJECTORIES = 16_384  # suffices for all quantiles that are drawn
+LEAST_TRAJECTORIES = 1024
+MOST_NUMBERS = 2**24  # of one array, that are held to be drawn
 
 
 def draw_pictures(results: Results) -> list[Path]:
     """Draw all that the stored arrays allow into `pictures/`; nothing if no trajectory is good."""
-    if not np.any(results.status == Status.OK):
-        return []
-    folder, title = results.path / "pictures", _title(results)
+    folder, figures = results.path / "pictures", list[tuple[str, str, Figure]]()
+    if results.has_trajectories and np.any(results.status == Status.OK):
+        title = _title(results)
+        figures = [(name, title, figure) for name, figure in _figures(results)]
+    figures += [(f"statistic_{k}", title, figure) for k, title, figure in of_statistics(results)]
     try:
-        return save(((name, title, figure) for name, figure in _figures(results)), folder)
+        return save(figures, folder) if figures else []
     except OSError as error:
         raise FolderError(
             f"pictures cannot be written to {folder}: {error.strerror or error}; the results are "
@@ -31,8 +36,9 @@ def draw_pictures(results: Results) -> list[Path]:
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
     ts, names = results.ts, results.coordinates[:MOST_PANELS]
+    most = _most(results)
     stored = {
-        name: results.good(name, most=MOST_TRAJECTORIES)
+        name: results.good(name, most=most)
         for name in ("q", "v", "energy", "position_residual", "velocity_residual")
         if results.has(name)
     }
@@ -62,9 +68,16 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
         yield "energy", figure
 
 
+def _most(results: Results) -> int:
+    """How many trajectories are drawn: fewer, the longer they are."""
+    numbers = len(results.ts) * len(results.coordinates)
+    return min(MOST_TRAJECTORIES, max(MOST_NUMBERS // numbers, LEAST_TRAJECTORIES))
+
+
 def _title(results: Results) -> str:
     good, done = int(np.sum(results.status == Status.OK)), len(results.status)
-    drawn = f", the first {MOST_TRAJECTORIES:,} drawn" if good > MOST_TRAJECTORIES else ""
+    most = _most(results)
+    drawn = f", the first {most:,} drawn" if good > most else ""
     lost = f", {done - good:,} failed and left out" if done > good else ""
     part = f" of {results.size:,}" if done < results.size else ""
     return f"{results.name}: {done:,}{part} trajectories{drawn}{lost}"

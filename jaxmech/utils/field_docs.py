@@ -3,9 +3,12 @@
 from typing import Any
 
 
-def doc(text: str, *, most: int | float | None = None, inline: bool = False) -> dict[str, Any]:
+def doc(
+    text: str, *, most: int | float | None = None, inline: bool = False, short: bool = False
+) -> dict[str, Any]:
     """Metadata of a field: its line in `--help`, and the largest value that a file may ask for.
 
-    The keys of an `inline` object stand in the table of its owner.
+    The keys of an `inline` object stand in the table of its owner. A text in place of a table is
+    its `short` field.
     """
-    return {"doc": text, "most": most, "inline": inline}
+    return {"doc": text, "most": most, "inline": inline, "short": short}

@@ -1,6 +1,6 @@
 """Blocks as large as is good for a device, which are copied while the next one is computed."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ import pytest
 from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Study, Times, estimate
 from jaxmech.ensemble.device_size import LARGEST_RESULTS, sized
+from jaxmech.ensemble.estimate import slice_of
 from jaxmech.ensemble.kernel import BlockProgram
-from jaxmech.ensemble.run import _computed
+from jaxmech.ensemble.run import computed_blocks
 from jaxmech.ensemble.store import with_stored_block
+from jaxmech.integrate import RK4
 
 GB = 10**9
 
@@ -43,7 +45,6 @@ def block(study: Study, device: Device) -> int:
 
 
 def test_a_gpu_is_filled_by_a_block() -> None:
-    assert block(FEW, Device("cpu")) == 1024
     assert block(FEW, H200) == 65536
     assert block(replace(FEW, size=5000), H200) == 5056  # a whole number of 64
     assert block(replace(FEW, block=300), H200) == 300
@@ -78,43 +79,57 @@ def test_the_block_of_a_run_folder_is_kept(tmp_path: Path) -> None:
         assert with_stored_block(FEW, tmp_path).block is None
 
 
-@dataclass
-class Result:
-    """The result of a block, which records when it is waited for and copied."""
+def test_short_trajectories_come_in_large_blocks_on_a_cpu() -> None:
+    assert block(FEW, Device("cpu")) == 65536
+    assert block(replace(FEW, times=Times(end=1.0, saves=1001)), Device("cpu")) == 1024
+    slow = replace(FEW, method=RK4(substeps=10**4))
+    assert block(slow, Device("cpu")) == 1024
+    assert block(replace(slow, store="statistics"), Device("cpu")) == 1024
 
-    block: int
-    events: list[tuple[str, int]] = field(repr=False)
 
-    def block_until_ready(self) -> "Result":
-        self.events.append(("computed", self.block))
-        return self
+def test_groups_are_not_divided() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: [Device("cpu")])
+        found = sized(replace(FEW, size=70_000), 2, group=7)
+        assert found.block is not None
+        assert found.block % 7 == 0
+        assert slice_of(found, 2, group=7) % 7 == 0
+        with pytest.raises(StudyError, match="`block` must be a multiple of 7"):
+            sized(replace(FEW, block=64), 2, group=7)
 
-    def copy_to_host_async(self) -> None:
-        self.events.append(("copied", self.block))
 
-    def __array__(self, *args: Any, **rest: Any) -> np.ndarray:
-        return np.array(self.block)
+def test_a_slice_is_a_part_of_a_block_whose_series_are_small() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: [Device("cpu")])
+        assert slice_of(replace(FEW, block=65536), 2) == 65536
+        long = replace(FEW, block=16384, times=Times(end=1.0, saves=1001))
+        assert slice_of(long, 2) == 256
+        patch.setattr(jax, "devices", lambda: [H200])
+        assert slice_of(long, 2) == 16384
 
 
 def test_a_block_is_copied_while_the_next_one_is_computed() -> None:
     events = list[tuple[str, int]]()
 
-    def started(varying: Any, same: Any) -> dict[str, Any]:
-        number = int(varying)
-        events.append(("started", number))
-        return {"q": Result(number, events)}
-
     class Program(BlockProgram):
         def inputs(self, block: int) -> Any:
-            return block, None
+            return block
 
-    program = Program(started, (), 1, np.dtype(float))
-    for place, arrays in enumerate(_computed(program, [3, 5, 8])):
-        assert int(np.asarray(arrays["q"])) == [3, 5, 8][place]
-        events.append(("stored", [3, 5, 8][place]))
+        def run(self, inputs: Any) -> Any:
+            events.append(("started", inputs))
+            return inputs
+
+        def finished(self, inputs: Any, begun: Any) -> Any:
+            assert inputs == begun
+            events.append(("computed", inputs))
+            return {"q": np.array(begun)}
+
+    program = Program(None, None, 1, {})  # type: ignore[arg-type]
+    for own, found in computed_blocks(program, [3, 5, 8]):
+        assert found["q"] == own  # type: ignore[index]
+        events.append(("stored", int(own)))  # type: ignore[call-overload]
     assert events == [
-        ("started", 3), ("computed", 3), ("started", 5), ("copied", 3), ("stored", 3),
-        ("computed", 5), ("started", 8), ("copied", 5), ("stored", 5),
-        ("computed", 8), ("copied", 8), ("stored", 8),
+        ("started", 3), ("computed", 3), ("started", 5), ("stored", 3),
+        ("computed", 5), ("started", 8), ("stored", 5), ("computed", 8), ("stored", 8),
     ]  # fmt: skip
-    assert list(_computed(program, [])) == []
+    assert list(computed_blocks(program, [])) == []

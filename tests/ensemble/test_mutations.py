@@ -12,8 +12,8 @@ from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import Study, name_problems
 from jaxmech.ensemble.draws import Variable
-from jaxmech.ensemble.kernel import save_times
 from jaxmech.ensemble.run import planned
+from jaxmech.ensemble.trajectory import save_times
 from tests.ensemble.mutations import Mutation, changed, mutations
 
 SECTIONS = ("start", "velocities", "parameters")
@@ -23,7 +23,8 @@ def verdict(case: Mutation, out: Any) -> str:
     """Empty if a mutation is dealt with rightly, else what is wrong."""
     try:
         study = structure(case.data, Study).resolved()
-        _, _, variables, _ = planned(study, out)
+        found = planned(study, out)
+        variables = found.sampler.rows(0, study.size)
     except StudyError as error:
         if case.good:
             return f"refused: {error}"

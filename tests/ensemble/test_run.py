@@ -17,7 +17,7 @@ from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import RunWarning, Study, open_results, run
 from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
-from jaxmech.ensemble.draws import draw
+from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.kernel import compile_kernel
 from jaxmech.status import Status
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, resealed, same_bits, write_study
@@ -96,8 +96,10 @@ def test_good_members_do_not_feel_the_bad_ones(whole, tmp_path) -> None:
 def test_the_last_block_is_filled_with_copies(tmp_path) -> None:
     study = read(write_study(tmp_path, STUDY.replace("size = 20", "size = 18")), Study).resolved()
     subject = load(study.model, {}, tmp_path)
-    kernel = compile_kernel(study, subject, draw(study, subject))
-    last = kernel.inputs(4)[0]["coordinates"]["x"]
+    kernel = compile_kernel(study, subject, Sampler(study, subject))
+    inputs = kernel.inputs(4)
+    last = inputs.varying["coordinates"]["x"]
+    assert inputs.weight.tolist() == [1.0, 1.0, 0.0, 0.0]
     assert last.shape == (4,)
     assert np.all(last[1:] == last[1])
 

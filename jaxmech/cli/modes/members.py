@@ -17,10 +17,11 @@ from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject, load
-from jaxmech.ensemble.draws import Variable, draw
-from jaxmech.ensemble.kernel import Tree, errors_told, inputs_of
-from jaxmech.ensemble.run import require_use
+from jaxmech.ensemble.draws import Sampler, Variable
+from jaxmech.ensemble.kernel import errors_told, inputs_of
+from jaxmech.ensemble.run import require_used
 from jaxmech.ensemble.study import SECTIONS
+from jaxmech.ensemble.trajectory import Tree
 
 Arrays = dict[str, np.ndarray]
 FLOAT = np.dtype(np.float64)
@@ -82,15 +83,22 @@ def members(study: ModesStudy, folder: Path = Path(), *, progress: bool = False)
         StudyError: the study is impossible, naming the keys.
     """
     subject = load(study.model, study.model_options, folder)
-    variables = draw(study, subject)
+    sampler = Sampler(study, subject)
+    variables = sampler.rows(0, study.size)
     if not any(variable.varies for variable in variables):
         text = "must hold a distribution, here or in another table: all members would be the same"
         raise refuse("parameters", text)
     block = min(study.block, study.size)
     starts = range(0, study.size, block)
-    inputs = [inputs_of(variables, np.arange(k, k + block), FLOAT) for k in starts]
+    ends = [min(k + block, study.size) for k in starts]
+    inputs = [
+        inputs_of(sampler.rows(k, end), FLOAT, k + block - end)
+        for k, end in zip(starts, ends, strict=True)
+    ]
     with errors_told():
-        require_use(subject, inputs[0])
+        varying, same = inputs[0]
+        first = {name: values[0] for name, values in varying["parameters"].items()}
+        require_used(subject, first | same["parameters"])
         compute = _program(study, subject, inputs[0])
         bar = tqdm(total=study.size, unit=" members", disable=None if progress else True)
         with bar:

@@ -1,0 +1,159 @@
+"""The statistics of a run: the states of all blocks, merged in their order, and what they say."""
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmech.ensemble.kernel import AUDIT, BlockProgram, States
+from jaxmech.ensemble.statistics import Covariance, SobolIndices
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found
+from jaxmech.ensemble.until import Until
+
+Estimate = tuple[float, float, float]
+
+
+class Accumulator:
+    """The states of the first blocks, merged one after the other.
+
+    Args:
+        program: of the blocks.
+        like: the shapes and types of the states of a block.
+        until: when to stop.
+    """
+
+    def __init__(self, program: BlockProgram, like: States, until: Until | None) -> None:
+        self._program, self._until = program, until
+        self._leaves, self._tree = jax.tree.flatten(like)
+        self._total: States | None = None
+        self.blocks = 0
+
+    @property
+    def has_own(self) -> bool:
+        """Whether there are statistics beside the audit."""
+        return bool(self._program.statistics.keys() - {AUDIT})
+
+    @property
+    def state_bytes(self) -> int:
+        """Of the states of one block."""
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in self._leaves)
+
+    def packed(self, states: States) -> np.ndarray:
+        """The states of a block as bytes."""
+        leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(states)]
+        return np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
+
+    def unpacked(self, data: np.ndarray) -> States:
+        """The states of a block from their bytes."""
+        leaves, start = [], 0
+        for leaf in self._leaves:
+            end = start + leaf.size * leaf.dtype.itemsize
+            leaves.append(np.frombuffer(data[start:end].tobytes(), leaf.dtype).reshape(leaf.shape))
+            start = end
+        states: States = jax.tree.unflatten(self._tree, leaves)
+        return states
+
+    def add(self, states: States) -> None:
+        """Add the states of the next block."""
+        both = states if self._total is None else self._program.merged(self._total, states)
+        self._total = jax.device_get(both)
+        self.blocks += 1
+
+    @property
+    def enough(self) -> bool:
+        """Whether the study may stop here."""
+        until = self._until
+        if until is None or self._total is None:
+            return False
+        if self.blocks * self._program.block < until.at_least:
+            return False
+        _, low, high = self._judged(until)
+        return (high - low) / 2 <= until.half_width
+
+    def _judged(self, until: Until) -> Estimate:
+        assert self._total is not None
+        statistic: Any = self._program.statistics[until.quantity]
+        statistic = replace(statistic, confidence=until.confidence)
+        found = statistic.estimate(statistic.result(self._total[until.quantity]))
+        return found or (np.nan, -np.inf, np.inf)
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Each statistic that is about one number, with its interval."""
+        if self._total is None:
+            return {}
+        found: dict[str, Estimate] = {}
+        for name, one in self._program.statistics.items():
+            if name != AUDIT and _is_quick(one):
+                estimate = one.estimate(one.result(self._total[name]))
+                found |= {name: estimate} if estimate else {}
+        return found
+
+    def results(self) -> dict[str, Found]:
+        """What every statistic says."""
+        if self._total is None:
+            return {}
+        found = {}
+        for name, one in self._program.statistics.items():
+            found[name] = self._names_of(one) | one.result(self._total[name])
+        return found
+
+    def _names_of(self, statistic: AbstractStatistic) -> Found:
+        """What the rows of results stand for, where these are several quantities or inputs."""
+        points = self._program.sampler.points.keys
+        if isinstance(statistic, SobolIndices):
+            return {"names": points}
+        if not isinstance(statistic, Covariance):
+            return {}
+        inputs = sorted(self._program.sampler.keys) if statistic.inputs else []
+        return {"names": [*statistic.names, *inputs]}
+
+
+def _is_quick(statistic: AbstractStatistic) -> bool:
+    return type(statistic).estimate is not AbstractStatistic.estimate
+
+
+def as_file(results: Mapping[str, Found]) -> bytes:
+    """The arrays of all statistics as an npz file, "name/what"; the same bytes each time."""
+    arrays = {
+        f"{name}/{what}": np.asarray(value)
+        for name, found in results.items()
+        if name != AUDIT
+        for what, value in found.items()
+    }
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def from_file(data: bytes) -> dict[str, Found]:
+    """The results in an npz file."""
+    found: dict[str, Found] = {}
+    with np.load(io.BytesIO(data)) as arrays:
+        for key in arrays.files:
+            name, _, what = key.rpartition("/")
+            found.setdefault(name, {})[what] = arrays[key]
+    return found
+
+
+def as_line(estimates: Mapping[str, Estimate]) -> str:
+    """Estimates with their intervals in one line."""
+    return ", ".join(
+        f"{n} {x:.4g} [{low:.4g}, {high:.4g}]" for n, (x, low, high) in estimates.items()
+    )
+
+
+def as_json_line(facts: Mapping[str, Any]) -> str:
+    """One line of JSON, in which numbers that are not finite are null."""
+
+    def finite(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: finite(x) for key, x in value.items()}
+        if isinstance(value, list | tuple):
+            return [finite(x) for x in value]
+        return None if isinstance(value, float) and not np.isfinite(value) else value
+
+    return json.dumps(finite(facts), allow_nan=False)

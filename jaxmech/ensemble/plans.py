@@ -1,0 +1,215 @@
+"""What is drawn in a study: the variables of its model, and the distribution of each entry."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from jaxmech.config.errors import Problem, StudyError, not_one_of
+from jaxmech.config.load import Subject, load
+from jaxmech.ensemble.distributions import Distribution, Fixed, Normal, needs_default
+
+Index = tuple[int, ...]
+_SCALARS = ("coordinates", "velocities")
+
+Rules = Mapping[str, Distribution]
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """What a study says about its draws."""
+
+    @property
+    def size(self) -> int:
+        """How many are drawn."""
+
+    @property
+    def seed(self) -> int:
+        """Of all random numbers."""
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Names of coordinates that are held."""
+
+    @property
+    def start(self) -> Rules:
+        """Of start variables of the model."""
+
+    @property
+    def coordinates(self) -> Rules:
+        """Of coordinates."""
+
+    @property
+    def velocities(self) -> Rules:
+        """Of velocities."""
+
+    @property
+    def parameters(self) -> Rules:
+        """Of parameters."""
+
+
+@dataclass(frozen=True)
+class DrawPlan:
+    """How one variable is drawn: a base value, and the distributions that replace its entries."""
+
+    section: str
+    name: str
+    base: np.ndarray
+    rules: Mapping[Index, Distribution]
+
+    def place(self, index: Index) -> int:
+        """The position of an entry in the flattened array."""
+        return int(np.ravel_multi_index(index, self.base.shape)) if index else 0
+
+    def key(self, index: Index) -> str:
+        """The full name of an entry, such as "parameters.m[3]"."""
+        place = f"[{','.join(map(str, index))}]" if index else ""
+        return f"{self.section}.{self.name}{place}"
+
+
+def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:
+    """What is drawn of all variables, or a StudyError with everything that is wrong with it."""
+    problems = list(_missing(study, subject))
+    plans = []
+    for section, defaults, what in known_names(subject):
+        for name, group in _grouped(getattr(study, section), defaults).items():
+            try:
+                plans.append(_plan(section, name, group, defaults, what))
+            except StudyError as error:
+                problems.extend(error.problems)
+    if problems:
+        raise StudyError(problems)
+    return [plan for plan in plans if plan.base.dtype.kind in "fiu"]
+
+
+def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, str]]:
+    """(section, names with default values or None if any name will do, kind) for all sections."""
+    model = subject.model
+    free = dict.fromkeys(subject.system.coordinates)  # names without a default value
+    named: list[tuple[str, Mapping[str, Any] | None, str]] = [
+        ("start", model.start if model else {}, "a start variable"),
+        ("coordinates", free, "a coordinate"),
+        ("velocities", free, "a coordinate"),
+        ("parameters", model.params if model else None, "a parameter"),
+    ]
+    return [(section, names, f"{what} of {subject.name}") for section, names, what in named]
+
+
+def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
+    """The unknown models, options, variables and parameters in the plain data of a configuration.
+
+    Example:
+        >>> [p.key for p in name_problems({"model": "pendulum", "start": {"phi": 1.0}})]
+        [('start', 'phi')]
+    """
+    name, options = data.get("model"), data.get("model_options", {})
+    if not isinstance(name, str) or not isinstance(options, dict):
+        return []
+    try:
+        subject = load(name, options, folder)
+    except StudyError as error:
+        return list(error.problems)
+    return [
+        Problem((section, key), not_one_of(key.partition("[")[0], known, what))
+        for section, known, what in known_names(subject)
+        for key in _keys(data.get(section))
+        if known is not None and key.partition("[")[0] not in known
+    ]
+
+
+def _keys(table: Any) -> list[str]:
+    return list(table) if isinstance(table, dict) else []
+
+
+def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:
+    known = subject.system.coordinates
+    for name in study.fixed:
+        if name not in known:
+            message = not_one_of(name, known, f"a coordinate of {subject.name}")
+            yield Problem(("fixed",), f"must name coordinates, but {name} {message}")
+    left = [] if subject.model else [name for name in known if name not in study.coordinates]
+    for name in left:
+        what = "must be given, but is missing: a bare System has no initial state of its own"
+        yield Problem(("coordinates", name), what)
+
+
+Group = dict[str, Distribution]
+
+
+def _grouped(
+    rules: Group | Mapping[str, Any], defaults: Mapping[str, Any] | None
+) -> dict[str, Group]:
+    """The rules by the name of their variable, `m` before `m[0]`, also where there are none."""
+    wanted = [name for name, value in (defaults or {}).items() if value is not None]
+    groups: dict[str, Group] = {name: {} for name in wanted}
+    for key in sorted(rules, key=lambda key: "[" in key):
+        groups.setdefault(key.partition("[")[0], {})[key] = rules[key]
+    return groups
+
+
+def _plan(
+    section: str, name: str, group: Group, defaults: Mapping[str, Any] | None, what: str
+) -> DrawPlan:
+    if defaults is not None and name not in defaults:
+        message = not_one_of(name, defaults, what)
+        raise StudyError(Problem((section, key), message) for key in group)
+    default = None if defaults is None else defaults[name]
+    base = np.asarray(np.nan if default is None else default)
+    if group and base.dtype.kind not in "fiu":
+        message = f"must hold numbers to be drawn, but is of type {type(default).__name__}"
+        raise StudyError(Problem((section, key), message) for key in group)
+    entries: dict[Index, Distribution] = {}
+    for key, rule in group.items():
+        indices = _indices(section, key, name, base)
+        if isinstance(rule, Fixed):
+            base = _with_value(section, key, base, indices, rule, free=defaults is None)
+            entries = {index: entries[index] for index in entries if index not in indices}
+            continue
+        if default is None and needs_default(rule):
+            message = f"must have a `{needs_default(rule)}`, but it is missing: no default value"
+            raise StudyError([Problem((section, key), message)])
+        if isinstance(rule, Normal) and rule.relative and not rule.mean and not all(
+            base[index] for index in indices
+        ):  # fmt: skip
+            message = "must have `relative = false`: a fraction of its default value, 0, is 0"
+            raise StudyError([Problem((section, key), f"{message}; give `sd` in its own unit")])
+        entries.update(dict.fromkeys(indices, rule))
+    return DrawPlan(section, name, base, entries)
+
+
+def _indices(section: str, key: str, name: str, base: np.ndarray) -> list[Index]:
+    """The entries of an array that a key such as `m` or `m[3]` refers to."""
+    if key == name:
+        return list(np.ndindex(base.shape))
+    match = re.fullmatch(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]", key[len(name) :])
+    index = tuple(int(i) for i in match[1].split(",")) if match else None
+    if index is None or len(index) != base.ndim or any(np.greater_equal(index, base.shape)):
+        shape = f"has shape {base.shape}" if base.ndim else "is a single number"
+        example = f"`{name}[{','.join(str(n - 1) for n in base.shape)}]`" if base.ndim else name
+        message = f"must be an entry of `{name}`, but `{name}` {shape}; the last one is {example}"
+        raise StudyError([Problem((section, key), message)])
+    return [index]
+
+
+def _with_value(
+    section: str, key: str, base: np.ndarray, indices: list[Index], rule: Fixed, free: bool
+) -> np.ndarray:
+    """The base with a fixed value in one entry or in all of them."""
+    value = np.asarray(rule.value, dtype=float)
+    whole = "[" not in key
+    if section in _SCALARS and value.shape:
+        message = f"must be a single number, but has shape {value.shape}"
+        raise StudyError([Problem((section, key), message)])
+    if whole and free:
+        return value
+    wanted = base.shape if whole else ()
+    if value.shape not in ((), wanted):
+        message = f"must have shape {wanted}, but has shape {value.shape}"
+        raise StudyError([Problem((section, key), message)])
+    changed = base.astype(float)
+    for index in indices:
+        changed[index] = value[index] if value.shape else value
+    return changed

@@ -1,0 +1,229 @@
+"""What is saved of a trajectory: the series of `simulate`, and quantities of the user's own.
+
+[observe]
+height = "pendulum.py:height"                                  # at every saved time
+peak = { function = "pendulum.py:height", keep = "max" }       # one number per trajectory
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.config.errors import Key, Problem, StudyError, not_one_of, refuse
+from jaxmech.config.load import Subject, find
+from jaxmech.ensemble.statistics.custom import Custom, Reduction
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic
+from jaxmech.utils.field_docs import doc
+
+Keep = Literal["all", "final", "max", "min", "mean", "largest"]
+SERIES = (
+    "q",
+    "v",
+    "energy",
+    "position_residual",
+    "velocity_residual",
+    "qdd",
+    "multipliers",
+    "constraint_force",
+)
+AUDIT = (
+    "status",
+    "t_failed",
+    "rank",
+    "energy_drift",
+    "integration_error",
+    "worst_position_residual",
+    "worst_velocity_residual",
+)
+_FUNCTION: Any = Callable
+TAKEN = ("model.py",)  # names of files in a run folder
+_KEPT: dict[str, Callable[[Array], Array]] = {
+    "final": lambda x: x[-1],
+    "max": lambda x: x.max(0),
+    "min": lambda x: x.min(0),
+    "mean": lambda x: x.mean(0),
+    "largest": lambda x: jnp.abs(x).max(0),
+}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity of the motion: a function of q, v, t and params, at every saved time.
+
+    Attributes:
+        function: `fn(q, v, t, params)` with q and v of shape (n,), or `fn(q, v, t, params,
+            reactions)`, where reactions are the `Observation` of `jaxmech.observe` at that time; it
+            returns an array of fixed shape. In a file "path/file.py:name", seen from its folder.
+        keep: all saved times, or one value per trajectory; "largest" is that of the absolute value.
+        every: keep every so many saved times; the first one is one of them.
+
+    Example:
+        >>> height = Quantity(lambda q, v, t, params: q[1], keep="max")
+        >>> q = v = jnp.array([[0.0, 1.0], [0.0, 3.0]])
+        >>> print(height.along(q, v, jnp.array([0.0, 1.0]), {}, None))
+        3.0
+    """
+
+    function: str | Callable[..., Any] = field(
+        metadata=doc('"path/file.py:name" of a function of q, v, t, params', short=True)
+    )
+    keep: Keep = field(default="all", metadata=doc("saved times, or one value of them"))
+    every: int = field(default=1, metadata=doc("keep every so many saved times"))
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise refuse("every", f"must be at least 1, but is {self.every}")
+
+    @property
+    def needs_reactions(self) -> bool:
+        """Whether the function takes reactions."""
+        return callable(self.function) and len(inspect.signature(self.function).parameters) > 4
+
+    def along(self, q: Array, v: Array, ts: Array, params: Any, seen: Any) -> Array:
+        """The quantity of one trajectory, shape (T, ...) or (...)."""
+        fn = self.function
+        assert callable(fn)
+        q, v, ts, seen = jax.tree.map(lambda x: x[:: self.every], (q, v, ts, seen))
+        if self.needs_reactions:
+            values = jax.vmap(lambda q, v, t, seen: jnp.asarray(fn(q, v, t, params, seen)))(
+                q, v, ts, seen
+            )
+        else:
+            values = jax.vmap(lambda q, v, t: jnp.asarray(fn(q, v, t, params)))(q, v, ts)
+        if self.keep == "all":
+            return values
+        return _KEPT[self.keep](values)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A Python file that a study takes a function from.
+
+    Attributes:
+        path: where it is.
+        name: what its copy in a run folder is called.
+    """
+
+    path: Path
+    name: str
+
+
+def loaded(
+    observe: Mapping[str, Quantity], statistics: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, Quantity], dict[str, Any], list[Path]]:
+    """The same with functions in place of their names, and the files that hold them."""
+    problems: list[Problem] = []
+    files: list[Path] = []
+
+    def get(named: Any, key: Key, kinds: tuple[type, ...], what: str) -> Any:
+        if not isinstance(named, str):
+            return named
+        try:
+            return _found(named, folder, kinds, what, files)
+        except StudyError as error:
+            problems.extend(Problem(key, p.message) for p in error.problems)
+            return named
+
+    quantities = {
+        name: replace(q, function=get(q.function, ("observe", name, "function"), (), "a function"))
+        for name, q in observe.items()
+    }
+    reduced = dict(statistics)
+    for name, one in statistics.items():
+        if isinstance(one, Custom):
+            key = ("statistics", name, "functions")
+            own = get(one.functions, key, (Reduction,), "a jaxmech.ensemble.Reduction")
+            reduced[name] = replace(one, functions=own)
+    for name, quantity in quantities.items():
+        problems += _signature_problems(name, quantity)
+    if problems:
+        raise StudyError(problems)
+    return quantities, reduced, files
+
+
+def _found(
+    named: str, folder: Path, kinds: tuple[type, ...], what: str, files: list[Path]
+) -> object:
+    if named.startswith("python:"):
+        raise refuse("function", f"must name a file: {named} was given in Python")
+    loaded = find(named, {}, folder, kinds or (_FUNCTION,))
+    if kinds and not isinstance(loaded.found, kinds):
+        raise refuse("function", f"must name {what}, but {named} is {type(loaded.found).__name__}")
+    files.append(loaded.path)
+    return loaded.found
+
+
+def _signature_problems(name: str, quantity: Quantity) -> Iterator[Problem]:
+    if not callable(quantity.function):
+        yield Problem(("observe", name, "function"), "must name a function of q, v, t, params")
+        return
+    count = len(inspect.signature(quantity.function).parameters)
+    if count not in (4, 5):
+        text = "must name a function of q, v, t, params, or of these and reactions, but it takes "
+        yield Problem(("observe", name, "function"), f"{text}{count} arguments")
+
+
+def name_problems_of(
+    observe: Mapping[str, Quantity],
+    statistics: Mapping[str, AbstractStatistic],
+    store: str | tuple[str, ...],
+    coordinates: Iterable[str],
+) -> list[Problem]:
+    """Quantities that are named twice, or not at all."""
+    coordinates = tuple(coordinates)
+    own = (*SERIES, *AUDIT)
+    problems = [
+        Problem(("observe", name), "must have another name: there is a quantity of that name")
+        for name in observe
+        if name in own or name in coordinates
+    ]
+    known = (*own, *coordinates, *observe)
+    problems += [
+        Problem(("statistics", name, "of"), not_one_of(of, known, "a quantity"))
+        for name, one in statistics.items()
+        for of in one.names
+        if of not in known and not of.startswith("multipliers_")
+    ]
+    if not isinstance(store, str):
+        stored = (*SERIES, *observe)
+        problems += [
+            Problem((f"store[{place}]",), not_one_of(name, stored, "a quantity to store"))
+            for place, name in enumerate(store)
+            if name not in stored
+        ]
+    return problems
+
+
+def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
+    """The Python files of a study, by what their copies in a run folder are called."""
+    names = {subject.source: "model.py"} if subject.source else {}
+    for path in files:
+        if path not in names:
+            name, count = path.name, 1
+            while name in names.values() or name in TAKEN:
+                name, count = f"{path.stem}_{count}.py", count + 1
+            names[path] = name
+    return names
+
+
+def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
+    """A study whose functions are named by the copies of their files."""
+
+    def renamed(named: Any) -> Any:
+        if not isinstance(named, str) or named.startswith("python:"):
+            return named
+        file, _, name = named.rpartition(":")
+        return f"{copies[(folder / file).resolve()]}:{name}"
+
+    observe = {name: replace(q, function=renamed(q.function)) for name, q in study.observe.items()}
+    statistics = {
+        name: replace(one, functions=renamed(one.functions)) if isinstance(one, Custom) else one
+        for name, one in study.statistics.items()
+    }
+    return replace(study, observe=observe, statistics=statistics)

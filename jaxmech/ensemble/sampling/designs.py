@@ -1,0 +1,153 @@
+"""Points of the unit cube for any range of trajectories, from the seed and their numbers alone."""
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmech.ensemble.sampling.settings import Design
+
+_LEAST = 2.0**-54  # half of the smallest step between random numbers; their quantile is finite
+_PER_COUNTER = 4  # numbers of 64 bits that Philox makes from one counter
+
+
+def generator(seed: int, key: str) -> np.random.Generator:
+    """The random numbers of a variable, which depend on the seed and its name alone."""
+    words = np.frombuffer(hashlib.sha256(key.encode()).digest(), dtype="<u4")
+    sequence = np.random.SeedSequence(seed, spawn_key=tuple(int(word) for word in words))
+    return np.random.Generator(np.random.Philox(sequence))
+
+
+def uniform(seed: int, key: str, first: int, last: int) -> np.ndarray:
+    """The numbers `first` to `last` of a variable's random sequence, from 0 to 1.
+
+    Example:
+        >>> whole = uniform(1, "parameters.m1", 0, 100)
+        >>> bool(np.all(uniform(1, "parameters.m1", 41, 57) == whole[41:57]))
+        True
+    """
+    rng = generator(seed, key)
+    before = first % _PER_COUNTER
+    counters: Any = rng.bit_generator
+    counters.advance(first // _PER_COUNTER)
+    return rng.random(last - first + before)[before:]
+
+
+class Points:
+    """Points of a design in the unit cube, one column for each variable.
+
+    Args:
+        design: how they are spread.
+        seed: of the study.
+        size: trajectories of the study, which only a Latin hypercube depends on.
+        keys: names of the variables, in the order of the columns.
+        spread: those that share a Sobol sequence even in a random design.
+    """
+
+    def __init__(
+        self, design: Design, seed: int, size: int, keys: Sequence[str], spread: Sequence[str] = ()
+    ) -> None:
+        self.design, self.seed, self.size = design, seed, size
+        self.keys = list(keys)
+        sobol = sorted(keys if design in ("sobol", "saltelli") else spread)
+        self._columns = {key: k for k, key in enumerate(sobol)}
+        dimensions = len(sobol) * (2 if design == "saltelli" else 1)
+        self._sequence = _Sequence(dimensions, seed, size) if sobol else None
+
+    @property
+    def group(self) -> int:
+        """How many successive trajectories belong together."""
+        return len(self.keys) + 2 if self.design == "saltelli" else 1
+
+    def rows(self, first: int, last: int) -> dict[str, np.ndarray]:
+        """The points of some trajectories: a column for each variable, above 0 and below 1."""
+        if self.design == "saltelli":
+            found = self._saltelli(first, last)
+        else:
+            sobol = self._sequence.rows(first, last) if self._sequence else None
+            found = {}
+            for key in self.keys:
+                if sobol is not None and key in self._columns:
+                    found[key] = sobol[:, self._columns[key]]
+                elif self.design == "latin-hypercube":
+                    found[key] = self._stratified(key, first, last)
+                else:
+                    found[key] = uniform(self.seed, key, first, last)
+        return found
+
+    def _stratified(self, key: str, first: int, last: int) -> np.ndarray:
+        """One point in each of as many equal intervals as there are trajectories."""
+        places = permuted(np.arange(first, last), self.size, self.seed, f"order of {key}")
+        return (places + uniform(self.seed, key, first, last)) / self.size
+
+    def _saltelli(self, first: int, last: int) -> dict[str, np.ndarray]:
+        """Points A, B, and A with one input of B each, trajectory by trajectory."""
+        d, index = len(self.keys), np.arange(first, last)
+        group, role = np.divmod(index, d + 2)
+        assert self._sequence is not None
+        both = self._sequence.rows(int(group[0]), int(group[-1]) + 1)[group - group[0]]
+        found = {}
+        for k, key in enumerate(self.keys):  # in the order of the roles
+            column = self._columns[key]
+            from_b = (role == 1) | (role == k + 2)
+            found[key] = np.where(from_b, both[:, d + column], both[:, column])
+        return found
+
+
+class _Sequence:
+    """A scrambled Sobol sequence of scipy, read in any order but best in its own."""
+
+    def __init__(self, dimensions: int, seed: int, size: int) -> None:
+        self._how = dimensions, seed, 30 if size <= 2**30 else 64
+        self._engine: Any = None
+
+    def rows(self, first: int, last: int) -> np.ndarray:
+        """Points `first` to `last` of the sequence."""
+        from scipy.stats import qmc  # takes as long to import as all the rest
+
+        if self._engine is None or self._engine.num_generated != first:
+            dimensions, seed, bits = self._how
+            rng = generator(seed, "sobol")
+            self._engine = qmc.Sobol(dimensions, scramble=True, bits=bits, rng=rng)
+            if first:
+                self._engine.fast_forward(first)
+        with warnings.catch_warnings():  # a number of points that is no power of two
+            warnings.filterwarnings("ignore", message="The balance properties of Sobol")
+            points: np.ndarray = self._engine.random(last - first)
+        return points
+
+
+def inside(unit: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to 1 with 0 and 1 left out, so that their quantiles are finite."""
+    return np.clip(unit, _LEAST, 1 - _LEAST * 4)
+
+
+def permuted(numbers: np.ndarray, size: int, seed: int, key: str) -> np.ndarray:
+    """A random permutation of range(size) at some numbers, without the rest of it.
+
+    A Feistel network of four rounds permutes the numbers below a power of four; where one leads
+    outside of the range, it is applied again (Black and Rogaway, "Ciphers with arbitrary finite
+    domains", CT-RSA 2002).
+
+    Example:
+        >>> sorted(permuted(np.arange(10), 10, 0, "m1")) == list(range(10))
+        True
+    """
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    mask = np.uint64(2**half - 1)
+    keys = generator(seed, key).integers(0, 2**64, (4, 2), dtype=np.uint64) | np.uint64(1)
+
+    def once(x: np.ndarray) -> np.ndarray:
+        left, right = x >> np.uint64(half), x & mask
+        for factor, shift in keys:
+            mixed = (right + shift) * factor
+            mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
+            left, right = right, left ^ ((mixed >> np.uint64(64 - half)) & mask)
+        return (left << np.uint64(half)) | right
+
+    found = once(numbers.astype(np.uint64))
+    while (outside := found >= size).any():
+        found[outside] = once(found[outside])
+    return found.astype(np.int64)

@@ -1,0 +1,101 @@
+"""`Sampling`: how the variables of a study are spread together.
+
+A variable has a distribution of its own; all of them share the design, correlations, a table of
+draws, or importance weights.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.ensemble.distributions import Distribution
+from jaxmech.utils.field_docs import doc
+
+Design = Literal["random", "latin-hypercube", "sobol", "saltelli"]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """The correlation of two variables, of the normal variables behind them (Gaussian copula)."""
+
+    of: tuple[str, ...] = field(metadata=doc('two names, such as "m1" or "parameters.m1"'))
+    value: float = field(metadata=doc("correlation, between -1 and 1"))
+
+    def __post_init__(self) -> None:
+        if len(self.of) != 2 or self.of[0] == self.of[1]:
+            raise refuse("of", f"must hold two different names, but is {list(self.of)}")
+        if not -1 < self.value < 1:
+            raise refuse("value", f"must be between -1 and 1, but is {self.value}")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the variables of a study are spread together.
+
+    Attributes:
+        design: see its description; "saltelli" is for `sobol-indices` and needs d + 2 trajectories
+            for each of its points, with d drawn variables.
+        correlation: of pairs of variables. They keep their distributions.
+        table: a file with one row for each trajectory, and one column for each variable in it.
+        weight: a column of the table; weights are divided by their mean.
+        proposal: distributions to draw from in place of the variables' own; each trajectory then
+            has the weight p(x)/q(x) (importance sampling), and all statistics use it.
+
+    Example:
+        >>> Sampling(correlation=(Correlation(("m1", "l1"), 0.6),)).matrix(["l1", "g", "m1"])
+        array([[1. , 0. , 0.6],
+               [0. , 1. , 0. ],
+               [0.6, 0. , 1. ]])
+    """
+
+    design: Design = field(default="random", metadata=doc("how points are spread"))
+    correlation: tuple[Correlation, ...] = field(
+        default=(), metadata=doc("correlations of pairs of variables (Gaussian copula)")
+    )
+    table: str | None = field(
+        default=None, metadata=doc("CSV or Parquet file of draws, a column for each variable in it")
+    )
+    weight: str | None = field(
+        default=None, metadata=doc("column of the table that holds weights of the trajectories")
+    )
+    proposal: Mapping[str, Distribution] = field(
+        default_factory=dict,
+        metadata=doc("distributions to draw from instead, by name; trajectories get weights"),
+    )
+
+    def __post_init__(self) -> None:
+        if self.weight is not None and self.table is None:
+            raise refuse("weight", "must be left out without `table`, whose column it names")
+        for other in ("correlation", "proposal"):
+            if self.design == "saltelli" and getattr(self, other):
+                raise refuse(other, 'must be left out with the design "saltelli"')
+        if self.correlation and self.proposal:
+            raise refuse("proposal", "must be left out where variables are correlated")
+
+    def matrix(self, keys: list[str]) -> np.ndarray:
+        """The correlation matrix of variables, or a StudyError if there is none."""
+        matrix = np.eye(len(keys))
+        for place, pair in enumerate(self.correlation):
+            where = ("sampling", f"correlation[{place}]", "of")
+            i, j = (keys.index(named(name, keys, where)) for name in pair.of)
+            matrix[i, j] = matrix[j, i] = pair.value
+        if np.linalg.eigvalsh(matrix)[0] <= 1e-10:
+            text = "must fit together, but no variables have all these correlations: their matrix "
+            text += f"has the eigenvalue {np.linalg.eigvalsh(matrix)[0]:.2g}; make them smaller"
+            raise StudyError([Problem(("sampling", "correlation"), text)])
+        return matrix
+
+
+def named(name: str, keys: list[str], where: tuple[str, ...]) -> str:
+    """The full name of a drawn variable, such as "parameters.m1" for "m1"."""
+    found = [key for key in keys if name in (key, key.partition(".")[2])]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        text = f"must say which variable {name} is: {' or '.join(found)}"
+        raise StudyError([Problem(where, text)])
+    what = not_one_of(name, keys, "a variable that is drawn from a distribution")
+    raise StudyError([Problem(where, f"must name drawn variables, but {name} {what}")])

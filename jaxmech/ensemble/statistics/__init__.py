@@ -1,0 +1,45 @@
+"""Statistics of a study: reductions over its trajectories, on the device, merged block by block.
+
+Read `protocol` first: three functions, `init`, `update` and `merge`, and the `result` of them.
+`intervals` holds intervals of confidence, and every other file one kind of statistic.
+"""
+
+from typing import Annotated
+
+from jaxmech.config.schema import OneOf
+from jaxmech.ensemble.statistics.covariance import Covariance as Covariance
+from jaxmech.ensemble.statistics.custom import Custom as Custom
+from jaxmech.ensemble.statistics.custom import Reduction as Reduction
+from jaxmech.ensemble.statistics.events import FirstPassage as FirstPassage
+from jaxmech.ensemble.statistics.events import Probability as Probability
+from jaxmech.ensemble.statistics.histogram import Histogram as Histogram
+from jaxmech.ensemble.statistics.moments import Moments as Moments
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic as AbstractStatistic
+from jaxmech.ensemble.statistics.protocol import Sample as Sample
+from jaxmech.ensemble.statistics.quantiles import Quantiles as Quantiles
+from jaxmech.ensemble.statistics.sensitivity import SobolIndices as SobolIndices
+from jaxmech.ensemble.statistics.worst import Worst as Worst
+
+STATISTICS: dict[str, type] = {
+    "moments": Moments,
+    "probability": Probability,
+    "first-passage": FirstPassage,
+    "quantiles": Quantiles,
+    "histogram": Histogram,
+    "covariance": Covariance,
+    "sobol-indices": SobolIndices,
+    "worst": Worst,
+    "custom": Custom,
+}
+Statistic = Annotated[
+    Moments
+    | Probability
+    | FirstPassage
+    | Quantiles
+    | Histogram
+    | Covariance
+    | SobolIndices
+    | Worst
+    | Custom,
+    OneOf(STATISTICS, tag="statistic"),
+]

@@ -1,0 +1,87 @@
+"""`Audit`: how all trajectories ended, where they are not stored one by one."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
+from jaxmech.solution import TOO_COARSE
+from jaxmech.status import Status
+
+WORST = {
+    "position_residual": "worst_position_residual",
+    "velocity_residual": "worst_velocity_residual",
+    "energy_drift": "energy_drift",
+    "integration_error": "integration_error",
+}
+_SHOWN = 20  # failed trajectories whose numbers are kept
+
+
+@dataclass(frozen=True)
+class Audit(AbstractStatistic):
+    """Counts of statuses, and the worst residuals, drift and error of those that did not fail."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `simulate` tells of a trajectory."""
+        return ("status", "rank", *WORST.values())
+
+    def init(self, sample: Sample) -> State:
+        """Nothing."""
+        none = jnp.zeros((), sample.number.dtype)
+        worst = {name: jnp.full((), -jnp.inf, sample.weight.dtype) for name in WORST.values()}
+        return {
+            "count": jnp.zeros(len(Status), none.dtype), "coarse": none,
+            "rank": jnp.full((), 2**31 - 1, jnp.int32),
+            "failed": jnp.full(_SHOWN, -1, none.dtype), **worst,
+        }  # fmt: skip
+
+    def update(self, state: State, sample: Sample) -> State:
+        """Count, and take the worst."""
+        values, status = sample.values, sample.values["status"]
+        good = sample.real & (status == Status.OK)
+        bad = sample.real & ~good
+        order = jnp.argsort(~bad, stable=True)[:_SHOWN]
+        numbers = jnp.where(bad[order], sample.number[order], -1)
+        numbers = jnp.concatenate([numbers, jnp.full(_SHOWN, -1, numbers.dtype)])[:_SHOWN]
+        worst = {
+            name: jnp.where(good & ~jnp.isnan(values[name]), values[name], -jnp.inf).max()
+            for name in WORST.values()
+        }
+        counts = (status == jnp.arange(len(Status))[:, None]) & sample.real
+        coarse = good & (values["integration_error"] > TOO_COARSE)
+        own = {
+            "count": counts.sum(1).astype(state["count"].dtype),
+            "coarse": coarse.sum().astype(state["coarse"].dtype),
+            "rank": jnp.where(good, values["rank"], 2**31 - 1).min().astype(jnp.int32),
+            "failed": numbers,
+        }
+        return self.merge(state, own | worst)
+
+    def merge(self, first: State, second: State) -> State:
+        """Sums, and the worst of both."""
+        failed = jnp.concatenate([first["failed"], second["failed"]])
+        kept = failed[jnp.argsort(failed < 0, stable=True)][:_SHOWN]
+        return {
+            "count": first["count"] + second["count"],
+            "coarse": first["coarse"] + second["coarse"],
+            "rank": jnp.minimum(first["rank"], second["rank"]),
+            "failed": kept,
+            **{name: jnp.maximum(first[name], second[name]) for name in WORST.values()},
+        }
+
+    def result(self, state: State) -> Found:
+        """The figures of a summary; None where nothing is known."""
+        x = host(state)
+        worst = {
+            key: float(x[name]) if np.isfinite(x[name]) else None for key, name in WORST.items()
+        }
+        good = int(x["count"][Status.OK])
+        return {
+            "count": x["count"].tolist(),
+            "too_coarse": int(x["coarse"]),
+            "smallest_rank": int(x["rank"]) if good else None,
+            "failed": x["failed"][x["failed"] >= 0].tolist(),
+            "worst": worst,
+        }

@@ -1,0 +1,67 @@
+"""`Custom`: a statistic of the user's own, from a Python file or as an object."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State
+from jaxmech.utils.field_docs import doc
+
+
+class Reduction(NamedTuple):
+    """Three functions of a statistic; states are any trees of arrays of fixed shapes.
+
+    Attributes:
+        init: the state of no trajectory, from a `Sample`, of which only the shapes count.
+        update: the state with the trajectories of a `Sample` added.
+        merge: the state of all trajectories of two states.
+        result: what is stored in the end, a dictionary; by default the state.
+    """
+
+    init: Callable[[Sample], Any]
+    update: Callable[[Any, Sample], Any]
+    merge: Callable[[Any, Any], Any]
+    result: Callable[[Any], Found] | None = None
+
+
+@dataclass(frozen=True)
+class Custom(AbstractStatistic):
+    """A statistic of your own: a `Reduction` in a Python file, three functions."""
+
+    of: tuple[str, ...] = field(metadata=doc("names of the quantities that it is given"))
+    functions: str | Reduction = field(metadata=doc('"path/file.py:name" of a `Reduction`'))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantities."""
+        return self.of
+
+    @property
+    def _own(self) -> Reduction:
+        if not isinstance(self.functions, Reduction):
+            raise TypeError(f"Argument `functions` must be a Reduction, but is {self.functions!r}.")
+        return self.functions
+
+    def init(self, sample: Sample) -> State:
+        """By the function of the user."""
+        return {"state": self._own.init(sample)}
+
+    def update(self, state: State, sample: Sample) -> State:
+        """By the function of the user."""
+        return {"state": self._own.update(state["state"], sample)}
+
+    def merge(self, first: State, second: State) -> State:
+        """By the function of the user."""
+        return {"state": self._own.merge(first["state"], second["state"])}
+
+    def result(self, state: State) -> Found:
+        """By the function of the user, else the leaves of the state."""
+        inner = jax.tree.map(np.asarray, state["state"])
+        if self._own.result is not None:
+            return dict(self._own.result(inner))
+        if isinstance(inner, dict):
+            return dict(inner)
+        return {str(k): leaf for k, leaf in enumerate(jax.tree.leaves(inner))}

@@ -1,0 +1,131 @@
+"""`Moments`: count, mean, standard deviation and extremes of a quantity."""
+
+from dataclasses import dataclass, field
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.config.errors import refuse
+from jaxmech.ensemble.statistics.intervals import factor
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Found,
+    Sample,
+    State,
+    as_float,
+    host,
+    weights_of,
+)
+from jaxmech.utils.field_docs import doc
+
+
+@dataclass(frozen=True)
+class Moments(AbstractStatistic):
+    """Count, mean, standard deviation, smallest and largest value, each with its trajectory.
+
+    Means of blocks are merged with the formulas of Chan, Golub and LeVeque ("Algorithms for
+    computing the sample variance", The American Statistician 37, 1983).
+
+    Example:
+        >>> x = jnp.array([1.0, 2.0, 6.0])
+        >>> sample = Sample({"x": x}, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
+        >>> moments = Moments(of="x")
+        >>> found = moments.result(moments.update(moments.init(sample), sample))
+        >>> print(found["mean"], found["max"], found["max_index"])
+        3.0 6.0 2
+    """
+
+    of: str = field(metadata=doc("name of the quantity"))
+    confidence: float = field(default=0.95, metadata=doc("confidence of the interval of the mean"))
+
+    def __post_init__(self) -> None:
+        require_confidence(self.confidence)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantity."""
+        return (self.of,)
+
+    def init(self, sample: Sample) -> State:
+        """Zeros, and extremes that any number replaces."""
+        value = as_float(sample.values[self.of])
+        zero = jnp.zeros(value.shape[1:], value.dtype)
+        none = jnp.full(zero.shape, -1, sample.number.dtype)
+        return {
+            "count": none * 0, "weight": zero, "squares": zero, "mean": zero, "spread": zero,
+            "min": zero + jnp.inf, "max": zero - jnp.inf, "min_index": none, "max_index": none,
+        }  # fmt: skip
+
+    def update(self, state: State, sample: Sample) -> State:
+        """In two passes: the mean of the sample, then squares of the distances from it."""
+        given = as_float(sample.values[self.of])
+        value, w = weights_of(given, sample.weight)
+        total = w.sum(0)
+        mean = (w * value).sum(0) / jnp.where(total > 0, total, 1)
+        low, high = jnp.where(w > 0, value, jnp.inf), jnp.where(w > 0, value, -jnp.inf)
+        own = {
+            "count": (w > 0).sum(0).astype(sample.number.dtype),
+            "weight": total,
+            "squares": (w**2).sum(0),
+            "mean": mean,
+            "spread": (w * (value - mean) ** 2).sum(0),
+            "min": low.min(0),
+            "max": high.max(0),
+            "min_index": sample.number[low.argmin(0)],
+            "max_index": sample.number[high.argmax(0)],
+        }
+        return self.merge(state, own)
+
+    def merge(self, first: State, second: State) -> State:
+        """Chan's formulas; of equal extremes, the first one."""
+        total = first["weight"] + second["weight"]
+        share = second["weight"] / jnp.where(total > 0, total, 1)
+        away = second["mean"] - first["mean"]
+        lower, higher = second["min"] < first["min"], second["max"] > first["max"]
+        return {
+            "count": first["count"] + second["count"],
+            "weight": total,
+            "squares": first["squares"] + second["squares"],
+            "mean": first["mean"] + away * share,
+            "spread": first["spread"] + second["spread"] + away**2 * first["weight"] * share,
+            "min": jnp.where(lower, second["min"], first["min"]),
+            "max": jnp.where(higher, second["max"], first["max"]),
+            "min_index": jnp.where(lower, second["min_index"], first["min_index"]),
+            "max_index": jnp.where(higher, second["max_index"], first["max_index"]),
+        }
+
+    def result(self, state: State) -> Found:
+        """Estimates without bias where all weights are one; NaN where there are too few values."""
+        x = host(state)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            effective = x["weight"] ** 2 / x["squares"]  # Kish's effective number of values
+            mean = np.where(x["count"] > 0, x["mean"], np.nan)
+            sd = np.sqrt(x["spread"] / x["weight"] * effective / (effective - 1))
+            half = factor(self.confidence) * sd / np.sqrt(effective)
+        none = x["count"] == 0
+        return {
+            "count": x["count"],
+            "effective_count": np.where(none, 0.0, effective),
+            "mean": mean,
+            "mean_low": mean - half,
+            "mean_high": mean + half,
+            "sd": sd,
+            "min": np.where(none, np.nan, x["min"]),
+            "max": np.where(none, np.nan, x["max"]),
+            "min_index": x["min_index"],
+            "max_index": x["max_index"],
+        }
+
+    def estimate(self, found: Found) -> tuple[float, float, float] | None:
+        """The mean of a quantity that is one number per trajectory."""
+        parts = [np.asarray(found[name]) for name in ("mean", "mean_low", "mean_high")]
+        if parts[0].ndim:
+            return None
+        value, low, high = (float(part) for part in parts)
+        return value, low, high
+
+
+def require_confidence(confidence: float) -> None:
+    """Raise a StudyError unless it is a probability between 0 and 1."""
+    if not 0 < confidence < 1:
+        raise refuse("confidence", f"must be between 0 and 1, but is {confidence}")

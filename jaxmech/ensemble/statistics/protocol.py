@@ -1,0 +1,93 @@
+"""What a statistic is: a state that is updated with some trajectories, and merged with another.
+
+    init(sample)            the state of no trajectory at all
+    update(state, sample)   with the trajectories of a sample
+    merge(first, second)    of the trajectories of both, those of `first` before those of `second`
+    result(state)           what it says, on the host
+
+`init`, `update` and `merge` are pure JAX functions of arrays of fixed shapes. States are merged in
+the order of the trajectories, so that a result has the same bits however the work was divided.
+"""
+
+import abc
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+State = dict[str, Any]
+Found = dict[str, Any]
+
+
+class Sample(NamedTuple):
+    """Some trajectories of a study, B of them, for a statistic.
+
+    Attributes:
+        values: the quantities that the statistic asks for by name, shape (B, ...).
+        weight: importance weights, 0 where the trajectory failed or is only padding, shape (B,).
+        real: False where it is only padding, shape (B,).
+        number: the trajectory in the study, shape (B,).
+    """
+
+    values: Mapping[str, Array]
+    weight: Float[Array, " B"]
+    real: Bool[Array, " B"]
+    number: Int[Array, " B"]
+
+
+class AbstractStatistic(abc.ABC):
+    """A statistic of a study, whose fields are the keys of its table in a configuration."""
+
+    scalars_only = False  # whether a quantity must be one number per trajectory
+
+    @property
+    def with_inputs(self) -> bool:
+        """Whether the drawn variables are among the values of a sample."""
+        return False
+
+    @property
+    @abc.abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The quantities that it is computed from."""
+
+    @abc.abstractmethod
+    def init(self, sample: Sample) -> State:
+        """The state of no trajectory; only shapes and types of the sample count."""
+
+    @abc.abstractmethod
+    def update(self, state: State, sample: Sample) -> State:
+        """The state with the trajectories of a sample added."""
+
+    @abc.abstractmethod
+    def merge(self, first: State, second: State) -> State:
+        """The state of all trajectories of two states."""
+
+    @abc.abstractmethod
+    def result(self, state: State) -> Found:
+        """What it says: arrays and numbers by name."""
+
+    def estimate(self, found: Found) -> tuple[float, float, float] | None:
+        """A number with its interval, for statistics that are about one."""
+        return None
+
+
+def weights_of(value: Array, weight: Array) -> tuple[Array, Array]:
+    """Values with zeros where they do not count, and the weights of each, of the same shape.
+
+    A value that is not finite, such as the energy drift of a system without energy, is left out.
+    """
+    shape = weight.shape + (1,) * (value.ndim - 1)
+    counts = jnp.isfinite(value) & (weight.reshape(shape) > 0)
+    return jnp.where(counts, value, 0), jnp.where(counts, weight.reshape(shape), 0)
+
+
+def as_float(value: Array) -> Array:
+    """Numbers of any type, truth values too, as floating-point numbers."""
+    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
+
+
+def host(state: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """A state as arrays of numpy."""
+    return {name: np.asarray(value) for name, value in state.items()}

@@ -1,0 +1,183 @@
+"""`Quantiles`: bands of a quantity, from counts in bins whose width is a power of two.
+
+The bins of width 2^e begin at whole multiples of it, so that two neighbors of an even and an odd
+number are one bin of width 2^(e+1), and histograms of any widths merge without loss. The exponent
+is the least one for which all values lie in the bins that there are: it depends only on the
+smallest and the largest value, so that no result depends on the order in which blocks are merged.
+"""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.config.errors import refuse
+from jaxmech.ensemble.statistics.histogram import counted
+from jaxmech.ensemble.statistics.moments import require_confidence
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Found,
+    Sample,
+    State,
+    as_float,
+    host,
+    weights_of,
+)
+from jaxmech.utils.field_docs import doc
+
+
+@dataclass(frozen=True)
+class Quantiles(AbstractStatistic):
+    """Quantiles, each within a known error: the width of a bin, between range/bins and 4 of these.
+
+    The interval of each is that of order statistics, with the width of the bins added. One
+    extreme value widens all bins; `error` in the results tells their width.
+
+    Example:
+        >>> x = jnp.linspace(0.0, 1.0, 1001)
+        >>> sample = Sample({"x": x}, jnp.ones(1001), jnp.full(1001, True), jnp.arange(1001))
+        >>> quartiles = Quantiles(of="x", at=(0.25, 0.5, 0.75))
+        >>> found = quartiles.result(quartiles.update(quartiles.init(sample), sample))
+        >>> np.abs(found["quantiles"] - [0.25, 0.5, 0.75]).max() <= found["error"] <= 4 / 512
+        True
+    """
+
+    of: str = field(metadata=doc("name of the quantity"))
+    at: tuple[float, ...] = field(
+        default=(0.05, 0.25, 0.5, 0.75, 0.95), metadata=doc("probabilities of the quantiles")
+    )
+    bins: int = field(default=512, metadata=doc("number of bins", most=100_000))
+    confidence: float = field(default=0.95, metadata=doc("confidence of each interval"))
+
+    def __post_init__(self) -> None:
+        if not self.at or not all(0 <= p <= 1 for p in self.at):
+            raise refuse("at", f"must hold probabilities from 0 to 1, but is {list(self.at)}")
+        if self.bins < 4:
+            raise refuse("bins", f"must be at least 4, but is {self.bins}")
+        require_confidence(self.confidence)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantity."""
+        return (self.of,)
+
+    def init(self, sample: Sample) -> State:
+        """No value."""
+        value = as_float(sample.values[self.of])
+        zero = jnp.zeros(value.shape[1:], value.dtype)
+        return {
+            "weights": jnp.zeros((*zero.shape, self.bins), value.dtype),
+            "squares": zero,
+            "min": zero + jnp.inf,
+            "max": zero - jnp.inf,
+        }
+
+    def update(self, state: State, sample: Sample) -> State:
+        """Widen the bins as far as they must, and count."""
+        value, w = weights_of(as_float(sample.values[self.of]), sample.weight)
+        low = jnp.minimum(state["min"], jnp.where(w > 0, value, jnp.inf).min(0))
+        high = jnp.maximum(state["max"], jnp.where(w > 0, value, -jnp.inf).max(0))
+        e, first = self._bins(low, high)
+        place = jnp.floor(jnp.ldexp(value, -e)) - first
+        place = jnp.where(w > 0, place, 0).astype(jnp.int32)
+        weights = self._widened(state, low, high)
+        return {
+            "weights": counted(weights, place, w),
+            "squares": state["squares"] + (w**2).sum(0),
+            "min": low,
+            "max": high,
+        }
+
+    def merge(self, first: State, second: State) -> State:
+        """Sums of the counts in common bins."""
+        low = jnp.minimum(first["min"], second["min"])
+        high = jnp.maximum(first["max"], second["max"])
+        both = self._widened(first, low, high) + self._widened(second, low, high)
+        squares = first["squares"] + second["squares"]
+        return {"weights": both, "squares": squares, "min": low, "max": high}
+
+    def _bins(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """The exponent of the width of the bins, and the number of the first one."""
+        low, high = (jnp.where(low <= high, x, 0.0) for x in (low, high))
+        largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
+        least = jnp.finfo(low.dtype).eps * 4 * jnp.where(largest > 0, largest, 1.0)
+        _, e = jnp.frexp(jnp.maximum((high - low) / (self.bins - 2), least))  # width in [w, 2 w)
+        return e, jnp.floor(jnp.ldexp(low, -e))
+
+    def _widened(self, state: State, low: Array, high: Array) -> Array:
+        """The counts of a state in the bins of a range that holds its own."""
+        e, first = self._bins(state["min"], state["max"])
+        wide, start = self._bins(low, high)
+        same = (e == wide) & (first == start)
+
+        def moved(weights: Array) -> Array:
+            numbers = first[..., None] + jnp.arange(self.bins)
+            place = jnp.floor(jnp.ldexp(numbers, (e - wide)[..., None])) - start[..., None]
+            inside = (place >= 0) & (place < self.bins) & (weights > 0)
+            place = jnp.where(inside, place, 0).astype(jnp.int32)
+            bins_first = jnp.moveaxis(place, -1, 0), jnp.moveaxis(weights, -1, 0)
+            return counted(jnp.zeros_like(weights), *bins_first)
+
+        weights: Array = jax.lax.cond(same.all(), lambda w: w, moved, state["weights"])
+        return weights
+
+    def result(self, state: State) -> Found:
+        """Quantiles (..., probabilities) with intervals, and the width of the bins."""
+        x = host(state)
+        e, first = (
+            np.asarray(part) for part in self._bins(jnp.asarray(x["min"]), jnp.asarray(x["max"]))
+        )
+        width = np.ldexp(1.0, e)
+        total = x["weights"].sum(-1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            effective = np.where(total > 0, total**2 / x["squares"], 0.0)
+        edges = first[..., None] + np.arange(self.bins + 1)
+
+        def at(p: np.ndarray) -> np.ndarray:
+            place = _inverse(x["weights"], p)
+            values = np.interp(place.ravel(), np.arange(self.bins + 1), np.arange(self.bins + 1.0))
+            values = (edges[..., :1] + values.reshape(place.shape)) * width[..., None]
+            inside = np.clip(values, x["min"][..., None], x["max"][..., None])
+            return np.where(total[..., None] > 0, inside, np.nan)
+
+        wanted = np.broadcast_to(np.asarray(self.at), (*total.shape, len(self.at)))
+        low, high = _ranks(wanted, effective[..., None], self.confidence)
+        return {
+            "at": np.asarray(self.at),
+            "quantiles": at(wanted),
+            "low": at(low) - width[..., None],
+            "high": at(high) + width[..., None],
+            "error": np.where(total > 0, width, np.nan),
+            "count": total,
+        }
+
+
+def _inverse(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Where the cumulative distribution reaches probabilities, in bins from the first one."""
+    flat = weights.reshape(-1, weights.shape[-1])
+    rows = p.reshape(len(flat), -1)
+    found = []
+    for counts, wanted in zip(flat, rows, strict=True):
+        filled = np.flatnonzero(counts)
+        if not len(filled):
+            found.append(np.zeros(len(wanted)))
+            continue
+        edges = np.concatenate([filled[:1], filled + 1]).astype(float)
+        sums = np.concatenate([[0.0], np.cumsum(counts[filled])])
+        which = np.clip(np.searchsorted(sums, wanted * sums[-1]) - 1, 0, len(filled) - 1)
+        inside = (wanted * sums[-1] - sums[which]) / counts[filled][which]
+        found.append(edges[which + 1] - 1 + np.clip(inside, 0, 1))
+    return np.asarray(found).reshape(p.shape)
+
+
+def _ranks(p: np.ndarray, count: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of the order statistics around the quantile of p (binomial distribution)."""
+    from scipy.stats import binom
+
+    number = np.maximum(np.round(count), 1)
+    tail = (1 - confidence) / 2
+    low = binom.ppf(tail, number, p) / number
+    high = (binom.ppf(1 - tail, number, p) + 1) / number
+    return np.clip(low, 0, 1), np.clip(high, 0, 1)

@@ -1,0 +1,115 @@
+"""`SobolIndices`: which inputs the variance of a quantity comes from."""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.config.errors import refuse
+from jaxmech.ensemble.statistics.moments import require_confidence
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Found,
+    Sample,
+    State,
+    as_float,
+    host,
+)
+from jaxmech.utils.field_docs import doc
+
+
+@dataclass(frozen=True)
+class SobolIndices(AbstractStatistic):
+    """Sobol indices of first order and in total; the sampling must be `design = "saltelli"`.
+
+    The estimators are those of Saltelli et al. ("Variance based sensitivity analysis of model
+    output", Computer Physics Communications 181, 2010), table 2: (b) of first order, and (f), by
+    Jansen, in total. A group of d + 2 trajectories belongs together: a point A, a point B, and for
+    each of the d inputs the point A with that input of B. Intervals are percentiles of a Poisson
+    bootstrap: in each resample a group counts as often as a number drawn from the Poisson
+    distribution, which depends on nothing but the number of the group.
+    """
+
+    of: str = field(metadata=doc("name of the quantity, one number per trajectory"))
+    resamples: int = field(default=200, metadata=doc("number of resamples", most=10_000))
+    confidence: float = field(default=0.95, metadata=doc("confidence of each interval"))
+
+    scalars_only = True
+    with_inputs = True
+
+    def __post_init__(self) -> None:
+        require_confidence(self.confidence)
+        if self.resamples < 20:
+            raise refuse("resamples", f"must be at least 20, but is {self.resamples}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantity."""
+        return (self.of,)
+
+    def init(self, sample: Sample) -> State:
+        """Zeros, one row for the estimate and one for each resample."""
+        d = self._group(sample) - 2
+        value = as_float(sample.values[self.of])
+        rows = jnp.zeros((1 + self.resamples, 3 + 3 * d), value.dtype)
+        return {"sums": rows, "groups": jnp.zeros((), sample.number.dtype)}
+
+    def update(self, state: State, sample: Sample) -> State:
+        """Add the products of each group, which all estimators are sums of."""
+        size = self._group(sample)
+        value = as_float(sample.values[self.of]).reshape(-1, size)
+        whole = ((sample.weight > 0).reshape(-1, size) & jnp.isfinite(value)).all(1)
+        value = jnp.where(whole[:, None], value, 0.0)
+        a, b, mixed = value[:, :1], value[:, 1:2], value[:, 2:]
+        one = whole[:, None].astype(value.dtype)
+        parts = [one, a + b, a**2 + b**2, b * (mixed - a), mixed - a, (mixed - a) ** 2]
+        products = jnp.concatenate([jnp.broadcast_to(p, (len(p), p.shape[1])) for p in parts], 1)
+        counts = self._counts(sample.number[::size] // size).astype(value.dtype)
+        own = {"sums": counts.T @ products, "groups": whole.sum().astype(state["groups"].dtype)}
+        return self.merge(state, own)
+
+    def merge(self, first: State, second: State) -> State:
+        """Sums."""
+        return {key: first[key] + second[key] for key in first}
+
+    def _group(self, sample: Sample) -> int:
+        """How many trajectories belong together: the other values are the inputs."""
+        return len(sample.values) - 1 + 2
+
+    def _counts(self, groups: Array) -> Array:
+        """How often each group counts: once in the estimate, else by the Poisson distribution."""
+        keys = jax.vmap(lambda group: jax.random.fold_in(jax.random.key(0), group))(groups)
+        unit = jax.vmap(lambda key: jax.random.uniform(key, (self.resamples,)))(keys)
+        bounds = np.cumsum([np.exp(-1.0) / _FACTORIALS[k] for k in range(len(_FACTORIALS))])
+        drawn = (unit[..., None] > bounds).sum(-1)
+        return jnp.concatenate([jnp.ones((len(groups), 1), drawn.dtype), drawn], axis=1)
+
+    def result(self, state: State) -> Found:
+        """Indices by input, with intervals."""
+        x = host(state)
+        first, total, variance = _indices(x["sums"])
+        tail = 50 * (1 - self.confidence)
+        names = {"first_order": first, "total": total}
+        found: Found = {"groups": int(x["groups"]), "variance": variance[0]}
+        for name, values in names.items():
+            low, high = np.nanpercentile(values[1:], [tail, 100 - tail], axis=0)
+            found |= {name: values[0], f"{name}_low": low, f"{name}_high": high}
+        return found
+
+
+_FACTORIALS = np.cumprod([1.0, *range(1, 16)])
+
+
+def _indices(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First-order and total indices, shape (rows, d), and the variance, shape (rows,)."""
+    n, both, squares = sums[:, :3].T
+    product, difference, square = np.split(sums[:, 3:], 3, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = both / (2 * n)
+        variance = squares / (2 * n) - mean**2
+        # of the quantity less its mean, which the estimate of first order is better for
+        first = (product - mean[:, None] * difference) / n[:, None] / variance[:, None]
+        total = square / (2 * n * variance)[:, None]
+    return first, total, variance

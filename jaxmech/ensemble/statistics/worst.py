@@ -1,0 +1,86 @@
+"""`Worst`: the trajectories with the largest values of a quantity, kept whole."""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.config.errors import refuse
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Found,
+    Sample,
+    State,
+    as_float,
+    host,
+)
+from jaxmech.utils.field_docs import doc
+
+
+@dataclass(frozen=True)
+class Worst(AbstractStatistic):
+    """The trajectories with the largest values of a quantity, with q and v at all saved times.
+
+    A quantity with more than one number counts with its largest one. Of equal ones, the trajectory
+    of the lower number is kept.
+    """
+
+    of: str = field(metadata=doc("name of the quantity"))
+    keep: int = field(default=20, metadata=doc("how many are kept", most=10_000))
+    smallest: bool = field(default=False, metadata=doc("keep those with the smallest value"))
+
+    def __post_init__(self) -> None:
+        if self.keep < 1:
+            raise refuse("keep", f"must be at least 1, but is {self.keep}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantity, and what is kept."""
+        return tuple(dict.fromkeys((self.of, "q", "v")))
+
+    def init(self, sample: Sample) -> State:
+        """Places for the trajectories, all empty."""
+        score = self._score(sample)
+        kept = {
+            name: jnp.full((self.keep, *sample.values[name].shape[1:]), jnp.nan, x.dtype)
+            for name, x in sample.values.items()
+            if name in ("q", "v")
+        }
+        index = jnp.full(self.keep, -1, sample.number.dtype)
+        return {"score": jnp.full(self.keep, -jnp.inf, score.dtype), "index": index, **kept}
+
+    def update(self, state: State, sample: Sample) -> State:
+        """The best of those kept and those of the sample."""
+        series = {name: sample.values[name] for name in state if name in ("q", "v")}
+        return self.merge(state, {"score": self._score(sample), "index": sample.number, **series})
+
+    def merge(self, first: State, second: State) -> State:
+        """The best of both."""
+        score = jnp.concatenate([first["score"], second["score"]])
+        best, place = jax.lax.top_k(score, self.keep)
+        old = len(first["score"])
+        from_first = jnp.minimum(place, old - 1)
+        from_second = jnp.clip(place - old, 0, len(second["score"]) - 1)
+        merged = {"score": best}
+        for name in [key for key in first if key != "score"]:
+            a, b = first[name][from_first], second[name][from_second]
+            chosen = (place < old).reshape(-1, *(1,) * (a.ndim - 1))
+            empty = jnp.isneginf(best).reshape(chosen.shape)
+            nothing = -1 if name == "index" else jnp.nan
+            merged[name] = jnp.where(empty, nothing, jnp.where(chosen, a, b))
+        return merged
+
+    def _score(self, sample: Sample) -> Array:
+        value = as_float(sample.values[self.of]).reshape(len(sample.weight), -1)
+        value = -value.min(1) if self.smallest else value.max(1)
+        return jnp.where((sample.weight > 0) & ~jnp.isnan(value), value, -jnp.inf)
+
+    def result(self, state: State) -> Found:
+        """Numbers, values, q and v of the trajectories, the worst one first."""
+        x = host(state)
+        filled = x["index"] >= 0
+        score = -x["score"] if self.smallest else x["score"]
+        found = {"index": x["index"][filled], "value": score[filled]}
+        return found | {name: np.asarray(x[name][filled]) for name in ("q", "v")}

@@ -1,0 +1,206 @@
+"""One trajectory of a study as a function of its draws: what is stored, and what is observed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.assemble import assemble
+from jaxmech.compiler import batched_closure
+from jaxmech.config.load import Subject
+from jaxmech.ensemble.quantities import AUDIT, SERIES, Quantity
+from jaxmech.ensemble.study import SECTIONS, Study
+from jaxmech.observe import observe
+from jaxmech.simulate import simulate
+from jaxmech.solution import Solution
+from jaxmech.stabilization import reach
+from jaxmech.system import System
+
+Tree = dict[str, dict[str, Any]]  # section, name -> value
+_OBSERVED = {"qdd", "multipliers", "constraint_force"}
+_ROUND_OFF = 64  # units of round-off within which a state is on its constraints
+
+
+def save_times(study: Study) -> np.ndarray:
+    """The saved times [s], shape (saves,)."""
+    return np.linspace(study.times.start, study.times.end, study.times.saves)
+
+
+def merged(same: Tree, own: Tree) -> Tree:
+    """All inputs of one trajectory."""
+    return {section: same[section] | own[section] for section in SECTIONS}
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """One trajectory of a study as a function of its draws.
+
+    Attributes:
+        study: what is computed, with functions in place of their names.
+        subject: its system.
+        wanted: names of the quantities that statistics are computed from.
+    """
+
+    study: Study
+    subject: Subject
+    wanted: frozenset[str] = frozenset()
+
+    @property
+    def system(self) -> System:
+        """The mechanics."""
+        return self.subject.system
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Floating-point type of the computation."""
+        return np.dtype(self.study.precision)
+
+    @property
+    def ts(self) -> np.ndarray:
+        """The saved times [s]."""
+        return save_times(self.study).astype(self.dtype)
+
+    @property
+    def may_skip_assembly(self) -> bool:
+        """Whether states come from a model alone, which makes consistent ones."""
+        given = self.study.coordinates or self.study.velocities
+        return self.subject.model is not None and not given
+
+    def params(self, inputs: Tree) -> dict[str, Any]:
+        """The parameters, with the defaults of the model."""
+        defaults = self.subject.model.params if self.subject.model else {}
+        return {**defaults, **inputs["parameters"]}
+
+    def guess(self, inputs: Tree) -> tuple[Array, Array]:
+        """The state of the model, with the drawn values in place."""
+        system, model = self.system, self.subject.model
+        q, v = jnp.zeros((2, system.n), self.dtype)
+        if model:
+            state = model.state(inputs["start"], self.params(inputs))
+            q, v = (jnp.asarray(x, self.dtype) for x in state)
+        for name, value in inputs["coordinates"].items():
+            q = q.at[system.coordinates.index(name)].set(value)
+        for name, value in inputs["velocities"].items():
+            v = v.at[system.coordinates.index(name)].set(value)
+        return q, v
+
+    def start(self, inputs: Tree, assembled: bool) -> tuple[Array, Array, Array]:
+        """The initial state, and whether the guess is on the constraints to round-off already.
+
+        A guess that is, is its own nearest state; only others are changed, where `assembled` says
+        so. For a batch, the search of `assemble` costs as much as thousands of steps.
+        """
+        q, v = self.guess(inputs)
+        params, t = self.params(inputs), jnp.asarray(self.ts[0])
+        met = batched_closure(partial(_is_met, self.system), q, v, t, params)(q, v, t, params)
+        if not assembled:
+            return q, v, met
+        nearest = assemble(self.system, q, v, t, params, fixed=self.study.fixed)
+        keep = met & self.may_skip_assembly
+        q, v = (jnp.where(keep, a, b) for a, b in zip((q, v), nearest, strict=True))
+        return q, v, met
+
+    def states(self, varying: Tree, same: Tree, count: int) -> tuple[Any, Any, Any]:
+        """Initial states and parameters of some trajectories."""
+
+        def all_of(assembled: bool) -> Any:
+            def one(own: Tree) -> Any:
+                inputs = merged(same, own)
+                return *self.start(inputs, assembled), self.params(inputs)
+
+            return jax.jit(jax.vmap(one, axis_size=count))(varying)
+
+        q, v, met, params = all_of(not self.may_skip_assembly)
+        if self.may_skip_assembly and not bool(met.all()):
+            q, v, met, params = all_of(True)
+        return q, v, params
+
+    def computed(
+        self, inputs: Tree, assembled: bool
+    ) -> tuple[dict[str, Array], dict[str, Array], Array]:
+        """What is stored, all quantities that are asked for, and whether the start was met."""
+        study, params = self.study, self.params(inputs)
+        q, v, met = self.start(inputs, assembled)
+        sol = simulate(
+            self.system, q, v, self.ts, params,
+            method=study.method, projection=study.projection, formulation=study.formulation,
+        )  # fmt: skip
+        values = self._values(sol, params)
+        stored = {name: self._stored(name, values[name]) for name in self._names(values)}
+        return stored, {name: values[name] for name in ("status", *sorted(self.wanted))}, met
+
+    def _values(self, sol: Solution, params: Any) -> dict[str, Array]:
+        """Every quantity by name; what nobody asks for is not computed."""
+        values: dict[str, Array] = {
+            "status": sol.status,
+            "t_failed": sol.t_failed,
+            "rank": sol.rank,
+            "energy_drift": sol.energy_drift,
+            "integration_error": sol.integration_error,
+            "worst_position_residual": jnp.nanmax(sol.position_residual),
+            "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
+        }
+        values |= {name: getattr(sol, name) for name in SERIES if name not in _OBSERVED}
+        values |= {name: sol.q[:, k] for k, name in enumerate(self.system.coordinates)}
+        seen = None
+        if self._needs_reactions:
+            seen = observe(self.system, sol, params, formulation=self.study.formulation)
+            values |= {"qdd": seen.qdd, "constraint_force": seen.constraint_force}
+            values |= {f"multipliers_{name}": x for name, x in seen.multipliers.items()}
+        for name, quantity in self.study.observe.items():
+            values[name] = quantity.along(sol.q, sol.v, sol.ts, params, seen)
+        return values
+
+    @cached_property
+    def _needs_reactions(self) -> bool:
+        names = {*self._series, *self.wanted}
+        of = any(n in _OBSERVED or n.startswith("multipliers_") for n in names)
+        return of or any(quantity.needs_reactions for quantity in self.study.observe.values())
+
+    @property
+    def _series(self) -> tuple[str, ...]:
+        """What is stored beside the audit."""
+        store = self.study.store
+        if store == "statistics":
+            return ()
+        return (*self.study.save, *self.study.observe) if isinstance(store, str) else store
+
+    def _names(self, values: dict[str, Array]) -> list[str]:
+        """The names of what is stored, one for the multipliers of each constraint."""
+        if self.study.store == "statistics":
+            return []
+        found = list(AUDIT)
+        for name in self._series:
+            whole = [key for key in values if key.startswith("multipliers_")]
+            found += whole if name == "multipliers" else [name]
+        return list(dict.fromkeys(found))
+
+    def _stored(self, name: str, value: Array) -> Array:
+        """A quantity as it is stored."""
+        study = self.study
+        if name in AUDIT:
+            return value
+        quantity = study.observe.get(name, Quantity(""))
+        if study.store == "final" and quantity.keep == "all":
+            value = value[-1:]
+        if study.stored_precision and jnp.issubdtype(value.dtype, jnp.floating):
+            value = value.astype(study.stored_precision)
+        return value
+
+
+def _is_met(system: System, q: Array, v: Array, t: Array, params: Any) -> Array:
+    """Whether a state is on all constraints to round-off."""
+    q, v, t, params = system.arguments(q, v, t, params)
+    tolerance = _ROUND_OFF * jnp.finfo(q.dtype).eps
+
+    def small(level: Callable[[Array], Array], x: Array) -> Array:
+        return (jnp.abs(level(x)) <= tolerance * reach(jax.jacfwd(level)(x), x)).all()
+
+    positions = small(lambda q: system.position_level(q, t, params), q)
+    speeds = small(lambda v: system.velocity_level(q, v, t, params), v)
+    return positions & speeds & jnp.isfinite(q).all() & jnp.isfinite(v).all()

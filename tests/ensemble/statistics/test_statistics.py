@@ -1,0 +1,211 @@
+"""Statistics of known numbers: against numpy and scipy, in one piece and merged from parts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxmech.config.errors import StudyError
+from jaxmech.ensemble.statistics import (
+    Covariance,
+    Custom,
+    FirstPassage,
+    Histogram,
+    Moments,
+    Probability,
+    Quantiles,
+    Reduction,
+    SobolIndices,
+    Worst,
+)
+from tests.ensemble.statistics.helpers import merged, result, sample, states
+
+RNG = np.random.default_rng(4)
+X = RNG.gamma(2.0, size=(1000, 3)) + 1e6  # far from zero, where naive sums of squares fail
+SCALAR = RNG.normal(size=1000)
+
+
+@pytest.mark.parametrize("ends", [(), (1, 400), (250, 500, 750)])
+def test_moments_are_those_of_numpy(ends) -> None:
+    found = result(Moments(of="x"), sample({"x": X}), *ends)
+    assert found["mean"] == pytest.approx(X.mean(0), rel=1e-14)
+    assert found["sd"] == pytest.approx(X.std(0, ddof=1), rel=1e-9)
+    assert np.array_equal(found["min"], X.min(0))
+    assert np.array_equal(found["max_index"], X.argmax(0))
+    assert np.array_equal(found["min_index"], X.argmin(0))
+    half = 1.959964 * X.std(0, ddof=1) / np.sqrt(1000)
+    assert found["mean_high"] - found["mean"] == pytest.approx(half, rel=1e-5)
+
+
+def test_values_that_do_not_count_are_left_out() -> None:
+    values, weight = np.array([1.0, np.nan, 3.0, 1e9]), np.array([1.0, 1.0, 1.0, 0.0])
+    found = result(Moments(of="x"), sample({"x": values}, weight))
+    assert (found["count"], found["mean"], found["max"]) == (2, 2.0, 3.0)
+    none = result(Moments(of="x"), sample({"x": values[:2]}, np.zeros(2)))
+    assert none["count"] == 0
+    assert np.isnan([none["mean"], none["sd"], none["min"], none["max"]]).all()
+
+
+def test_weights_are_those_of_repeated_values() -> None:
+    weight = np.array([1.0, 3.0, 2.0])
+    values = np.array([1.0, 2.0, 5.0])
+    found = result(Moments(of="x"), sample({"x": values}, weight), 1)
+    assert found["mean"] == pytest.approx(np.average(values, weights=weight))
+    assert found["effective_count"] == pytest.approx(36 / 14)
+
+
+def test_probability_has_the_intervals_of_scipy() -> None:
+    whole = sample({"x": SCALAR.reshape(200, 5)})
+    hits = int((SCALAR.reshape(200, 5) > 1.5).any(1).sum())
+    for name, method in (("wilson", "wilson"), ("clopper-pearson", "exact")):
+        found = result(Probability(of="x", above=1.5, interval=name), whole, 60)
+        interval = stats.binomtest(hits, 200).proportion_ci(0.95, method)
+        assert (found["hits"], found["count"], found["left_out"]) == (hits, 200, 0)
+        assert (found["low"], found["high"]) == (interval.low, interval.high)
+    below = result(Probability(of="x", below=1.5), sample({"x": SCALAR}))
+    assert below["hits"] == (SCALAR < 1.5).sum()
+
+
+@pytest.mark.parametrize("method", ["wilson", "clopper-pearson"])
+def test_intervals_of_probability_cover(method) -> None:
+    """200 repeats of 500 trials; 0.95 is within 3.5 standard errors of what is counted."""
+    rng, p = np.random.default_rng(1), 0.03
+    hits = rng.binomial(500, p, size=200)
+    statistic = Probability(of="x", above=0.5, interval=method)
+    covered = 0
+    for n in hits:
+        found = result(statistic, sample({"x": (np.arange(500) < n).astype(float)}))
+        covered += found["low"] <= p <= found["high"]
+    assert covered / 200 > 0.95 - 3.5 * np.sqrt(0.95 * 0.05 / 200)
+    assert covered < 200 or method == "clopper-pearson"
+
+
+def test_intervals_of_mean_and_quantiles_cover() -> None:
+    rng = np.random.default_rng(2)
+    moments, middle = Moments(of="x"), Quantiles(of="x", at=(0.5, 0.9))
+    exact = stats.expon.ppf([0.5, 0.9])
+    covered = np.zeros(3)
+    for _ in range(200):
+        whole = sample({"x": rng.exponential(size=400)})
+        mean, found = result(moments, whole), result(middle, whole)
+        covered[0] += mean["mean_low"] <= 1.0 <= mean["mean_high"]
+        covered[1:] += (found["low"] <= exact) & (exact <= found["high"])
+    assert np.all(covered / 200 > 0.95 - 3.5 * np.sqrt(0.95 * 0.05 / 200))
+
+
+def test_first_passage_counts_each_trajectory_once() -> None:
+    series = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0], [0.0, 0.0, 0.0], [4.0, 4.0, 4.0]])
+    found = result(FirstPassage(of="x", above=1.0), sample({"x": series}), 1)
+    assert found["passed"].tolist() == [1, 1, 1]
+    assert found["never"] == 1
+    assert found["probability"].tolist() == [0.25, 0.5, 0.75]
+    exact = stats.binomtest(2, 4).proportion_ci(0.95, "exact")
+    assert (found["low"][1], found["high"][1]) == (exact.low, exact.high)
+
+
+@pytest.mark.parametrize("ends", [(), (1, 400), (250, 500, 750)])
+def test_histogram_counts_as_numpy_does(ends) -> None:
+    found = result(Histogram(of="x", low=-1.0, high=2.0, bins=7), sample({"x": SCALAR}), *ends)
+    counts, edges = np.histogram(SCALAR, bins=7, range=(-1.0, 2.0))
+    assert np.array_equal(found["counts"], counts)
+    assert found["edges"] == pytest.approx(edges)
+    assert (found["below"], found["above"]) == ((SCALAR < -1).sum(), (SCALAR > 2).sum())
+
+
+@pytest.mark.parametrize("values", [SCALAR, X, 1e-7 * SCALAR, np.zeros(50), SCALAR + 1e12])
+def test_quantiles_are_within_their_error(values) -> None:
+    statistic = Quantiles(of="x", at=(0.0, 0.01, 0.05, 0.5, 0.95, 1.0))
+    found = result(statistic, sample({"x": values}), 7, 31)
+    exact = np.moveaxis(np.quantile(values, statistic.at, axis=0, method="inverted_cdf"), 0, -1)
+    error = np.abs(found["quantiles"] - exact)
+    assert np.all(error <= found["error"][..., None])
+    width = np.ptp(values, axis=0)
+    assert np.all(
+        found["error"] <= np.maximum(4 * width / 512, 1e-14 * np.abs(values).max()) + 1e-12
+    )
+    assert np.all(found["low"] <= found["quantiles"])
+
+
+def test_counts_for_quantiles_do_not_depend_on_the_division() -> None:
+    values = RNG.standard_cauchy(3000)  # of which each part has a range of its own
+    statistic = Quantiles(of="x")
+    whole = merged(statistic, states(statistic, sample({"x": values})))
+    for ends in ((1, 2), (100, 1700), tuple(range(50, 3000, 50))):
+        parts = merged(statistic, states(statistic, sample({"x": values}), *ends))
+        assert np.array_equal(parts["weights"], whole["weights"])
+        backwards = merged(statistic, states(statistic, sample({"x": values}), *ends)[::-1])
+        assert np.array_equal(backwards["weights"], whole["weights"])
+
+
+def test_covariance_is_that_of_numpy() -> None:
+    y = 0.5 * SCALAR + RNG.normal(size=1000)
+    found = result(Covariance(of=("x", "y"), inputs=False), sample({"x": SCALAR, "y": y}), 333)
+    assert found["covariance"] == pytest.approx(np.cov(SCALAR, y))
+    assert found["correlation"] == pytest.approx(np.corrcoef(SCALAR, y))
+    exact = stats.pearsonr(SCALAR, y).confidence_interval()
+    assert found["correlation_low"][0, 1] == pytest.approx(exact.low)
+    assert found["correlation_high"][1, 0] == pytest.approx(exact.high)
+
+
+def test_the_worst_are_kept_whole_in_order() -> None:
+    q = RNG.normal(size=(100, 4, 2))
+    score = RNG.integers(0, 20, 100).astype(float)  # many are equal
+    values = {"x": score, "q": q, "v": -q}
+    found = result(Worst(of="x", keep=5), sample(values), 10, 97)
+    best = np.argsort(-score, kind="stable")[:5]
+    assert np.array_equal(found["index"], best)
+    assert np.array_equal(found["value"], score[best])
+    assert np.array_equal(found["q"], q[best])
+    assert np.array_equal(found["v"], -q[best])
+    least = result(Worst(of="x", keep=3, smallest=True), sample(values), 50)
+    assert np.array_equal(least["index"], np.argsort(score, kind="stable")[:3])
+    few = result(Worst(of="x", keep=9), sample({k: x[:2] for k, x in values.items()}))
+    assert len(few["index"]) == len(few["q"]) == 2
+
+
+def test_a_reduction_of_ones_own_is_updated_and_merged() -> None:
+    largest = Reduction(
+        init=lambda sample: {"square": jnp.zeros(())},
+        update=lambda state, sample: {
+            "square": jnp.maximum(state["square"], (sample.values["x"] ** 2).max())
+        },
+        merge=lambda a, b: jax.tree.map(jnp.maximum, a, b),
+    )
+    found = result(Custom(of=("x",), functions=largest), sample({"x": SCALAR}), 400)
+    assert found["square"] == (SCALAR**2).max()
+    rooted = largest._replace(result=lambda state: {"root": np.sqrt(state["square"])})
+    assert (
+        result(Custom(of=("x",), functions=rooted), sample({"x": SCALAR}))["root"]
+        == np.abs(SCALAR).max()
+    )
+
+
+def test_importance_weights_reach_a_rare_event() -> None:
+    """P(x > 4.5) = 3.4e-6 for a normal number, from 4,000 of a normal distribution around 4.5."""
+    rng = np.random.default_rng(3)
+    exact, covered = stats.norm.sf(4.5), 0
+    for _ in range(50):
+        x = rng.normal(4.5, size=4000)
+        weight = np.exp(stats.norm.logpdf(x) - stats.norm.logpdf(x, 4.5))
+        found = result(Probability(of="x", above=4.5), sample({"x": x}, weight), 1000)
+        assert found["high"] - found["low"] < 0.15 * exact
+        covered += found["low"] <= exact <= found["high"]
+    assert covered >= 42
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Probability(of="x"), "`above` or `below` must be given.*neither is"),
+        (lambda: Probability(of="x", above=1.0, below=0.0), "both are"),
+        (lambda: Probability(of="x", above=1.0, confidence=95.0), "`confidence` must be between"),
+        (lambda: Histogram(of="x", low=1.0, high=1.0), "`low` must be below `high`"),
+        (lambda: Quantiles(of="x", at=(5.0,)), "`at` must hold probabilities"),
+        (lambda: Worst(of="x", keep=0), "`keep` must be at least 1"),
+        (lambda: SobolIndices(of="x", resamples=1), "`resamples` must be at least 20"),
+    ],
+)
+def test_impossible_statistics_are_refused(make, message) -> None:
+    with pytest.raises(StudyError, match=message):
+        make()

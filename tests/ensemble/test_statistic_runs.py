@@ -1,0 +1,284 @@
+"""Studies that store statistics: what they say, and the same bits however they were computed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech.cli.main import main
+from jaxmech.config.errors import StudyError
+from jaxmech.config.toml import ConfigError, read
+from jaxmech.ensemble import (
+    Moments,
+    Probability,
+    Quantity,
+    RunWarning,
+    Study,
+    Times,
+    Uniform,
+    open_results,
+    run,
+    verify,
+)
+from jaxmech.ensemble.checksums import marked_blocks
+from jaxmech.integrate import RK4
+from tests.ensemble.studies import STUDY, arrays, killed, same_bits, write_study
+
+FUNCTIONS = """
+import jax.numpy as jnp
+from jaxmech.ensemble import Reduction
+
+def stretch(q, v, t, p):
+    return jnp.abs(q[0])
+
+def pair(q, v, t, p):
+    return jnp.stack([q[0], v[0]])
+
+def three(q, v, t):
+    return q[0]
+
+def work(q, v, t, p, reactions):
+    return reactions.qdd @ v
+
+largest = Reduction(
+    lambda sample: jnp.zeros(()),
+    lambda state, sample: jnp.maximum(state, sample.values["x"].max()),
+    jnp.maximum,
+)
+"""
+OBSERVED = (
+    STUDY
+    + """
+[observe]
+stretch = "of.py:stretch"
+widest = { function = "of.py:stretch", keep = "max" }
+both = { function = "of.py:pair", every = 2 }
+
+[statistics]
+wide = { statistic = "probability", of = "widest", above = 0.5 }
+when = { statistic = "first-passage", of = "stretch", above = 0.5 }
+x = { statistic = "moments", of = "x" }
+both = { statistic = "moments", of = "both" }
+band = { statistic = "quantiles", of = "stretch", at = [0.5], bins = 64 }
+causes = { statistic = "covariance", of = ["widest", "energy_drift"] }
+worst = { statistic = "worst", of = "widest", keep = 3 }
+own = { statistic = "custom", of = ["x"], functions = "of.py:largest" }
+"""
+)
+ONLY = OBSERVED.replace("block = 4", 'block = 4\nstore = "statistics"')
+
+
+def computed(folder: Path, text: str = OBSERVED, out: str = "run") -> Path:
+    config = write_study(folder, text)
+    (folder / "of.py").write_text(FUNCTIONS)
+    run(read(config, Study), folder / out, folder=folder)
+    return folder / out
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A finished run that stores trajectories and statistics."""
+    return computed(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def only(tmp_path_factory) -> Path:
+    """The same study, which stores statistics alone."""
+    return computed(tmp_path_factory.mktemp("only"), ONLY)
+
+
+def same_statistics(run: Path, other: Path) -> bool:
+    return (run / "statistics.npz").read_bytes() == (other / "statistics.npz").read_bytes()
+
+
+def test_observed_quantities_are_stored(whole) -> None:
+    found = arrays(whole)
+    q = found["q"][..., 0]
+    assert np.array_equal(found["stretch"], np.abs(q))
+    assert np.array_equal(found["widest"], np.abs(q).max(1))
+    assert np.array_equal(found["both"], np.stack([q, found["v"][..., 0]], -1)[:, ::2])
+
+
+def test_statistics_are_those_of_the_stored_trajectories(whole) -> None:
+    found, q = open_results(whole).statistics, arrays(whole)["q"][..., 0]
+    widest = np.abs(q).max(1)
+    assert found["wide"]["hits"] == (widest > 0.5).sum()
+    assert found["x"]["mean"] == pytest.approx(q.mean(0), abs=1e-14)
+    assert found["x"]["sd"] == pytest.approx(q.std(0, ddof=1))
+    assert np.array_equal(found["x"]["max_index"], q.argmax(0))
+    assert found["both"]["mean"].shape == (3, 2)
+    assert found["when"]["passed"].sum() + found["when"]["never"] == 20
+    assert found["own"]["0"] == q.max()
+    order = np.argsort(-widest, kind="stable")[:3]
+    assert np.array_equal(found["worst"]["index"], order)
+    assert np.array_equal(found["worst"]["q"][..., 0], q[order])
+    names = found["causes"]["names"].tolist()
+    assert names[:3] == ["widest", "energy_drift", "coordinates.x"]
+    start = np.corrcoef(widest, arrays(whole)["coordinate_x"])[0, 1]
+    assert found["causes"]["correlation"][0, 2] == pytest.approx(start)
+
+
+def test_without_trajectories_the_statistics_are_the_same(whole, only) -> None:
+    assert same_statistics(whole, only)
+    stored = [name for name in arrays(only) if name not in ("t", "coordinate")]
+    assert sorted(stored) == ["parameter_limit", "parameter_m", "statistics"]
+    one, two = (json.loads((run / "summary.json").read_text()) for run in (whole, only))
+    for key in ("done", "status", "worst", "smallest_rank", "too_coarse", "statistics"):
+        assert one[key] == two[key], key
+    assert verify(only) == ()
+
+
+@pytest.mark.parametrize("chunk", [1, 9])
+def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path, chunk) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(only, out)
+    killed(out, 1, 3, 4)
+    (out / "statistics.npz").unlink()
+    shutil.rmtree(out / "results.zarr" / "statistics" / "c" / "4")
+    computed(tmp_path, ONLY.replace("block = 4", f"block = 4\nchunk = {chunk}"))
+    assert same_bits(only, out)
+    for name in ("statistics.npz", "summary.json", "summary.txt"):
+        assert (out / name).read_bytes() == (only / name).read_bytes()
+
+
+@pytest.mark.parametrize("file", ["statistics.npz", "results.zarr/statistics/c/2/0"])
+def test_damage_is_named_and_healed(only, tmp_path, file) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(only, out)
+    data = bytearray((out / file).read_bytes())
+    data[len(data) // 2] ^= 1
+    (out / file).write_bytes(data)
+    assert [one.file for one in verify(out)] == [file]
+    with pytest.warns(RunWarning, match=file):
+        computed(tmp_path, ONLY)
+    assert same_bits(only, out)
+    assert same_statistics(only, out)
+
+
+def test_failures_are_left_out_and_counted(tmp_path) -> None:
+    only = computed(tmp_path, ONLY.replace("limit = 2.0", "limit = 0.7"))
+    kept = computed(tmp_path / "kept", OBSERVED.replace("limit = 2.0", "limit = 0.7"))
+    bad = np.flatnonzero(arrays(kept)["status"])
+    summary = json.loads((only / "summary.json").read_text())
+    assert summary["failed"] == bad.tolist()
+    assert summary["status"] == json.loads((kept / "summary.json").read_text())["status"]
+    found = open_results(only).statistics
+    assert found["wide"]["left_out"] == len(bad) > 0
+    assert found["x"]["count"][0] == 20 - len(bad)
+    assert same_statistics(only, kept)
+
+
+def test_the_last_times_alone_are_stored(whole, tmp_path) -> None:
+    text = STUDY.replace("block = 4", 'block = 4\nstore = "final"\nstored_precision = "float32"')
+    found = arrays(computed(tmp_path, text))
+    assert found["q"].shape == (20, 1, 1)
+    assert found["q"].dtype == np.float32
+    assert found["t"].tolist() == [1.0]
+    assert np.array_equal(found["q"][:, 0], arrays(whole)["q"][:, -1].astype(np.float32))
+
+
+def test_named_quantities_are_stored(whole, tmp_path) -> None:
+    head = 'block = 4\nstore = ["energy", "widest"]\ncompression = "blosc"'
+    found = arrays(computed(tmp_path, OBSERVED.replace("block = 4", head)))
+    assert "q" not in found
+    for name in ("energy", "widest", "status"):
+        assert np.array_equal(found[name], arrays(whole)[name])
+
+
+def test_a_study_stops_when_its_question_is_answered(tmp_path) -> None:
+    text = ONLY.replace("size = 20", "size = 4000").replace("block = 4", "block = 50")
+    text += '\n[until]\nquantity = "wide"\nhalf_width = 0.06\nat_least = 100\n'
+    out = computed(tmp_path, text)
+    summary = json.loads((out / "summary.json").read_text())
+    done = summary["done"]
+    assert 100 <= done < 1000
+    assert summary["blocks"] == done // 50
+    found = open_results(out).statistics["wide"]
+    assert (found["high"] - found["low"]) / 2 <= 0.06
+    assert verify(out) == ()
+    shutil.copytree(out, tmp_path / "again")
+    last = marked_blocks(out)[-1]
+    killed(out, 1, last)
+    (out / "statistics.npz").unlink()
+    computed(tmp_path, text)
+    assert same_bits(out, tmp_path / "again")
+    assert marked_blocks(out)[-1] == last
+
+
+def test_functions_of_python_are_observed(tmp_path) -> None:
+    study = Study(
+        model="pendulum", size=10, block=8, times=Times(end=0.5, saves=6), method=RK4(substeps=10),
+        start={"theta": Uniform(-2.0, 2.0)}, store="statistics",
+        observe={"height": Quantity(lambda q, v, t, p: q[1] + p["l"], keep="max")},
+        statistics={"up": Probability(of="height", above=0.2), "mean": Moments(of="height")},
+    )  # fmt: skip
+    summary = run(study, tmp_path / "run")
+    assert summary["statistics"]["up"]["count"] == 10
+    assert 0 <= summary["statistics"]["mean"]["min"] < summary["statistics"]["mean"]["max"]
+    assert 'function = "python:' in (tmp_path / "run" / "config.toml").read_text()
+
+
+def test_reactions_are_given_on_request(tmp_path) -> None:
+    rod = Quantity(lambda q, v, t, p, reactions: reactions.multipliers["rod"][0] * jnp.sum(q**2))
+    study = Study(
+        model="pendulum", size=3, times=Times(end=0.5, saves=3), method=RK4(substeps=10),
+        start={"theta": Uniform(-2.0, 2.0)}, observe={"pull": rod}, save=("q", "multipliers"),
+    )  # fmt: skip
+    run(study, tmp_path / "run")
+    found = arrays(tmp_path / "run")
+    exact = found["multipliers_rod"][..., 0] * (found["q"] ** 2).sum(-1)
+    assert found["pull"] == pytest.approx(exact)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ('of = "widest", above', 'of = "widestt", above', 33, "did you mean `widest`"),
+        ('"of.py:stretch"\n', '"of.py:strech"\n', 27, "did you mean `stretch`"),
+        ('"of.py:stretch"\n', '"no.py:stretch"\n', 27, "there is none at"),
+        ('"of.py:stretch"\n', '"of.py:three"\n', 27, "but it takes 3 arguments"),
+        ('keep = "max"', 'keep = "most"', 28, 'keep must be "all", "final"'),
+        ("above = 0.5 }\nwhen", "above = 0.5, below = 0.1 }\nwhen", 32, "but both are"),
+        ('"probability", of', '"probabilty", of', 32, "did you mean `probability`"),
+        ("keep = 3", "kep = 3", 38, "did you mean `keep`"),
+        ('of = ["widest", "energy', 'of = ["stretch", "energy', 37, 'such as keep = "max"'),
+        ("block = 4", 'block = 4\nstore = ["qq"]', 6, "is not a quantity to store"),
+        ("block = 4", 'block = 4\nstore = "last"', 6, '"all", "final" or "statistics"'),
+        ("[observe]", '[until]\nquantity = "wid"\nhalf_width = 1.0\n[observe]', 27, "`wide`"),
+        ("[observe]", '[sampling]\ndesign = "saltely"\n[observe]', 27, '"saltelli"'),
+        ('functions = "of.py:largest"', 'functions = "of.py:stretch"', 39, "Reduction"),
+    ],
+)
+def test_errors_name_file_line_and_remedy(tmp_path, capsys, old, new, line, message) -> None:
+    assert old in OBSERVED
+    config = write_study(tmp_path, OBSERVED.replace(old, new))
+    (tmp_path / "of.py").write_text(FUNCTIONS)
+    assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert f"study.toml:{line}" in told or abs(_line(told) - line) <= 1, told
+
+
+def _line(told: str) -> int:
+    return int(told.partition("study.toml:")[2].partition(":")[0])
+
+
+def test_only_statistics_need_some(tmp_path) -> None:
+    text = STUDY.replace("block = 4", 'block = 4\nstore = "statistics"')
+    with pytest.raises((StudyError, ConfigError), match="the table `statistics` names none"):
+        computed(tmp_path, text)
+
+
+def test_progress_for_programs(tmp_path, capsys) -> None:
+    config = write_study(tmp_path, ONLY)
+    (tmp_path / "of.py").write_text(FUNCTIONS)
+    command = ["ensemble", str(config), "--out", str(tmp_path / "run"), "--progress", "json"]
+    assert main(command) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+    last = json.loads(lines[-1])
+    assert (last["done"], last["size"], last["failed"]) == (20, 20, 0)
+    assert last["estimates"]["wide"]["low"] <= last["estimates"]["wide"]["value"]
+    assert (tmp_path / "run" / "pictures" / "statistic_when.png").is_file()
