@@ -16,9 +16,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from jaxmech.config.convert import Config, plain, structure
 from jaxmech.config.errors import InputError, Key, Problem, StudyError
-from jaxmech.config.schema import OneOf, choice_of, words
+from jaxmech.config.schema import OneOf, choice_of, short_field, words
 
 _WIDTH = 98  # characters of a line of help
+_OUTER = 2  # indent of the tables of a file
 _NO_LINE = sys.maxsize
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
@@ -102,7 +103,7 @@ def described(kind: type) -> str:
     return "\n".join(_described(kind, indent=2))
 
 
-def _described(kind: type, indent: int) -> Iterator[str]:
+def _described(kind: type, indent: int, within: str = "") -> Iterator[str]:
     hints = get_type_hints(kind, include_extras=True)
     tables = [f for f in fields(kind) if _is_table(hints[f.name])]
     drawn = [f for f in tables if _values_of(hints[f.name])]
@@ -114,20 +115,34 @@ def _described(kind: type, indent: int) -> Iterator[str]:
             yield from _inside(hints[entry.name])
         elif entry not in drawn:
             left, right = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
-            yield f"\n  {left}{entry.name}{right}  {entry.metadata['doc']}"
-            yield from _inside(hints[entry.name])
-    if drawn:
+            yield f"\n  {left}{within}{entry.name}{right}  {entry.metadata['doc']}"
+            yield from _inside(hints[entry.name], f"{entry.name}.")
+    choices = {id(_values_of(hints[f.name])): _values_of(hints[f.name]) for f in drawn}
+    for number, choice in choices.items():
+        own = [f for f in drawn if id(_values_of(hints[f.name])) == number]
+        left = " " * (indent - 2)
         yield ""
-        yield from (f"  {f'[{f.name}]':<16}{f.metadata['doc']}" for f in drawn)
-        yield "    name = a number, which is fixed, or a table, one of:"
-        yield from _choices(_values_of(hints[drawn[0].name]))
+        yield from (f"{left}  {f'[{within}{f.name}]':<16}{f.metadata['doc']}" for f in own)
+        if indent > _OUTER:  # its choices are those of another table
+            continue
+        given = "a number, which is fixed, or a table" if choice and choice.bare else "a table"
+        yield f"    name = {given}, one of:"
+        yield from _choices(choice)
+        if choice and choice.other:
+            text = (choice.other.__doc__ or "").partition("\n")[0]
+            yield fill(
+                f"    {choice.tag} = ...{' ' * 13}{text}", _WIDTH, subsequent_indent=" " * 34
+            )
 
 
-def _inside(kind: Any) -> Iterator[str]:
+def _inside(kind: Any, within: str = "") -> Iterator[str]:
     if choice := choice_of(kind):
         yield from _choices(choice)
     elif table := _table_of(kind):
-        yield from _described(table, indent=4)
+        if get_origin(kind) is Mapping:
+            short = short_field(table)
+            yield f"    name = {f'its `{short}`, or ' if short else ''}a table:"
+        yield from _described(table, indent=4, within=within)
 
 
 def _choices(choice: OneOf | None) -> Iterator[str]:
@@ -143,7 +158,7 @@ def _choices(choice: OneOf | None) -> Iterator[str]:
 
 def _row(entry: Field[Any], kind: Any, indent: int) -> str:
     left = f"{' ' * indent}{entry.name}"
-    text = f"{left:<18}{entry.metadata['doc']}; {words(kind)}{_default(entry, kind)}"
+    text = f"{left:<17} {entry.metadata['doc']}; {words(kind)}{_default(entry, kind)}"
     return fill(text, width=_WIDTH, subsequent_indent=" " * 18, break_long_words=False)
 
 
@@ -154,7 +169,7 @@ def _default(entry: Field[Any], kind: Any) -> str:
     if value is MISSING or value is None or value == ():
         return ""
     value = plain(value, kind)
-    shown = ", ".join(value) if isinstance(value, list) else json.dumps(value).strip('"')
+    shown = ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value).strip('"')
     return f" [{shown}]"
 
 

@@ -249,7 +249,7 @@ class Scipy:
     """
 
     name: str
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         from scipy import stats  # takes as long to import as all the rest

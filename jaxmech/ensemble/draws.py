@@ -172,7 +172,8 @@ def _from_table(
         raise refuse("size", f"must be at most {rows}, the rows of {sampling.table}; but is {size}")
     found, problems = {}, []
     for key, column in wanted.items():
-        name = column or next((n for n in (key, key.partition(".")[2]) if n in columns), key)
+        name = column or next((n for n in (key, key.partition(".")[2]) if n in columns), None)
+        name = name or key.partition(".")[2]
         if name in columns:
             found[key] = columns[name][:size]
         else:

@@ -63,7 +63,7 @@ when = { statistic = "first-passage", of = "stretch", above = 0.5 }
 x = { statistic = "moments", of = "x" }
 both = { statistic = "moments", of = "both" }
 band = { statistic = "quantiles", of = "stretch", at = [0.5], bins = 64 }
-causes = { statistic = "covariance", of = ["widest", "energy_drift"] }
+causes = { statistic = "covariance", of = ["widest", "integration_error"] }
 worst = { statistic = "worst", of = "widest", keep = 3 }
 own = { statistic = "custom", of = ["x"], functions = "of.py:largest" }
 """
@@ -116,7 +116,7 @@ def test_statistics_are_those_of_the_stored_trajectories(whole) -> None:
     assert np.array_equal(found["worst"]["index"], order)
     assert np.array_equal(found["worst"]["q"][..., 0], q[order])
     names = found["causes"]["names"].tolist()
-    assert names[:3] == ["widest", "energy_drift", "coordinates.x"]
+    assert names[:3] == ["widest", "integration_error", "coordinates.x"]
     start = np.corrcoef(widest, arrays(whole)["coordinate_x"])[0, 1]
     assert found["causes"]["correlation"][0, 2] == pytest.approx(start)
 
@@ -244,7 +244,7 @@ def test_reactions_are_given_on_request(tmp_path) -> None:
         ("above = 0.5 }\nwhen", "above = 0.5, below = 0.1 }\nwhen", 32, "but both are"),
         ('"probability", of', '"probabilty", of', 32, "did you mean `probability`"),
         ("keep = 3", "kep = 3", 38, "did you mean `keep`"),
-        ('of = ["widest", "energy', 'of = ["stretch", "energy', 37, 'such as keep = "max"'),
+        ('of = ["widest", "integ', 'of = ["stretch", "integ', 37, 'such as keep = "max"'),
         ("block = 4", 'block = 4\nstore = ["qq"]', 6, "is not a quantity to store"),
         ("block = 4", 'block = 4\nstore = "last"', 6, '"all", "final" or "statistics"'),
         ("[observe]", '[until]\nquantity = "wid"\nhalf_width = 1.0\n[observe]', 27, "`wide`"),

@@ -1,15 +1,16 @@
 """Intervals of confidence of probabilities and means."""
 
 from math import sqrt
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+Number = int | float | np.integer[Any] | np.floating[Any]
 Method = Literal["wilson", "clopper-pearson"]
 
 
 def of_proportion(
-    hits: float, count: float, confidence: float, method: Method
+    hits: Number, count: Number, confidence: float, method: Method
 ) -> tuple[float, float]:
     """The interval of a probability of which so many of `count` trials are hits.
 
@@ -44,13 +45,14 @@ def factor(confidence: float) -> float:
 
 
 def of_weighted(
-    total: float, squares: float, count: float, confidence: float
+    total: Number, squares: Number, count: Number, confidence: float
 ) -> tuple[float, float]:
     """The normal interval of a mean of so many numbers with this sum and sum of squares, >= 0."""
     if count < 2:
         return 0.0, float("inf")
-    mean = total / count
-    error = factor(confidence) * sqrt(max(squares / count - mean**2, 0.0) / (count - 1))
+    mean = float(total / count)
+    variance = max(float(squares / count) - mean**2, 0.0)
+    error = factor(confidence) * sqrt(variance / (count - 1))
     return max(mean - error, 0.0), mean + error
 
 
