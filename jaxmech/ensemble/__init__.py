@@ -13,7 +13,7 @@ from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.ensemble.checksums import Damage as Damage
 from jaxmech.ensemble.distributions import DISTRIBUTIONS as DISTRIBUTIONS
-from jaxmech.ensemble.distributions import Choice as Choice
+from jaxmech.ensemble.distributions import Discrete as Discrete
 from jaxmech.ensemble.distributions import Distribution as Distribution
 from jaxmech.ensemble.distributions import Fixed as Fixed
 from jaxmech.ensemble.distributions import FromTable as FromTable
@@ -24,14 +24,14 @@ from jaxmech.ensemble.distributions import Sobol as Sobol
 from jaxmech.ensemble.distributions import Triangular as Triangular
 from jaxmech.ensemble.distributions import Uniform as Uniform
 from jaxmech.ensemble.draws import draw as draw
-from jaxmech.ensemble.plans import name_problems as name_problems
-from jaxmech.ensemble.quantities import Quantity as Quantity
+from jaxmech.ensemble.quantities import Observed as Observed
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.results import verify as verify
 from jaxmech.ensemble.run import run as run
 from jaxmech.ensemble.sampling import Correlation as Correlation
 from jaxmech.ensemble.sampling import Sampling as Sampling
+from jaxmech.ensemble.sampling.plans import name_problems as name_problems
 from jaxmech.ensemble.statistics import Covariance as Covariance
 from jaxmech.ensemble.statistics import Custom as Custom
 from jaxmech.ensemble.statistics import FirstPassage as FirstPassage

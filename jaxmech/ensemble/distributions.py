@@ -191,7 +191,7 @@ class Triangular:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Discrete:
     """One of several values, equally likely unless `probabilities` say otherwise."""
 
     values: tuple[float, ...] = field(metadata=doc("the values"))
@@ -316,13 +316,13 @@ DISTRIBUTIONS: dict[str, type] = {
     "normal": Normal,
     "log-normal": LogNormal,
     "triangular": Triangular,
-    "choice": Choice,
+    "choice": Discrete,
     "sobol": Sobol,
     "table": FromTable,
 }
-Spread = Uniform | Normal | LogNormal | Triangular | Choice | Sobol | Scipy
+Spread = Uniform | Normal | LogNormal | Triangular | Discrete | Sobol | Scipy
 Distribution = Annotated[
-    Fixed | Uniform | Normal | LogNormal | Triangular | Choice | Sobol | FromTable | Scipy,
+    Fixed | Uniform | Normal | LogNormal | Triangular | Discrete | Sobol | FromTable | Scipy,
     OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy),
 ]
 

@@ -24,8 +24,8 @@ from jaxmech.ensemble.distributions import (
     Spread,
     needs_default,
 )
-from jaxmech.ensemble.plans import Drawn, DrawPlan, Index, plans_of
 from jaxmech.ensemble.sampling.designs import Points, inside
+from jaxmech.ensemble.sampling.plans import Drawn, DrawPlan, Index, plans_of
 from jaxmech.ensemble.sampling.settings import Sampling, named
 from jaxmech.ensemble.sampling.table import read_table
 

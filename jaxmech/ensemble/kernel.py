@@ -23,7 +23,7 @@ from jaxmech.ensemble.estimate import slice_of
 from jaxmech.ensemble.statistics.audit import Audit
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import SECTIONS, Study
-from jaxmech.ensemble.trajectory import Trajectory, Tree, merged
+from jaxmech.ensemble.trajectory import StudyTrajectory, Tree, merged
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.status import Status
@@ -94,7 +94,7 @@ class BlockProgram:
         statistics: those that are updated, by name.
     """
 
-    trajectory: Trajectory
+    trajectory: StudyTrajectory
     sampler: Sampler
     block: int
     statistics: Mapping[str, AbstractStatistic]
@@ -265,7 +265,7 @@ def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     """The study with its number of substeps, chosen from some of its trajectories if not given."""
     if study.method.substeps is not None:
         return study
-    program = Trajectory(study, subject)
+    program = StudyTrajectory(study, subject)
     rows = np.unique(np.linspace(0, study.size - 1, min(study.size, MEMBERS)).round().astype(int))
     parts = [inputs_of(sampler.rows(row, row + 1), program.dtype) for row in rows.tolist()]
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(own for own, _ in parts))
@@ -285,5 +285,5 @@ def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockPro
     if study.store == "statistics":
         statistics[AUDIT] = Audit()
     wanted = frozenset(name for one in statistics.values() for name in one.names)
-    trajectory = Trajectory(study, subject, wanted)
+    trajectory = StudyTrajectory(study, subject, wanted)
     return BlockProgram(trajectory, sampler, study.block_size, statistics)

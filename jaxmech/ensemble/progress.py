@@ -15,7 +15,7 @@ PERIOD = 0.5  # seconds between lines of JSON, at least
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """The progress of a run, which is told on the standard error.
 
     Attributes:
@@ -33,7 +33,7 @@ class Progress:
     _told: float = field(default=0.0, init=False)
     _bar: Any = field(default=None, init=False)
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "RunProgress":
         disable = None if self.shown == "bar" else True
         bar = tqdm(total=self.size, initial=self.initial, unit=" trajectories", disable=disable)
         self._bar = bar

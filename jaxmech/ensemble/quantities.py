@@ -53,7 +53,7 @@ _KEPT: dict[str, Callable[[Array], Array]] = {
 
 
 @dataclass(frozen=True)
-class Quantity:
+class Observed:
     """A quantity of the motion: a function of q, v, t and params, at every saved time.
 
     Attributes:
@@ -64,7 +64,7 @@ class Quantity:
         every: keep every so many saved times; the first one is one of them.
 
     Example:
-        >>> height = Quantity(lambda q, v, t, params: q[1], keep="max")
+        >>> height = Observed(lambda q, v, t, params: q[1], keep="max")
         >>> q = v = jnp.array([[0.0, 1.0], [0.0, 3.0]])
         >>> print(height.along(q, v, jnp.array([0.0, 1.0]), {}, None))
         3.0
@@ -101,22 +101,9 @@ class Quantity:
         return _KEPT[self.keep](values)
 
 
-@dataclass(frozen=True)
-class Source:
-    """A Python file that a study takes a function from.
-
-    Attributes:
-        path: where it is.
-        name: what its copy in a run folder is called.
-    """
-
-    path: Path
-    name: str
-
-
 def loaded(
-    observe: Mapping[str, Quantity], statistics: Mapping[str, Any], folder: Path
-) -> tuple[dict[str, Quantity], dict[str, Any], list[Path]]:
+    observe: Mapping[str, Observed], statistics: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, Observed], dict[str, Any], list[Path]]:
     """The same with functions in place of their names, and the files that hold them."""
     problems: list[Problem] = []
     files: list[Path] = []
@@ -159,7 +146,7 @@ def _found(
     return loaded.found
 
 
-def _signature_problems(name: str, quantity: Quantity) -> Iterator[Problem]:
+def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
     if not callable(quantity.function):
         yield Problem(("observe", name, "function"), "must name a function of q, v, t, params")
         return
@@ -170,7 +157,7 @@ def _signature_problems(name: str, quantity: Quantity) -> Iterator[Problem]:
 
 
 def name_problems_of(
-    observe: Mapping[str, Quantity],
+    observe: Mapping[str, Observed],
     statistics: Mapping[str, AbstractStatistic],
     store: str | tuple[str, ...],
     coordinates: Iterable[str],

@@ -29,7 +29,7 @@ from jaxmech.ensemble.kernel import (
     with_substeps,
 )
 from jaxmech.ensemble.layout import STATES, Layout
-from jaxmech.ensemble.progress import Progress, Shown
+from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.quantities import copies_of, loaded, name_problems_of, stored_study
 from jaxmech.ensemble.results import open_results
@@ -96,7 +96,7 @@ def run(
         if missing and max(planned_.forecast.disk, planned_.forecast.memory) > LARGE:
             tell(f"{study.size:,} trajectories take up to {planned_.forecast}")
         shown: Shown = "bar" if progress is True else progress or "none"
-        with Progress(study.size, study.size - _trajectories(target, missing), shown) as told:
+        with RunProgress(study.size, study.size - _trajectories(target, missing), shown) as told:
             work = Work(kernel, accumulator, target, told, study, tell)
             work.all(set(missing))
         return _conclude(target, accumulator)
@@ -178,7 +178,7 @@ class Work:
     kernel: BlockProgram
     accumulator: Accumulator
     target: RunFolder
-    progress: Progress
+    progress: RunProgress
     study: Study
     tell: Callable[[str], None]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from jaxmech.config.convert import plain
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.ensemble.distributions import Distribution
-from jaxmech.ensemble.quantities import Quantity
+from jaxmech.ensemble.quantities import Observed
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
 from jaxmech.ensemble.until import Until
@@ -139,7 +139,7 @@ class Study:
     sampling: Sampling = field(
         default=Sampling(), metadata=doc("how the drawn variables are spread together")
     )
-    observe: Mapping[str, Quantity] = field(
+    observe: Mapping[str, Observed] = field(
         default_factory=dict, metadata=doc("quantities of your own, by name")
     )
     statistics: Mapping[str, Statistic] = field(

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from jaxmech.assemble import assemble
 from jaxmech.compiler import batched_closure
 from jaxmech.config.load import Subject
-from jaxmech.ensemble.quantities import AUDIT, SERIES, Quantity
+from jaxmech.ensemble.quantities import AUDIT, SERIES, Observed
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
@@ -37,7 +37,7 @@ def merged(same: Tree, own: Tree) -> Tree:
 
 
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class StudyTrajectory:
     """One trajectory of a study as a function of its draws.
 
     Attributes:
@@ -185,7 +185,7 @@ class Trajectory:
         study = self.study
         if name in AUDIT:
             return value
-        quantity = study.observe.get(name, Quantity(""))
+        quantity = study.observe.get(name, Observed(""))
         if study.store == "final" and quantity.keep == "all":
             value = value[-1:]
         if study.stored_precision and jnp.issubdtype(value.dtype, jnp.floating):

@@ -13,8 +13,8 @@ from jaxmech.config.errors import StudyError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import (
     Moments,
+    Observed,
     Probability,
-    Quantity,
     RunWarning,
     Study,
     Times,
@@ -212,7 +212,7 @@ def test_functions_of_python_are_observed(tmp_path) -> None:
     study = Study(
         model="pendulum", size=10, block=8, times=Times(end=0.5, saves=6), method=RK4(substeps=10),
         start={"theta": Uniform(-2.0, 2.0)}, store="statistics",
-        observe={"height": Quantity(lambda q, v, t, p: q[1] + p["l"], keep="max")},
+        observe={"height": Observed(lambda q, v, t, p: q[1] + p["l"], keep="max")},
         statistics={"up": Probability(of="height", above=0.2), "mean": Moments(of="height")},
     )  # fmt: skip
     summary = run(study, tmp_path / "run")
@@ -222,7 +222,7 @@ def test_functions_of_python_are_observed(tmp_path) -> None:
 
 
 def test_reactions_are_given_on_request(tmp_path) -> None:
-    rod = Quantity(lambda q, v, t, p, reactions: reactions.multipliers["rod"][0] * jnp.sum(q**2))
+    rod = Observed(lambda q, v, t, p, reactions: reactions.multipliers["rod"][0] * jnp.sum(q**2))
     study = Study(
         model="pendulum", size=3, times=Times(end=0.5, saves=3), method=RK4(substeps=10),
         start={"theta": Uniform(-2.0, 2.0)}, observe={"pull": rod}, save=("q", "multipliers"),

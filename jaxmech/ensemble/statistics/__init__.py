@@ -4,9 +4,8 @@ Read `protocol` first: three functions, `init`, `update` and `merge`, and the `r
 `intervals` holds intervals of confidence, and every other file one kind of statistic.
 """
 
-from typing import Annotated
-
-from jaxmech.config.schema import OneOf
+from jaxmech.ensemble.statistics.catalogue import STATISTICS as STATISTICS
+from jaxmech.ensemble.statistics.catalogue import Statistic as Statistic
 from jaxmech.ensemble.statistics.covariance import Covariance as Covariance
 from jaxmech.ensemble.statistics.custom import Custom as Custom
 from jaxmech.ensemble.statistics.custom import Reduction as Reduction
@@ -19,27 +18,3 @@ from jaxmech.ensemble.statistics.protocol import Sample as Sample
 from jaxmech.ensemble.statistics.quantiles import Quantiles as Quantiles
 from jaxmech.ensemble.statistics.sensitivity import SobolIndices as SobolIndices
 from jaxmech.ensemble.statistics.worst import Worst as Worst
-
-STATISTICS: dict[str, type] = {
-    "moments": Moments,
-    "probability": Probability,
-    "first-passage": FirstPassage,
-    "quantiles": Quantiles,
-    "histogram": Histogram,
-    "covariance": Covariance,
-    "sobol-indices": SobolIndices,
-    "worst": Worst,
-    "custom": Custom,
-}
-Statistic = Annotated[
-    Moments
-    | Probability
-    | FirstPassage
-    | Quantiles
-    | Histogram
-    | Covariance
-    | SobolIndices
-    | Worst
-    | Custom,
-    OneOf(STATISTICS, tag="statistic"),
-]

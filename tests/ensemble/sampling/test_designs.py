@@ -11,8 +11,8 @@ from jaxmech.config.convert import plain, structure
 from jaxmech.config.errors import StudyError
 from jaxmech.config.load import load
 from jaxmech.ensemble import (
-    Choice,
     Correlation,
+    Discrete,
     FromTable,
     LogNormal,
     Normal,
@@ -31,7 +31,7 @@ RULES = {
     "m2": LogNormal(median=1.0, sigma=0.2, high=1.5),
     "l1": Triangular(0.5, 1.5, mode=0.7),
     "l2": Scipy("gamma", {"a": 3.0, "scale": 0.3, "high": 2.0}),
-    "g": Choice((9.7, 9.8, 9.9), (0.2, 0.5, 0.3)),
+    "g": Discrete((9.7, 9.8, 9.9), (0.2, 0.5, 0.3)),
 }
 
 
