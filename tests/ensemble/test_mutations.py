@@ -110,7 +110,7 @@ def test_many_mutated_configurations(tmp_path) -> None:
             ("size",),
             10**15,
             "size",
-            "must be less: what is drawn for 1000000000000000 trajectories",
+            "must be less: 1000000000000000 trajectories take",
         ),
         (("block",), 10**12, "block", "must be smaller: a block of 1000000000000 trajectories"),
         (("seed",), -1, "seed", "must be at least 0, but is -1"),
