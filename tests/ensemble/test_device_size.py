@@ -84,7 +84,6 @@ def test_short_trajectories_come_in_large_blocks_on_a_cpu() -> None:
     assert block(replace(FEW, times=Times(end=1.0, saves=1001)), Device("cpu")) == 1024
     slow = replace(FEW, method=RK4(substeps=10**4))
     assert block(slow, Device("cpu")) == 1024
-    assert block(replace(slow, store="statistics"), Device("cpu")) == 1024
 
 
 def test_groups_are_not_divided() -> None:
