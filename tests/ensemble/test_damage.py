@@ -186,7 +186,7 @@ def used(out: Path) -> None:
     """Reads everything that a block has."""
     results = open_results(out)
     summarize(results)
-    for name in ("q", "v", "energy", "rank", "t_failed"):
+    for name in ("q", "v", "energy", "rank", "t_failed", "parameter_k", "coordinate_x"):
         results.good(name)
 
 
@@ -195,7 +195,8 @@ def named_before_use(out: Path, name: str) -> None:
     with pytest.raises(FolderError, match=r"damaged|without|format|cannot be") as caught:
         used(out)
     assert name in str(caught.value) or "more" in str(caught.value)
-    if not {"rank", "t_failed"}.intersection(name.split("/")):  # which no picture shows
+    unseen = {"rank", "t_failed", "parameter_k", "coordinate_x"}  # which no picture shows
+    if not unseen.intersection(name.split("/")):
         with pytest.raises(FolderError):
             draw_pictures(open_results(out))
     try:
