@@ -61,5 +61,5 @@ def _finite(tree: Any) -> bool:
 def _named(system: System, by_q: Array, by_v: Array, by_params: Params) -> list[tuple[str, Any]]:
     """Every coordinate, velocity and parameter with the derivative by it."""
     velocities = [f"{name}'" for name in system.coordinates]
-    named = zip([*system.coordinates, *velocities], [*by_q, *by_v], strict=True)
+    named = zip([*system.coordinates, *velocities], np.concatenate([by_q, by_v]), strict=True)
     return [*named, *named_leaves(by_params)]

@@ -78,13 +78,15 @@ def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, 
         sol = simulate(system, q, v, ts, params, method=RK4(substeps=run.steps), throw=False)
         return weights @ jnp.concatenate([sol.q[-1], sol.v[-1]])
 
-    def stepped(x: Any) -> Array:
+    @jax.jit
+    def stepped(x: Any, change: Any, shift: float) -> Array:
+        x = jax.tree.map(lambda x, d: x + shift * d, x, change)
         # Without the check of the initial state, which a difference moves off the constraints.
         end = _stepped(system, run.steps, *x[:2], ts, with_numbers(x[2]))
         return weights @ jnp.concatenate(end)
 
     at = (q, v, numbers)
-    gradient = jax.grad(simulated)(at)
+    gradient = jax.jit(jax.grad(simulated))(at)
     still = jax.tree.map(jnp.zeros_like, at)
     found = [_slope("start", stepped, at, gradient, (*_along(system, pose, draw), still[2]))]
     leaves, structure = jax.tree.flatten(params)
@@ -105,12 +107,14 @@ def _slope(name: str, fn: Callable[..., Any], at: Any, gradient: Any, direction:
     delta = eps**0.25  # round-off eps / delta against the error delta^4 of the extrapolation
 
     def end(shift: float) -> float:
-        return float(fn(jax.tree.map(lambda x, d: x + shift * d, at, direction)))
+        return float(fn(at, direction, shift))
 
     def difference(delta: float) -> float:
         return (end(delta) - end(-delta)) / (2 * delta)
 
-    products = jax.tree.map(lambda g, d: float((g * d).sum()), gradient, direction)
+    products = jax.tree.map(
+        lambda g, d: float(np.sum(np.asarray(g) * np.asarray(d))), gradient, direction
+    )
     reverse = sum(jax.tree.leaves(products))
     near, far = difference(delta), difference(2 * delta)
     best = (4 * near - far) / 3
@@ -143,14 +147,22 @@ def _along(system: System, pose: Pose, draw: np.random.Generator) -> tuple[Array
     """A pseudo-random change of q and v along the constraints, to first order."""
     q, v, t, params = pose.state
     n = system.n
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-    turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
+    A_position, A_velocity, turn = _tangents(system, q, v, t, params)
     rows = np.vstack([
         np.hstack([A_position, np.zeros((A_position.shape[0], n))]),
         np.hstack([turn, A_velocity]),
     ])  # fmt: skip
     along = without_rows(rows, draw.normal(size=2 * n), 1e-8)
     return jnp.asarray(along[:n], q.dtype), jnp.asarray(along[n:], q.dtype)
+
+
+@jit_of("system")
+def _tangents(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array, Array]:
+    """The constraint Jacobians, and the derivative of the velocity level by q."""
+    turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
+    return *constraint_jacobians(system, q, v, t, params), turn
 
 
 def _step_size(pose: Pose, qdd: np.ndarray) -> float:

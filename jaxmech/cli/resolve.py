@@ -7,6 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -196,9 +197,9 @@ def _known(option: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> M
 
 
 def _require_evaluated(found: Situation) -> None:
-    """Evaluate the system once, so that a missing parameter is reported as such."""
+    """Trace the system once, so that a missing parameter is reported as such."""
     try:
-        found.system.equations(found.q, found.v, found.t, found.params)
+        jax.eval_shape(found.system.equations, found.q, found.v, found.t, found.params)
     except Exception as error:
         raise _cannot_be_evaluated(found.name, error) from error
 

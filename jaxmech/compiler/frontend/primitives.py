@@ -5,12 +5,13 @@ numpy or by JAX itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import JaxprEqn
+from jax.extend.core import JaxprEqn, Primitive
 
 from jaxmech.compiler.frontend import indexing
 from jaxmech.compiler.ir.graph import Graph
@@ -209,8 +210,17 @@ def _in_total_order(op: str) -> Reading:
 
 
 def _platform(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
+    yield constant(g, _platform_index(eqn.primitive, tuple(eqn.params.items())))
+
+
+@cache
+def _platform_index(primitive: Primitive, params: tuple[tuple[str, Any], ...]) -> np.ndarray:
     with jax.ensure_compile_time_eval():
-        yield constant(g, np.asarray(jax.jit(lambda: eqn.primitive.bind(**eqn.params))()))
+        return np.asarray(jax.jit(lambda: primitive.bind(**dict(params)))())
+
+
+def _split(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
+    return np.split(x, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"])
 
 
 _OTHER_ELEMENTWISE = (
@@ -223,7 +233,7 @@ PRIMITIVES: dict[str, Reading] = {
     **dict.fromkeys((*FOLDS, *_OTHER_ELEMENTWISE), _elementwise),
     **dict.fromkeys(_MOVES, _moved),
     "concatenate": _concatenated,
-    "split": _by_primitive,
+    "split": _split,
     "stack": _by_primitive,
     "unstack": _by_primitive,
     "pad": _pad,
