@@ -195,10 +195,11 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
     found = normal(task, solved.y, solved.conditions)
     made = runs(problem, solved.y, data)
     train = Predicted(origin.recordings, origin.gathered(made.predicted))
-    squares = float((made.residual**2).sum())
+    squares = float((np.asarray(made.residual) ** 2).sum())
     count = sum(one.count for one in origin.recordings)
     # the initial states of later segments are tied to the segments before
-    starts = sum(np.any(side, axis=1)[origin.first].sum() for side in (data.along_q, data.along_v))
+    sides = (np.asarray(side) for side in (data.along_q, data.along_v))
+    starts = sum(np.any(side, axis=1)[origin.first].sum() for side in sides)
     unknowns = problem.layout.size + int(starts)
     return Fit(
         params=params,

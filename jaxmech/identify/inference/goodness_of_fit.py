@@ -48,11 +48,13 @@ def misfit(
 
 def share(task: Task, made: SegmentRun) -> float:
     """Size of the residuals relative to the recorded motion (root mean squares)."""
-    weights, observed = task.data.segments.weights, task.data.segments.observed
+    segments = task.data.segments
+    weights, observed = np.asarray(segments.weights), np.asarray(segments.observed)
     seen = weights > 0
-    mean = jnp.where(seen, observed, 0).sum((0, 1)) / jnp.maximum(seen.sum((0, 1)), 1)
-    signal = jnp.where(seen, weights * (observed - mean[None, None]), 0.0)
-    return float(jnp.sqrt((made.residual**2).sum() / (signal**2).sum()))
+    mean = np.where(seen, observed, 0).sum((0, 1)) / np.maximum(seen.sum((0, 1)), 1)
+    signal = np.where(seen, weights * (observed - mean), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.sqrt((np.asarray(made.residual) ** 2).sum() / (signal**2).sum()))
 
 
 def similarity(residuals: Sequence[Numbers], recordings: Sequence[Recording]) -> float:

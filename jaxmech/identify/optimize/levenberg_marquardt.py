@@ -72,15 +72,16 @@ def steps(
     rejected, level, last, first = 0, 0, np.inf, None
     for _ in range(policy.iterations + 1):  # the first one only evaluates y
         y, state, loss, accepted, done = program.step(y, state, task.data, conditions)
+        loss = float(loss)
         rejected = 0 if accepted else rejected + 1
         if accepted:
             level = level + 1 if last - loss <= policy.tolerance * loss else 0
-            last = float(loss)
+            last = loss
         done = bool(done) or rejected >= _PATIENCE or level >= _LEVEL
-        first = float(loss) if first is None else first
+        first = loss if first is None else first
         # short steps alone prove nothing: they also occur next to parameters where the motion fails
         settled = done and at_rest(task, y, conditions, first)
-        yield Progress(y, float(loss), done, settled, state)
+        yield Progress(y, loss, done, settled, state)
         if done:
             return
 

@@ -152,8 +152,8 @@ def _largest_step(
     plan = Plan(problem.system, problem.method, problem.formulation, stabilization)
     count, largest = len(states), np.inf
     for k in np.unique(np.linspace(0, count - 1, min(count, MEMBERS)).round().astype(int)):
-        ts = np.asarray(s.ts[k, jnp.asarray([0, s.last[k]])])
-        q, v = states[k].q, states[k].v
+        ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]
+        q, v = np.asarray(states[k].q), np.asarray(states[k].v)
         own = jax.tree.map(lambda x: np.asarray(x)[None], as_dtype(params, q.dtype))
         needed = members_need(plan, q[None], v[None], ts[None], own)
         largest = min(largest, float(ts[1] - ts[0]) / (needed or 1))
