@@ -34,7 +34,7 @@ demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 test: lint pytest ## check the style and run the tests
 
 slow: ## run the slow tests, ten to thirty minutes
-	@$(MAKE) --no-print-directory pytest MARKS=slow
+	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(MAKE) --no-print-directory pytest MARKS=slow
 
 pytest: $(INSTALLED_DEV) ## run the tests
 	@$(RUN)/python -c 'import platform, jax; print("Python", platform.python_version(), "with jax", jax.__version__)'

@@ -11,6 +11,16 @@ from pathlib import Path
 
 os.environ["MPLBACKEND"] = "Agg"  # before matplotlib, and for the commands that tests start
 
+import jaxlib
+
+# Most programs of tests run once, and compiling them takes far longer than running them. Commands
+# that tests start do the same, so that they give the same bits. `make slow`, and `.ci/run` with the
+# newest JAX, test what is compiled by default: JAX_DISABLE_MOST_OPTIMIZATIONS=0.
+quick = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
+if quick and jaxlib.__version__.startswith("0.9."):
+    # What takes the place of these emitters compiles in half the time; later versions have no choice.
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+
 import jax
 from jaxtyping import install_import_hook
 
