@@ -18,7 +18,7 @@ import jaxlib
 # newest JAX, test what is compiled by default: JAX_DISABLE_MOST_OPTIMIZATIONS=0.
 quick = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
 if quick and jaxlib.__version__.startswith("0.9."):
-    # What takes the place of these emitters compiles in half the time; later versions have no choice.
+    # Without these emitters it is half the time again; later versions of XLA have no choice.
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 import jax

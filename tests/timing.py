@@ -1,7 +1,7 @@
 """CPU seconds of every test, and a table of the slowest.
 
     make pytest ARGS="-p tests.timing"      # appends to test_times.txt, children included
-    .venv/bin/python -m tests.timing        # the slowest thirty, and the sum of each of twenty files
+    .venv/bin/python -m tests.timing        # the slowest thirty, and twenty files
 
 Wall time on a shared machine says little; CPU time does. `TEST_TIMES` names another file.
 """
