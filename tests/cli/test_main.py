@@ -252,8 +252,8 @@ BENCHMARK = """
 import sys, time
 from pathlib import Path
 out = Path(sys.argv[-1])
-out.mkdir()
 try:
+    out.mkdir()
     time.sleep(60)
 except KeyboardInterrupt:
     time.sleep(0.5)  # as long as writing what is measured takes
