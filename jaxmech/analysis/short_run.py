@@ -79,7 +79,7 @@ def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, 
         return weights @ jnp.concatenate([sol.q[-1], sol.v[-1]])
 
     @jax.jit
-    def stepped(x: Any, change: Any, shift: float) -> Array:
+    def stepped(x: Any, change: Any, shift: Any) -> Array:
         x = jax.tree.map(lambda x, d: x + shift * d, x, change)
         # Without the check of the initial state, which a difference moves off the constraints.
         end = _stepped(system, run.steps, *x[:2], ts, with_numbers(x[2]))
