@@ -322,7 +322,7 @@ def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) 
         assert repr(explain(jnp.sin, jnp.ones(3))).endswith("because of `compiler.off()`")
 
 
-def test_a_wrong_gradient_and_a_step_that_cannot_run_as_lanes() -> None:
+def test_a_wrong_gradient_is_told() -> None:
     def deaf(q: Any, v: Any, t: Any, p: Any) -> Any:
         _, pull = jax.lax.while_loop(
             lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] / 2), (0, p["k"])
@@ -334,7 +334,6 @@ def test_a_wrong_gradient_and_a_step_that_cannot_run_as_lanes() -> None:
     assert found.slopes is not None
     assert [slope.name for slope in found.slopes if not slope.agrees] == ["k"]
     assert "the gradient of a short run by 'k' is 0" in texts(found)
-    assert "batches do not run as lanes but under plain vmap" in texts(found, Severity.WARNING)
 
 
 def test_the_report_is_one_page() -> None:
