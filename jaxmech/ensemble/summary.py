@@ -40,14 +40,14 @@ def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -
 def _of_audit(results: Results, audit: Found) -> dict[str, Any]:
     """The summary of a study that stores only statistics."""
     counts = {
-        s.name: {"count": audit["count"][s], "message": s.message}
+        s.name: {"count": audit["count"][s.name], "message": s.message}
         for s in Status
-        if s == Status.OK or audit["count"][s]
+        if s == Status.OK or audit["count"][s.name]
     }
     return {
         "model": results.name,
         "size": results.size,
-        "done": sum(audit["count"]),
+        "done": sum(audit["count"].values()),
         "status": counts,
         "failed": audit["failed"],
         "worst": audit["worst"],

@@ -49,7 +49,7 @@ class Audit(AbstractStatistic):
             name: jnp.where(good & ~jnp.isnan(values[name]), values[name], -jnp.inf).max()
             for name in WORST.values()
         }
-        counts = (status == jnp.arange(len(Status))[:, None]) & sample.real
+        counts = (status == jnp.array(list(map(int, Status)))[:, None]) & sample.real
         coarse = good & (values["integration_error"] > TOO_COARSE)
         own = {
             "count": counts.sum(1).astype(state["count"].dtype),
@@ -77,9 +77,9 @@ class Audit(AbstractStatistic):
         worst = {
             key: float(x[name]) if np.isfinite(x[name]) else None for key, name in WORST.items()
         }
-        good = int(x["count"][Status.OK])
+        good = int(x["count"][list(Status).index(Status.OK)])
         return {
-            "count": x["count"].tolist(),
+            "count": {s.name: int(n) for s, n in zip(Status, x["count"], strict=True)},
             "too_coarse": int(x["coarse"]),
             "smallest_rank": int(x["rank"]) if good else None,
             "failed": x["failed"][x["failed"] >= 0].tolist(),
