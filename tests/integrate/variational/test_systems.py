@@ -67,19 +67,6 @@ def test_momenta_that_are_not_linear_in_v() -> None:
 
 
 @pytest.mark.slow
-def test_a_four_bar_against_rk4() -> None:
-    """A closed loop of three links, with any solver that keeps rows."""
-    model = jm.models.four_bars()
-    q, v = model.initial()
-    case = Case(model.system, model.params, q, v)
-    fine = run(case, jm.RK4(100))
-    for method in (jm.RATTLE(200), jm.Variational(200)):
-        sol = run(case, method, formulation=jm.UdwadiaKalaba(solver=jm.QR()))
-        np.testing.assert_allclose(sol.q, fine.q, atol=2e-4)
-        assert sol.rank == fine.rank
-
-
-@pytest.mark.slow
 def test_single_precision() -> None:
     single = PENDULUM._replace(q=np.float32(PENDULUM.q), v=np.float32(PENDULUM.v))
     for method in (jm.RATTLE(20), jm.Variational(20)):
