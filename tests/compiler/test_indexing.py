@@ -41,6 +41,11 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "set at fixed places": lambda x, k: x.at[np.array([1, 1, 9])].set(x[:3] + k),
     "out of fixed bounds": lambda x, k: x.at[np.array([1, 9])].get(mode="fill") + k,
     "table": lambda x, k: jnp.interp(x[0, 0], np.linspace(-1.0, 1.0, 12), TABLE),
+    "table of rows": lambda x, k: jnp.asarray(X[:, 0])[k],
+    "table of integers": lambda x, k: (jnp.arange(12) ** 2)[k] + jnp.arange(12)[::-1][k],
+    "table of truths": lambda x, k: jnp.asarray(TABLE > 0.5)[k],
+    "two tables": lambda x, k: jnp.asarray(X[0])[k, k + 1] + jnp.asarray(X[1])[1, k],
+    "long table": lambda x, k: jnp.asarray(np.sin(np.arange(5000.0)))[47 * k],
     "side of a table": lambda x, k: jnp.searchsorted(TABLE, x[0], side="right"),
     "search for NaN": lambda x, k: jnp.searchsorted(TABLE, jnp.log(x[0])),
     "in a loop": lambda x, k: lax.fori_loop(0, 20, lambda i, y: y.at[i % N].add(y[(i + k) % N]), x),
@@ -72,7 +77,7 @@ def test_nan_elsewhere_in_the_array_stays_there() -> None:
 
 
 def test_a_large_table_is_left_to_xla() -> None:
-    table = np.sin(np.arange(10_000.0))
+    table = np.sin(np.arange(100_000.0))
     agree(lambda x, k: jnp.asarray(table)[300 * k] + x[0], native=False)
 
 

@@ -1,24 +1,29 @@
 """Gathers, scatters and dynamic slices, at indices that are constant or computed.
 
-At constant indices they only move numbers, so they are applied to the node numbers. A computed
-index takes few values in a small array: the result for each of them is read, and selects choose
-one. Both follow JAX outside the array: slices are clamped, the rest as `mode` says.
+At constant indices they only move numbers, so they are applied to the node numbers. At a computed
+index the result for each of its values is read; selects choose one, or the code looks it up, where
+all are constants. Both follow JAX outside the array: slices are clamped, the rest as `mode` says.
 """
 
+import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import JaxprEqn
 from jax.lax import GatherScatterMode
 
 from jaxmech.compiler.ir.graph import Graph
-from jaxmech.compiler.ir.loops import Ids, UnsupportedError, dtype_of, shape_of
+from jaxmech.compiler.ir.loops import LARGEST_ARRAY, Ids, UnsupportedError, dtype_of, shape_of
 from jaxmech.compiler.optimize.fold import folded
 
-MOST_SELECTS = 4096  # of one operation; beyond, a table is looked up faster by XLA
+MOST_SELECTS = 1024  # of one operation; a rollout with more is as fast by XLA
+LONGEST_CHAIN = 4  # of selects between constants; more are looked up
 
 Span = tuple[int, int]  # the least and the largest value of an index that differ in effect
 
@@ -27,8 +32,8 @@ def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids
     """A part of an array."""
     size = eqn.params["slice_sizes"]
 
-    def taken(place: Sequence[int]) -> Ids:
-        return x[tuple(slice(k, k + part) for k, part in zip(place, size, strict=True))]
+    def taken(places: np.ndarray) -> Ids:
+        return np.stack([x[_window(place, size)] for place in places])
 
     spans = [(0, whole - part) for whole, part in zip(x.shape, size, strict=True)]
     yield _chosen(g, [int(one) for one in starts], spans, _index_dtype(eqn), taken)
@@ -39,9 +44,10 @@ def dynamic_update_slice(
 ) -> Iterable[Ids]:  # fmt: skip
     """An array of which a part is replaced."""
 
-    def updated(place: Sequence[int]) -> Ids:
-        out = np.array(x)
-        out[tuple(slice(k, k + part) for k, part in zip(place, new.shape, strict=True))] = new
+    def updated(places: np.ndarray) -> Ids:
+        out = np.stack([x] * len(places))
+        for one, place in zip(out, places, strict=True):
+            one[_window(place, new.shape)] = new
         return out
 
     spans = [(0, whole - part) for whole, part in zip(x.shape, new.shape, strict=True)]
@@ -55,14 +61,15 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
     filling = _filling(g, eqn) if eqn.params["mode"] == GatherScatterMode.FILL_OR_DROP else -1
 
     def gathered(at: np.ndarray) -> Ids:
+        """For several arrays of indices, with an axis in front."""
+        bind = partial(eqn.primitive.bind, x.astype(np.int32), **params)
         with jax.ensure_compile_time_eval():
-            out = eqn.primitive.bind(x.astype(np.int32), at.astype(dtype), **params)
-        ids = np.asarray(out, np.int64)
+            ids = np.asarray(jax.vmap(bind)(at.astype(dtype)), np.int64)
         return np.where(ids < 0, filling, ids)
 
     fixed = _constants(g, indices)
     if fixed is not None:
-        yield gathered(fixed)
+        yield gathered(fixed[None])[0]
         return
     # Each index vector chooses for the elements of the result that are its own.
     vectors = indices.reshape(-1, indices.shape[-1])
@@ -74,10 +81,12 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
     for k, vector in enumerate(vectors):
         here = np.flatnonzero(own == k)
 
-        def part(place: Sequence[int], here: np.ndarray = here) -> Ids:
-            return gathered(np.broadcast_to(place, indices.shape)).ravel()[here]
+        def parts(places: np.ndarray, here: np.ndarray = here) -> Ids:
+            spread = places.reshape(len(places), *[1] * which.ndim, -1)
+            at = np.broadcast_to(spread, (len(places), *indices.shape))
+            return gathered(at).reshape(len(places), -1)[:, here]
 
-        out.ravel()[here] = _chosen(g, vector, spans, dtype, part)
+        out.flat[here] = _chosen(g, vector, spans, dtype, parts)
     yield out
 
 
@@ -91,16 +100,19 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
         which = np.arange(len(vectors)).reshape(places.shape[:-1])
         own = np.expand_dims(which, numbers.update_window_dims) * np.ones(updates.shape, int)
 
-        def after(out: Ids, k: int, number: int, place: Sequence[int]) -> Ids:
+        def landed(one: np.ndarray, place: np.ndarray) -> jax.Array:
+            at, zeros = jnp.broadcast_to(place, places.shape), jnp.zeros(x.shape, np.float32)
+            return jax.lax.scatter_add(zeros, at, one, numbers, mode=eqn.params["mode"])
+
+        def after(out: Ids, k: int, number: int, where: np.ndarray) -> Ids:
             """The numbers after an update: JAX shows with a one where it lands, or nowhere."""
             one = (np.arange(updates.size) == k).astype(np.float32).reshape(updates.shape)
-            at = np.broadcast_to(place, places.shape).astype(dtype)
             with jax.ensure_compile_time_eval():
-                zeros = np.zeros(x.shape, np.float32)
-                landed = jax.lax.scatter_add(zeros, at, one, numbers, mode=eqn.params["mode"])
-            new = out.copy()
-            for target in np.flatnonzero(np.asarray(landed)):
-                new[target] = folded(g, "add", int(out[target]), number) if add else number
+                ones = np.asarray(jax.vmap(landed, (None, 0))(one, where.astype(dtype)))
+            new = np.stack([out] * len(where))
+            for case, target in np.argwhere(ones.reshape(new.shape)):
+                added = folded(g, "add", int(out[target]), number) if add else number
+                new[case, target] = added
             return new
 
         out = x.ravel()
@@ -113,34 +125,63 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
 
 def _chosen(
     g: Graph, index: Sequence[int] | Ids, spans: Sequence[Span], dtype: Any,
-    result: Callable[[Sequence[int]], Ids],
+    results: Callable[[np.ndarray], Ids],
 ) -> Ids:  # fmt: skip
-    """The result at an index vector, whose values beyond the spans act as the nearest in them."""
-    computed = [k for k, one in enumerate(index) if g.values[int(one)] is None]
-    choices = np.prod([spans[k][1] - spans[k][0] for k in computed]) if computed else 0
+    """The result at an index vector, whose values beyond the spans act as the nearest in them.
 
-    def at(place: list[int]) -> Ids:
-        k = len(place)
-        if k == len(index):
-            return result(place)
-        (low, high), one = spans[k], int(index[k])
-        if k not in computed:
-            return at([*place, min(max(int(g.values[one]), low), high)])
-        out = at([*place, low])
-        if choices * out.size > MOST_SELECTS:
-            raise UnsupportedError("an index that is computed, into a large array")
-        for value in range(low + 1, high + 1):
-            reached = folded(g, "ge", one, g.const(value, dtype))
-            out = _where(g, reached, at([*place, value]), out)
-        return out
+    `results` gives those at several index vectors (places, k), with an axis for them in front.
+    """
+    known = [g.values[int(one)] for one in index]
+    ranges = [
+        range(low, high + 1) if value is None else [min(max(int(value), low), high)]
+        for value, (low, high) in zip(known, spans, strict=True)
+    ]
+    if math.prod(map(len, ranges)) > LARGEST_ARRAY:
+        raise UnsupportedError("an index that is computed, into a large array")
+    places = np.array([*itertools.product(*ranges)], int).reshape(-1, len(ranges))
+    out = results(places)
+    shape = out.shape[1:]
+    out = out.reshape(*map(len, ranges), -1)
+    for number, (low, _), values in reversed([*zip(index, spans, ranges, strict=True)]):
+        columns = np.moveaxis(out, -2, -1)  # the values of this index last
+        picked = _picked(g, int(number), low, dtype, columns.reshape(-1, len(values)))
+        out = np.reshape(picked, columns.shape[:-1])
+    return out.reshape(shape)
 
-    return at([])
+
+def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
+    """One of each row of nodes, of which the first is for the value `low` of an index."""
+    differ = (columns[:, 1:] != columns[:, :-1]).any(axis=1)
+    constant = [all(g.values[i] is not None for i in column) for column in columns.tolist()]
+    looked_up = differ & constant & (columns.shape[1] > LONGEST_CHAIN)
+    if columns[differ & ~looked_up].size > MOST_SELECTS:
+        raise UnsupportedError("an index that is computed, into a large array")
+    picked = columns[:, 0].copy()
+    for k, column in enumerate(columns.tolist()):
+        if looked_up[k]:
+            kind = g.nodes[column[0]].dtype
+            table = np.array([g.values[one] for one in column], kind)
+            picked[k] = _looked_up(g, number, low, dtype, table)
+            continue
+        for value, (before, other) in enumerate(pairwise(column), start=low + 1):
+            if other != before:
+                reached = folded(g, "ge", number, g.const(value, dtype))
+                picked[k] = folded(g, "select_n", reached, int(picked[k]), other)
+    return picked
 
 
-def _where(g: Graph, condition: int, yes: Ids, no: Ids) -> Ids:
-    pairs = zip(yes.ravel().tolist(), no.ravel().tolist(), strict=True)
-    ids = [a if a == b else folded(g, "select_n", condition, b, a) for a, b in pairs]
-    return np.array(ids, np.int64).reshape(yes.shape)
+def _looked_up(g: Graph, number: int, low: int, dtype: Any, table: np.ndarray) -> int:
+    """A constant of a table, of which the first is for the value `low` of an index."""
+    if low < 0 and np.issubdtype(dtype, np.unsignedinteger):
+        low, table = 0, table[-low:]
+    place = folded(g, "max", number, g.const(low, dtype))
+    place = folded(g, "min", place, g.const(low + len(table) - 1, dtype))
+    place = folded(g, "sub", place, g.const(low, dtype))
+    return g.add("lookup", (place,), table.tobytes(), table.dtype)
+
+
+def _window(place: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(k, k + part) for k, part in zip(place, size, strict=True))
 
 
 def _constants(g: Graph, ids: Ids) -> np.ndarray | None:

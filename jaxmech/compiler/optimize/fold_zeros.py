@@ -113,6 +113,8 @@ class _OriginSearch:
         node = g.nodes[number]
         if node.op in _FINITE:
             return True
+        if node.op == "lookup":
+            return bool(np.isfinite(np.frombuffer(node.params, node.dtype)).all())
         if node.op in ("div", "rsqrt", "log"):
             return is_positive(g, node.inputs[-1], condition)
         if node.op == "sqrt" and is_positive(g, node.inputs[0], condition, or_zero=True):

@@ -59,9 +59,13 @@ class Text:
     def table(self, values: np.ndarray) -> str:
         """An array of constants in memory."""
         kind = _in_memory(values.dtype)
-        name = f"@table{len(self.tables)}"
         items = ", ".join(f"{kind} {_literal(x, values.dtype)}" for x in values)
-        self.tables.append(f"{name} = internal constant [{values.size} x {kind}] [{items}]")
+        content = f" = internal constant [{values.size} x {kind}] [{items}]"
+        for table in self.tables:
+            if table.endswith(content):
+                return table.removesuffix(content)
+        name = f"@table{len(self.tables)}"
+        self.tables.append(name + content)
         return name
 
     def scratch(self, count: int, dtype: np.dtype) -> str:
@@ -106,10 +110,26 @@ class Text:
         """Load a vector with a stride of `apart` numbers."""
         if self.lanes == 1:
             return self.load(address, dtype, 1, align)
+        lanes = range(self.lanes)
+        return self._loaded([self.address(address, dtype, k * apart) for k in lanes], dtype)
+
+    def look_up(self, table: np.ndarray, place: str, which: np.dtype) -> str:
+        """Load the constants at a vector of places, which lie in the table."""
+        base, dtype = self.table(table), table.dtype
+        start, kind = f"getelementptr {_in_memory(dtype)}, ptr {base}", type_of(which, 1)
+        if self.lanes == 1:
+            return self.load(self.line(f"{start}, {kind} {place}"), dtype, 1)
+        many = type_of(which, self.lanes)
+        extract = f"extractelement {many} {place}, i64 "
+        places = [self.line(f"{extract}{lane}") for lane in range(self.lanes)]
+        return self._loaded([self.line(f"{start}, {kind} {one}") for one in places], dtype)
+
+    def _loaded(self, addresses: Sequence[str], dtype: np.dtype) -> str:
+        """Load a number for each lane."""
         kind, found = _in_memory(dtype), "poison"
         many = f"<{self.lanes} x {kind}>"
-        for lane in range(self.lanes):
-            value = self.line(f"load {kind}, ptr {self.address(address, dtype, lane * apart)}")
+        for lane, address in enumerate(addresses):
+            value = self.line(f"load {kind}, ptr {address}")
             found = self.line(f"insertelement {many} {found}, {kind} {value}, i64 {lane}")
         if dtype.kind == "b":
             found = self.line(f"trunc {many} {found} to <{self.lanes} x i1>")

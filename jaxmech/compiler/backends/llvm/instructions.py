@@ -56,6 +56,8 @@ def instruction(text: Text, node: Node, inputs: Sequence[tuple[str, np.dtype]]) 
         return _converted(text, names[0], dtype, node.dtype)
     if node.op in ("select_n", "branch"):
         return _chosen(text, names, dtype, node.dtype)
+    if node.op == "lookup":
+        return text.look_up(np.frombuffer(node.params, node.dtype), names[0], dtype)
     kind = type_of(dtype, text.lanes)
     if node.op in _TABLES[dtype.kind]:
         return text.line(f"{_TABLES[dtype.kind][node.op]} {kind} {names[0]}, {names[1]}")
