@@ -30,13 +30,14 @@ Span = tuple[int, int]  # the least and the largest value of an index that diffe
 
 def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids]:
     """A part of an array."""
-    size = eqn.params["slice_sizes"]
+    sizes = eqn.params["slice_sizes"]
 
     def taken(places: np.ndarray) -> Ids:
-        return np.stack([x[_window(place, size)] for place in places])
+        return np.stack([x[_window(place, sizes)] for place in places])
 
-    spans = [(0, whole - part) for whole, part in zip(x.shape, size, strict=True)]
-    yield _chosen(g, [int(one) for one in starts], spans, _index_dtype(eqn), taken)
+    spans = [(0, whole - part) for whole, part in zip(x.shape, sizes, strict=True)]
+    size = math.prod(sizes)
+    yield _chosen(g, [int(one) for one in starts], spans, _index_dtype(eqn), taken, size)
 
 
 def dynamic_update_slice(
@@ -51,7 +52,7 @@ def dynamic_update_slice(
         return out
 
     spans = [(0, whole - part) for whole, part in zip(x.shape, new.shape, strict=True)]
-    yield _chosen(g, [int(one) for one in starts], spans, _index_dtype(eqn, 2), updated)
+    yield _chosen(g, [int(one) for one in starts], spans, _index_dtype(eqn, 2), updated, x.size)
 
 
 def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
@@ -86,7 +87,7 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
             at = np.broadcast_to(spread, (len(places), *indices.shape))
             return gathered(at).reshape(len(places), -1)[:, here]
 
-        out.flat[here] = _chosen(g, vector, spans, dtype, parts)
+        out.flat[here] = _chosen(g, vector, spans, dtype, parts, here.size)
     yield out
 
 
@@ -117,7 +118,8 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
 
         out = x.ravel()
         for k, number in enumerate(updates.ravel().tolist()):
-            out = _chosen(g, vectors[own.flat[k]], spans, dtype, partial(after, out, k, number))
+            updated = partial(after, out, k, number)
+            out = _chosen(g, vectors[own.flat[k]], spans, dtype, updated, out.size)
         yield out.reshape(x.shape)
 
     return scattered
@@ -125,18 +127,20 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
 
 def _chosen(
     g: Graph, index: Sequence[int] | Ids, spans: Sequence[Span], dtype: Any,
-    results: Callable[[np.ndarray], Ids],
+    results: Callable[[np.ndarray], Ids], size: int,
 ) -> Ids:  # fmt: skip
     """The result at an index vector, whose values beyond the spans act as the nearest in them.
 
-    `results` gives those at several index vectors (places, k), with an axis for them in front.
+    `results` gives those at several index vectors (places, k), with an axis for them in front; each
+    has so many numbers.
     """
     known = [g.values[int(one)] for one in index]
     ranges = [
         range(low, high + 1) if value is None else [min(max(int(value), low), high)]
         for value, (low, high) in zip(known, spans, strict=True)
     ]
-    if math.prod(map(len, ranges)) > LARGEST_ARRAY:
+    choices = math.prod(map(len, ranges))
+    if choices > 1 and choices * size > LARGEST_ARRAY:
         raise UnsupportedError("an index that is computed, into a large array")
     places = np.array([*itertools.product(*ranges)], int).reshape(-1, len(ranges))
     out = results(places)
