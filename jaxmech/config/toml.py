@@ -122,7 +122,7 @@ def _described(kind: type, indent: int, within: str = "") -> Iterator[str]:
         own = [f for f in drawn if id(_values_of(hints[f.name])) == number]
         left = " " * (indent - 2)
         yield ""
-        yield from (f"{left}  {f'[{within}{f.name}]':<16}{f.metadata['doc']}" for f in own)
+        yield from (f"{left}  {f'[{within}{f.name}]':<14}  {f.metadata['doc']}" for f in own)
         if indent > _OUTER:  # its choices are those of another table
             continue
         given = "a number, which is fixed, or a table" if choice and choice.bare else "a table"

@@ -94,7 +94,7 @@ def run(
     with open_run(out, at_rest, subject, layout, facts, tell, copies) as target:
         missing = target.missing()
         if missing and max(planned_.forecast.disk, planned_.forecast.memory) > LARGE:
-            tell(f"{study.size:,} trajectories take up to {planned_.forecast}")
+            tell(f"{study.size:,} trajectories take {planned_.forecast}")
         shown: Shown = "bar" if progress is True else progress or "none"
         with RunProgress(study.size, study.size - _trajectories(target, missing), shown) as told:
             work = Work(kernel, accumulator, target, told, study, tell)

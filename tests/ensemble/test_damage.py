@@ -135,7 +135,7 @@ HEALED = {
     "two chunks swapped": (swapped(chunk("q", 0), chunk("q", 1)), chunk("q", 0)),
     "chunks of two arrays swapped": (swapped(chunk("q"), chunk("v")), chunk("q")),
     "a deleted chunk": (deleted(chunk("q")), f"{chunk('q')} is missing"),
-    "a deleted chunk of draws": (deleted(chunk("parameter_k", 0)), "c/0 is missing"),
+    "a deleted chunk of draws": (deleted(chunk("parameter_k", 0)), "parameter_k/c/0 is missing"),
     "a chunk cut in half": (cut(chunk("v"), 0.5), chunk("v")),
     "an emptied chunk": (cut(chunk("v"), 0.0), chunk("v")),
     "a chunk where none belongs": (
@@ -160,7 +160,7 @@ HEALED = {
         copied("blocks/000002", "blocks/000001"),
         "blocks/000001 is the mark of block 2",
     ),
-    "an edited mark": (edited("blocks/000001", '": "', '": "0'), "was changed"),
+    "an edited mark": (edited("blocks/000001", 'q/c/1/0/0": "', 'q/c/1/0/0": "0'), "was changed"),
     "the configuration edited": (edited("config.toml", "seed = 3", "seed = 4"), "config.toml"),
     "the configuration deleted": (deleted("config.toml"), "config.toml is missing"),
     "the copy of the model edited": (edited("model.py", "0.5", "0.6"), "model.py was changed"),
@@ -309,7 +309,7 @@ def test_large_and_long_studies_are_told_of(whole, tmp_path, monkeypatch) -> Non
     told: list[str] = []
     study = read(whole.parent / "study.toml", Study)
     run(study, tmp_path / "run", folder=whole.parent, tell=told.append)
-    assert told[0].startswith("11 trajectories take up to 2.")
+    assert told[0].startswith("11 trajectories take up to 3.")
     assert re.fullmatch(r"about \S+ (s|ms|min) for the other 1 of 3 blocks", told[1])
     run(study, tmp_path / "run", folder=whole.parent, tell=told.append)
     assert len(told) == 2
