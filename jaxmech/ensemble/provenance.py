@@ -1,7 +1,9 @@
 """What the results of a study come from: digests of the functions and of the numbers drawn."""
 
 import hashlib
+import inspect
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +14,9 @@ from jaxmech.config.environment import environment
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Variable, stored_name
 from jaxmech.ensemble.kernel import BlockProgram
+from jaxmech.ensemble.statistics.custom import Custom, Reduction
 from jaxmech.ensemble.study import Study
+from jaxmech.utils.digests import sha256
 
 
 def origin(
@@ -44,15 +48,30 @@ def origin(
 
 
 def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
-    """The digests of the functions that are observed."""
+    """The digests of the functions that are observed, and of a user's own statistics."""
     q, t = jnp.zeros((2, subject.system.n), dtype), jnp.zeros(2, dtype)
     found = {}
     for name, quantity in study.observe.items():
-        if not quantity.needs_reactions:
+        if quantity.needs_reactions:
+            found[f"observe {name}"] = _of_file(quantity.function)
+        else:
             found[f"observe {name}"] = digest(
                 lambda q, v, t, p, one=quantity: one.along(q, v, t, p, None), q, q, t, params
             )
+    for name, statistic in study.statistics.items():
+        if isinstance(statistic, Custom) and isinstance(statistic.functions, Reduction):
+            files = map(_of_file, filter(None, statistic.functions))
+            found[f"statistic {name}"] = sha256(*files)
     return found
+
+
+def _of_file(fn: Any) -> str:
+    """The digest of the file of a function that cannot be traced yet, or of its code alone."""
+    try:
+        return sha256(Path(inspect.getfile(fn)).read_text(encoding="utf-8"))
+    except (TypeError, OSError):
+        code = getattr(fn, "__code__", None)
+        return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
 
 
 def _of_arrays(*arrays: np.ndarray) -> str:

@@ -139,9 +139,11 @@ def _found(
 ) -> object:
     if named.startswith("python:"):
         raise refuse("function", f"must name a file: {named} was given in Python")
-    loaded = find(named, {}, folder, kinds or (_FUNCTION,))
+    loaded = find(named, {}, folder, (*kinds, _FUNCTION))
     if kinds and not isinstance(loaded.found, kinds):
-        raise refuse("function", f"must name {what}, but {named} is {type(loaded.found).__name__}")
+        raise refuse(
+            "function", f"must name {what}, but {named} is a {type(loaded.found).__name__}"
+        )
     files.append(loaded.path)
     return loaded.found
 

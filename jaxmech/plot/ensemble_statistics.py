@@ -28,7 +28,7 @@ def of_statistics(results: Results) -> Iterator[tuple[str, str, Figure]]:
 
 def _times(results: Results, settings: dict[str, Any]) -> np.ndarray:
     """The saved times of the quantity of a statistic."""
-    observed = results.config.get("observe", {}).get(settings.get("of"), {})
+    observed = results.config.get("observe", {}).get(str(settings.get("of")), {})
     times = results.config["times"]
     ts = np.linspace(times["start"], times["end"], times["saves"])
     return ts[:: observed.get("every", 1)]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 
 from jaxmech.cli.main import main
 from jaxmech.config.errors import StudyError
+from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import (
     Moments,
@@ -26,6 +28,8 @@ from jaxmech.ensemble import (
 from jaxmech.ensemble.checksums import marked_blocks
 from jaxmech.integrate import RK4
 from tests.ensemble.studies import STUDY, arrays, killed, same_bits, write_study
+
+RUN = import_module("jaxmech.ensemble.run")
 
 FUNCTIONS = """
 import jax.numpy as jnp
@@ -188,7 +192,8 @@ def test_named_quantities_are_stored(whole, tmp_path) -> None:
         assert np.array_equal(found[name], arrays(whole)[name])
 
 
-def test_a_study_stops_when_its_question_is_answered(tmp_path) -> None:
+def test_a_study_stops_when_its_question_is_answered(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(RUN, "LONG", np.inf)  # on a slow machine, all blocks would take long
     text = ONLY.replace("size = 20", "size = 4000").replace("block = 4", "block = 50")
     text += '\n[until]\nquantity = "wide"\nhalf_width = 0.06\nat_least = 100\n'
     out = computed(tmp_path, text)
@@ -206,6 +211,17 @@ def test_a_study_stops_when_its_question_is_answered(tmp_path) -> None:
     computed(tmp_path, text)
     assert same_bits(out, tmp_path / "again")
     assert marked_blocks(out)[-1] == last
+
+
+def test_a_run_is_not_continued_with_another_statistic_or_another_use_of_reactions(
+    tmp_path,
+) -> None:
+    text = ONLY.replace("of.py:pair", "of.py:work")
+    killed(computed(tmp_path, text), 1)
+    other = FUNCTIONS.replace("reactions.qdd @ v", "2 * reactions.qdd @ v")
+    (tmp_path / "of.py").write_text(other.replace('x"].max()', 'x"].min()'))
+    with pytest.raises(FolderError, match=r"observe both.*statistic own"):
+        run(read(tmp_path / "study.toml", Study), tmp_path / "run", folder=tmp_path)
 
 
 def test_functions_of_python_are_observed(tmp_path) -> None:
