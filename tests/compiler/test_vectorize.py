@@ -250,6 +250,16 @@ def test_shared_arguments(in_axes: Any) -> None:
     assert_agrees(saving, in_axes=in_axes)
 
 
+def test_an_argument_without_numbers() -> None:
+    x, empty = batch(0, 5)[0], np.zeros((5, 0, 3))
+
+    def fn(x: Any, empty: Any) -> Any:
+        return loop(lambda y: jnp.sin(y) + empty.sum(), 20)(x)
+
+    for run in (vectorize(fn), jax.vmap(batched(fn))):
+        np.testing.assert_allclose(jax.jit(run)(x, empty), jax.vmap(fn)(x, empty), rtol=1e-13)
+
+
 def test_a_trajectory_has_the_same_bits_in_every_place() -> None:
     x, A = batch(1, 130)
     run = jax.jit(vectorize(saving))

@@ -83,7 +83,8 @@ def test_all_solvers_give_the_constrained_acceleration(
             np.testing.assert_allclose(A @ qdd, b, atol=1e-10)
             size = np.abs(M) @ np.abs(qdd) + np.abs(Q) + np.abs(A.T) @ np.abs(multipliers)
             assert np.all(np.abs(M @ qdd - Q - A.T @ multipliers) < 1e-12 * size)
-            np.testing.assert_allclose(qdd, textbook(M, Q, A, b), rtol=1e-8, atol=1e-8)
+            # LDL loses twice the digits that rows of condition 2e4 lose: 1e-8 for one of these.
+            np.testing.assert_allclose(qdd, textbook(M, Q, A, b), rtol=1e-7, atol=1e-8)
             if kind != "scaled":
                 np.testing.assert_allclose(qdd, kkt(M, Q, A, b)[0], atol=1e-10)
                 np.testing.assert_allclose(qdd, textbook(M, Q, A, b), atol=1e-10)

@@ -109,7 +109,7 @@ def _merged(x: Array, own: Sequence[int], sizes: Sequence[int]) -> Array:
     single = x.shape[len(own) :]
     with_ones = [size if axis in own else 1 for axis, size in enumerate(sizes)]
     every = jnp.broadcast_to(x.reshape(*with_ones, *single), (*sizes, *single))
-    return every.reshape(-1, *single)
+    return every.reshape(math.prod(sizes), *single)  # -1 would not do where single holds a 0
 
 
 def _lowered(
