@@ -21,7 +21,7 @@ class Status(IntEnum):
     SINGULAR_MASS = 5
     NONIDEAL_FAILED = 6
     ILL_CONDITIONED = 7
-    NOT_CONVERGED = 11
+    NOT_CONVERGED = 8
 
     @property
     def message(self) -> str:

@@ -30,6 +30,7 @@ from jaxmech.integrate import RK4
 from tests.ensemble.studies import STUDY, arrays, killed, same_bits, write_study
 
 RUN = import_module("jaxmech.ensemble.run")
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 FUNCTIONS = """
 import jax.numpy as jnp
@@ -297,3 +298,18 @@ def test_progress_for_programs(tmp_path, capsys) -> None:
     assert (last["done"], last["size"], last["failed"]) == (20, 20, 0)
     assert last["estimates"]["wide"]["low"] <= last["estimates"]["wide"]["value"]
     assert (tmp_path / "run" / "pictures" / "statistic_when.png").is_file()
+
+
+def test_the_example_of_the_page_of_studies(tmp_path) -> None:
+    text = (CONFIGS / "tip_over.toml").read_text()
+    config = tmp_path / "tip_over.toml"
+    config.write_text(text.replace("20_000", "600").replace("2_000", "100"))
+    shutil.copy(CONFIGS / "tip_over.py", tmp_path)
+    run(read(config, Study), tmp_path / "run", folder=tmp_path)
+    found = open_results(tmp_path / "run").statistics
+    low, high = found["fast"]["low"], found["fast"]["high"]
+    assert low < 0.0202 < high  # as 20,000 trajectories say
+    assert found["spread"]["counts"].sum() == found["fast"]["count"] == 600
+    place = found["causes"]["names"].tolist().index("start.theta1")
+    assert abs(found["causes"]["correlation"][0, place]) < 0.2  # the motion is symmetric in it
+    assert (found["worst"]["value"] >= found["worst"]["value"][-1]).all()
