@@ -18,8 +18,8 @@ class Modes(eqx.Module):
     """Motions z e^(lambda t) of a linearization; under `jax.vmap` with a leading batch axis.
 
     Eigenvalues, frequencies and damping ratios have derivatives where the eigenvalue is simple: NaN
-    where it is repeated, and zero for those that are zero, which belong to symmetries. Only first
-    derivatives: shapes are constants to JAX.
+    where it is repeated, and zero for those that are zero, which belong to symmetries. Shapes have
+    derivatives, and eigenvalues second ones, where all eigenvalues are simple, else NaN.
 
     Attributes:
         eigenvalues: lambda [1/s], the zeros first, then by frequency, shape (j,).

@@ -70,14 +70,21 @@ def spectrum(A: Array, M: Array, K: Array) -> Spectrum:
 
 @spectrum.defjvp
 def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    """dlambda = left^H dA right (left^H right = 1); zeros stay zeros, repeated ones have none."""
+    """dlambda = left^H dA right (left^H right = 1); zeros stay zeros, repeated ones have none.
+
+    Vectors move by multiples of the others (Magnus, Econometric Theory 1, 1985), whose lengths do
+    not matter, if all eigenvalues are simple. Otherwise their derivatives are NaN.
+    """
     found = spectrum(*primals)
     dA = tangents[0].astype(found.right.dtype)
-    moved = ((found.left.conj().T @ dA) * found.right.T).sum(1)
-    moved = moved * jnp.where(found.simple | found.zero, 1.0, jnp.nan)
+    D = found.left.conj().T @ dA @ found.right
+    moved = jnp.diagonal(D) * jnp.where(found.simple | found.zero, 1.0, jnp.nan)
     none = [np.zeros(x.shape, jax.dtypes.float0) for x in (found.zero, found.simple)]
-    rest = jnp.zeros_like(found.right)
-    return found, Spectrum(moved, rest, rest, *none)
+    apart = found.eigenvalues[None, :] - found.eigenvalues[:, None]
+    others = jnp.where(apart != 0, D / jnp.where(apart != 0, apart, 1.0), 0.0)
+    unknown = jnp.where(found.simple.all(), 0.0, jnp.nan) * dA.sum()
+    right, left = found.right @ others + unknown, unknown - found.left @ others.conj().T
+    return found, Spectrum(moved, right, left, *none)
 
 
 def _many(A: Numbers, M: Numbers, K: Numbers, kind: Any) -> Spectrum:

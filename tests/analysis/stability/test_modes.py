@@ -96,6 +96,42 @@ def test_eigenvalues_have_derivatives() -> None:
     np.testing.assert_allclose(backward["w"], forward["w"][3], rtol=1e-10)
 
 
+def test_shapes_have_derivatives_and_eigenvalues_second_ones() -> None:
+    def numbers(w: Any) -> Any:
+        found = modes(linearize(ROTOR, jnp.zeros(2), jnp.zeros(2), {**TURNING, "w": w}))
+        shape = found.shapes[:, 0]
+        return jnp.stack([found.growth, found.frequencies[0], *shape.real, *shape.imag])
+
+    call, slope = jax.jit(numbers), jax.jit(jax.jacfwd(numbers))
+    curvature = jax.jit(jax.jacfwd(jax.jacrev(lambda w: numbers(w)[:2])))(0.7)
+    up, down = (call(0.7 + s * 1e-5) for s in (1, -1))
+    np.testing.assert_allclose(slope(0.7), (up - down) / 2e-5, atol=1e-8)
+    up, down = (slope(0.7 + s * 1e-5)[:2] for s in (1, -1))
+    np.testing.assert_allclose(curvature, (up - down) / 2e-5, atol=1e-7)
+    assert np.abs(curvature).min() > 1e-3
+
+
+def test_beside_zeros_only_eigenvalues_have_derivatives() -> None:
+    """Two masses and a spring, free to move: growth and frequency do not see the zeros."""
+    free = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * (q[1] - q[0]) ** 2,
+        force=lambda q, v, t, p: -p["d"] * jnp.stack([v[0] - v[1], v[1] - v[0]]),
+        coordinates=("x", "y"),
+    )
+
+    def found(k: Any) -> Modes:
+        return modes(linearize(free, jnp.zeros(2), jnp.zeros(2), {"k": k, "d": 0.1}))
+
+    def frequency(k: Any) -> Any:  # sqrt(2 k - 0.01) / (2 pi)
+        return found(k).frequencies[-1]
+
+    exact = 1 / np.sqrt(2 * 1.3 - 0.01) / (2 * np.pi)
+    for slope in (jax.grad(frequency), jax.jit(jax.grad(frequency)), jax.jacfwd(frequency)):
+        np.testing.assert_allclose(slope(1.3), exact, rtol=1e-9)
+    assert np.isnan(jax.jacfwd(lambda k: found(k).shapes.real)(1.3)).any()
+    assert np.isnan(jax.grad(jax.grad(frequency))(1.3))
+
+
 @pytest.mark.slow
 def test_a_batch_of_modes_is_that_of_each() -> None:
     speeds = jnp.array([0.0, 0.7, 1.2])
