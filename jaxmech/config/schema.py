@@ -10,7 +10,16 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from jaxmech.integrate import RATTLE, RK4, AbstractMethod, DormandPrince5, Midpoint, Variational
+from jaxmech.integrate import (
+    RATTLE,
+    RK4,
+    AbstractMethod,
+    DormandPrince5,
+    DormandPrince8,
+    Midpoint,
+    Tsitouras5,
+    Variational,
+)
 from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
 from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection
 
@@ -48,6 +57,8 @@ POLICIES: Mapping[Any, OneOf] = {
             "rk4": RK4,
             "midpoint": Midpoint,
             "dormand-prince5": DormandPrince5,
+            "tsitouras5": Tsitouras5,
+            "dormand-prince8": DormandPrince8,
             "rattle": RATTLE,
             "variational": Variational,
         },
