@@ -48,7 +48,7 @@ def estimate(study: Study, coordinates: int) -> StudyEstimate:
     Example:
         >>> from jaxmech.ensemble import Times
         >>> print(estimate(Study(model="pendulum", size=10**6, times=Times(end=1.0)), 2))
-        up to 5.71 GB of disk and 17.5 MB of memory
+        up to 5.71 GB of disk and 29.1 MB of memory
     """
     rules = (study.start, study.coordinates, study.velocities, study.parameters)
     drawn = sum(map(len, rules))

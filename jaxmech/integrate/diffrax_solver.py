@@ -58,7 +58,7 @@ class Rate:
     system: System
     formulation: AbstractFormulation
 
-    def __call__(self, t: Any, y: State, args: Params) -> State:
+    def __call__(self, t: Any, y: Any, args: Params) -> State:
         """The time derivative of y."""
         _require_state(self.system, y)
         q, v, t, params = self.system.arguments(*y, t, args)

@@ -73,7 +73,7 @@ class Covariance(AbstractStatistic):
         w = jnp.where((w > 0).all(1), sample.weight, 0)
         total = w.sum()
         mean = (w[:, None] * value).sum(0) / jnp.where(total > 0, total, 1)
-        away = value - mean
+        away = value - mean[None]
         own = {
             "count": (w > 0).sum().astype(sample.number.dtype), "weight": total,
             "squares": (w**2).sum(), "mean": mean, "spread": (w[:, None] * away).T @ away,
@@ -85,7 +85,7 @@ class Covariance(AbstractStatistic):
         total = first["weight"] + second["weight"]
         share = second["weight"] / jnp.where(total > 0, total, 1)
         away = second["mean"] - first["mean"]
-        between = away[:, None] * away * (first["weight"] * share)
+        between = away[:, None] * away[None] * (first["weight"] * share)
         return {
             "count": first["count"] + second["count"],
             "weight": total,
