@@ -61,7 +61,8 @@ class Rate:
     def __call__(self, t: Any, y: Any, args: Params) -> State:
         """The time derivative of y."""
         _require_state(self.system, y)
-        q, v, t, params = self.system.arguments(*y, t, args)
+        q, v = y
+        q, v, t, params = self.system.arguments(q, v, t, args)
         scheme = Scheme.of(self.system, RK4(1), self.formulation, Free(), q, v, t, params)
         _, law = scheme.law(q, v, t, params)
         return v, jnp.where(law.definite, law.qdd, jnp.nan)

@@ -86,7 +86,7 @@ UNSIGNED: dict[str, Callable[[Any, Any], Any]] = {
     "extremes": lambda a, b: jnp.stack([jnp.maximum(a, b), jnp.minimum(a, b)]),
     "quotients": lambda a, b: jnp.stack([lax.div(a, b), lax.rem(a, b)]),
     "arithmetic": lambda a, b: jnp.stack([a + b, a - b, a * b, -a, ~a, a & b, a | b, a ^ b]),
-    "to float": lambda a, b: a.astype(float) / 3 + b.astype(jnp.float32),
+    "to float": lambda a, b: a.astype(float) + b.astype(jnp.float32),
     "to integer": lambda a, b: a.astype(int) - b.astype(jnp.int32),
     "from float": lambda a, b: (a.astype(float) - 1e9).astype(jnp.uint32) + b,
     "wider": lambda a, b: a.astype(jnp.uint64) * b.astype(jnp.uint64),

@@ -1,8 +1,10 @@
 """The jaxprs inside calls and loops, across versions of JAX."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array
@@ -30,6 +32,9 @@ _CALLS = {
 def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
     """The function that an equation calls; None if it is no call, or a call over a batch."""
     name = eqn.primitive.name
+    if name == "call_hi_primitive":  # a search in a table, from jax 0.12 on
+        primitive = eqn.params["_prim"]
+        return _expanded(primitive, tuple(primitive.in_avals_flat))
     if name not in _CALLS or eqn.params.get("levels"):
         return None
     return _closed(eqn.params[_CALLS[name]])
@@ -37,6 +42,13 @@ def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 def _closed(content: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
     return content if isinstance(content, ClosedJaxpr) else ClosedJaxpr(content, ())
+
+
+@lru_cache(maxsize=64)
+def _expanded(primitive: Any, avals: tuple[Any, ...]) -> ClosedJaxpr:
+    """What a primitive of several operations does; it is equal to those of other shapes."""
+    args = jax.tree.unflatten(primitive.in_tree, avals)
+    return _closed(jax.make_jaxpr(primitive.expand)(*args))
 
 
 def evaluated(eqn: JaxprEqn, *values: Array) -> list[Array]:
