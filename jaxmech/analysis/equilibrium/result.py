@@ -63,7 +63,7 @@ class Equilibrium(eqx.Module):
         Equilibrium: at rest, STABLE
           x1  0
           x2  -1
-          rod  9.81 (size of the reaction)
+          rod  9.81 (norm of the generalized force)
     """
 
     q: Float[Array, " n"]
@@ -121,7 +121,7 @@ def _card(found: Equilibrium) -> list[str]:
         lines.append(text + (f", changing at {_short(rate)} per second" if rate else ""))
     for name, force in found.reactions.items():
         size = _short(jnp.linalg.norm(force))
-        lines.append(f"  {name:<{width}}  {size} (size of the reaction)")
+        lines.append(f"  {name:<{width}}  {size} (norm of the generalized force)")
     free = np.asarray(found.free_directions)
     for column in free.T[np.abs(free).max(0, initial=0.0) > 0]:
         largest = found.coordinates[int(np.argmax(np.abs(column)))]
