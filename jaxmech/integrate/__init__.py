@@ -14,11 +14,11 @@ from jaxmech.integrate.methods import AbstractRungeKutta as AbstractRungeKutta
 from jaxmech.integrate.methods import DormandPrince5 as DormandPrince5
 from jaxmech.integrate.methods import DormandPrince8 as DormandPrince8
 from jaxmech.integrate.methods import Midpoint as Midpoint
-from jaxmech.integrate.methods import Tableau as Tableau
 from jaxmech.integrate.methods import Tsitouras5 as Tsitouras5
 from jaxmech.integrate.rollout import Trajectory as Trajectory
 from jaxmech.integrate.rollout import rollout as rollout
 from jaxmech.integrate.step import Scheme as Scheme
+from jaxmech.integrate.tableaus import Tableau as Tableau
 from jaxmech.integrate.variational import RATTLE as RATTLE
 from jaxmech.integrate.variational import AbstractVariational as AbstractVariational
 from jaxmech.integrate.variational import Variational as Variational

@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
-from jaxmech.integrate.methods import AbstractMethod, AbstractRungeKutta, Tableau
+from jaxmech.integrate.methods import AbstractMethod, AbstractRungeKutta
+from jaxmech.integrate.tableaus import Tableau
 from jaxmech.integrate.variational import AbstractVariational, Advance
 from jaxmech.integrate.variational.step_equations import StepStart
 from jaxmech.linalg import LDL, times

@@ -76,7 +76,7 @@ def test_order_conditions(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_stages_use_earlier_ones_only(name: str) -> None:
     tableau = METHODS[name].tableau
-    assert [len(row) <= number for number, row in enumerate(tableau.stages)]
+    assert all(len(row) <= number for number, row in enumerate(tableau.stages))
     assert len(tableau.nodes) == len(tableau.stages) == len(tableau.weights)
 
 
