@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.integrate import solve_ivp
 
 from jaxmech import Acceleration, Holonomic, Nonholonomic, System
 
@@ -189,3 +190,29 @@ CASES = {
     "prescribed": PRESCRIBED,
     "oscillator": OSCILLATOR,
 }
+
+
+def from_angles(angles: Any, rates: Any, p: Any) -> tuple[Any, Any]:
+    """q and v of the double pendulum, from its angles to the vertical and their rates."""
+    (a, b), (wa, wb) = angles, rates
+    first = p["l1"] * jnp.stack([jnp.sin(a), -jnp.cos(a)])
+    second = p["l2"] * jnp.stack([jnp.sin(b), -jnp.cos(b)])
+    turned = jnp.array([[0.0, -1.0], [1.0, 0.0]])
+    v1, v2 = wa * (turned @ first), wb * (turned @ second)
+    return jnp.concatenate([first, first + second]), jnp.concatenate([v1, v1 + v2])
+
+
+def solved(start: Any, span: float) -> np.ndarray:
+    """The double pendulum in its angles, by an independent integrator: (q, v) at the end."""
+    p = DOUBLE.params
+    m1, m2, l1, l2, g = (p[name] for name in ("m1", "m2", "l1", "l2", "g"))
+
+    def rate(_: float, y: Any) -> Any:
+        a, b, wa, wb = y
+        c, s = np.cos(a - b), np.sin(a - b)
+        M = [[(m1 + m2) * l1, m2 * l2 * c], [l1 * c, l2]]
+        pull = [-m2 * l2 * wb**2 * s - (m1 + m2) * g * np.sin(a), l1 * wa**2 * s - g * np.sin(b)]
+        return [wa, wb, *np.linalg.solve(M, pull)]
+
+    y = solve_ivp(rate, (0, span), start, "DOP853", rtol=3e-14, atol=1e-14).y[:, -1]
+    return np.concatenate(from_angles(y[:2], y[2:], p))

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jaxmech.ensemble.statistics.protocol import AbstractStatistic
 from jaxmech.utils.field_docs import doc
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
-SERIES = (
+Series = Literal[
     "q",
     "v",
     "energy",
@@ -31,7 +31,8 @@ SERIES = (
     "qdd",
     "multipliers",
     "constraint_force",
-)
+]
+SERIES = get_args(Series)
 AUDIT = (
     "status",
     "t_failed",

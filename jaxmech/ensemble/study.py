@@ -12,7 +12,7 @@ from typing import Any, Literal
 from jaxmech.config.convert import plain
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.ensemble.distributions import Distribution
-from jaxmech.ensemble.quantities import Observed
+from jaxmech.ensemble.quantities import Observed, Series
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
 from jaxmech.ensemble.until import Until
@@ -21,16 +21,6 @@ from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.utils.field_docs import doc
 
-Series = Literal[
-    "q",
-    "v",
-    "energy",
-    "position_residual",
-    "velocity_residual",
-    "qdd",
-    "multipliers",
-    "constraint_force",
-]
 Store = Literal["all", "final", "statistics"] | tuple[str, ...]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
 LANES = 64  # a block is a whole number of these by default

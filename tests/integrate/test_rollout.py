@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 
 from jaxmech import (
     RK4,
@@ -19,7 +18,7 @@ from jaxmech import (
     System,
     simulate,
 )
-from tests.small import DOUBLE, OSCILLATOR, PENDULUM, PRESCRIBED, WIRE
+from tests.small import DOUBLE, OSCILLATOR, PENDULUM, PRESCRIBED, WIRE, solved
 
 FORCED = System(
     lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * q @ q,
@@ -115,28 +114,14 @@ def padded(steps: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def exact() -> np.ndarray:
-    """The double pendulum in its angles, by an independent integrator: (q, v) at the end."""
-    p = DOUBLE.params
-    m1, m2, l1, l2, g = (p[name] for name in ("m1", "m2", "l1", "l2", "g"))
-
-    def rate(_: float, y: Any) -> Any:
-        a, b, wa, wb = y
-        c, s = np.cos(a - b), np.sin(a - b)
-        M = [[(m1 + m2) * l1, m2 * l2 * c], [l1 * c, l2]]
-        pull = [-m2 * l2 * wb**2 * s - (m1 + m2) * g * np.sin(a), l1 * wa**2 * s - g * np.sin(b)]
-        return [wa, wb, *np.linalg.solve(M, pull)]
+    """The double pendulum by an independent integrator: (q, v) at the end."""
 
     def angle(rod: Any, speed: Any) -> tuple[float, float]:
         return np.arctan2(rod[0], -rod[1]), (rod[0] * speed[1] - rod[1] * speed[0]) / (rod @ rod)
 
     q, v = DOUBLE.q, DOUBLE.v
     (a, wa), (b, wb) = angle(q[:2], v[:2]), angle(q[2:] - q[:2], v[2:] - v[:2])
-    y = solve_ivp(rate, (0, SPAN), [a, b, wa, wb], "DOP853", rtol=3e-14, atol=1e-14).y[:, -1]
-    x1 = l1 * np.array([np.sin(y[0]), -np.cos(y[0])])
-    x2 = l2 * np.array([np.sin(y[1]), -np.cos(y[1])])
-    v1 = l1 * y[2] * np.array([np.cos(y[0]), np.sin(y[0])])
-    v2 = l2 * y[3] * np.array([np.cos(y[1]), np.sin(y[1])])
-    return np.array([*x1, *(x1 + x2), *v1, *(v1 + v2)])
+    return solved([a, b, wa, wb], SPAN)
 
 
 def sweep(**policies: Any) -> Solution:

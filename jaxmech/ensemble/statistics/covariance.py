@@ -53,11 +53,6 @@ class Covariance(AbstractStatistic):
         if not self.of:
             raise refuse("of", "must name quantities, but is empty")
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantities."""
-        return self.of
-
     def init(self, sample: Sample) -> State:
         """Zeros."""
         k, zero = len(sample.values), jnp.zeros((), sample.weight.dtype)

@@ -35,11 +35,6 @@ class Custom(AbstractStatistic):
     functions: str | Reduction = field(metadata=doc('"path/file.py:name" of a `Reduction`'))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The quantities."""
-        return self.of
-
-    @property
     def _own(self) -> Reduction:
         if not isinstance(self.functions, Reduction):
             raise TypeError(f"Argument `functions` must be a Reduction, but is {self.functions!r}.")

@@ -21,7 +21,27 @@ from jaxmech.utils.field_docs import doc
 
 
 @dataclass(frozen=True)
-class Probability(AbstractStatistic):
+class _Threshold(AbstractStatistic):
+    """A statistic of a quantity that is beyond a threshold; exactly one threshold is given."""
+
+    of: str = field(metadata=doc("name of the quantity"))
+    above: float | None = field(default=None, metadata=doc("threshold that counts when exceeded"))
+    below: float | None = field(default=None, metadata=doc("threshold that counts when undercut"))
+    confidence: float = field(default=0.95, metadata=doc("confidence of the interval"))
+
+    def __post_init__(self) -> None:
+        if (self.above is None) == (self.below is None):
+            what = "neither is" if self.above is None else "both are"
+            raise refuse("above", f"or `below` must be given, one of the two, but {what}")
+        require_confidence(self.confidence)
+
+    def beyond(self, value: Array) -> Array:
+        """Whether values are beyond the threshold."""
+        return value < self.below if self.below is not None else value > jnp.asarray(self.above)
+
+
+@dataclass(frozen=True)
+class Probability(_Threshold):
     """The probability that a quantity is above, or below, a threshold at any saved time.
 
     Trajectories that failed, or whose quantity is NaN at some time, are left out and counted. With
@@ -36,20 +56,7 @@ class Probability(AbstractStatistic):
         0.333 [0.061, 0.792]
     """
 
-    of: str = field(metadata=doc("name of the quantity"))
-    above: float | None = field(default=None, metadata=doc("threshold that counts when exceeded"))
-    below: float | None = field(default=None, metadata=doc("threshold that counts when undercut"))
-    confidence: float = field(default=0.95, metadata=doc("confidence of the interval"))
     interval: Method = field(default="wilson", metadata=doc("kind of interval"))
-
-    def __post_init__(self) -> None:
-        require_threshold(self.above, self.below)
-        require_confidence(self.confidence)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantity."""
-        return (self.of,)
 
     def init(self, sample: Sample) -> State:
         """Zeros."""
@@ -60,7 +67,7 @@ class Probability(AbstractStatistic):
         """Count hits, and sum their weights."""
         value = as_float(sample.values[self.of]).reshape(len(sample.weight), -1)
         counts = (sample.weight > 0) & ~jnp.isnan(value).any(1)
-        hit = counts & beyond(value, self.above, self.below).any(1)
+        hit = counts & self.beyond(value).any(1)
         w = jnp.where(hit, sample.weight, 0)
         own = {"hits": hit, "count": counts, "failed": sample.real & ~counts}
         summed = {key: x.sum().astype(state[key].dtype) for key, x in own.items()}
@@ -95,25 +102,13 @@ class Probability(AbstractStatistic):
 
 
 @dataclass(frozen=True)
-class FirstPassage(AbstractStatistic):
+class FirstPassage(_Threshold):
     """When a quantity is first beyond a threshold, to the saved time, and how often it never is.
 
     The probabilities to have passed by each saved time have intervals of Clopper and Pearson.
     """
 
     of: str = field(metadata=doc("name of the quantity, with one number at every saved time"))
-    above: float | None = field(default=None, metadata=doc("threshold that counts when exceeded"))
-    below: float | None = field(default=None, metadata=doc("threshold that counts when undercut"))
-    confidence: float = field(default=0.95, metadata=doc("confidence of each interval"))
-
-    def __post_init__(self) -> None:
-        require_threshold(self.above, self.below)
-        require_confidence(self.confidence)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantity."""
-        return (self.of,)
 
     def init(self, sample: Sample) -> State:
         """Zeros."""
@@ -129,7 +124,7 @@ class FirstPassage(AbstractStatistic):
         value = as_float(sample.values[self.of])
         value = value.reshape(*value.shape[:2], -1)
         counts = (sample.weight > 0) & ~jnp.isnan(value).any((1, 2))
-        past = beyond(value, self.above, self.below).any(2)
+        past = self.beyond(value).any(2)
         never = jnp.full((len(past), 1), True)
         first = jnp.concatenate([past, never], axis=1).argmax(1)
         at = (first[:, None] == jnp.arange(past.shape[1] + 1)) & counts[:, None]
@@ -160,15 +155,3 @@ class FirstPassage(AbstractStatistic):
             "low": low,
             "high": high,
         }
-
-
-def beyond(value: Array, above: float | None, below: float | None) -> Array:
-    """Whether values are beyond the one threshold that is given."""
-    return value < below if below is not None else value > jnp.asarray(above)
-
-
-def require_threshold(above: float | None, below: float | None) -> None:
-    """Raise a StudyError unless exactly one of two thresholds is given."""
-    if (above is None) == (below is None):
-        what = "neither is" if above is None else "both are"
-        raise refuse("above", f"or `below` must be given, one of the two, but {what}")

@@ -34,11 +34,6 @@ class Histogram(AbstractStatistic):
         if self.bins < 1:
             raise refuse("bins", f"must be at least 1, but is {self.bins}")
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantity."""
-        return (self.of,)
-
     def init(self, sample: Sample) -> State:
         """Zeros."""
         value = sample.values[self.of]

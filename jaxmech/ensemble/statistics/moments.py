@@ -41,11 +41,6 @@ class Moments(AbstractStatistic):
     def __post_init__(self) -> None:
         require_confidence(self.confidence)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantity."""
-        return (self.of,)
-
     def init(self, sample: Sample) -> State:
         """Zeros, and extremes that any number replaces."""
         value = as_float(sample.values[self.of])

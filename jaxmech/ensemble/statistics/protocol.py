@@ -40,6 +40,7 @@ class Sample(NamedTuple):
 class AbstractStatistic(abc.ABC):
     """A statistic of a study, whose fields are the keys of its table in a configuration."""
 
+    of: str | tuple[str, ...]
     scalars_only = False  # whether a quantity must be one number per trajectory
 
     @property
@@ -48,9 +49,9 @@ class AbstractStatistic(abc.ABC):
         return False
 
     @property
-    @abc.abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The quantities that it is computed from."""
+        """The quantities that it is computed from: by default the key `of`."""
+        return (self.of,) if isinstance(self.of, str) else self.of
 
     @abc.abstractmethod
     def init(self, sample: Sample) -> State:

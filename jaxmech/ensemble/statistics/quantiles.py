@@ -58,11 +58,6 @@ class Quantiles(AbstractStatistic):
             raise refuse("bins", f"must be at least 4, but is {self.bins}")
         require_confidence(self.confidence)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantity."""
-        return (self.of,)
-
     def init(self, sample: Sample) -> State:
         """No value."""
         value = as_float(sample.values[self.of])

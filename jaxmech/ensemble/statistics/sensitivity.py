@@ -44,11 +44,6 @@ class SobolIndices(AbstractStatistic):
         if self.resamples < 20:
             raise refuse("resamples", f"must be at least 20, but is {self.resamples}")
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantity."""
-        return (self.of,)
-
     def init(self, sample: Sample) -> State:
         """Zeros, one row for the estimate and one for each resample."""
         d = self._group(sample) - 2

@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 
 from jaxmech import RATTLE, Holonomic, Status, System, Variational, simulate
-from tests.small import DOUBLE, Case
+from tests.small import DOUBLE, Case, from_angles, solved
 
 STEPS = 160
 
@@ -29,16 +28,6 @@ SPHERICAL = Case(
 def times_of(steps: int, span: float = 0.4) -> np.ndarray:
     """The times of a run of few steps, its last one repeated, so that all runs have one shape."""
     return np.minimum(np.arange(STEPS + 1) * (span / steps), span)
-
-
-def from_angles(angles: Any, rates: Any, p: Any) -> tuple[Any, Any]:
-    """q and v of the double pendulum."""
-    (a, b), (wa, wb) = angles, rates
-    first = p["l1"] * jnp.stack([jnp.sin(a), -jnp.cos(a)])
-    second = p["l2"] * jnp.stack([jnp.sin(b), -jnp.cos(b)])
-    turned = jnp.array([[0.0, -1.0], [1.0, 0.0]])
-    v1, v2 = wa * (turned @ first), wb * (turned @ second)
-    return jnp.concatenate([first, first + second]), jnp.concatenate([v1, v1 + v2])
 
 
 @pytest.fixture(scope="module", params=[RATTLE, Variational], ids=lambda kind: kind.__name__)
@@ -69,24 +58,8 @@ def turning(kind: Any) -> Any:
 START = np.array([0.9, 0.4, 0.5, -1.0])
 
 
-def exact(span: float) -> np.ndarray:
-    """The double pendulum in its angles by an independent integrator: (q, v) at the end."""
-    p = DOUBLE.params
-    m1, m2, l1, l2, g = (p[name] for name in ("m1", "m2", "l1", "l2", "g"))
-
-    def rate(_: float, y: Any) -> Any:
-        a, b, wa, wb = y
-        c, s = np.cos(a - b), np.sin(a - b)
-        M = [[(m1 + m2) * l1, m2 * l2 * c], [l1 * c, l2]]
-        pull = [-m2 * l2 * wb**2 * s - (m1 + m2) * g * np.sin(a), l1 * wa**2 * s - g * np.sin(b)]
-        return [wa, wb, *np.linalg.solve(M, pull)]
-
-    y = solve_ivp(rate, (0, span), START, "DOP853", rtol=3e-14, atol=1e-14).y[:, -1]
-    return np.concatenate(from_angles(y[:2], y[2:], p))
-
-
 def test_order_two_in_positions_and_velocities(swing: Any) -> None:
-    end = exact(0.4)
+    end = solved(START, 0.4)
     errors = []
     for steps in (40, 80, 160):
         sol = swing(START, times_of(steps))
