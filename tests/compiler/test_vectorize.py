@@ -94,6 +94,17 @@ def two_parts(x: Any, A: Any) -> Any:
     return lax.cond(x[1] > 0, lambda: much(second, A) + second, lambda: first), first
 
 
+def constants_in_a_loop(x: Any, A: Any) -> Any:
+    """A case that depends on nothing in the loop, two results of which are constants."""
+
+    def body(_: Any, carry: Any) -> Any:
+        y, count = carry
+        z, more = lax.cond(x[0] > 0, lambda: (much(x, A), 5), lambda: (x, 3))
+        return y / 2 + z, count + more
+
+    return lax.fori_loop(0, 12, body, (x, 0))
+
+
 def last_large(form: str) -> Function:
     """A loop that keeps its last large states, and what else may need those states."""
 
@@ -187,6 +198,7 @@ FUNCTIONS: dict[str, Function] = {
     "rare case that changes nothing in a loop": lambda x, A: loop(
         lambda y: y + lax.cond(x[0] > 0, lambda: much(x, A), lambda: x), 12
     )(x),
+    "rare case that gives constants in a loop": constants_in_a_loop,
     "derivative of a rare case": lambda x, A: jax.jacfwd(
         lambda y: lax.cond(y[0] > 0.5, lambda: much(y, A), lambda: y)
     )(x),

@@ -88,8 +88,13 @@ class Assembler:
 
     def write(self) -> None:
         """Write all live nodes."""
-        for number in sorted(self.live.nodes - self.in_memory.keys()):
-            self.names[number] = self._written(self.graph.nodes[number], number)
+        nodes = self.graph.nodes
+        # Constants first: one of a later output of a branch may have been made after the first one.
+        for number in sorted(self.live.nodes - self.in_memory.keys(), key=self._is_computed):
+            self.names[number] = self._written(nodes[number], number)
+
+    def _is_computed(self, number: int) -> tuple[bool, int]:
+        return self.graph.values[number] is None, number
 
     def stacked(self, sequence: Stacked) -> Memory:
         """Where a stacked output of a loop lies."""
