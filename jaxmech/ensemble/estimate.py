@@ -54,9 +54,10 @@ def estimate(study: Study, coordinates: int) -> StudyEstimate:
     drawn = sum(map(len, rules))
     trajectory = _stored_bytes(study, coordinates) + 8 * drawn * (study.store != "statistics")
     block = study.block_size * trajectory
-    held = study.chunk_size // study.block_size + _COPIES - 1
+    at_a_time = len(study_devices())
+    held = study.chunk_size // study.block_size + _COPIES - 2 + at_a_time
     slices = 2 * min(_SLICE, study.block_size * _computed_bytes(study, coordinates))
-    memory = held * block + slices + 16 * drawn * study.block_size
+    memory = held * block + at_a_time * (slices + 16 * drawn * study.block_size)
     return StudyEstimate(study.size * trajectory, memory, trajectory, block)
 
 
@@ -146,6 +147,13 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
         text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"
         text += f" {in_bytes(free)} are free; save fewer times or series"
         yield Problem(("size",), text)
+
+
+def study_devices() -> list[jax.Device]:
+    """Those that compute a block each: all of this process, or the one of `jax.default_device`."""
+    if jax.config.jax_default_device is not None:
+        return list(jax.numpy.zeros(()).devices())
+    return jax.local_devices()
 
 
 def device_memory() -> float:

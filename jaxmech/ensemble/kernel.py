@@ -19,7 +19,7 @@ from jaxtyping import Array
 from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Sampler, Variable
-from jaxmech.ensemble.estimate import slice_of
+from jaxmech.ensemble.estimate import slice_of, study_devices
 from jaxmech.ensemble.statistics.audit import Audit
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import SECTIONS, Study
@@ -84,8 +84,8 @@ jax.tree_util.register_dataclass(
 class BlockProgram:
     """The compiled computation of one block of a study.
 
-    Blocks must be computed one after the other: on a CPU with two cores, the LAPACK calls (of the
-    solver `svd`) of two blocks could wait for each other.
+    Blocks that call LAPACK (the solver `SVD` does) must be computed one after the other on a CPU:
+    with two cores, the calls of two blocks could wait for each other.
 
     Attributes:
         trajectory: one trajectory.
@@ -120,6 +120,16 @@ class BlockProgram:
         index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
         return Inputs(varying, same, weight, columns, index(first), np.int32(last - first))
 
+    def devices(self) -> list[jax.Device]:
+        """Those that compute blocks at the same time."""
+        found = study_devices()
+        if len(found) > 1 and found[0].platform == "cpu" and self._calls_lapack():
+            return found[:1]
+        return found
+
+    def _calls_lapack(self) -> bool:
+        return "lapack" in self._whole.lower(self.inputs(0)).as_text()
+
     def run(self, inputs: Inputs) -> Block:
         """Begin to compute a block, with states that need no assembly where there may be any."""
         return self._fast(inputs) if self.trajectory.may_skip_assembly else self._whole(inputs)
@@ -135,11 +145,11 @@ class BlockProgram:
         return self._merge(first, second)
 
     @cached_property
-    def _fast(self) -> Callable[[Inputs], Block]:
+    def _fast(self) -> Any:
         return jax.jit(lambda inputs: self._computed(inputs, False))
 
     @cached_property
-    def _whole(self) -> Callable[[Inputs], Block]:
+    def _whole(self) -> Any:
         return jax.jit(lambda inputs: self._computed(inputs, True))
 
     @cached_property

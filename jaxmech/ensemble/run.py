@@ -1,6 +1,7 @@
 """`run`: compute a study block by block into its run folder, or finish what is there."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -55,8 +56,9 @@ def run(
     """Run a study, or continue it where it was interrupted.
 
     The whole study is checked before any work. Results and statistics have the same bits whatever
-    the chunks, and however often the run was interrupted. While a block is computed, the one before
-    it is copied and stored; no more than a chunk and a few blocks are in memory at a time.
+    the chunks and the number of devices, and however often the run was interrupted. Every device of
+    this process computes a block, or the one that `jax.default_device` names; meanwhile the one
+    before it is copied and stored. No more than a chunk and a few blocks are in memory at a time.
 
     Args:
         study: what to compute.
@@ -232,20 +234,25 @@ class Work:
 
 
 def computed_blocks(kernel: BlockProgram, blocks: list[int]) -> Generator[tuple[Inputs, Block]]:
-    """The results of one block after the other, the next computed while one is copied and stored.
+    """The results of one block after the other; every device computes one at a time.
 
-    Never two at once: their LAPACK calls could wait for each other (see `BlockProgram`).
+    What follows on a device is computed while a block is copied and stored.
     """
-    if not blocks:
-        return
-    inputs = kernel.inputs(blocks[0])
-    ahead = kernel.run(inputs)
-    for place in range(len(blocks)):
-        following = kernel.inputs(blocks[place + 1]) if place + 1 < len(blocks) else None
-        ready, own = kernel.finished(inputs, ahead), inputs
+    prepared = map(kernel.inputs, blocks)
+    devices = kernel.devices() if blocks else []
+
+    def begun(device: jax.Device, inputs: Any) -> Any:
+        there = jax.device_put(inputs, device)
+        return device, inputs, there, kernel.run(there)
+
+    running = deque(begun(*pair) for pair in zip(devices, prepared, strict=False))
+    while running:
+        device, inputs, there, ahead = running.popleft()
+        following = next(prepared, None)
+        ready = kernel.finished(there, ahead)
         if following is not None:
-            inputs, ahead = following, kernel.run(following)
-        yield own, jax.device_get(ready)
+            running.append(begun(device, following))
+        yield inputs, jax.device_get(ready)
 
 
 @dataclass

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 
 from jaxmech.config.errors import StudyError
@@ -108,27 +107,42 @@ def test_a_slice_is_a_part_of_a_block_whose_series_are_small() -> None:
 
 
 def test_a_block_is_copied_while_the_next_one_is_computed() -> None:
-    events = list[tuple[str, int]]()
+    assert events([3, 5, 8], devices=1) == [
+        ("started", 3), ("computed", 3), ("started", 5), ("stored", 3),
+        ("computed", 5), ("started", 8), ("stored", 5), ("computed", 8), ("stored", 8),
+    ]  # fmt: skip
+    assert events([], devices=1) == []
+
+
+def test_every_device_computes_a_block() -> None:
+    assert events([3, 5, 8], devices=2) == [
+        ("started", 3), ("started", 5), ("computed", 3), ("started", 8), ("stored", 3),
+        ("computed", 5), ("stored", 5), ("computed", 8), ("stored", 8),
+    ]  # fmt: skip
+    assert events([3, 5], devices=4)[:3] == [("started", 3), ("started", 5), ("computed", 3)]
+
+
+def events(blocks: list[int], devices: int) -> list[tuple[str, int]]:
+    """What happens to blocks, in order."""
+    found = list[tuple[str, int]]()
 
     class Program(BlockProgram):
+        def devices(self) -> list[jax.Device]:
+            return jax.devices()[:1] * devices
+
         def inputs(self, block: int) -> Any:
             return block
 
         def run(self, inputs: Any) -> Any:
-            events.append(("started", inputs))
+            found.append(("started", int(inputs)))
             return inputs
 
         def finished(self, inputs: Any, begun: Any) -> Any:
-            assert inputs == begun
-            events.append(("computed", inputs))
-            return {"q": np.array(begun)}
+            assert inputs is begun
+            found.append(("computed", int(inputs)))
+            return {"q": begun}
 
-    program = object.__new__(Program)
-    for own, found in computed_blocks(program, [3, 5, 8]):
-        assert found["q"] == own  # type: ignore[index]
-        events.append(("stored", int(own)))  # type: ignore[call-overload]
-    assert events == [
-        ("started", 3), ("computed", 3), ("started", 5), ("stored", 3),
-        ("computed", 5), ("started", 8), ("stored", 5), ("computed", 8), ("stored", 8),
-    ]  # fmt: skip
-    assert list(computed_blocks(program, [])) == []
+    for own, block in computed_blocks(object.__new__(Program), blocks):
+        assert block["q"] == own  # type: ignore[index]
+        found.append(("stored", int(own)))  # type: ignore[call-overload]
+    return found

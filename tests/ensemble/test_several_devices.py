@@ -1,0 +1,79 @@
+"""Studies on several devices: each computes blocks, and nobody can tell which one computed what."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Study, run
+from jaxmech.ensemble.estimate import estimate, study_devices
+from jaxmech.ensemble.study import Times
+from tests.ensemble.studies import PENDULUM, STUDY, same_bits, write_study
+
+STATISTICS = """
+[statistics]
+speed = { statistic = "moments", of = "energy" }
+"""
+SVD = """
+[formulation]
+solver = "svd"
+"""
+PROGRAM = """
+import json, sys
+from pathlib import Path
+
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Study, run
+from jaxmech.ensemble.kernel import BlockProgram
+
+computed, plain = [], BlockProgram.run
+
+def noted(self, inputs):
+    begun = plain(self, inputs)
+    if not isinstance(begun.met, jax.core.Tracer):
+        computed.append((int(inputs.first), *(device.id for device in begun.met.devices())))
+    return begun
+
+import jax
+BlockProgram.run = noted
+for config in map(Path, sys.argv[1:]):
+    run(read(config, Study), config.parent / "several", folder=config.parent)
+    print(json.dumps(computed))
+    computed.clear()
+"""
+
+
+@pytest.mark.slow
+def test_the_same_bits_whatever_the_number_of_devices(tmp_path: Path) -> None:
+    configs = []
+    for name, text in {"plain": STUDY + STATISTICS, "svd": PENDULUM + SVD}.items():
+        (tmp_path / name).mkdir()
+        configs.append(write_study(tmp_path / name, text))
+    told = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, configs)],
+        env={**os.environ, "JAX_NUM_CPU_DEVICES": "4", "JAX_ENABLE_X64": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    plain, svd = map(json.loads, told.stdout.splitlines())
+    assert plain == [[0, 0], [4, 1], [8, 2], [12, 3], [16, 0]]
+    assert svd == [[0, 0], [8, 0]]  # two calls of LAPACK may wait for each other
+    config = configs[0]
+    run(read(config, Study), config.parent / "one", folder=config.parent)
+    assert same_bits(config.parent / "several", config.parent / "one")
+
+
+def test_a_device_that_is_asked_for_computes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = jax.devices()[0]
+    monkeypatch.setattr(jax, "local_devices", lambda: [one, one, one])
+    assert len(study_devices()) == 3
+    study = Study(model="pendulum", size=10**6, times=Times(end=1.0))
+    more = estimate(study, 2).memory
+    with jax.default_device(one):
+        assert study_devices() == [one]
+        assert estimate(study, 2).memory < more
