@@ -151,7 +151,7 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
 
 def study_devices() -> list[jax.Device]:
     """Those that compute a block each: all of this process, or the one of `jax.default_device`."""
-    if jax.config.jax_default_device is not None:
+    if jax.config.jax_default_device is not None:  # type: ignore[attr-defined]
         return list(jax.numpy.zeros(()).devices())
     return jax.local_devices()
 
