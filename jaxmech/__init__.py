@@ -71,6 +71,7 @@ from jaxmech.identify import read_table as read_table
 from jaxmech.identify import save_fit as save_fit
 from jaxmech.integrate import RATTLE as RATTLE
 from jaxmech.integrate import RK4 as RK4
+from jaxmech.integrate import Adaptive as Adaptive
 from jaxmech.integrate import DormandPrince5 as DormandPrince5
 from jaxmech.integrate import DormandPrince8 as DormandPrince8
 from jaxmech.integrate import ForwardMode as ForwardMode

@@ -9,7 +9,17 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractDerivative, AbstractMethod, ReverseMode, Scheme
+from jaxmech.integrate import (
+    RK4,
+    AbstractDerivative,
+    AbstractFixedStep,
+    AbstractMethod,
+    Adaptive,
+    ReverseMode,
+    Scheme,
+    StepCounts,
+    Tolerance,
+)
 from jaxmech.integrate.default_steps import with_steps
 from jaxmech.integrate.step_size import Plan
 from jaxmech.properties import conserves_energy
@@ -75,7 +85,8 @@ def simulate(
         params: the parameters that the functions of the system expect.
         method: Runge-Kutta method with its number of steps per save interval, by default chosen
             from the motion (`choose_substeps`). Under `jit`, where the motion is unknown, the
-            default is one step, with a `StepWarning`.
+            default is one step, with a `StepWarning`. `Adaptive(rtol=...)` has steps of the size
+            that a tolerance asks for, for each trajectory by itself, also under `jit`.
         projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.
@@ -106,9 +117,14 @@ def simulate(
     policies = _Policies(
         method, Free() if projection is None else projection, formulation, derivative
     )
-    plan = Plan(system, method, formulation, policies.projection)
-    policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, params))
-    solution = _simulate(system, policies, q0, v0, ts, params)
+    tolerance = None
+    if isinstance(method, Adaptive):
+        tolerance = method.tolerance(q0.dtype)
+        policies = replace(policies, method=method.without_numbers())
+    elif isinstance(method, AbstractFixedStep):
+        plan = Plan(system, method, formulation, policies.projection)
+        policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, params))
+    solution = _simulate(system, policies, q0, v0, ts, params, tolerance)
     if throw and is_known(solution) and int(solution.status) != Status.OK:
         raise SimulationError(_explanation(system, solution, params), solution)
     return solution
@@ -130,15 +146,20 @@ class _Policies:
 
 @jit_of("system", "policies")
 def _simulate(
-    system: System, policies: _Policies, q0: Array, v0: Array, ts: Array, params: Params
-) -> Solution:
+    system: System, policies: _Policies, q0: Array, v0: Array, ts: Array, params: Params,
+    tolerance: Tolerance | None,
+) -> Solution:  # fmt: skip
     start = q0, v0, ts[0], params
     how = policies.method, policies.formulation, policies.projection
     scheme = Scheme.of(system, *how, *start)
-    trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params)
+    trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params, tolerance)
     energy = jax.vmap(lambda q, v, t: system.energy(q, v, t, params))(
         trajectory.q, trajectory.v, ts
     )
+    counts = trajectory.counts
+    if counts is None:
+        assert isinstance(policies.method, AbstractFixedStep)
+        counts = StepCounts.of_fixed(policies.method, ts, trajectory.t_failed)
     is_conserved = conserves_energy(system, *start)
     drift = energy_drift(energy) if is_conserved else jnp.full((), jnp.nan, q0.dtype)
     return Solution(
@@ -152,14 +173,14 @@ def _simulate(
         position_residual=trajectory.position_residual,
         velocity_residual=trajectory.velocity_residual,
         rank=trajectory.rank,
-        step=_longest_step(ts, policies.method.count),
+        step=counts.longest,
         integration_error=trajectory.error,
+        accepted=counts.accepted,
+        rejected=counts.rejected,
+        evaluations=counts.evaluations,
+        t_stiff=counts.t_stiff,
         coordinates=tuple(system.coordinates),
     )
-
-
-def _longest_step(ts: Array, substeps: int) -> Array:
-    return jnp.max(jnp.abs(jax.lax.stop_gradient(ts[1:] - ts[:-1]))) / substeps
 
 
 def _times(ts: Any, dtype: Any) -> Array:

@@ -35,7 +35,13 @@ class Solution(eqx.Module):
             speed (at least 1 % of the widest range and of the highest speed). It is the sum of the
             errors of the steps, estimated from differences of the states, without rounding errors
             and without the growth of errors in chaotic motion. NaN if there were fewer than three
-            steps before the end or a failure.
+            steps before the end or a failure. With `Adaptive` the errors of the steps are those by
+            which they were chosen, of the less accurate method of the pair: mostly too large.
+        accepted: number of steps before the end or a failure.
+        rejected: number of attempted steps that were repeated with a smaller size.
+        evaluations: number of evaluations of the law of motion in all attempts.
+        t_stiff: time [s] from which stability seemed to limit the steps of `Adaptive` instead of
+            the tolerance; NaN if it never did.
         coordinates: their names.
 
     Example:
@@ -59,6 +65,10 @@ class Solution(eqx.Module):
     rank: Int[Array, ""]
     step: Float[Array, ""]
     integration_error: Float[Array, ""]
+    accepted: Int[Array, ""]
+    rejected: Int[Array, ""]
+    evaluations: Int[Array, ""]
+    t_stiff: Float[Array, ""]
     coordinates: tuple[str, ...] = eqx.field(static=True)
 
     @property
@@ -88,6 +98,7 @@ def _card(sol: Solution) -> list[str]:
         f"  velocity residual  {_largest(sol.velocity_residual)}",
         f"  energy drift       {_largest(sol.energy_drift, unit=' J', absent='not conserved')}",
         f"  smallest rank      {np.min(np.asarray(sol.rank))}",
+        f"  steps              {_steps(sol)}",
         f"  longest step       {_largest(sol.step, unit=' s')}",
         f"  integration error  {_largest(sol.integration_error, ' of the motion', 'unknown')}",
         *_hints(sol),
@@ -113,6 +124,14 @@ def _statuses(sol: Solution, status: np.ndarray) -> str:
     if code == Status.OK:
         return "OK"
     return f"{code.name} at t = {float(np.ravel(sol.t_failed)[0]):g} s: {code.message}"
+
+
+def _steps(sol: Solution) -> str:
+    """How many steps, and how many attempts were rejected."""
+    accepted, rejected = (np.asarray(x).ravel() for x in (sol.accepted, sol.rejected))
+    low, high = accepted.min(), accepted.max()
+    many = f"{high:,}" if low == high else f"{low:,} ... {high:,}"
+    return f"{many}, {rejected.max():,} rejected" if rejected.any() else many
 
 
 def _largest(values: Array | np.ndarray, unit: str = "", absent: str = "none") -> str:

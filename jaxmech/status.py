@@ -22,6 +22,9 @@ class Status(IntEnum):
     NONIDEAL_FAILED = 6
     ILL_CONDITIONED = 7
     NOT_CONVERGED = 8
+    MAX_STEPS = 9
+    STEP_UNDERFLOW = 10
+    STIFF = 11
 
     @property
     def message(self) -> str:
@@ -67,5 +70,17 @@ _MESSAGES = {
     Status.NOT_CONVERGED: (
         "the equations of an implicit step could not be solved; take a smaller step, by more "
         "`substeps` (`method.substeps`)"
+    ),
+    Status.MAX_STEPS: (
+        "the tolerance asks for more steps than `max_steps`; give more of them, or larger `rtol` "
+        "and `atol`, in `Adaptive` (`method`)"
+    ),
+    Status.STEP_UNDERFLOW: (
+        "the steps became shorter than rounding errors of the time; look for a jump or a singular "
+        "point there, or give larger `rtol` and `atol` in `Adaptive` (`method`)"
+    ),
+    Status.STIFF: (
+        "`max_steps` were used up by steps that stability limited, not the tolerance: the system "
+        "seems to be stiff; take a method for stiff systems, or give more `max_steps`"
     ),
 }

@@ -36,6 +36,7 @@ def test_card_of_one() -> None:
         f"  velocity residual  {sol.velocity_residual.max():.2e}",
         f"  energy drift       {sol.energy_drift:.2e} J",
         "  smallest rank      1",
+        "  steps              50",
         "  longest step       2.00e-02 s",
         f"  integration error  {sol.integration_error:.2e} of the motion",
     ]
@@ -79,7 +80,7 @@ def test_card_without_values() -> None:
 
 def test_it_is_a_pytree() -> None:
     sol = run(PENDULUM.q)
-    assert len(jax.tree.leaves(sol)) == 12
+    assert len(jax.tree.leaves(sol)) == 16
     doubled = jax.tree.map(lambda leaf: 2 * leaf, sol)
     np.testing.assert_array_equal(doubled.q, 2 * sol.q)
     assert doubled.coordinates == sol.coordinates == ("x", "y")
@@ -88,9 +89,9 @@ def test_it_is_a_pytree() -> None:
 
 def test_every_status_has_a_message() -> None:
     messages = {status.message for status in Status}
-    assert len(messages) == len(Status) == 9
+    assert len(messages) == len(Status) == 12
     assert all(message and not message.endswith(".") for message in messages)
-    assert [int(status) for status in Status] == list(range(9))
+    assert [int(status) for status in Status] == list(range(12))
     assert jnp.asarray(Status.SINGULAR_MASS) == 5
 
 

@@ -218,7 +218,7 @@ def _chosen(choice: OneOf, value: Any, key: Key, also: Iterable[str]) -> Any:
         return kinds[value]()
     if choice.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
         return _bare(choice.bare, tag, value, key)
-    name = value.get(tag, choice.default) if isinstance(value, dict) else None
+    name = choice.name_in(value) if isinstance(value, dict) else None
     if not isinstance(name, str):
         known = ", ".join(f'"{one}"' for one in kinds)
         what = f"must be a table with `{tag}`, one of {known}; but is {_shown(value)}"

@@ -13,7 +13,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from jaxmech.integrate import (
     RATTLE,
     RK4,
+    AbstractFixedStep,
     AbstractMethod,
+    AbstractPair,
+    Adaptive,
     DormandPrince5,
     DormandPrince8,
     Midpoint,
@@ -34,6 +37,7 @@ class OneOf:
         kinds: the classes by their names in a file.
         tag: the key of a table that holds the name; None where the name is all there is.
         default: the name of a table without one.
+        told_by: the name of a table without one that has any of some keys, and these keys.
         bare: the class that a number or a list stands for, as its only field.
         other: the class of all other names, which checks the name; its fields are `name` and
             `parameters`, a mapping of all other keys.
@@ -42,6 +46,7 @@ class OneOf:
     kinds: Mapping[str, type]
     tag: str | None = "name"
     default: str | None = None
+    told_by: tuple[str, tuple[str, ...]] | None = None
     bare: type | None = None
     other: type | None = None
 
@@ -49,20 +54,38 @@ class OneOf:
         """The name of a value's class."""
         return next((name for name, kind in self.kinds.items() if type(value) is kind), None)
 
+    def name_in(self, table: Mapping[str, Any]) -> Any:
+        """The name that a table gives, or that its keys tell."""
+        implied = self.default
+        if self.told_by and any(key in table for key in self.told_by[1]):
+            implied = self.told_by[0]
+        return table.get(self.tag or "", implied)
 
+
+_FIXED: Mapping[str, type] = {
+    "rk4": RK4,
+    "midpoint": Midpoint,
+    "dormand-prince5": DormandPrince5,
+    "tsitouras5": Tsitouras5,
+    "dormand-prince8": DormandPrince8,
+    "rattle": RATTLE,
+    "variational": Variational,
+}
 POLICIES: Mapping[Any, OneOf] = {
     AbstractSolver: OneOf({"ldl": LDL, "qr": QR, "svd": SVD}, tag=None),
     AbstractMethod: OneOf(
+        {**_FIXED, "adaptive": Adaptive},
+        default="rk4",
+        told_by=("adaptive", ("rtol", "atol", "max_steps", "pair")),
+    ),
+    AbstractFixedStep: OneOf(_FIXED, default="rk4"),
+    AbstractPair: OneOf(
         {
-            "rk4": RK4,
-            "midpoint": Midpoint,
             "dormand-prince5": DormandPrince5,
             "tsitouras5": Tsitouras5,
             "dormand-prince8": DormandPrince8,
-            "rattle": RATTLE,
-            "variational": Variational,
         },
-        default="rk4",
+        tag=None,
     ),
     AbstractStabilization: OneOf(
         {"projection": Projection, "baumgarte": Baumgarte, "none": Free},

@@ -6,7 +6,7 @@ import jax
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.estimate import device_memory, estimate
-from jaxmech.ensemble.study import LARGEST_DEFAULT_BLOCK, Study
+from jaxmech.ensemble.study import LARGEST_DEFAULT_BLOCK, Study, substeps_of
 
 # A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time, with
 # as many registers as a kernel takes, and few of them wait at the end of twice as many.
@@ -44,7 +44,7 @@ def sized(study: Study, coordinates: int, group: int = 1) -> Study:
 def _largest(study: Study, coordinates: int) -> int:
     each = max(estimate(study, coordinates).trajectory, 1)
     if jax.devices()[0].platform == "cpu":
-        steps = (study.times.saves - 1) * (study.method.substeps or UNKNOWN_SUBSTEPS)
+        steps = (study.times.saves - 1) * (substeps_of(study) or UNKNOWN_SUBSTEPS)
         trajectories = min(LARGEST_ON_A_CPU // each, LONGEST_BLOCK // steps)
     else:
         trajectories = int(min(LARGEST_RESULTS, device_memory() / SHARE)) // each

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 
 from jaxmech.config.errors import Problem, StudyError
-from jaxmech.ensemble.study import LANES, Study
+from jaxmech.ensemble.study import LANES, Study, substeps_of
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
 _ONCE = 7  # numbers of the audit, beside the series
@@ -122,7 +122,7 @@ def in_time(seconds: float) -> str:
 
 def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem]:
     free, memory = _free_disk(out), _available_memory()
-    steps = (study.times.saves - 1) * (study.method.substeps or 1)
+    steps = (study.times.saves - 1) * (substeps_of(study) or 1)
 
     def beyond_memory(what: str, count: int) -> str:
         return f"{what} takes {in_bytes(count)} of memory, and {in_bytes(memory)} are there"

@@ -24,6 +24,7 @@ from jaxmech.ensemble.statistics.audit import Audit
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.ensemble.trajectory import StudyTrajectory, Tree, merged
+from jaxmech.integrate import AbstractFixedStep
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.status import Status
@@ -273,20 +274,21 @@ def errors_told() -> Iterator[None]:
 
 def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     """The study with its number of substeps, chosen from some of its trajectories if not given."""
-    if study.method.substeps is not None:
+    method = study.method
+    if not isinstance(method, AbstractFixedStep) or method.substeps is not None:
         return study
     program = StudyTrajectory(study, subject)
     rows = np.unique(np.linspace(0, study.size - 1, min(study.size, MEMBERS)).round().astype(int))
     parts = [inputs_of(sampler.rows(row, row + 1), program.dtype) for row in rows.tolist()]
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(own for own, _ in parts))
     same = parts[0][1]
-    plan = Plan(subject.system, study.method, study.formulation, study.projection)
+    plan = Plan(subject.system, method, study.formulation, study.projection)
     with errors_told():
         q, v, params = program.states(varying, same, len(rows))
         ts = np.tile(program.ts, (len(rows), 1))
         needed = members_need(plan, q, v, ts, as_dtype(params, program.dtype))
     substeps = rounded_up((needed or 1) / (study.times.saves - 1))
-    return replace(study, method=replace(study.method, substeps=substeps))
+    return replace(study, method=replace(method, substeps=substeps))
 
 
 def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:

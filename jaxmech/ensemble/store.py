@@ -61,6 +61,7 @@ from jaxmech.ensemble.checksums import (
 )
 from jaxmech.ensemble.layout import STATES, Layout, array_of
 from jaxmech.ensemble.study import Study
+from jaxmech.integrate import AbstractFixedStep
 
 _CREATED = ("config.toml", "environment.json", "model.py", RESULTS, BLOCKS)
 _MAY_CHANGE = {"chunk"}  # of the keys of a study
@@ -160,10 +161,10 @@ def open_run(
 
 def with_stored_substeps(study: Study, path: Path) -> Study:
     """The study with the substeps of an existing run folder, if it names none itself."""
-    stored = _stored_number(path, "method", "substeps")
-    if study.method.substeps is not None or stored is None:
+    stored, method = _stored_number(path, "method", "substeps"), study.method
+    if not isinstance(method, AbstractFixedStep) or method.substeps is not None or stored is None:
         return study
-    return replace(study, method=replace(study.method, substeps=stored))
+    return replace(study, method=replace(method, substeps=stored))
 
 
 def with_stored_block(study: Study, path: Path) -> Study:

@@ -17,7 +17,7 @@ from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
 from jaxmech.ensemble.until import Until
 from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.utils.field_docs import doc
 
@@ -189,6 +189,11 @@ class Study:
 
     def _block_size(self, largest: int) -> int:
         return self.block or min(largest, _round_up(self.size, LANES))
+
+
+def substeps_of(study: Study) -> int | None:
+    """Steps per save interval, or None if they are not known."""
+    return study.method.substeps if isinstance(study.method, AbstractFixedStep) else None
 
 
 def _round_up(number: int, unit: int) -> int:

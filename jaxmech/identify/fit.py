@@ -28,7 +28,7 @@ from jaxmech.identify.problem.least_squares import Conditions, Task
 from jaxmech.identify.problem.residuals import Data, Observe, SegmentRun, runs
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
-from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.integrate import RK4, AbstractFixedStep
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 
@@ -48,7 +48,7 @@ def fit(
     horizon: Shooting | None = None,
     validation: Any = (),
     multistart: MultiStart | None = None,
-    method: AbstractMethod = RK4(),
+    method: AbstractFixedStep = RK4(),
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
     step: float | None = None,

@@ -1,15 +1,20 @@
-"""Fixed-step integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
+"""Integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
 
-`variational` has the symplectic methods.
+`adaptive` has steps whose size a tolerance chooses, `variational` has the symplectic methods.
 `step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
 `error_estimate` estimates the integration error of a finished run.
 """
 
+from jaxmech.integrate.adaptive import Adaptive as Adaptive
+from jaxmech.integrate.adaptive import Tolerance as Tolerance
+from jaxmech.integrate.counts import StepCounts as StepCounts
 from jaxmech.integrate.derivative import AbstractDerivative as AbstractDerivative
 from jaxmech.integrate.derivative import ForwardMode as ForwardMode
 from jaxmech.integrate.derivative import ReverseMode as ReverseMode
 from jaxmech.integrate.methods import RK4 as RK4
+from jaxmech.integrate.methods import AbstractFixedStep as AbstractFixedStep
 from jaxmech.integrate.methods import AbstractMethod as AbstractMethod
+from jaxmech.integrate.methods import AbstractPair as AbstractPair
 from jaxmech.integrate.methods import AbstractRungeKutta as AbstractRungeKutta
 from jaxmech.integrate.methods import DormandPrince5 as DormandPrince5
 from jaxmech.integrate.methods import DormandPrince8 as DormandPrince8

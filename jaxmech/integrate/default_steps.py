@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.integrate import RK4, AbstractFixedStep
 from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, Plan, rounded_up, steps_needed
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
@@ -29,7 +29,7 @@ def choose_substeps(
     ts: Any,
     params: Params = None,
     *,
-    method: AbstractMethod = RK4(),
+    method: AbstractFixedStep = RK4(),
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> int:
@@ -74,8 +74,8 @@ def choose_substeps(
 
 
 def with_steps(
-    plan: Plan, method: AbstractMethod, q0: Any, v0: Any, ts: Any, params: Params
-) -> AbstractMethod:
+    plan: Plan, method: AbstractFixedStep, q0: Any, v0: Any, ts: Any, params: Params
+) -> AbstractFixedStep:
     """The method with the given number of steps, or one chosen from the motion."""
     if method.substeps is not None:
         return method
@@ -92,12 +92,12 @@ def resolved_method(
     ts: Any,
     params: Params,
     *,
-    method: AbstractMethod,
+    method: AbstractFixedStep,
     projection: AbstractStabilization | None,
     formulation: AbstractFormulation,
-) -> AbstractMethod:
+) -> AbstractFixedStep:
     """The method with the number of steps that `simulate` would use."""
-    require_kind("method", method, AbstractMethod, "RK4()")
+    require_kind("method", method, AbstractFixedStep, "RK4()")
     if method.substeps is not None:
         return method
     policies = method, formulation, Free() if projection is None else projection

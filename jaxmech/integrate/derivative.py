@@ -19,7 +19,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.compiler import AbstractRule, Arrays, Flags, bind, hoisted, operation_of
+from jaxmech.compiler import (
+    AbstractRule,
+    Arrays,
+    Flags,
+    batched_closure,
+    bind,
+    hoisted,
+    operation_of,
+)
+from jaxmech.integrate.adaptive import Tolerance, adaptive_rollout
+from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import StepSegments, Trajectory, bare_segment, rollout, segments
 from jaxmech.integrate.step import Scheme, step
 from jaxmech.system import Params
@@ -32,9 +42,10 @@ class AbstractDerivative(abc.ABC):
 
     @abc.abstractmethod
     def trajectory(
-        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
-    ) -> Trajectory:
-        """The rollout, with its derivative rule."""
+        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
+        tolerance: Tolerance | None = None,
+    ) -> Trajectory:  # fmt: skip
+        """The rollout, with its derivative rule; with steps by a tolerance if there is one."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +80,14 @@ class ReverseMode(AbstractDerivative):
             require_positive_integer("segment", self.segment, remedy)
 
     def trajectory(
-        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
-    ) -> Trajectory:
+        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
+        tolerance: Tolerance | None = None,
+    ) -> Trajectory:  # fmt: skip
         """The rollout, whose derivatives recompute its steps."""
+        if tolerance is not None:
+            run, args = partial(adaptive_rollout, scheme), (q0, v0, ts, params, tolerance)
+            return batched_closure(run, *args)(*args)
+        assert isinstance(scheme.method, AbstractFixedStep)
         steps = self._steps(scheme.method.count, len(ts) - 1)
         program, traced = _program(scheme, steps, q0, v0, ts, params)
         return _differentiable(program, _Inputs(q0, v0, ts, params, traced))
@@ -113,9 +129,12 @@ class ForwardMode(AbstractDerivative):
     """
 
     def trajectory(
-        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
-    ) -> Trajectory:
+        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
+        tolerance: Tolerance | None = None,
+    ) -> Trajectory:  # fmt: skip
         """The rollout as plain JAX operations."""
+        if tolerance is not None:
+            return adaptive_rollout(scheme, q0, v0, ts, params, tolerance)
         return rollout(scheme, q0, v0, ts, params)[0]
 
 
@@ -184,6 +203,7 @@ def _program(
         args = q, v, own, params, t_failed
         return segment_hoisted([values[k] for k in places], *args) if traced else segment(*args)
 
+    assert isinstance(scheme.method, AbstractFixedStep)
     return _Program(run_inputs, run_segment, scheme.method.count, steps), traced
 
 

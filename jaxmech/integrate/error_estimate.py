@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.methods import AbstractFixedStep
 
 STATES = 4  # of one divided difference
 _HIGHEST = 5  # order of a method whose error they can estimate
@@ -81,7 +81,7 @@ class Defect(eqx.Module):
         return Defect(zero, zero, q, q, jnp.abs(v), jnp.zeros((), jnp.int32))
 
     def after(
-        self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, steps: float
+        self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, steps: float
     ) -> "Defect":
         """With the error of the last step, of size h, counted for each of `steps` steps."""
         q, v, h = jax.lax.stop_gradient((q, v, h))
@@ -122,7 +122,7 @@ def _share(error: Array, size: Array) -> Array:
 
 
 def _step_errors(
-    recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod
+    recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep
 ) -> tuple[Array, Array]:
     """Errors of one step in q and in v (n,); zero where rounding errors are larger."""
     order = min(method.order, _HIGHEST)

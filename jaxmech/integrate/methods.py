@@ -25,6 +25,16 @@ from jaxmech.utils.field_docs import doc
 
 @dataclass(frozen=True)
 class AbstractMethod(abc.ABC):
+    """A method of integration."""
+
+    @property
+    @abc.abstractmethod
+    def order(self) -> int:
+        """Order of accuracy."""
+
+
+@dataclass(frozen=True)
+class AbstractFixedStep(AbstractMethod):
     """A method of integration and the number of steps between two save times.
 
     Args:
@@ -56,16 +66,11 @@ class AbstractMethod(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def order(self) -> int:
-        """Order of accuracy."""
-
-    @property
-    @abc.abstractmethod
     def error_constant(self) -> float:
         """The error of a step, relative to the first missing term of the Taylor series."""
 
 
-class AbstractRungeKutta(AbstractMethod):
+class AbstractRungeKutta(AbstractFixedStep):
     """An explicit Runge-Kutta method, given by its tableau."""
 
     tableau: ClassVar[Tableau]

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import STATES, Defect, Recent
+from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.step import Scheme, step
 from jaxmech.stabilization import constraint_jacobians, near, reach
 from jaxmech.status import Status
@@ -28,6 +30,7 @@ class Trajectory(eqx.Module):
         status: how it ended, a `Status`.
         t_failed: time of the last good state before a failure, NaN without one.
         error: estimated integration error relative to the motion, as in `Solution`.
+        counts: how much work it was; None for fixed steps, whose number is known.
     """
 
     q: Float[Array, " T n"]
@@ -38,6 +41,7 @@ class Trajectory(eqx.Module):
     status: Int[Array, ""]
     t_failed: Float[Array, ""]
     error: Float[Array, ""]
+    counts: StepCounts | None = None
 
 
 class StepSegments(eqx.Module):
@@ -79,7 +83,8 @@ def rollout(
 
     A segment has as many steps as `segment` says, a divisor of the substeps, by default all.
     """
-    substeps = scheme.method.count
+    assert isinstance(scheme.method, AbstractFixedStep)
+    method, substeps = scheme.method, scheme.method.count
     steps = segment or substeps
     per_save = substeps // steps
     start = _start(scheme, q0, v0, ts[0], params, _within(steps))
@@ -104,7 +109,7 @@ def rollout(
 
         def estimate() -> Defect:
             q, v, recent = state.q, state.v, state.recent
-            return defect.after(recent, q, v, own.h, scheme.method, each)
+            return defect.after(recent, q, v, own.h, method, each)
 
         running = is_estimated & (state.status == Status.OK)
         defect = jax.lax.cond(running, estimate, lambda: defect)
@@ -179,6 +184,17 @@ def bare_segment(
 def _start(
     scheme: Scheme, q: Array, v: Array, t: Array, params: Params, same_steps: bool
 ) -> _RolloutState:
+    status = start_status(scheme, q, v, t, params)
+    rows = sum(scheme.system.sizes(q, v, t, params))
+    return _RolloutState(
+        q, v, *residuals(scheme, q, v, t, params), jnp.asarray(rows, jnp.int32), status,
+        jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
+        Recent.none(q, v, same_steps),
+    )  # fmt: skip
+
+
+def start_status(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> Int[Array, ""]:
+    """Whether a run can begin at a state: OK, INCONSISTENT or NONFINITE."""
     system = scheme.system
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     position = system.position_level(q, t, params)
@@ -187,13 +203,7 @@ def _start(
     reached = jnp.stack([reach(A_position, q).sum(), reach(A_velocity, v).sum()])
     finite = jnp.isfinite(jnp.concatenate([q, v, position, velocity, reached])).all()
     status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
-    status = jnp.where(finite, status, Status.NONFINITE).astype(jnp.int32)
-    rows = sum(system.sizes(q, v, t, params))
-    return _RolloutState(
-        q, v, *_residuals(scheme, q, v, t, params), jnp.asarray(rows, jnp.int32), status,
-        jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
-        Recent.none(q, v, same_steps),
-    )  # fmt: skip
+    return jnp.where(finite, status, Status.NONFINITE).astype(jnp.int32)
 
 
 def _advance(
@@ -201,7 +211,7 @@ def _advance(
 ) -> _RolloutState:
     """The next state, or the same one forever after a failure."""
     q, v, health = step(scheme, state.q, state.v, t, h, params)
-    position, velocity = _residuals(scheme, q, v, t + h, params)
+    position, velocity = residuals(scheme, q, v, t + h, params)
     running = state.status == Status.OK
     moved = replace(
         state,
@@ -231,7 +241,7 @@ def _recent(state: _RolloutState, h: Array, steps_left: Array) -> Recent:
     )
 
 
-def _residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
     """Largest |phi|, and largest |dphi/dt| and |psi|, without derivatives."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
     position = scheme.system.position_level(q, t, params)

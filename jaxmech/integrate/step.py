@@ -13,11 +13,11 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
-from jaxmech.integrate.methods import AbstractMethod, AbstractRungeKutta
+from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
+from jaxmech.integrate.methods import AbstractFixedStep, AbstractMethod, AbstractRungeKutta
 from jaxmech.integrate.tableaus import Tableau
 from jaxmech.integrate.variational import AbstractVariational, Advance
 from jaxmech.integrate.variational.step_equations import StepStart
-from jaxmech.linalg import LDL, times
 from jaxmech.properties import singular_mass
 from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
 from jaxmech.status import Status
@@ -113,6 +113,7 @@ def step(
 ) -> tuple[Array, Array, Health]:
     """q (n,) and v (n,) after one step of size h from time t, and the health of the step."""
     # A step is the same for any number of substeps, and traced once for all of them.
+    assert isinstance(scheme.method, AbstractFixedStep)
     single = replace(scheme, method=replace(scheme.method, substeps=1))
     return _step(single, q, v, t, h, params)
 
@@ -146,7 +147,7 @@ def _health_of(moved: Advance) -> Health:
     good = finite & moved.definite & moved.converged & moved.reached
 
     def bad() -> Array:
-        return _first_that_holds(
+        return first_that_holds(
             (~moved.definite, Status.SINGULAR_MASS),
             (~finite, Status.NONFINITE),
             (~moved.converged, Status.NOT_CONVERGED),
@@ -195,12 +196,12 @@ def _run_stages(
             eom, law = scheme.law(stage_q, stage_v, stage_t, params, so_far.kept)
         failures: list[tuple[Array, Status | Array]] = [
             (~law.definite, Status.SINGULAR_MASS),
-            *_failures(law.converged, Status.NONIDEAL_FAILED),
-            *_failures(complete, Status.PROJECTION_FAILED),
-            _check_dependent_rows(eom, law, so_far.kept, own),
+            *unless(law.converged, Status.NONIDEAL_FAILED),
+            *unless(complete, Status.PROJECTION_FAILED),
+            check_dependent_rows(eom, law, so_far.kept, own.is_start, own.is_end),
         ]
         is_ok, good, kept = so_far.status == Status.OK, so_far.good, so_far.kept
-        status = jnp.where(is_ok, _first_that_holds(*failures), so_far.status)
+        status = jnp.where(is_ok, first_that_holds(*failures), so_far.status)
         for failed, _ in failures:
             good &= ~failed
         state = _StageState(
@@ -232,7 +233,7 @@ def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
 
     def bad() -> tuple[Array, Array]:
         definite = end.status != Status.SINGULAR_MASS
-        ended = _first_that_holds((~finite, Status.NONFINITE), (~reached, Status.PROJECTION_FAILED))
+        ended = first_that_holds((~finite, Status.NONFINITE), (~reached, Status.PROJECTION_FAILED))
         first = definite & (~finite | (end.status == Status.OK))
         return jnp.where(first, ended, end.status), definite & finite
 
@@ -285,54 +286,3 @@ def _stages(tableau: Tableau, dtype: Any) -> _Stage:
         is_start=jnp.asarray(which == 0),
         is_end=jnp.asarray(np.isin(which, (0, count - 1))),
     )
-
-
-def _check_dependent_rows(
-    eom: EquationsOfMotion, law: Law, kept: Array, own: _Stage
-) -> tuple[Array, Array]:
-    """Whether the rows taken as dependent make the accelerations wrong, and the status for that.
-
-    It is checked only where there are such rows, at the first and the last stage of a step.
-    """
-    eom, law = jax.lax.stop_gradient((eom, law))
-    no = jnp.asarray(False)
-
-    def check() -> tuple[Array, Array]:
-        lost = jax.lax.cond(own.is_start, lambda: _lost_rank(eom.A, law.rank), lambda: no)
-        return lost | _contradicts(eom, law, kept), lost
-
-    are_dependent = law.rank < eom.b.size
-    failed, lost = jax.lax.cond(own.is_end & are_dependent, check, lambda: (no, no))
-    code = jnp.where(lost, int(Status.ILL_CONDITIONED), int(Status.CONTRADICTORY))
-    return failed, code.astype(jnp.int32)
-
-
-def _lost_rank(A: Array, rank: Array) -> Bool[Array, ""]:
-    """Whether more rows are independent, by more than eps^(1/4) of their length, than were kept."""
-    # Lengths are those of A itself: in the metric of M, a light body between heavy ones makes
-    # independent rows parallel to within the square root of the ratio of the masses.
-    squared = float(jnp.finfo(A.dtype).eps) ** 0.5
-    return LDL(tolerance=squared).factor(A).rank > rank
-
-
-def _contradicts(eom: EquationsOfMotion, law: Law, kept: Array) -> Bool[Array, ""]:
-    """Whether A qdd misses b by more than eps^(1/4) of the accelerations involved."""
-    tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
-    miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
-    size = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
-    too_much = tolerance * (jnp.abs(eom.A).sum(1) * size + jnp.abs(eom.b))
-    # Independent rows cannot contradict each other. The last stage lies only near the constraints,
-    # so it counts only if it has more dependent rows than the first.
-    return (miss > too_much).any() & (law.rank < kept.sum())
-
-
-def _failures(good: Array | None, status: Status) -> list[tuple[Array, Status]]:
-    """The status for what has failed; none for a law without such a check."""
-    return [] if good is None else [(~good.all(), status)]
-
-
-def _first_that_holds(*cases: tuple[Array, Status | Array]) -> Int[Array, ""]:
-    status = jnp.asarray(Status.OK, jnp.int32)
-    for condition, code in reversed(cases):
-        status = jnp.where(condition, jnp.asarray(code, jnp.int32), status)
-    return status

@@ -19,7 +19,7 @@ from jaxtyping import Array
 from jaxmech.compiler import batched_closure, why_not
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative
-from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.step import Scheme, step
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
@@ -48,7 +48,7 @@ class Plan:
     """
 
     system: System
-    method: AbstractMethod
+    method: AbstractFixedStep
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.integrate import RK4, AbstractFixedStep
 from jaxmech.sensitivity import check_runs, nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
 from jaxmech.sensitivity.check_runs import Base, CheckedMotion, Loss
@@ -32,7 +32,7 @@ def check_gradients(
     *,
     loss: Loss | None = None,
     start: Start | None = None,
-    method: AbstractMethod = RK4(),
+    method: AbstractFixedStep = RK4(),
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
     sizes: Any = None,

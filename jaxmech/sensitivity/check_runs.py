@@ -14,7 +14,7 @@ from jaxmech.assemble import Start, onto
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate import (
     AbstractDerivative,
-    AbstractMethod,
+    AbstractFixedStep,
     ForwardMode,
     ReverseMode,
     Scheme,
@@ -40,7 +40,7 @@ class CheckedMotion:
     system: System
     loss: Loss
     start: Start | None
-    method: AbstractMethod
+    method: AbstractFixedStep
     stabilization: AbstractStabilization
     formulation: AbstractFormulation
 

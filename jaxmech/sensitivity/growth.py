@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractMethod, Scheme
+from jaxmech.integrate import RK4, AbstractFixedStep, Scheme
 from jaxmech.integrate.default_steps import resolved_method
 from jaxmech.integrate.step import step
 from jaxmech.sensitivity.growth_report import Growth
@@ -39,7 +39,7 @@ def sensitivity_growth(
     params: Params = None,
     *,
     scale: Any = None,
-    method: AbstractMethod = RK4(),
+    method: AbstractFixedStep = RK4(),
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> Growth:
@@ -146,6 +146,7 @@ def _ends(
     """Changes (N, n) of N states, carried to the end of the interval of each."""
 
     def one(state: Any, start: Array, end: Array, change: Any, params: Params) -> Any:
+        assert isinstance(scheme.method, AbstractFixedStep)
         substeps = scheme.method.count
         h = (end - start) / substeps
 

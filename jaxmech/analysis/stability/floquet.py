@@ -12,7 +12,7 @@ from jaxmech.analysis.stability.freedom import freedom_at, require_consistent, r
 from jaxmech.analysis.stability.linearization import Linearization
 from jaxmech.analysis.stability.linearize import linearized
 from jaxmech.analysis.stability.reduction import Freedom
-from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.integrate import RK4, AbstractFixedStep
 from jaxmech.sensitivity.forward import Sensitivities, sensitivities
 from jaxmech.status import Status
 from jaxmech.system import Params, System
@@ -73,7 +73,7 @@ def floquet(
     t: Any = 0.0,
     advance: Mapping[str, float] | None = None,
     steps: int = 1000,
-    method: AbstractMethod = RK4(substeps=1),
+    method: AbstractFixedStep = RK4(substeps=1),
 ) -> Floquet:
     """The Floquet multipliers of a periodic motion, constraints projected.
 
@@ -143,7 +143,7 @@ def floquet(
 
 @jit_of("system", "freedom", "steps", "method")
 def _over_a_period(
-    system: System, freedom: Freedom, steps: int, method: AbstractMethod, q: Array, v: Array,
+    system: System, freedom: Freedom, steps: int, method: AbstractFixedStep, q: Array, v: Array,
     t: Array, params: Params, period: Array, lin: Linearization,
 ) -> Sensitivities:  # fmt: skip
     def start(z: Array) -> tuple[Array, Array, Params]:

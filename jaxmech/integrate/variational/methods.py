@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.variational.newton import NewtonSettings, Residual, linear_step, newton
 from jaxmech.integrate.variational.requirements import (
     is_quadratic,
@@ -59,7 +59,7 @@ class Advance(eqx.Module):
 
 
 @dataclass(frozen=True)
-class AbstractVariational(AbstractMethod):
+class AbstractVariational(AbstractFixedStep):
     """A symplectic method whose steps end on the constraints, without projection."""
 
     iterations: int = field(

@@ -1,0 +1,63 @@
+"""The size of the next step, by PI control, and of the first one."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.integrate.adaptive.attempt import Knot
+from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
+from jaxmech.integrate.adaptive.norm import ErrorNorm
+from jaxmech.integrate.step import Scheme
+from jaxmech.system import Params
+
+SAFETY = 0.9
+LEAST_ERROR = 1e-4  # that is remembered: a step that was much too small tells nothing
+FAILED = 0.1  # factor after a step that could not be computed
+
+
+def grown(method: Adaptive, error: Array, before: Array) -> Array:
+    """The factor from an accepted step to the next one; `before` is the error of the one before.
+
+    PI control after Gustafsson; Hairer and Wanner, Solving Ordinary Differential Equations II,
+    IV.2: err^-(1/k - 3/4 beta) err_before^beta, k the order of the error of a step.
+    """
+    estimate = method.pair.estimate
+    integral = 1 / (estimate.order + 1) - 0.75 * estimate.memory
+    factor = SAFETY * jnp.maximum(error, 1e-14) ** -integral
+    if estimate.memory:
+        factor *= before**estimate.memory
+    return jnp.clip(factor, estimate.least, estimate.most)
+
+
+def shrunk(method: Adaptive, error: Array) -> Array:
+    """The factor from a rejected step to the next attempt."""
+    estimate = method.pair.estimate
+    factor = SAFETY * jnp.maximum(error, 1.0) ** (-1 / (estimate.order + 1))
+    return jnp.where(jnp.isfinite(error), jnp.maximum(factor, estimate.least), FAILED)
+
+
+def first_step(
+    scheme: Scheme, tolerance: Tolerance, start: Knot, t: Array, span: Array, params: Params
+) -> Array:
+    """The size of the first step, by an explicit Euler step; `span` is signed.
+
+    Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I, II.4, in the metric of
+    the mass matrix.
+    """
+    start, t, span, params = jax.lax.stop_gradient((start, t, span, params))
+    state = start.q, start.v
+    norm = ErrorNorm.of(scheme, tolerance, state, state, t, params)
+    size = jnp.sqrt(norm.measure(*state))
+    speed = jnp.sqrt(norm.measure(start.v, start.qdd))
+    tiny = (size < 1e-5) | (speed < 1e-5)
+    guess = jnp.where(tiny, 1e-6, 0.01 * size / jnp.where(speed > 0, speed, 1.0))
+    guess = jnp.minimum(guess, jnp.abs(span))
+    h = jnp.sign(span) * guess
+    _, law = scheme.law(start.q + h * start.v, start.v + h * start.qdd, t + h, params, start.kept)
+    change = jnp.sqrt(norm.measure(h * start.qdd, law.qdd - start.qdd)) / guess
+    largest = jnp.maximum(speed, jnp.where(jnp.isfinite(change), change, jnp.inf))
+    assert isinstance(scheme.method, Adaptive)
+    power = 1 / (scheme.method.pair.estimate.order + 1)
+    better = jnp.where(largest <= 1e-15, jnp.maximum(1e-6, guess * 1e-3), (0.01 / largest) ** power)
+    better = jnp.where(jnp.isfinite(largest), better, guess * 1e-3)
+    return jnp.minimum(jnp.minimum(100 * guess, better), jnp.abs(span))

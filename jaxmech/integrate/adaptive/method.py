@@ -1,0 +1,107 @@
+"""`Adaptive`: a pair of Runge-Kutta methods with steps of the size that a tolerance asks for."""
+
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrince8
+from jaxmech.utils.checks import require_kind, require_positive_integer
+from jaxmech.utils.field_docs import doc
+
+
+class Tolerance(eqx.Module):
+    """The numbers of `Adaptive`, apart from it so that one program serves them all.
+
+    Attributes:
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        max_steps: most attempts.
+    """
+
+    rtol: Float[Array, ""]
+    atol: Float[Array, ""]
+    max_steps: Int[Array, ""]
+
+
+@dataclass(frozen=True)
+class Adaptive(AbstractMethod):
+    """Steps that choose their size by an error estimate, for each trajectory by itself.
+
+    The error of a step is the difference of the two methods of the pair, without the part that the
+    projection takes away, in the metric of the mass matrix:
+
+        |x|_M = sqrt(x^T M x / tr M),
+
+    which for equal masses is the root mean square. It must not exceed atol + rtol |q|_M for
+    positions and atol + rtol |v|_M for velocities, in the root mean square of both. The step
+    follows by PI control (Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I,
+    II.4, IV.2 of the second volume). Save times do not shorten steps: the state there comes from
+    an interpolation between the ends of a step, which is projected onto the constraints.
+
+    Args:
+        pair: the method with its error estimate: `DormandPrince5()`, `Tsitouras5()` or
+            `DormandPrince8()`, which takes the fewest evaluations at tolerances below about 1e-6.
+        rtol: error of a step relative to the state.
+        atol: absolute error of a step, in the units of the coordinates and velocities.
+        max_steps: most attempted steps, rejected ones included; a trajectory that needs more has
+            the status `MAX_STEPS`, or `STIFF`.
+
+    Raises:
+        ValueError: a tolerance is not positive, `max_steps` is not a positive integer, or `pair`
+            has a number of substeps.
+        TypeError: `pair` has no error estimate.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> ts = jnp.linspace(0.0, 10.0, 101)
+        >>> method = jm.Adaptive(jm.DormandPrince8(), rtol=1e-10, atol=1e-12)
+        >>> sol = jm.simulate(model.system, *model.initial(), ts, model.params, method=method)
+        >>> print(sol.energy_drift < 1e-8, sol.position_residual.max() < 1e-14)
+        True True
+    """
+
+    pair: AbstractPair = field(
+        default=DormandPrince8(), metadata=doc("Runge-Kutta method with an error estimate")
+    )
+    rtol: float = field(default=1e-8, metadata=doc("error of a step relative to the state"))
+    atol: float = field(
+        default=1e-10, metadata=doc("absolute error of a step, in units of the coordinates")
+    )
+    max_steps: int = field(default=100_000, metadata=doc("most steps, rejected ones included"))
+
+    def __post_init__(self) -> None:
+        require_kind("pair", self.pair, AbstractPair, "DormandPrince5()")
+        if self.pair.substeps is not None:
+            raise ValueError(
+                "Argument `pair` must not have `substeps`, because the tolerance chooses the "
+                f"steps; write {type(self.pair).__name__}()."
+            )
+        for name in ("rtol", "atol"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and value > 0 and isfinite(value)):
+                raise ValueError(
+                    f"Argument `{name}` must be a positive number, but is {value!r}; 1e-8 is usual "
+                    "for `rtol`, and 1e-10 for `atol`."
+                )
+        remedy = "give the most steps that a trajectory may take, such as 100_000"
+        require_positive_integer("max_steps", self.max_steps, remedy)
+
+    @property
+    def order(self) -> int:
+        """Order of accuracy."""
+        return self.pair.order
+
+    def tolerance(self, dtype: Any) -> Tolerance:
+        """Its numbers."""
+        rtol, atol = (jnp.asarray(x, dtype) for x in (self.rtol, self.atol))
+        return Tolerance(rtol, atol, jnp.asarray(self.max_steps, jnp.int32))
+
+    def without_numbers(self) -> "Adaptive":
+        """The same method for any numbers."""
+        return replace(self, rtol=1.0, atol=1.0, max_steps=1)

@@ -1,0 +1,74 @@
+"""The error of a step in the metric of the mass matrix."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.integrate.adaptive.method import Tolerance
+from jaxmech.integrate.step import Scheme
+from jaxmech.linalg import times
+from jaxmech.stabilization import Tangent, metric_mass
+from jaxmech.system import Params
+
+_SMALL = 0.01  # weight of the second estimate of `DormandPrince8`
+
+
+class ErrorNorm(eqx.Module):
+    """What the error of a step is measured by.
+
+    Attributes:
+        M: mass matrix at the end of the step, shape (n, n).
+        tangent: takes away what the projection takes away.
+        allowed_q: allowed error of q.
+        allowed_v: allowed error of v.
+    """
+
+    M: Float[Array, " n n"]
+    tangent: Tangent
+    allowed_q: Float[Array, ""]
+    allowed_v: Float[Array, ""]
+
+    @staticmethod
+    def of(
+        scheme: Scheme, tolerance: Tolerance, start: tuple[Array, Array], end: tuple[Array, Array],
+        t: Array, params: Params,
+    ) -> "ErrorNorm":  # fmt: skip
+        """For a step from one state to another, which is not yet projected."""
+        start, end, t, params = jax.lax.stop_gradient((start, end, t, params))
+        # All of this is at the state at which the projection is computed, and shared with it.
+        M = metric_mass(scheme.system, *end, t, params)
+        tangent = scheme.stabilization.tangent(scheme.system, *end, t, params)
+        allowed = [
+            tolerance.atol + tolerance.rtol * jnp.maximum(_size(M, before), _size(M, after))
+            for before, after in zip(start, end, strict=True)
+        ]
+        return ErrorNorm(M, tangent, *allowed)
+
+    def error(self, in_q: Array, in_v: Array) -> tuple[Array, Array]:
+        """The error in units of what is allowed, and by coordinate in q and v, shape (2, n).
+
+        It is given one estimate, or two that are combined as in `DormandPrince8`: (E, n) each.
+        """
+        in_q, in_v = jax.lax.stop_gradient((in_q, in_v))
+        sizes, rests = [], []
+        for k in range(len(in_q)):
+            rest = self.tangent.position(in_q[k]), self.tangent.velocity(in_v[k])
+            rests.append(jnp.stack(rest))
+            sizes.append(self.measure(*rest))
+        if len(sizes) == 1:
+            return jnp.sqrt(sizes[0]), rests[0]
+        first, second = sizes
+        below = first + _SMALL * second
+        factor = jnp.where(below > 0, first / jnp.sqrt(jnp.where(below > 0, below, 1.0)), below)
+        return factor, rests[0]
+
+    def measure(self, in_q: Array, in_v: Array) -> Array:
+        """The mean square of both, in units of what is allowed."""
+        squares = _size(self.M, in_q) / self.allowed_q, _size(self.M, in_v) / self.allowed_v
+        return (squares[0] ** 2 + squares[1] ** 2) / 2
+
+
+def _size(M: Array, x: Array) -> Array:
+    """sqrt(x^T M x / tr M)."""
+    return jnp.sqrt(jnp.maximum(x @ times(M, x), 0.0) / jnp.trace(M))

@@ -1,0 +1,62 @@
+"""What can be wrong with the law of motion in a step, and the status for it."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations import Law
+from jaxmech.linalg import LDL, times
+from jaxmech.status import Status
+
+
+def check_dependent_rows(
+    eom: EquationsOfMotion, law: Law, kept: Array, is_start: Array, is_end: Array
+) -> tuple[Array, Array]:
+    """Whether the rows taken as dependent make the accelerations wrong, and the status for that.
+
+    It is checked only where there are such rows, at the first and the last stage of a step.
+    """
+    eom, law = jax.lax.stop_gradient((eom, law))
+    no = jnp.asarray(False)
+
+    def check() -> tuple[Array, Array]:
+        lost = jax.lax.cond(is_start, lambda: _lost_rank(eom.A, law.rank), lambda: no)
+        return lost | _contradicts(eom, law, kept), lost
+
+    are_dependent = law.rank < eom.b.size
+    failed, lost = jax.lax.cond(is_end & are_dependent, check, lambda: (no, no))
+    code = jnp.where(lost, int(Status.ILL_CONDITIONED), int(Status.CONTRADICTORY))
+    return failed, code.astype(jnp.int32)
+
+
+def _lost_rank(A: Array, rank: Array) -> Bool[Array, ""]:
+    """Whether more rows are independent, by more than eps^(1/4) of their length, than were kept."""
+    # Lengths are those of A itself: in the metric of M, a light body between heavy ones makes
+    # independent rows parallel to within the square root of the ratio of the masses.
+    squared = float(jnp.finfo(A.dtype).eps) ** 0.5
+    return LDL(tolerance=squared).factor(A).rank > rank
+
+
+def _contradicts(eom: EquationsOfMotion, law: Law, kept: Array) -> Bool[Array, ""]:
+    """Whether A qdd misses b by more than eps^(1/4) of the accelerations involved."""
+    tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
+    miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
+    size = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
+    too_much = tolerance * (jnp.abs(eom.A).sum(1) * size + jnp.abs(eom.b))
+    # Independent rows cannot contradict each other. The last stage lies only near the constraints,
+    # so it counts only if it has more dependent rows than the first.
+    return (miss > too_much).any() & (law.rank < kept.sum())
+
+
+def unless(good: Array | None, status: Status) -> list[tuple[Array, Status]]:
+    """The status for what has failed; none for a law without such a check."""
+    return [] if good is None else [(~good.all(), status)]
+
+
+def first_that_holds(*cases: tuple[Array, Status | Array]) -> Int[Array, ""]:
+    """The status of the first condition that holds, else OK."""
+    status = jnp.asarray(Status.OK, jnp.int32)
+    for condition, code in reversed(cases):
+        status = jnp.where(condition, jnp.asarray(code, jnp.int32), status)
+    return status

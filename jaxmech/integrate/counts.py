@@ -1,0 +1,41 @@
+"""How much work a trajectory was."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxmech.integrate.methods import AbstractFixedStep, AbstractRungeKutta
+
+
+class StepCounts(eqx.Module):
+    """How much work a trajectory was.
+
+    Attributes:
+        accepted: number of steps.
+        rejected: number of attempted steps that were repeated with a smaller size.
+        evaluations: number of evaluations of the law of motion.
+        longest: longest step [s].
+        t_stiff: time from which stability seemed to limit the steps, NaN if never.
+    """
+
+    accepted: Int[Array, ""]
+    rejected: Int[Array, ""]
+    evaluations: Int[Array, ""]
+    longest: Float[Array, ""]
+    t_stiff: Float[Array, ""]
+
+    @staticmethod
+    def of_fixed(method: AbstractFixedStep, ts: Array, t_failed: Array) -> "StepCounts":
+        """Those of a run with so many steps between the save times."""
+        ts, t_failed = jax.lax.stop_gradient((ts, t_failed))
+        h = (ts[1:] - ts[:-1]) / method.count
+        # Steps before a failure; NaN means that there was none.
+        done = jnp.clip(jnp.round((t_failed - ts[:-1]) / h), 0, method.count)
+        done = jnp.where(jnp.isnan(t_failed), method.count, done).astype(jnp.int32).sum()
+        stages = len(method.tableau.nodes) if isinstance(method, AbstractRungeKutta) else 1
+        zero, longest = jnp.zeros((), jnp.int32), jnp.max(jnp.abs(h))
+        nan = jnp.full_like(longest, jnp.nan)
+        return StepCounts(
+            done.astype(jnp.int32), zero, (stages * done).astype(jnp.int32), longest, nan
+        )

@@ -1,0 +1,200 @@
+"""Steps of the size that a tolerance asks for: errors, work, batches, failures, configuration."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import (
+    RK4,
+    Adaptive,
+    DormandPrince5,
+    DormandPrince8,
+    Holonomic,
+    SimulationError,
+    Solution,
+    Status,
+    System,
+    Tsitouras5,
+    simulate,
+)
+from jaxmech.config.convert import plain, structure
+from jaxmech.config.errors import StudyError
+from jaxmech.integrate import AbstractMethod, AbstractPair
+from tests.small import DOUBLE, PENDULUM, REDUNDANT, along, rod
+
+TS = np.array([0.0, 0.1, 0.37, 0.4, 1.0])
+PAIRS = {"5": DormandPrince5(), "T": Tsitouras5(), "8": DormandPrince8()}
+by_pair = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+
+
+@pytest.fixture(scope="module")
+def exact() -> Solution:
+    return run(DormandPrince8(substeps=60), DOUBLE)
+
+
+def run(method: AbstractMethod, case: Any, ts: Any = TS, **policies: Any) -> Solution:
+    return simulate(case.system, case.q, case.v, ts, case.params, method=method, **policies)
+
+
+@by_pair
+def test_errors_fall_in_proportion_to_the_tolerance(pair: AbstractPair, exact: Solution) -> None:
+    tolerances = np.array([1e-5, 1e-7, 1e-9])
+    sols = [run(Adaptive(pair, rtol=tol, atol=tol), DOUBLE) for tol in tolerances]
+    errors = np.array([abs(sol.q - exact.q).max() for sol in sols])
+    assert (errors < 20 * tolerances).all()
+    slope = np.polyfit(np.log(tolerances), np.log(errors), 1)[0]
+    assert 0.7 < slope < 1.3
+    assert sols[0].accepted < sols[1].accepted < sols[2].accepted
+    for sol in sols:
+        assert sol.position_residual.max() < 1e-14
+        assert sol.velocity_residual.max() < 1e-13
+
+
+@by_pair
+def test_saved_times_do_not_change_the_steps(pair: AbstractPair) -> None:
+    method = Adaptive(pair, rtol=1e-7, atol=1e-7)
+    few, many = (run(method, DOUBLE, np.linspace(0.0, 1.0, count)) for count in (2, 101))
+    assert few.accepted == many.accepted
+    assert few.evaluations == many.evaluations
+    np.testing.assert_allclose(few.q[-1], many.q[-1], rtol=1e-14)
+
+
+def test_saves_within_a_step_are_on_the_constraints_and_as_accurate(exact: Solution) -> None:
+    ts = np.linspace(0.0, 1.0, 61)
+    reference = run(DormandPrince8(substeps=4), DOUBLE, ts)
+    for pair in (DormandPrince5(), DormandPrince8()):
+        sol = run(Adaptive(pair, rtol=1e-9, atol=1e-9), DOUBLE, ts)
+        assert sol.position_residual.max() < 1e-14
+        assert abs(sol.q - reference.q).max() < 2e-8
+        assert abs(sol.v - reference.v).max() < 2e-7
+
+
+def test_work_is_counted() -> None:
+    sol = run(Adaptive(DormandPrince5(), rtol=1e-4, atol=1e-4), DOUBLE)
+    assert sol.evaluations == 2 + 6 * (sol.accepted + sol.rejected)
+    assert sol.step * sol.accepted > 1.0
+    fixed = run(RK4(10), DOUBLE)
+    assert (fixed.accepted, fixed.rejected, fixed.evaluations) == (40, 0, 160)
+    assert np.isnan(sol.t_stiff)
+
+
+def test_backwards_in_time() -> None:
+    there = run(Adaptive(rtol=1e-10, atol=1e-10), DOUBLE)
+    back = simulate(
+        DOUBLE.system, there.q[-1], there.v[-1], TS[::-1], DOUBLE.params,
+        method=Adaptive(rtol=1e-10, atol=1e-10),
+    )  # fmt: skip
+    np.testing.assert_allclose(back.q[::-1], there.q, atol=1e-8)
+
+
+def test_dependent_constraints() -> None:
+    sol = run(Adaptive(rtol=1e-9, atol=1e-9), REDUNDANT)
+    wanted = run(RK4(400), REDUNDANT)
+    assert sol.rank == 1
+    np.testing.assert_allclose(sol.q, wanted.q, atol=1e-8)
+
+
+METHOD = Adaptive(DormandPrince5(), rtol=1e-7, atol=1e-9)
+
+
+@jax.jit
+@partial(jax.vmap, in_axes=(0, None))
+def of_lengths(g: Any, ts: Any) -> Solution:
+    return simulate(DOUBLE.system, DOUBLE.q, DOUBLE.v, ts, {**DOUBLE.params, "g": g}, method=METHOD)
+
+
+def test_a_trajectory_has_the_same_bits_alone_and_in_any_batch() -> None:
+    """From gentle to violent: steps of very different sizes, side by side."""
+    g = np.geomspace(0.1, 1000.0, 37)
+    whole = of_lengths(g, TS)
+    assert len(set(whole.accepted.tolist())) > 10
+    turned, some = of_lengths(g[::-1], TS), of_lengths(g[7:19], TS)
+    alone = run(METHOD, DOUBLE._replace(params={**DOUBLE.params, "g": g[11]}))
+    for name in ("q", "v", "accepted", "rejected", "integration_error", "t_failed"):
+        values = np.asarray(getattr(whole, name))
+        np.testing.assert_array_equal(np.asarray(getattr(turned, name))[::-1], values)
+        np.testing.assert_array_equal(getattr(some, name), values[7:19])
+        np.testing.assert_array_equal(getattr(alone, name), values[11])
+
+
+def test_most_steps() -> None:
+    few = Adaptive(rtol=1e-9, atol=1e-9, max_steps=4)
+    with pytest.raises(SimulationError, match=r"MAX_STEPS at t = 0\.\d+ s: .*`max_steps`") as error:
+        run(few, DOUBLE)
+    sol = error.value.solution
+    assert sol.accepted + sol.rejected == 4
+    whole = run(replace(few, max_steps=1000), DOUBLE)
+    reached = sol.t_failed >= TS
+    assert 1 < reached.sum() < len(TS)
+    np.testing.assert_array_equal(np.isfinite(sol.q[:, 0]), reached)
+    np.testing.assert_allclose(sol.q[reached], whole.q[reached], rtol=1e-13)
+
+
+def test_a_singular_force_ends_in_underflow() -> None:
+    """A force like 1 / (t - 0.5)^2 cannot be integrated across t = 0.5."""
+
+    def force(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return jnp.array([1.0, 0.0]) / (t - 0.5) ** 2
+
+    system = System(along, [Holonomic(rod)], force=force, coordinates=("x", "y"))
+    sol = simulate(
+        system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params,
+        method=Adaptive(rtol=1e-6, atol=1e-6), throw=False,
+    )  # fmt: skip
+    assert Status(int(sol.status)) in (Status.STEP_UNDERFLOW, Status.MAX_STEPS)
+    assert 0.4 < sol.t_failed <= 0.5
+
+
+def test_steps_at_the_limit_of_stability_are_told() -> None:
+    """A damper of rate 1e4 that acts on a slow motion."""
+
+    def force(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return -1e4 * (v - jnp.cos(t))
+
+    system = System(lambda q, v, t, p: 0.5 * v @ v, force=force, coordinates=("x",))
+    run = partial(simulate, system, np.zeros(1), np.ones(1), np.array([0.0, 1.0]), throw=False)
+    whole = run(method=Adaptive(DormandPrince5(), rtol=1e-4, atol=1e-4))
+    assert whole.ok
+    assert 0.0 < whole.t_stiff < 0.1
+    np.testing.assert_allclose(whole.q[-1], np.sin(1.0), atol=1e-3)
+    stopped = run(method=Adaptive(DormandPrince5(), rtol=1e-4, atol=1e-4, max_steps=500))
+    assert stopped.status == Status.STIFF
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"rtol": 0.0}, "`rtol` must be a positive number"),
+        ({"atol": -1.0}, "`atol` must be a positive number"),
+        ({"rtol": np.inf}, "`rtol` must be a positive number"),
+        ({"max_steps": 0}, "`max_steps`"),
+        (
+            {"pair": DormandPrince5(substeps=3)},
+            r"`pair` must not have `substeps`.*DormandPrince5\(\)",
+        ),
+    ],
+)
+def test_wrong_settings_are_told(settings: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Adaptive(**settings)
+
+
+def test_a_method_without_an_estimate_is_told() -> None:
+    with pytest.raises(TypeError, match="pair"):
+        Adaptive(RK4())
+
+
+def test_configuration_files() -> None:
+    assert structure({"rtol": 1e-9}, AbstractMethod) == Adaptive(rtol=1e-9)
+    given = {"name": "adaptive", "pair": "tsitouras5", "max_steps": 10}
+    assert structure(given, AbstractMethod) == Adaptive(Tsitouras5(), max_steps=10)
+    method = Adaptive(DormandPrince5(), rtol=1e-5)
+    assert structure(plain(method, AbstractMethod), AbstractMethod) == method
+    assert structure({}, AbstractMethod) == RK4()
+    with pytest.raises(StudyError, match="rtol"):
+        structure({"name": "rk4", "rtol": 1e-5}, AbstractMethod)
