@@ -160,7 +160,7 @@ def test_keys_that_a_method_leaves_out_have_defaults() -> None:
             '"midpoint"',
             '"euler"',
             (
-                "FILE:14: method.name is not a known name; Known: dormand-prince5, "
+                "FILE:14: method.name is not a known name; Known: adaptive, dormand-prince5, "
                 "dormand-prince8, midpoint, rattle, rk4, tsitouras5, variational"
             ),
         ),
