@@ -46,6 +46,7 @@ from jaxmech.formulations import LagrangeFirstKind as LagrangeFirstKind
 from jaxmech.formulations import Maggi as Maggi
 from jaxmech.formulations import Motion as Motion
 from jaxmech.formulations import MultiplierFamily as MultiplierFamily
+from jaxmech.formulations import Observation as Observation
 from jaxmech.formulations import UdwadiaKalaba as UdwadiaKalaba
 from jaxmech.formulations import acceleration as acceleration
 from jaxmech.formulations import christoffel_symbols as christoffel_symbols
@@ -74,9 +75,13 @@ from jaxmech.integrate import RK4 as RK4
 from jaxmech.integrate import Adaptive as Adaptive
 from jaxmech.integrate import DormandPrince5 as DormandPrince5
 from jaxmech.integrate import DormandPrince8 as DormandPrince8
+from jaxmech.integrate import Event as Event
+from jaxmech.integrate import EventRecord as EventRecord
+from jaxmech.integrate import Events as Events
 from jaxmech.integrate import ForwardMode as ForwardMode
 from jaxmech.integrate import Midpoint as Midpoint
 from jaxmech.integrate import ReverseMode as ReverseMode
+from jaxmech.integrate import Transition as Transition
 from jaxmech.integrate import Tsitouras5 as Tsitouras5
 from jaxmech.integrate import Variational as Variational
 from jaxmech.integrate.default_steps import StepWarning as StepWarning
@@ -86,7 +91,6 @@ from jaxmech.integrate.to_diffrax import to_diffrax as to_diffrax
 from jaxmech.linalg import LDL as LDL
 from jaxmech.linalg import QR as QR
 from jaxmech.linalg import SVD as SVD
-from jaxmech.observe import Observation as Observation
 from jaxmech.observe import observe as observe
 from jaxmech.sensitivity.check import check_gradients as check_gradients
 from jaxmech.sensitivity.check_report import GradientCheck as GradientCheck

@@ -1,5 +1,6 @@
 """`simulate`: one trajectory, or a batch under `jax.vmap`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -15,17 +16,21 @@ from jaxmech.integrate import (
     AbstractFixedStep,
     AbstractMethod,
     Adaptive,
+    Event,
     ReverseMode,
     Scheme,
     StepCounts,
     Tolerance,
+    Watch,
+    events_of,
+    watch_of,
 )
 from jaxmech.integrate.default_steps import with_steps
 from jaxmech.integrate.step_size import Plan
 from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, violations
-from jaxmech.status import Status
+from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     as_numbers,
@@ -70,6 +75,8 @@ def simulate(
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
     derivative: AbstractDerivative = ReverseMode(),
+    events: Event | Sequence[Event] = (),
+    inactive: str | Sequence[str] = (),
     throw: bool = True,
 ) -> Solution:
     """The motion of a constrained system from a consistent state.
@@ -90,6 +97,10 @@ def simulate(
         projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.
+        events: what is looked for along the motion, `Event`s; their times and states are in
+            `Solution.events`. After a terminal event the trajectory stands still: all later saves
+            hold the state at the event, and the status is `STOPPED`.
+        inactive: names of constraints that do not hold until a `Transition` switches them on.
         throw: whether a failure raises; under `jit` and `vmap` it is only recorded in `status`.
 
     Returns:
@@ -115,18 +126,21 @@ def simulate(
     ts = _times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     policies = _Policies(
-        method, Free() if projection is None else projection, formulation, derivative
-    )
+        method, Free() if projection is None else projection, formulation, derivative,
+        watch_of(system, events, inactive),
+    )  # fmt: skip
+    own, own_params = policies.watched(system, params)
     tolerance = None
     if isinstance(method, Adaptive):
         tolerance = method.tolerance(q0.dtype)
         policies = replace(policies, method=method.without_numbers())
+        _refuse_events(policies.watch)
     elif isinstance(method, AbstractFixedStep):
-        plan = Plan(system, method, formulation, policies.projection)
-        policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, params))
+        plan = Plan(own, method, formulation, policies.projection)
+        policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, own_params))
     solution = _simulate(system, policies, q0, v0, ts, params, tolerance)
-    if throw and is_known(solution) and int(solution.status) != Status.OK:
-        raise SimulationError(_explanation(system, solution, params), solution)
+    if throw and is_known(solution) and not succeeded(int(solution.status)):
+        raise SimulationError(_explanation(own, solution, own_params), solution)
     return solution
 
 
@@ -136,11 +150,18 @@ class _Policies:
     projection: AbstractStabilization
     formulation: AbstractFormulation
     derivative: AbstractDerivative
+    watch: Watch | None
+
+    def watched(self, system: System, params: Params) -> tuple[System, Params]:
+        """The system with its switches, and the parameters with their positions at the start."""
+        if self.watch is None:
+            return system, params
+        return self.watch.system(system), self.watch.params(params, self.watch.active())
 
     def __post_init__(self) -> None:
         kinds = (AbstractMethod, AbstractStabilization, AbstractFormulation, AbstractDerivative)
         examples = ("RK4()", "Projection() or None", "UdwadiaKalaba()", "ReverseMode()")
-        for field, kind, example in zip(fields(self), kinds, examples, strict=True):
+        for field, kind, example in zip(fields(self), kinds, examples, strict=False):
             require_kind(field.name, getattr(self, field.name), kind, example)
 
 
@@ -151,8 +172,9 @@ def _simulate(
 ) -> Solution:  # fmt: skip
     start = q0, v0, ts[0], params
     how = policies.method, policies.formulation, policies.projection
-    scheme = Scheme.of(system, *how, *start)
-    trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params, tolerance)
+    own, own_params = policies.watched(system, params)
+    scheme, watch = Scheme.of(own, *how, q0, v0, ts[0], own_params), policies.watch
+    trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params, tolerance, watch)
     energy = jax.vmap(lambda q, v, t: system.energy(q, v, t, params))(
         trajectory.q, trajectory.v, ts
     )
@@ -160,7 +182,10 @@ def _simulate(
     if counts is None:
         assert isinstance(policies.method, AbstractFixedStep)
         counts = StepCounts.of_fixed(policies.method, ts, trajectory.t_failed)
-    is_conserved = conserves_energy(system, *start)
+    is_conserved = conserves_energy(system, *start) and not (watch and watch.has_transitions)
+    found = None
+    if watch is not None and trajectory.events is not None:
+        found = events_of(watch, trajectory.events, ts[-1], trajectory.t_failed)
     drift = energy_drift(energy) if is_conserved else jnp.full((), jnp.nan, q0.dtype)
     return Solution(
         ts=ts,
@@ -180,7 +205,16 @@ def _simulate(
         evaluations=counts.evaluations,
         t_stiff=counts.t_stiff,
         coordinates=tuple(system.coordinates),
+        events=found,
     )
+
+
+def _refuse_events(watch: Watch | None) -> None:
+    if watch is not None:
+        raise ValueError(
+            "Argument `events` must be empty with `Adaptive`; give a method with fixed steps, such "
+            "as `RK4()`."
+        )
 
 
 def _times(ts: Any, dtype: Any) -> Array:

@@ -1,6 +1,7 @@
 """`Solution`: a trajectory with its status and its audit."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 import equinox as eqx
 import jax
@@ -8,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmech.status import Status
+from jaxmech.integrate import Events
+from jaxmech.status import Status, succeeded
 from jaxmech.utils.checks import is_known
 
 TOO_COARSE = 1e-3  # integration error above which a step is called too coarse
@@ -43,6 +45,7 @@ class Solution(eqx.Module):
         t_stiff: time [s] from which stability seemed to limit the steps of `Adaptive` instead of
             the tolerance; NaN if it never did.
         coordinates: their names.
+        events: what occurred, by name; None without events.
 
     Example:
         >>> import jax.numpy as jnp
@@ -70,14 +73,15 @@ class Solution(eqx.Module):
     evaluations: Int[Array, ""]
     t_stiff: Float[Array, ""]
     coordinates: tuple[str, ...] = eqx.field(static=True)
+    events: Events | None = None
 
     @property
     def ok(self) -> Array:
-        """Whether the whole trajectory was computed."""
-        return self.status == Status.OK
+        """Whether the trajectory was computed to its end, or to a terminal event."""
+        return succeeded(self.status)
 
     def __repr__(self) -> str:
-        leaves = jax.tree.leaves(self, is_leaf=lambda x: x is None)
+        leaves = [getattr(self, field.name) for field in fields(self)[:-2]]
         arrays = (jax.Array, np.ndarray, np.generic)
         known = is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)
         if not known or not np.size(self.status):
@@ -101,8 +105,19 @@ def _card(sol: Solution) -> list[str]:
         f"  steps              {_steps(sol)}",
         f"  longest step       {_largest(sol.step, unit=' s')}",
         f"  integration error  {_largest(sol.integration_error, ' of the motion', 'unknown')}",
+        *_event_lines(sol),
         *_hints(sol),
     ]
+
+
+def _event_lines(sol: Solution) -> Iterator[str]:
+    """How often each event occurred, and when first."""
+    for name in sol.events or ():
+        assert sol.events is not None
+        record = sol.events[name]
+        count, t = np.asarray(record.count), np.asarray(record.t)[..., 0]
+        when = f", first at t = {np.nanmin(t):g} s" if np.isfinite(t).any() else ""
+        yield f"  {name[:18]:<18} {int(count.sum())} times{when}"
 
 
 def _hints(sol: Solution) -> Iterator[str]:
@@ -112,7 +127,7 @@ def _hints(sol: Solution) -> Iterator[str]:
     if coarse:
         of = f" for {coarse} of {errors.size} trajectories" if errors.size > 1 else ""
         yield f"  the step is too coarse{of}: {_REMEDY}"
-    elif np.isnan(errors[np.atleast_1d(np.asarray(sol.status)) == Status.OK]).any():
+    elif np.isnan(errors[succeeded(np.atleast_1d(np.asarray(sol.status)))]).any():
         yield "  too few steps to tell the error: give a larger `RK4(substeps=...)`"
 
 
@@ -123,6 +138,9 @@ def _statuses(sol: Solution, status: np.ndarray) -> str:
     code = Status(int(status[0]))
     if code == Status.OK:
         return "OK"
+    if code == Status.STOPPED and sol.events is not None:
+        which = sol.events.names[int(np.ravel(sol.events.stopped_by)[0])]
+        return f"STOPPED at t = {float(np.ravel(sol.events.t_end)[0]):g} s by {which!r}"
     return f"{code.name} at t = {float(np.ravel(sol.t_failed)[0]):g} s: {code.message}"
 
 

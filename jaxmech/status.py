@@ -1,6 +1,7 @@
 """Status codes of a trajectory, each with a message and the usual remedy."""
 
 from enum import IntEnum
+from typing import Any
 
 
 class Status(IntEnum):
@@ -25,6 +26,10 @@ class Status(IntEnum):
     MAX_STEPS = 9
     STEP_UNDERFLOW = 10
     STIFF = 11
+    STOPPED = 12
+    TOO_MANY_EVENTS = 13
+    NOT_ON_CONSTRAINT = 14
+    EVENT_IS_NAN = 15
 
     @property
     def message(self) -> str:
@@ -36,6 +41,16 @@ class Status(IntEnum):
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec) if spec in ("", "s") else format(int(self), spec)
+
+
+def succeeded(status: Any) -> Any:
+    """Whether trajectories ended as they should, for one status or an array of them.
+
+    Example:
+        >>> succeeded(Status.STOPPED), succeeded(Status.NONFINITE)
+        (True, False)
+    """
+    return (status == Status.OK) | (status == Status.STOPPED)
 
 
 _MESSAGES = {
@@ -83,4 +98,14 @@ _MESSAGES = {
         "`max_steps` were used up by steps that stability limited, not the tolerance: the system "
         "seems to be stiff; take a method for stiff systems, or give more `max_steps`"
     ),
+    Status.STOPPED: "a terminal event ended the trajectory; this is no failure",
+    Status.TOO_MANY_EVENTS: (
+        "more than 8 events in one step, as when a ball comes to rest in ever shorter bounces; end "
+        "such a sequence by a transition that switches the constraint on, or take a smaller step"
+    ),
+    Status.NOT_ON_CONSTRAINT: (
+        "a transition left the state off the positions of a constraint that is on; let the event "
+        "be where the constraint that is switched on is satisfied"
+    ),
+    Status.EVENT_IS_NAN: "the function of an event is NaN; check it at that state",
 }

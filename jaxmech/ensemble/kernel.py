@@ -27,7 +27,7 @@ from jaxmech.ensemble.trajectory import StudyTrajectory, Tree, merged
 from jaxmech.integrate import AbstractFixedStep
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
-from jaxmech.status import Status
+from jaxmech.status import succeeded
 from jaxmech.system import as_dtype
 from jaxmech.utils.checks import MissingParameterError
 
@@ -178,7 +178,7 @@ class BlockProgram:
         def step(states: States, each: Any) -> tuple[States, tuple[Any, Array, Array]]:
             arrays, values, met, sample = self._slice(each, inputs.same, assembled)
             states = self._updated(states, values, sample)
-            failed = (sample.real & (values["status"] != Status.OK)).sum()
+            failed = (sample.real & (~succeeded(values["status"]))).sum()
             return states, (arrays, met, failed)
 
         empty = jax.eval_shape(lambda e: self._slice(e, inputs.same, assembled), _first(each, size))
@@ -200,7 +200,7 @@ class BlockProgram:
             return self.trajectory.computed(merged(same, own), assembled)
 
         arrays, values, met = jax.vmap(one, axis_size=len(index))(varying)
-        good = real & (values["status"] == Status.OK)
+        good = real & succeeded(values["status"])
         return arrays, values, met.all(), Sample(columns, jnp.where(good, weight, 0), real, index)
 
     def _samples(self, values: Mapping[str, Array], sample: Sample) -> Iterator[Any]:

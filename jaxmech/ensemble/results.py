@@ -26,7 +26,7 @@ from jaxmech.ensemble.checksums import (
     told,
 )
 from jaxmech.ensemble.layout import array_of
-from jaxmech.status import Status
+from jaxmech.status import succeeded
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Results:
         """
         found: list[np.ndarray] = []
         for status, piece in zip(self.pieces("status"), self.pieces(name), strict=True):
-            rows = piece[status == Status.OK]
+            rows = piece[succeeded(status)]
             found.append(rows[:, times] if rows.ndim > 1 else rows)
             if most is not None and sum(map(len, found)) >= most:
                 break

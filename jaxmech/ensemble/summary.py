@@ -15,7 +15,7 @@ from jaxmech.ensemble.results import Results
 from jaxmech.ensemble.statistics.audit import WORST
 from jaxmech.ensemble.statistics.protocol import Found
 from jaxmech.solution import TOO_COARSE
-from jaxmech.status import Status
+from jaxmech.status import Status, succeeded
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SHOWN = 5  # times at which the quantiles are given
@@ -84,7 +84,13 @@ def _of_arrays(results: Results) -> dict[str, Any]:
 
 def failed(summary: dict[str, Any]) -> int:
     """How many of the finished trajectories failed."""
-    return int(summary["done"]) - int(summary["status"]["OK"]["count"])
+    return int(summary["done"]) - _good(summary)
+
+
+def _good(summary: dict[str, Any]) -> int:
+    """How many of them did not fail."""
+    counts = {Status[name]: int(entry["count"]) for name, entry in summary["status"].items()}
+    return sum(count for status, count in counts.items() if succeeded(status))
 
 
 def as_json(summary: dict[str, Any]) -> str:
@@ -126,7 +132,7 @@ def _audit(summary: dict[str, Any]) -> Iterator[str]:
 
 def _bands(summary: dict[str, Any]) -> Iterator[str]:
     quantiles = summary["quantiles"]
-    if quantiles is None or not summary["status"]["OK"]["count"]:
+    if quantiles is None or not _good(summary):
         return
     width = max(18, *(len(name) + 2 for name in quantiles["coordinates"]))
     title = f"quantiles at t = {quantiles['times'][-1]:g} s"

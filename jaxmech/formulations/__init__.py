@@ -26,5 +26,7 @@ from jaxmech.formulations.maggi import Maggi as Maggi
 from jaxmech.formulations.multiplier_family import MultiplierFamily as MultiplierFamily
 from jaxmech.formulations.multiplier_family import multiplier_family as multiplier_family
 from jaxmech.formulations.nonideal import solve_law as solve_law
+from jaxmech.formulations.observation import Observation as Observation
+from jaxmech.formulations.observation import observed_at as observed_at
 from jaxmech.formulations.operation_count import operations as operations
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba as UdwadiaKalaba

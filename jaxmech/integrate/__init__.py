@@ -11,6 +11,13 @@ from jaxmech.integrate.counts import StepCounts as StepCounts
 from jaxmech.integrate.derivative import AbstractDerivative as AbstractDerivative
 from jaxmech.integrate.derivative import ForwardMode as ForwardMode
 from jaxmech.integrate.derivative import ReverseMode as ReverseMode
+from jaxmech.integrate.events import Event as Event
+from jaxmech.integrate.events import EventRecord as EventRecord
+from jaxmech.integrate.events import Events as Events
+from jaxmech.integrate.events import Transition as Transition
+from jaxmech.integrate.events import Watch as Watch
+from jaxmech.integrate.events import events_of as events_of
+from jaxmech.integrate.events import watch_of as watch_of
 from jaxmech.integrate.methods import RK4 as RK4
 from jaxmech.integrate.methods import AbstractFixedStep as AbstractFixedStep
 from jaxmech.integrate.methods import AbstractMethod as AbstractMethod

@@ -29,8 +29,18 @@ from jaxmech.compiler import (
     operation_of,
 )
 from jaxmech.integrate.adaptive import Tolerance, adaptive_rollout
+from jaxmech.integrate.events.replay import event_trajectory
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import StepSegments, Trajectory, bare_segment, rollout, segments
+from jaxmech.integrate.segment_parts import (
+    RolloutInputs,
+    SegmentEnds,
+    at_ends,
+    plus,
+    segment_starts,
+    segment_times,
+)
 from jaxmech.integrate.step import Scheme, step
 from jaxmech.system import Params
 from jaxmech.utils.checks import require_positive_integer
@@ -43,9 +53,12 @@ class AbstractDerivative(abc.ABC):
     @abc.abstractmethod
     def trajectory(
         self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
-        tolerance: Tolerance | None = None,
+        tolerance: Tolerance | None = None, watch: Watch | None = None,
     ) -> Trajectory:  # fmt: skip
-        """The rollout, with its derivative rule; with steps by a tolerance if there is one."""
+        """The rollout, with its derivative rule; with steps by a tolerance if there is one.
+
+        With a watch, it has its events.
+        """
 
 
 @dataclass(frozen=True)
@@ -81,7 +94,7 @@ class ReverseMode(AbstractDerivative):
 
     def trajectory(
         self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
-        tolerance: Tolerance | None = None,
+        tolerance: Tolerance | None = None, watch: Watch | None = None,
     ) -> Trajectory:  # fmt: skip
         """The rollout, whose derivatives recompute its steps."""
         if tolerance is not None:
@@ -89,8 +102,10 @@ class ReverseMode(AbstractDerivative):
             return batched_closure(run, *args)(*args)
         assert isinstance(scheme.method, AbstractFixedStep)
         steps = self._steps(scheme.method.count, len(ts) - 1)
+        if watch is not None:
+            return event_trajectory(scheme, watch, steps, q0, v0, ts, params)
         program, traced = _program(scheme, steps, q0, v0, ts, params)
-        return _differentiable(program, _Inputs(q0, v0, ts, params, traced))
+        return _differentiable(program, RolloutInputs(q0, v0, ts, params, traced))
 
     def _steps(self, substeps: int, saves: int) -> int:
         """Steps in a segment: the divisor of the substeps nearest to the root of all steps."""
@@ -130,29 +145,14 @@ class ForwardMode(AbstractDerivative):
 
     def trajectory(
         self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
-        tolerance: Tolerance | None = None,
+        tolerance: Tolerance | None = None, watch: Watch | None = None,
     ) -> Trajectory:  # fmt: skip
-        """The rollout as plain JAX operations."""
+        """The rollout as plain JAX operations, with events one that has both modes."""
         if tolerance is not None:
             return adaptive_rollout(scheme, q0, v0, ts, params, tolerance)
+        if watch is not None:
+            return ReverseMode().trajectory(scheme, q0, v0, ts, params, watch=watch)
         return rollout(scheme, q0, v0, ts, params)[0]
-
-
-class _Inputs(eqx.Module):
-    """All that a trajectory depends on; `traced` are the values that its system closes over."""
-
-    q0: Any
-    v0: Any
-    ts: Any
-    params: Params
-    traced: list[Any]
-
-
-class _Ends(eqx.Module):
-    """States at the ends of the segments, and their tangents or cotangents: shapes (S, n)."""
-
-    q: Array
-    v: Array
 
 
 class _Residuals(eqx.Module):
@@ -164,7 +164,7 @@ class _Residuals(eqx.Module):
         t_failed: as in `Trajectory`.
     """
 
-    ends: _Ends
+    ends: SegmentEnds
     known: Bool[Array, " T"]
     t_failed: Float[Array, ""]
 
@@ -173,7 +173,7 @@ class _Residuals(eqx.Module):
 class _Program:
     """The rollout and one of its segments, with closed-over values as arguments."""
 
-    run: Callable[[_Inputs], tuple[Trajectory, tuple[Array, Array]]]
+    run: Callable[[RolloutInputs], tuple[Trajectory, tuple[Array, Array, Any]]]
     segment: Callable[..., tuple[Array, Array]]
     substeps: int
     steps: int
@@ -194,7 +194,7 @@ def _program(
 
     # `jit` so that it is traced once, for a single trajectory and for a batch.
     @jax.jit
-    def run_inputs(x: _Inputs) -> tuple[Trajectory, tuple[Array, Array]]:
+    def run_inputs(x: RolloutInputs) -> tuple[Trajectory, tuple[Array, Array, Any]]:
         args = x.q0, x.v0, x.ts, x.params
         return run_hoisted(x.traced, *args) if traced else run(*args)
 
@@ -207,14 +207,14 @@ def _program(
     return _Program(run_inputs, run_segment, scheme.method.count, steps), traced
 
 
-def _differentiable(program: _Program, inputs: _Inputs) -> Trajectory:
+def _differentiable(program: _Program, inputs: RolloutInputs) -> Trajectory:
     """The trajectory as one operation with its JVP and its VJP."""
     leaves, structure = jax.tree.flatten(inputs)
 
     def run(*leaves: Array) -> tuple[Trajectory, _Residuals]:
-        trajectory, ends = program.run(jax.tree.unflatten(structure, leaves))
+        trajectory, (q, v, _) = program.run(jax.tree.unflatten(structure, leaves))
         known = ~jnp.isnan(trajectory.q[:, 0])
-        return trajectory, _Residuals(_Ends(*ends), known, trajectory.t_failed)
+        return trajectory, _Residuals(SegmentEnds(q, v), known, trajectory.t_failed)
 
     operation, outs = operation_of(run, leaves, partial(_Rule, program, structure))
     return jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
@@ -247,20 +247,16 @@ class _Rule(AbstractRule):
         flags = jax.tree.unflatten(self.structure, wanted)
         return jax.tree.leaves(_vjp(self.program, inputs, was, flags, cotangents))
 
-    def _trees(self, args: Arrays, residuals: Arrays) -> tuple[_Inputs, _Residuals]:
+    def _trees(self, args: Arrays, residuals: Arrays) -> tuple[RolloutInputs, _Residuals]:
         return (
             jax.tree.unflatten(self.structure, args),
             jax.tree.unflatten(self.residual_structure, residuals),
         )
 
 
-def _starts(x: _Inputs, ends: _Ends) -> list[Array]:
-    """q and v at the starts of the segments, shapes (S, n)."""
-    pairs = (x.q0, ends.q), (x.v0, ends.v)
-    return [jnp.concatenate([first[None], rest[:-1]]) for first, rest in pairs]
-
-
-def _jvp(program: _Program, x: _Inputs, kept: _Residuals, tangents: _Inputs) -> list[Array]:
+def _jvp(
+    program: _Program, x: RolloutInputs, kept: _Residuals, tangents: RolloutInputs
+) -> list[Array]:
     """Tangents of q and v at the saves and at the ends; None is a zero tangent of an input."""
     some = tangents.params, tangents.traced
     wanted = jax.tree.map(lambda t: t is not None, some, is_leaf=lambda t: t is None)
@@ -268,7 +264,9 @@ def _jvp(program: _Program, x: _Inputs, kept: _Residuals, tangents: _Inputs) -> 
     own = segments(x.ts, program.substeps, program.steps)
     timed, d_timed = (own.t, own.h), None
     if tangents.ts is not None:
-        timed, d_timed = jax.jvp(_times(program), (x.ts,), (tangents.ts,))
+        timed, d_timed = jax.jvp(
+            segment_times(program.substeps, program.steps), (x.ts,), (tangents.ts,)
+        )
     d_start = [jnp.zeros_like(s) if d is None else d for s, d in (
         (x.q0, tangents.q0), (x.v0, tangents.v0)
     )]  # fmt: skip
@@ -285,7 +283,7 @@ def _jvp(program: _Program, x: _Inputs, kept: _Residuals, tangents: _Inputs) -> 
         _, d_state = jax.jvp(run, (state, moving, shared), (d_state, d_timed, some))
         return d_state, d_state
 
-    _, d_ends = jax.lax.scan(one, d_start, (_starts(x, kept.ends), timed, own.done, d_timed))
+    _, d_ends = jax.lax.scan(one, d_start, (segment_starts(x, kept.ends), timed, own.done, d_timed))
     per_save = program.substeps // program.steps
     d_saves = [
         jnp.concatenate([first[None], rest[per_save - 1 :: per_save]])
@@ -294,19 +292,13 @@ def _jvp(program: _Program, x: _Inputs, kept: _Residuals, tangents: _Inputs) -> 
     return [*(jnp.where(kept.known[:, None], d, jnp.nan) for d in d_saves), *d_ends]
 
 
-def _times(program: _Program) -> Callable[[Array], tuple[Array, Array]]:
-    """The save time before each segment and its step size, as a function of the save times."""
-
-    def times(ts: Array) -> tuple[Array, Array]:
-        own = segments(ts, program.substeps, program.steps)
-        return own.t, own.h
-
-    return times
-
-
 def _vjp(
-    program: _Program, x: _Inputs, kept: _Residuals, wanted: _Inputs, given: Sequence[Array | None]
-) -> _Inputs:
+    program: _Program,
+    x: RolloutInputs,
+    kept: _Residuals,
+    wanted: RolloutInputs,
+    given: Sequence[Array | None],
+) -> RolloutInputs:
     """Cotangents of the wanted inputs, from those of the saves and of the ends; None is zero."""
     by_save = [(ct != 0).any(1) for ct in given[:2] if ct is not None]
     nonzero = [(ct != 0).any() for ct in given if ct is not None]
@@ -321,15 +313,15 @@ def _vjp(
 
 
 def _backwards(
-    program: _Program, x: _Inputs, kept: _Residuals, wanted: _Inputs,
+    program: _Program, x: RolloutInputs, kept: _Residuals, wanted: RolloutInputs,
     cotangents: Sequence[Array | None],
-) -> _Inputs:  # fmt: skip
+) -> RolloutInputs:  # fmt: skip
     """Run the segments again, from the last to the first, and pull the cotangents back."""
     shared, fixed = eqx.partition((x.params, x.traced), (wanted.params, wanted.traced))
-    timed, pull_times = jax.vjp(_times(program), x.ts)
+    timed, pull_times = jax.vjp(segment_times(program.substeps, program.steps), x.ts)
     done = segments(x.ts, program.substeps, program.steps).done
-    starts = _starts(x, kept.ends)
-    saves = [_at_ends(ct, len(done)) for ct in cotangents[:2]]
+    starts = segment_starts(x, kept.ends)
+    saves = [at_ends(ct, len(done)) for ct in cotangents[:2]]
     added = [
         [ct for ct in pair if ct is not None] for pair in zip(saves, cotangents[2:], strict=True)
     ]
@@ -354,26 +346,9 @@ def _backwards(
     ((wrt_q, wrt_v), wrt_shared), wrt_timed = jax.lax.scan(
         one, start, (starts, timed, done, added), reverse=True
     )
-    return _Inputs(
-        _plus(wrt_q, cotangents[0]) if wanted.q0 else None,
-        _plus(wrt_v, cotangents[1]) if wanted.v0 else None,
+    return RolloutInputs(
+        plus(wrt_q, cotangents[0]) if wanted.q0 else None,
+        plus(wrt_v, cotangents[1]) if wanted.v0 else None,
         pull_times(wrt_timed)[0] if wanted.ts else None,
         *wrt_shared,
     )
-
-
-def _plus(wrt_start: Array, saves: Array | None) -> Array:
-    return wrt_start if saves is None else wrt_start + saves[0]
-
-
-def _at_ends(cotangent: Array | None, count: int) -> Array | None:
-    """Cotangents of the saved states (T, n) at the ends of the segments, without the last save."""
-    if cotangent is None:
-        return None
-    saves = len(cotangent) - 1
-    if saves < 2:
-        return None
-    zeros = jnp.zeros_like(cotangent[:1])
-    inner = jnp.concatenate([cotangent[1:-1], zeros])[:, None]
-    before = jnp.zeros((saves, count // saves - 1, cotangent.shape[1]), cotangent.dtype)
-    return jnp.concatenate([before, inner], axis=1).reshape(count, -1)

@@ -7,12 +7,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import STATES, Defect, Recent
+from jaxmech.integrate.events.crossing import through_events
+from jaxmech.integrate.events.log import EventState, Replay
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
-from jaxmech.integrate.step import Scheme, step
+from jaxmech.integrate.step import Health, Scheme, step
 from jaxmech.stabilization import constraint_jacobians, near, reach
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -31,6 +34,7 @@ class Trajectory(eqx.Module):
         t_failed: time of the last good state before a failure, NaN without one.
         error: estimated integration error relative to the motion, as in `Solution`.
         counts: how much work it was; None for fixed steps, whose number is known.
+        events: what happened; None without events.
     """
 
     q: Float[Array, " T n"]
@@ -42,6 +46,7 @@ class Trajectory(eqx.Module):
     t_failed: Float[Array, ""]
     error: Float[Array, ""]
     counts: StepCounts | None = None
+    events: EventState | None = None
 
 
 class StepSegments(eqx.Module):
@@ -58,6 +63,20 @@ class StepSegments(eqx.Module):
     done: Int[Array, " *S"]
 
 
+class SegmentEvents(eqx.Module):
+    """What a derivative needs to know of the events of a segment, or of S of them.
+
+    Attributes:
+        active: which constraints were on at its start, shape (C,).
+        moving: whether the trajectory was moving at its start.
+        replay: the events in it.
+    """
+
+    active: Bool[Array, " *S C"]
+    moving: Bool[Array, " *S"]
+    replay: Replay
+
+
 class _RolloutState(eqx.Module):
     q: Array
     v: Array
@@ -67,32 +86,36 @@ class _RolloutState(eqx.Module):
     status: Array
     t_failed: Array
     recent: Recent
+    events: EventState | None
 
 
 _RARELY = 16  # steps from one estimate of the error to the next, in a long run
 _FEWEST = 16  # estimates in a shorter one, if it has three steps for each
 
 _Rows = tuple[Array, Array, Array, Array]  # q, v and the two residuals, as they are saved
-_Pair = tuple[Array, Array]  # q and v
+_End = tuple[Array, Array, SegmentEvents | None]
 
 
 def rollout(
-    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None
-) -> tuple[Trajectory, _Pair]:
-    """The trajectory from (q0, v0) saved at ts, and q and v at the ends of the segments (S, n).
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
+    watch: Watch | None = None,
+) -> tuple[Trajectory, _End]:  # fmt: skip
+    """The trajectory from (q0, v0) saved at ts, and what is known of its S segments.
 
-    A segment has as many steps as `segment` says, a divisor of the substeps, by default all.
+    That is q and v at their ends (S, n), and their events. A segment has as many steps as `segment`
+    says, a divisor of the substeps, by default all. With events, the system of the scheme is that
+    of the watch.
     """
     assert isinstance(scheme.method, AbstractFixedStep)
     method, substeps = scheme.method, scheme.method.count
     steps = segment or substeps
     per_save = substeps // steps
-    start = _start(scheme, q0, v0, ts[0], params, _within(steps))
+    start = _start(scheme, watch, q0, v0, ts[0], params, _within(steps))
     estimated, each = _estimates(substeps * (len(ts) - 1), steps)
 
     def one_segment(
         carry: tuple[_RolloutState, Defect], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, Defect], tuple[_Rows, _Pair]]:
+    ) -> tuple[tuple[_RolloutState, Defect], tuple[_Rows, _End]]:
         (state, defect), (own, is_estimated) = carry, x
         first = own.done == 0
         state = eqx.tree_at(
@@ -100,9 +123,11 @@ def rollout(
             state,
             replace_fn=lambda worst: jnp.where(first, 0.0, worst),
         )
+        at_start, state = _begun(state)
 
         def one_step(k: Array, state: _RolloutState) -> _RolloutState:
-            moved = _advance(scheme, state, own.t + (own.done + k) * own.h, own.h, params)
+            t = own.t + (own.done + k) * own.h
+            moved = _advance(scheme, watch, state, t, own.h, params, k)
             return replace(moved, recent=_recent(state, own.h, steps - k))
 
         state = jax.lax.fori_loop(0, steps, one_step, state)
@@ -111,9 +136,9 @@ def rollout(
             q, v, recent = state.q, state.v, state.recent
             return defect.after(recent, q, v, own.h, method, each)
 
-        running = is_estimated & (state.status == Status.OK)
+        running = is_estimated & (state.status == Status.OK) & _is_smooth(state)
         defect = jax.lax.cond(running, estimate, lambda: defect)
-        return (state, defect), (_saved(state), (state.q, state.v))
+        return (state, defect), (_saved(state), (state.q, state.v, _ended(at_start, state)))
 
     (end, defect), (saved, ends) = jax.lax.scan(
         one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), estimated)
@@ -126,6 +151,7 @@ def rollout(
     trajectory = Trajectory(
         q, v, position_residual, velocity_residual, end.rank, end.status, end.t_failed,
         defect.relative(jax.lax.stop_gradient(ts[-1] - ts[0])),
+        events=end.events,
     )  # fmt: skip
     return trajectory, ends
 
@@ -142,6 +168,27 @@ def _estimates(total: int, steps: int) -> tuple[Array, float]:
 def _within(steps: int) -> bool:
     """Whether the states of one estimate lie within a segment, and the same steps between them."""
     return steps >= STATES - 1
+
+
+def _begun(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:
+    """The state at the start of a segment, and the same without the events of the one before."""
+    if state.events is None:
+        return state, state
+    none = Replay.none(state.q.dtype)
+    return state, replace(state, events=replace(state.events, replay=none))
+
+
+def _ended(start: _RolloutState, end: _RolloutState) -> SegmentEvents | None:
+    """What a derivative needs to know of the events between two states."""
+    if start.events is None or end.events is None:
+        return None
+    moving = start.status == Status.OK
+    return SegmentEvents(start.events.active, moving, end.events.replay)
+
+
+def _is_smooth(state: _RolloutState) -> Array:
+    """Whether no event has changed the motion between the states of an estimate."""
+    return jnp.asarray(True) if state.events is None else state.events.smooth >= STATES
 
 
 def _saved(state: _RolloutState) -> _Rows:
@@ -182,14 +229,22 @@ def bare_segment(
 
 
 def _start(
-    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, same_steps: bool
-) -> _RolloutState:
-    status = start_status(scheme, q, v, t, params)
-    rows = sum(scheme.system.sizes(q, v, t, params))
+    scheme: Scheme, watch: Watch | None, q: Array, v: Array, t: Array, params: Params,
+    same_steps: bool,
+) -> _RolloutState:  # fmt: skip
+    now, events = params, None
+    if watch is not None:
+        events = watch.start(scheme, q, v, t, params)
+        now = watch.params(params, events.active)
+    status = start_status(scheme, q, v, t, now)
+    if events is not None:
+        bad = (status == Status.OK) & jnp.isnan(events.values).any()
+        status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
+    rows = sum(scheme.system.sizes(q, v, t, now))
     return _RolloutState(
-        q, v, *residuals(scheme, q, v, t, params), jnp.asarray(rows, jnp.int32), status,
+        q, v, *residuals(scheme, q, v, t, now), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
-        Recent.none(q, v, same_steps),
+        Recent.none(q, v, same_steps), events,
     )  # fmt: skip
 
 
@@ -207,11 +262,20 @@ def start_status(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -
 
 
 def _advance(
-    scheme: Scheme, state: _RolloutState, t: Array, h: Array, params: Params
-) -> _RolloutState:
-    """The next state, or the same one forever after a failure."""
-    q, v, health = step(scheme, state.q, state.v, t, h, params)
-    position, velocity = residuals(scheme, q, v, t + h, params)
+    scheme: Scheme, watch: Watch | None, state: _RolloutState, t: Array, h: Array, params: Params,
+    place: Array,
+) -> _RolloutState:  # fmt: skip
+    """The next state, or the same one forever after a failure; `place` is the step's number."""
+    now, events, end, is_over = params, state.events, t + h, jnp.asarray(False)
+    if watch is not None and events is not None:
+        now = watch.params(params, events.active)
+    q, v, health = step(scheme, state.q, state.v, t, h, now)
+    if watch is not None and events is not None:
+        q, v, health, end, events = _with_events(
+            scheme, watch, state, (q, v, health), t, h, params, place
+        )
+        now, is_over = watch.params(params, events.active), events.stopped_by >= 0
+    position, velocity = residuals(scheme, q, v, end, now)
     running = state.status == Status.OK
     moved = replace(
         state,
@@ -220,6 +284,8 @@ def _advance(
         position_residual=jnp.maximum(state.position_residual, position),
         velocity_residual=jnp.maximum(state.velocity_residual, velocity),
         rank=jnp.minimum(state.rank, health.rank),
+        status=jnp.where(is_over, jnp.asarray(Status.STOPPED, jnp.int32), state.status),
+        events=events,
     )
 
     def stays() -> _RolloutState:
@@ -231,6 +297,37 @@ def _advance(
         )
 
     return jax.lax.cond(~(running & health.good), stays, lambda: moved)
+
+
+_Moved = tuple[Array, Array, Health]
+
+
+def _with_events(
+    scheme: Scheme, watch: Watch, state: _RolloutState, moved: _Moved, t: Array, h: Array,
+    params: Params, place: Array,
+) -> tuple[Array, Array, Health, Array, EventState]:  # fmt: skip
+    """q, v, health, time and events after a step, whose plain result is given."""
+    was = state.events
+    assert was is not None
+    q, v, health = moved
+    values = watch.values(scheme, q, v, t + h, watch.params(params, was.active))
+    happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
+
+    def rarely() -> tuple[Array, Array, Health, Array, EventState]:
+        at = through_events(scheme, watch, state.q, state.v, t, h, params, was, place)
+        is_nan = at.health.good & jnp.isnan(at.events.values).any()
+        status = jnp.where(is_nan, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), at.health.status)
+        found = replace(at.health, good=at.health.good & ~is_nan, status=status)
+        end = jnp.where(at.events.stopped_by >= 0, t + at.high * h, t + h)
+        return at.q, at.v, found, end, replace(at.events, smooth=at.events.smooth + 1)
+
+    def usually() -> tuple[Array, Array, Health, Array, EventState]:
+        signs = watch.settled(was.signs, values, was.active)
+        passed = replace(was, signs=signs, values=values, smooth=was.smooth + 1)
+        return q, v, health, t + h, passed
+
+    running = state.status == Status.OK
+    return jax.lax.cond(running & health.good & happens, rarely, usually)
 
 
 def _recent(state: _RolloutState, h: Array, steps_left: Array) -> Recent:

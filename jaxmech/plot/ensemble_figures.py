@@ -11,7 +11,7 @@ from jaxmech.ensemble import Results
 from jaxmech.plot.ensemble_statistics import of_statistics
 from jaxmech.plot.panels import MOST_PANELS, grid, legend_below, save, single
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
-from jaxmech.status import Status
+from jaxmech.status import succeeded
 
 MOST_TRAJECTORIES = 16_384  # suffices for all quantiles that are drawn
 LEAST_TRAJECTORIES = 1024
@@ -21,7 +21,7 @@ MOST_NUMBERS = 2**24  # of one array, that are held to be drawn
 def draw_pictures(results: Results) -> list[Path]:
     """Draw all that the stored arrays allow into `pictures/`; nothing if no trajectory is good."""
     folder, figures = results.path / "pictures", list[tuple[str, str, Figure]]()
-    if results.has_trajectories and np.any(results.status == Status.OK):
+    if results.has_trajectories and np.any(succeeded(results.status)):
         title = _title(results)
         figures = [(name, title, figure) for name, figure in _figures(results)]
     figures += [(f"statistic_{k}", title, figure) for k, title, figure in of_statistics(results)]
@@ -75,7 +75,7 @@ def _most(results: Results) -> int:
 
 
 def _title(results: Results) -> str:
-    good, done = int(np.sum(results.status == Status.OK)), len(results.status)
+    good, done = int(np.sum(succeeded(results.status))), len(results.status)
     most = _most(results)
     drawn = f", the first {most:,} drawn" if good > most else ""
     lost = f", {done - good:,} failed and left out" if done > good else ""

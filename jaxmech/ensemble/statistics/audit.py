@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.solution import TOO_COARSE
-from jaxmech.status import Status
+from jaxmech.status import Status, succeeded
 
 WORST = {
     "position_residual": "worst_position_residual",
@@ -40,7 +40,7 @@ class Audit(AbstractStatistic):
     def update(self, state: State, sample: Sample) -> State:
         """Count, and take the worst."""
         values, status = sample.values, sample.values["status"]
-        good = sample.real & (status == Status.OK)
+        good = sample.real & succeeded(status)
         bad = sample.real & ~good
         order = jnp.argsort(~bad, stable=True)[:_SHOWN]
         numbers = jnp.where(bad[order], sample.number[order], -1)
@@ -77,7 +77,7 @@ class Audit(AbstractStatistic):
         worst = {
             key: float(x[name]) if np.isfinite(x[name]) else None for key, name in WORST.items()
         }
-        good = int(x["count"][list(Status).index(Status.OK)])
+        good = int(x["count"][[succeeded(status) for status in Status]].sum())
         return {
             "count": {s.name: int(n) for s, n in zip(Status, x["count"], strict=True)},
             "too_coarse": int(x["coarse"]),

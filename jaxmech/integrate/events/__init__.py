@@ -1,0 +1,15 @@
+"""Events during a run: an `event` and its `transition` are given, `watch` is all of them together.
+
+`switches` turns constraints on and off, `log` holds what happened, `crossing` finds the events in
+one step of a rollout, `replay` differentiates a run with events, and `result` is what a `Solution`
+says about them.
+"""
+
+from jaxmech.integrate.events.event import Event as Event
+from jaxmech.integrate.events.log import EventState as EventState
+from jaxmech.integrate.events.result import EventRecord as EventRecord
+from jaxmech.integrate.events.result import Events as Events
+from jaxmech.integrate.events.result import events_of as events_of
+from jaxmech.integrate.events.transition import Transition as Transition
+from jaxmech.integrate.events.watch import Watch as Watch
+from jaxmech.integrate.events.watch_of import watch_of as watch_of

@@ -1,0 +1,262 @@
+"""The events within one step: where they are, and how the step goes on from there.
+
+An event lies where its function changes sign between two states. Its time is bracketed by false
+position with halved weights (the Illinois method; Dowell and Jarratt, BIT 11, 1971, 168-174) and
+bisection. Every trial is a step of its own from the state that the motion last changed at, so that
+the state at an event is on the constraints and as accurate as any other.
+"""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.events.log import EventState, Occurrences
+from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.step import Health, Scheme, step
+from jaxmech.status import Status
+from jaxmech.system import Params
+
+MOST = 8  # events in a step
+ACCURACY = 1e-13  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
+_SETTLING = 0.01  # fraction of a step from which on a sign can be told that was unknown
+
+
+class StepSearch(eqx.Module):
+    """The search for the events within a step from u = 0 to u = 1.
+
+    Attributes:
+        base_q: coordinates that the trials step from, shape (n,).
+        base_v: velocities, shape (n,).
+        base_u: where that state is.
+        q: coordinates at `high`, shape (n,).
+        v: velocities there, shape (n,).
+        values: the functions there, shape (E,).
+        health: of the step to there.
+        low: no event occurs before here.
+        high: an event occurs before here.
+        at_low: the functions at `low`, weighted, shape (E,).
+        at_high: the functions at `high`, weighted, shape (E,).
+        side: which end was moved last, 1 for `high` and -1 for `low`.
+        tries: trials for this event so far.
+        u: where the next trial ends.
+        searching: whether it is known that there is an event.
+        events: what is known of the events.
+        count: events in this step so far.
+        done: whether the step is over.
+    """
+
+    base_q: Float[Array, " n"]
+    base_v: Float[Array, " n"]
+    base_u: Float[Array, ""]
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    values: Float[Array, " E"]
+    health: Health
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+    at_low: Float[Array, " E"]
+    at_high: Float[Array, " E"]
+    side: Int[Array, ""]
+    tries: Int[Array, ""]
+    u: Float[Array, ""]
+    searching: Bool[Array, ""]
+    events: EventState
+    count: Int[Array, ""]
+    done: Bool[Array, ""]
+
+
+def through_events(
+    scheme: Scheme, watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params,
+    events: EventState, place: Array,
+) -> StepSearch:  # fmt: skip
+    """A step from (q, v) through all events on its way; `place` is its number in the segment.
+
+    The result has the state at its end, or at a terminal event, in `q` and `v`.
+    """
+    zero, one = jnp.zeros((), q.dtype), jnp.ones((), q.dtype)
+    false, none = jnp.asarray(False), jnp.zeros((), jnp.int32)
+    start = StepSearch(
+        base_q=q, base_v=v, base_u=zero, q=q, v=v, values=events.values,
+        health=Health(~false, none, none, ~false), low=zero, high=one, at_low=events.values,
+        at_high=events.values, side=none, tries=none, u=one, searching=false, events=events,
+        count=none, done=false,
+    )  # fmt: skip
+    tolerance = _tolerance(t, h)
+
+    def trial(at: StepSearch) -> StepSearch:
+        now = watch.params(params, at.events.active)
+        from_t, to_t = t + at.base_u * h, t + at.u * h
+        size = (at.u - at.base_u) * h
+        q, v, health = step(scheme, at.base_q, at.base_v, from_t, size, now)
+        values = watch.values(scheme, q, v, to_t, now)
+        crossed = watch.crossed(at.events.signs, values, at.events.active).any()
+        ends = ~at.searching & ~crossed
+        past = crossed | ~health.good
+        at = _narrowed(at, q, v, values, health, ends, past, tolerance)
+        settled = watch.settled(at.events.signs, values, at.events.active)
+        may_settle = (at.events.signs != 0) | (1 - at.base_u > _SETTLING)
+        signs = jnp.where(ends & may_settle, settled, at.events.signs)
+        kept = jnp.where(ends, values, at.events.values)
+        at = replace(at, events=replace(at.events, signs=signs, values=kept), done=at.done | ends)
+        found = ~ends & (at.high - at.low <= tolerance)
+        at = replace(at, u=_next(at, watch, tolerance))
+        return jax.lax.cond(
+            found, lambda: _occurred(scheme, watch, at, t, h, params, place), lambda: at
+        )
+
+    return jax.lax.while_loop(lambda at: ~at.done, trial, start)
+
+
+def _tolerance(t: Array, h: Array) -> Array:
+    """The width of the last bracket, as a fraction of the step."""
+    eps = float(jnp.finfo(t.dtype).eps)
+    rounding = 4 * eps * jnp.maximum(jnp.abs(t), jnp.abs(t + h))
+    wanted = jnp.minimum(ACCURACY, 1e-9 * jnp.abs(h))
+    return jnp.maximum(jnp.maximum(wanted, rounding) / jnp.abs(h), 4 * eps)
+
+
+def _narrowed(
+    at: StepSearch, q: Array, v: Array, values: Array, health: Health, ends: Array, past: Array,
+    tolerance: Array,
+) -> StepSearch:  # fmt: skip
+    """The bracket after a trial."""
+    up, down = ~ends & past, ~ends & ~past
+    new = ends | up
+    q, v, found, health = jax.tree.map(
+        lambda x, y: jnp.where(new, x, y),
+        (q, v, values, health),
+        (at.q, at.v, at.values, at.health),
+    )
+    # The weight of an end that stays twice in a row is halved, so that both ends move.
+    again_up, again_down = up & (at.side == 1), down & (at.side == -1)
+    at_low = jnp.where(down, values, jnp.where(again_up, at.at_low / 2, at.at_low))
+    at_high = jnp.where(up, values, jnp.where(again_down, at.at_high / 2, at.at_high))
+    return replace(
+        at, q=q, v=v, values=found, health=health, at_low=at_low, at_high=at_high,
+        low=jnp.where(down, at.u, at.low),
+        high=jnp.where(new, at.u, at.high),
+        side=jnp.where(up, 1, jnp.where(down, -1, 0)).astype(jnp.int32),
+        tries=at.tries + 1,
+        searching=~ends,
+    )  # fmt: skip
+
+
+def _next(at: StepSearch, watch: Watch, tolerance: Array) -> Array:
+    """Where the next trial ends: the first estimated root, or the middle."""
+    middle = (at.low + at.high) / 2
+    crossed = watch.crossed(at.events.signs, at.values, at.events.active)
+    # Unknown values, and those of the wrong sign beside an event that has just occurred, bisect.
+    usable = (at.at_low * at.at_high < 0) & jnp.isfinite(at.at_low) & jnp.isfinite(at.at_high)
+    share = at.at_low / jnp.where(usable, at.at_low - at.at_high, 1.0)
+    roots = jnp.where(usable, at.low + (at.high - at.low) * share, middle)
+    root = jnp.min(jnp.where(crossed, roots, jnp.inf))
+    edge = 0.9 * tolerance
+    inside = jnp.clip(root, at.low + edge, at.high - edge)
+    bisect = (at.tries % 3 == 0) | ~jnp.isfinite(root) | (at.high - at.low < 2 * edge)
+    return jnp.where(bisect, middle, inside)
+
+
+def _occurred(
+    scheme: Scheme, watch: Watch, at: StepSearch, t: Array, h: Array, params: Params, place: Array
+) -> StepSearch:
+    """After the first of the events at the end of the bracket."""
+    was, to_t = at.events, t + at.high * h
+    crossed = watch.crossed(was.signs, at.values, was.active)
+    which = jnp.argmax(crossed).astype(jnp.int32)
+    cuts = watch.chosen(which, watch.flags([e.cuts for e in watch.events]))
+    terminal = watch.chosen(which, watch.flags([e.terminal for e in watch.events]))
+    row = _row(watch, which, was.counts)
+    q, v, values, met, active = at.q, at.v, at.values, jnp.asarray(True), was.active
+    if watch.has_transitions:
+        q, v, met = watch.after(scheme, which, at.q, at.v, to_t, params, was.active)
+        active = watch.switched(which, was.active)
+        values = watch.values(scheme, q, v, to_t, watch.params(params, active))
+    side = jnp.zeros_like(was.signs)
+    if any(e.transition is not None and e.transition.fn is not None for e in watch.events):
+        side = watch.sides(scheme, q, v, to_t, h, watch.params(params, active))
+    mine = jnp.arange(len(watch.events)) == which
+    events = replace(
+        was,
+        signs=_signs_after(watch, was, values, which, crossed, active, side),
+        values=values,
+        counts=was.counts + mine,
+        found=_added(was.found, row, to_t, (at.q, at.v), (q, v)),
+        active=active,
+        stopped_by=jnp.where(terminal, which, was.stopped_by),
+        smooth=jnp.where(cuts, 0, was.smooth),
+        replay=was.replay.added(place, (at.high - at.base_u) * h, which, row),
+    )
+    good, full = at.health.good & met & crossed.any(), at.count >= MOST
+    code = jnp.where(
+        at.health.good,
+        jnp.where(met, jnp.asarray(Status.TOO_MANY_EVENTS), Status.NOT_ON_CONSTRAINT),
+        at.health.status,
+    ).astype(jnp.int32)
+    good &= ~full
+
+    def base(x: Array, y: Array) -> Array:
+        return jnp.where(cuts, x, y)
+
+    return replace(
+        at,
+        base_q=base(q, at.base_q), base_v=base(v, at.base_v), base_u=base(at.high, at.base_u),
+        q=q, v=v, values=values,
+        health=replace(at.health, good=good, status=jnp.where(good, at.health.status, code)),
+        low=at.high, high=jnp.ones_like(at.high), at_low=values, at_high=values,
+        side=jnp.zeros_like(at.side), tries=jnp.zeros_like(at.tries),
+        u=jnp.ones_like(at.u), searching=jnp.zeros_like(at.searching),
+        events=events, count=at.count + 1,
+        done=terminal | ~good | (at.high >= 1),
+    )  # fmt: skip
+
+
+def _row(watch: Watch, which: Array, counts: Array) -> Array:
+    """Where the next occurrence of an event is kept, -1 if it is not."""
+    kept = jnp.asarray([event.kept for event in watch.events], jnp.int32)
+    starts = jnp.asarray(watch.rows[:-1], jnp.int32)
+    so_far = watch.chosen(which, counts)
+    row = watch.chosen(which, starts) + so_far
+    return jnp.where(so_far < watch.chosen(which, kept), row, -1).astype(jnp.int32)
+
+
+def _added(
+    found: Occurrences, row: Array, t: Array, before: tuple[Array, Array],
+    after: tuple[Array, Array],
+) -> Occurrences:  # fmt: skip
+    """The occurrences with one more."""
+    here = jnp.arange(len(found.t)) == row
+
+    def put(rows: Array, x: Array) -> Array:
+        return jnp.where(here[:, None], x[None], rows)
+
+    after_it = found.q_after, found.v_after
+    if found.q_after is not None and found.v_after is not None:
+        after_it = put(found.q_after, after[0]), put(found.v_after, after[1])
+    t = jnp.where(here, t, found.t)
+    return Occurrences(t, put(found.q, before[0]), put(found.v, before[1]), *after_it)
+
+
+def _signs_after(
+    watch: Watch, was: EventState, after: Array, which: Array, crossed: Array, active: Array,
+    side: Array,
+) -> Array:  # fmt: skip
+    """On which side of zero each function is after one event."""
+    mine = jnp.arange(len(watch.events)) == which
+    passed = jnp.where(mine, -was.signs, was.signs)
+    if not watch.has_transitions:
+        return passed
+    # After an impact the function is zero and goes back to where it came from.
+    transitions = [event.transition for event in watch.events]
+    rebounds = watch.flags([x is not None and x.restitution is not None for x in transitions])
+    jumps = watch.flags([x is not None and x.fn is not None for x in transitions])
+    own = jnp.where(rebounds, was.signs, jnp.where(jumps, side, passed))
+    changes = watch.flags([e.transition is not None for e in watch.events])
+    jumped = watch.settled(was.signs, after, active)
+    # Others that are crossed at the same time come next.
+    others = jnp.where(crossed | ~watch.chosen(which, changes), was.signs, jumped)
+    newly = watch.enabled(active) & ~watch.enabled(was.active)
+    signs = jnp.where(mine, own, jnp.where(newly, 0, others))
+    return jnp.where(watch.enabled(active), signs, 0)

@@ -1,0 +1,121 @@
+"""`Event`: something that happens when a function of the motion goes through zero."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.integrate.events.transition import Transition
+from jaxmech.utils.checks import asking, require_function, require_kind, require_positive_integer
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens when a function of the motion goes through zero.
+
+    Args:
+        fn: `fn(q, v, t, params)`, a scalar that changes its sign at the event; or `fn(q, v, t,
+            params, reactions)`, where `reactions` is the `Observation` of `observe` at that time:
+            `reactions.multipliers["hoop"][0]` changes its sign where a bead leaves its hoop.
+        direction: 1 for changes from negative to positive, -1 for the others, 0 for both; in the
+            order in which the run meets them, also where it goes back in time.
+        terminal: whether the trajectory ends there, with the status `STOPPED`.
+        transition: what happens to the state, such as an impact; None for nothing.
+        name: its name in `Solution.events`; by default that of `fn`.
+        keep: of how many occurrences times and states are kept, the first ones; all are counted.
+
+    Raises:
+        TypeError: `fn` is not a function or `name` not a string, or another argument is of the
+            wrong kind.
+        ValueError: `fn` does not take four or five arguments, `direction` is not -1, 0 or 1, `keep`
+            is not a positive integer, or a terminal event has a transition.
+
+    Example:
+        >>> Event(lambda q, v, t, p: q[1], direction=-1, terminal=True, name="lands")
+        Event('lands')
+    """
+
+    fn: Callable[..., Any]
+    direction: int = 0
+    terminal: bool = False
+    transition: Transition | None = None
+    name: str = ""
+    keep: int = 8
+
+    def __post_init__(self) -> None:
+        require_function("fn", self.fn)
+        if not isinstance(self.name, str):
+            raise TypeError(f"Argument `name` must be a string, but is {self.name!r}.")
+        if self.direction not in (-1, 0, 1):
+            raise ValueError(
+                f"Argument `direction` must be -1, 0 or 1, but is {self.direction!r}; 1 is for "
+                "changes from negative to positive, -1 for the others."
+            )
+        require_positive_integer("keep", self.keep, "it is the number of occurrences to keep")
+        if self.transition is not None:
+            require_kind("transition", self.transition, Transition, "Transition(restitution=0.9)")
+            if self.terminal:
+                raise ValueError(
+                    "Argument `transition` must be None for a terminal event, after which nothing "
+                    "moves; leave out one of the two."
+                )
+        _require_signature(self.fn)
+
+    def __repr__(self) -> str:
+        return f"Event({self.name!r})"
+
+    @property
+    def needs_reactions(self) -> bool:
+        """Whether the function takes reactions."""
+        return _arguments(self.fn) == 5
+
+    @property
+    def cuts(self) -> bool:
+        """Whether the motion is another one after the event."""
+        return self.terminal or self.transition is not None
+
+    @property
+    def kept(self) -> int:
+        """Of how many occurrences times and states are kept."""
+        return 1 if self.terminal else self.keep
+
+    def value(self, q: Array, v: Array, t: Array, params: Any, reactions: Any = None) -> Array:
+        """What the function returns, a scalar in the type of q."""
+        more = (reactions,) if self.needs_reactions else ()
+        with asking(f"event {self.name!r}", params):
+            value = self.fn(q, v, t, params, *more)
+        if value is None:
+            raise ValueError(f"Event {self.name!r} returned None; add a `return` to its function.")
+        value = jnp.asarray(value)
+        if value.shape != ():
+            raise ValueError(
+                f"Event {self.name!r} must return a scalar, but returned shape {value.shape}; "
+                "give one event for each component."
+            )
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            raise TypeError(
+                f"Event {self.name!r} must return a real number that goes through zero, but "
+                f"returned {value.dtype}; return the difference of what it compares."
+            )
+        return value.astype(q.dtype)
+
+
+def _arguments(fn: Callable[..., Any]) -> int:
+    """The number of arguments without a default."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # some builtins have none
+        return 4
+    return sum(p.default is p.empty and p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
+
+
+def _require_signature(fn: Callable[..., Any]) -> None:
+    count = _arguments(fn)
+    if count not in (4, 5):
+        raise ValueError(
+            "Argument `fn` must be a function of q, v, t and params, or of these and reactions, "
+            f"but takes {count} arguments."
+        )

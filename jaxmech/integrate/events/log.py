@@ -1,0 +1,104 @@
+"""What is known of the events while a run goes on: their signs, and what has happened so far."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+IN_SEGMENT = 8  # events of a segment that a derivative can replay
+
+
+class Occurrences(eqx.Module):
+    """When events occurred, and in which states; R rows for all events together, NaN if unused.
+
+    Attributes:
+        t: times, shape (R,).
+        q: coordinates at the event, shape (R, n).
+        v: velocities before a transition, shape (R, n).
+        q_after: coordinates after it, shape (R, n); None if no event has a transition.
+        v_after: velocities after it, likewise.
+    """
+
+    t: Float[Array, " *R"]
+    q: Float[Array, " *R n"]
+    v: Float[Array, " *R n"]
+    q_after: Float[Array, " *R n"] | None
+    v_after: Float[Array, " *R n"] | None
+
+    @staticmethod
+    def none(rows: int, q: Array, after: bool) -> "Occurrences":
+        """Nothing has occurred."""
+        many = jnp.full((rows, *q.shape), jnp.nan, q.dtype)
+        more = many if after else None
+        return Occurrences(jnp.full(rows, jnp.nan, q.dtype), many, many, more, more)
+
+
+class Replay(eqx.Module):
+    """The events of a segment of steps, in their order, as a derivative needs them.
+
+    Attributes:
+        step: the step of the segment in which each occurred, shape (K,).
+        size: from where in that step the motion last changed to the event [s], shape (K,).
+        which: the number of the event, shape (K,).
+        row: where it is kept among the `Occurrences`, -1 if it is not, shape (K,).
+        count: how many there were, more than K if some are missing.
+    """
+
+    step: Int[Array, " *S K"]
+    size: Float[Array, " *S K"]
+    which: Int[Array, " *S K"]
+    row: Int[Array, " *S K"]
+    count: Int[Array, " *S"]
+
+    @staticmethod
+    def none(dtype: Any) -> "Replay":
+        """No event in this segment so far."""
+        zeros = jnp.zeros(IN_SEGMENT, jnp.int32)
+        size = jnp.zeros(IN_SEGMENT, dtype)
+        return Replay(zeros, size, zeros, zeros, jnp.zeros((), jnp.int32))
+
+    def added(self, step: Array, size: Array, which: Array, row: Array) -> "Replay":
+        """With one more event."""
+        here = jnp.arange(IN_SEGMENT) == self.count
+
+        def put(entries: Array, x: Array) -> Array:
+            return jnp.where(here, x.astype(entries.dtype), entries)
+
+        return Replay(
+            put(self.step, step), put(self.size, size), put(self.which, which),
+            put(self.row, row), self.count + 1,
+        )  # fmt: skip
+
+    def at(self, k: Array) -> tuple[Array, Array, Array, Array]:
+        """Step, size, number and row of entry k."""
+        here = jnp.arange(IN_SEGMENT) == k
+
+        def get(entries: Array) -> Array:
+            return jnp.where(here, entries, 0).sum().astype(entries.dtype)
+
+        return get(self.step), get(self.size), get(self.which), get(self.row)
+
+
+class EventState(eqx.Module):
+    """What is known of E events at a state of the run.
+
+    Attributes:
+        signs: on which side of zero the function of each event is, 0 where unknown, shape (E,).
+        values: the functions, shape (E,).
+        counts: how often each event has occurred, shape (E,).
+        found: times and states.
+        active: which of the constraints with a switch are on, shape (C,).
+        stopped_by: the number of the terminal event that occurred, else -1.
+        smooth: states since the motion last changed at an event.
+        replay: the events of the present segment.
+    """
+
+    signs: Int[Array, " E"]
+    values: Float[Array, " E"]
+    counts: Int[Array, " E"]
+    found: Occurrences
+    active: Bool[Array, " C"]
+    stopped_by: Int[Array, ""]
+    smooth: Int[Array, ""]
+    replay: Replay

@@ -1,0 +1,103 @@
+"""`Events`: what a `Solution` says about the events of a run."""
+
+from collections.abc import Iterator
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.events.watch import Watch
+
+
+class EventRecord(eqx.Module):
+    """The occurrences of one event, the first K of them; NaN where there were fewer.
+
+    Attributes:
+        count: how often it occurred, also beyond K.
+        t: times [s], shape (K,).
+        q: coordinates, shape (K, n).
+        v: velocities, before a transition, shape (K, n).
+        q_after: coordinates after a transition, shape (K, n); None for an event without one.
+        v_after: velocities after it, likewise.
+    """
+
+    count: Int[Array, " *B"]
+    t: Float[Array, " *B K"]
+    q: Float[Array, " *B K n"]
+    v: Float[Array, " *B K n"]
+    q_after: Float[Array, " *B K n"] | None
+    v_after: Float[Array, " *B K n"] | None
+
+
+class Events(eqx.Module):
+    """The events of a `Solution` by name. Under `jax.vmap` every array gets a leading batch axis.
+
+    Attributes:
+        records: the occurrences of each event.
+        stopped_by: number of the terminal event that ended the trajectory, in the order in which
+            the events were given; -1 if none did.
+        t_end: time until which the trajectory moved [s].
+        active: whether each constraint that is switched was on at the end, by name.
+        names: of the events, in the order in which they were given.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> lowest = jm.Event(lambda q, v, t, p: q[0], name="lowest", terminal=True)
+        >>> sol = jm.simulate(
+        ...     model.system, *model.initial(), jnp.linspace(0, 2, 21), model.params, events=lowest
+        ... )
+        >>> print(sol.events["lowest"].count, sol.events.reason, sol.q[-1].round(6))
+        1 lowest [ 0. -1.]
+    """
+
+    records: dict[str, EventRecord]
+    stopped_by: Int[Array, " *B"]
+    t_end: Float[Array, " *B"]
+    active: dict[str, Bool[Array, " *B"]]
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __getitem__(self, name: str) -> EventRecord:
+        if name not in self.records:
+            raise KeyError(f"no event is named {name!r}; there are {', '.join(self.names)}")
+        return self.records[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.records
+
+    @property
+    def reason(self) -> str | None:
+        """The name of the terminal event that ended a single trajectory, or None."""
+        number = int(np.asarray(self.stopped_by))
+        return None if number < 0 else self.names[number]
+
+
+def events_of(watch: Watch, state: EventState, t_last: Array, t_failed: Array) -> Events:
+    """The events by name, from the last state of a run that was to go on until `t_last`."""
+    found, records, t_end = state.found, dict[str, EventRecord](), t_last
+    for k, event in enumerate(watch.events):
+        own = slice(watch.rows[k], watch.rows[k + 1])
+        after = event.transition is not None
+        records[event.name] = EventRecord(
+            count=state.counts[k],
+            t=found.t[own],
+            q=found.q[own],
+            v=found.v[own],
+            q_after=found.q_after[own] if after and found.q_after is not None else None,
+            v_after=found.v_after[own] if after and found.v_after is not None else None,
+        )
+        if event.terminal:
+            t_end = jnp.where(state.stopped_by == k, found.t[watch.rows[k]], t_end)
+    return Events(
+        records=records,
+        stopped_by=state.stopped_by,
+        t_end=jnp.where(jnp.isnan(t_failed), t_end, t_failed),
+        active={name: state.active[k] for k, name in enumerate(watch.names)},
+        names=tuple(event.name for event in watch.events),
+    )

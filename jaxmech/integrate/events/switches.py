@@ -1,0 +1,66 @@
+"""A system whose constraints are switched on and off: `Switched` takes the place of its parameters.
+
+An inactive constraint is zero. So are its rows of A and b; every solver drops a row of zeros.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from jaxmech.constraints import AbstractConstraint
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import asking
+
+KEPT = 32  # systems
+
+
+class Switched(eqx.Module):
+    """The parameters of a system with switches.
+
+    Attributes:
+        params: those of the functions of the system.
+        active: whether each constraint with a switch is on, shape (C,).
+    """
+
+    params: Params
+    active: Bool[Array, " C"]
+
+
+@lru_cache(maxsize=KEPT)
+def with_switches(system: System, names: tuple[str, ...]) -> System:
+    """The system with a switch for each of the named constraints, and `Switched` parameters."""
+
+    def plain(fn: Callable[..., Any] | None, what: str) -> Any:
+        def called(*args: Any) -> Any:
+            assert fn is not None
+            params = args[-1].params
+            with asking(what, params):
+                return fn(*args[:-1], params)
+
+        return None if fn is None else called
+
+    def switched(constraint: AbstractConstraint) -> AbstractConstraint:
+        fn, name = constraint.fn, constraint.name
+
+        def value(*args: Any) -> Any:
+            with asking(f"constraint {name!r}", args[-1].params):
+                found = fn(*args[:-1], args[-1].params)
+            if name not in names:
+                return found
+            active = args[-1].active[names.index(name)]
+            return jnp.where(active, jnp.asarray(found), jnp.zeros_like(found))
+
+        return replace(constraint, fn=value)
+
+    return replace(
+        system,
+        lagrangian=plain(system.lagrangian, "`lagrangian`"),
+        force=plain(system.force, "`force`"),
+        nonideal=plain(system.nonideal, "`nonideal`"),
+        constraints=tuple(map(switched, system.constraints)),
+    )

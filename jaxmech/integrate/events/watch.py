@@ -1,0 +1,218 @@
+"""`Watch`: all events of a run, what their functions are at a state, and what they do to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.constraints import rate
+from jaxmech.formulations import observed_at
+from jaxmech.integrate.events.event import Event
+from jaxmech.integrate.events.log import EventState, Occurrences, Replay
+from jaxmech.integrate.events.switches import Switched, with_switches
+from jaxmech.integrate.step import Scheme
+from jaxmech.linalg import LDL, metric
+from jaxmech.stabilization import constraint_jacobians, metric_mass, near
+from jaxmech.system import Params, System
+
+_NEAR = 1e-6  # of its change in a step, below which a function counts as zero
+_ITERATIONS = 2  # for velocities on constraints that are not linear in them
+
+
+@dataclass(frozen=True)
+class Watch:
+    """All events of a run.
+
+    Attributes:
+        events: the events, E of them.
+        inactive: constraints that are off at the start.
+    """
+
+    events: tuple[Event, ...]
+    inactive: tuple[str, ...] = ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The constraints with a switch, C of them."""
+        given = [e.transition.switches for e in self.events if e.transition]
+        return tuple(dict.fromkeys([*self.inactive, *(name for names in given for name in names)]))
+
+    @cached_property
+    def has_transitions(self) -> bool:
+        """Whether any event changes the state."""
+        return any(e.transition for e in self.events)
+
+    @cached_property
+    def rows(self) -> tuple[int, ...]:
+        """Where the occurrences of each event begin, and where the last ones end."""
+        return tuple(np.cumsum([0, *(e.kept for e in self.events)]).tolist())
+
+    def system(self, system: System) -> System:
+        """The system, with switches if there are any."""
+        return with_switches(system, self.names) if self.names else system
+
+    def params(self, params: Params, active: Bool[Array, " C"]) -> Params:
+        """The parameters of that system."""
+        return Switched(params, active) if self.names else params
+
+    def active(self) -> Bool[Array, " C"]:
+        """Which constraints are on at the start."""
+        return jnp.asarray(np.array([name not in self.inactive for name in self.names], bool))
+
+    def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
+        """Which events can occur: not those that would switch nothing."""
+
+        def one(event: Event) -> Any:
+            if event.transition is None or not event.transition.switches:
+                return jnp.asarray(True)
+            wrong = [~active[self.names.index(name)] for name in event.transition.on]
+            wrong += [active[self.names.index(name)] for name in event.transition.off]
+            return jnp.stack(wrong).any()
+
+        return jnp.stack([one(event) for event in self.events])
+
+    def values(
+        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
+    ) -> Float[Array, " E"]:
+        """The functions of the events; `params` are those of the scheme's system."""
+        seen = None
+        if any(event.needs_reactions for event in self.events):
+            seen = observed_at(scheme.system, scheme.formulation, q, v, t, params)
+        own = params.params if self.names else params
+        return jnp.stack([event.value(q, v, t, own, seen) for event in self.events])
+
+    def crossed(
+        self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
+    ) -> Bool[Array, " E"]:
+        """Which events occur between a state with these signs and one with these values."""
+        directions = jnp.asarray([event.direction for event in self.events], signs.dtype)
+        allowed = (directions == 0) | (directions == -signs)
+        there = jnp.where(signs > 0, values <= 0, values >= 0)
+        return (signs != 0) & allowed & there & self.enabled(active)
+
+    def settled(
+        self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
+    ) -> Int[Array, " E"]:
+        """The signs at a state that the run goes on from; those of a zero stay."""
+        new = jnp.sign(values).astype(signs.dtype)
+        return jnp.where(self.enabled(active), jnp.where(values == 0, signs, new), 0)
+
+    def sides(
+        self, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
+    ) -> Int[Array, " E"]:
+        """On which side of zero the functions are right after a state, in the direction of h."""
+        qdd = scheme.law(q, v, t, params)[1].qdd
+        values, rates = jax.jvp(
+            lambda q, v, t: self.values(scheme, q, v, t, params),
+            (q, v, t),
+            (v, qdd, jnp.ones_like(t)),
+        )
+        is_zero = jnp.abs(values) <= _NEAR * jnp.abs(rates * h)
+        return jnp.sign(jnp.where(is_zero, rates * h, values)).astype(jnp.int32)
+
+    def start(self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> EventState:
+        """Before the first step; `params` are the user's."""
+        active, zero = self.active(), jnp.zeros((), jnp.int32)
+        values = self.values(scheme, q, v, t, self.params(params, active))
+        none = jnp.zeros(len(self.events), jnp.int32)
+        return EventState(
+            signs=self.settled(none, values, active),
+            values=values,
+            counts=none,
+            found=Occurrences.none(self.rows[-1], q, self.has_transitions),
+            active=active,
+            stopped_by=zero - 1,
+            smooth=zero + 1,
+            replay=Replay.none(q.dtype),
+        )
+
+    def flags(self, wanted: Sequence[bool]) -> Bool[Array, " E"]:
+        """A property of each event."""
+        return jnp.asarray(np.array(wanted, bool))
+
+    def chosen(self, which: Array, of: Array) -> Array:
+        """The entry of one event."""
+        here = jnp.arange(len(self.events)) == which
+        return jnp.where(here, of, jnp.zeros_like(of)).sum().astype(of.dtype)
+
+    def switched(self, which: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
+        """The switches after an event."""
+        for k, event in enumerate(self.events):
+            if event.transition is None or not event.transition.switches:
+                continue
+            on = np.array([name in event.transition.on for name in self.names])
+            off = np.array([name in event.transition.off for name in self.names])
+            active = jnp.where(which == k, (active | on) & ~off, active)
+        return active
+
+    def after(
+        self, scheme: Scheme, which: Array, q: Array, v: Array, t: Array, params: Params,
+        active: Bool[Array, " C"],
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """q and v after an event, and whether they satisfy the constraints."""
+        moved = q, v, jnp.asarray(True)
+        new = self.params(params, self.switched(which, active))
+        old = self.params(params, active)
+        for k, event in enumerate(self.events):
+            if event.transition is None:
+                continue
+
+            def one(event: Event = event) -> tuple[Array, Array, Array]:
+                return self._after(scheme, event, q, v, t, params, old, new)
+
+            moved = jax.lax.cond(which == k, one, lambda moved=moved: moved)
+        return moved
+
+    def _after(
+        self, scheme: Scheme, event: Event, q: Array, v: Array, t: Array, params: Params,
+        old: Params, new: Params,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        transition, system = event.transition, scheme.system
+        assert transition is not None
+        if transition.fn is not None:
+            q, v = _new_state(event, transition.fn(q, v, t, params), q)
+        if transition.restitution is not None:
+            given = transition.restitution
+            e = jnp.asarray(given(params) if callable(given) else given, q.dtype)
+            v = self._rebound(scheme, event, e, q, v, t, old)
+        A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
+        met = near(system.position_level(q, t, new), A_position, q)
+        if len(A_velocity):
+            mass = metric(metric_mass(system, q, v, t, new), A_velocity, LDL())
+            for _ in range(_ITERATIONS):
+                v = v - mass.smallest(system.velocity_level(q, v, t, new))[0]
+        return q, v, met
+
+    def _rebound(
+        self, scheme: Scheme, event: Event, e: Array, q: Array, v: Array, t: Array, params: Params
+    ) -> Array:
+        """The velocities after an impact, by an impulse along dg/dq within the constraints."""
+        system, own = scheme.system, params.params if self.names else params
+
+        def gap(q: Array, t: Array) -> Array:
+            return event.value(q, v, t, own)[None]
+
+        A = constraint_jacobians(system, q, v, t, params)[1]
+        rows = jnp.concatenate([A, jax.jacfwd(gap)(q, t)])
+        wrong = jnp.concatenate([
+            system.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, v, t)
+        ])  # fmt: skip
+        mass = metric(metric_mass(system, q, v, t, params), rows, LDL())
+        return v - mass.smallest(wrong)[0]
+
+
+def _new_state(event: Event, found: Any, q: Array) -> tuple[Array, Array]:
+    """What the function of a transition returned, checked."""
+    what = f"The transition of event {event.name!r} must return q and v of shape {q.shape}"
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise ValueError(f"{what}, but returned {found!r}.")
+    new_q, new_v = (jnp.asarray(x) for x in found)
+    for x in (new_q, new_v):
+        if x.shape != q.shape:
+            raise ValueError(f"{what}, but returned shape {x.shape}.")
+    return new_q.astype(q.dtype), new_v.astype(q.dtype)

@@ -1,0 +1,91 @@
+"""Events at the times and in the states of closed forms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmech as jm
+from jaxmech.status import Status
+from tests.integrate.events.falling import (
+    BALL,
+    BALL_PARAMS,
+    BEAD,
+    BEAD_PARAMS,
+    BOUNCE,
+    DROPPED,
+    LANDS,
+    LEAVES,
+    TOP,
+    G,
+    released,
+)
+
+TS = jnp.linspace(0.0, 3.0, 31)
+
+
+def bounces(e: float, count: int) -> np.ndarray:
+    """Times at which a ball dropped from 1 m hits the floor."""
+    first = np.sqrt(2 / G)
+    return first * (1 + 2 * np.cumsum([0, *e ** np.arange(1, count)]))
+
+
+def test_bounces_obey_the_law_of_restitution() -> None:
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=(BOUNCE, TOP))
+    found = sol.events["bounce"]
+    assert int(found.count) == 4
+    assert int(sol.events["top"].count) == 4
+    np.testing.assert_allclose(found.t[:4], bounces(0.9, 4), atol=1e-12)
+    np.testing.assert_allclose(found.v_after[:4, 1], -0.9 * found.v[:4, 1], rtol=1e-14)
+    energy = 0.5 * found.v_after[:4, 1] ** 2
+    np.testing.assert_allclose(energy, G * 0.9 ** (2 * np.arange(1, 5)), rtol=1e-12)
+    assert np.isnan(found.t[4:]).all()
+    assert sol.status == Status.OK
+    assert np.isnan(sol.energy_drift)  # impacts do not conserve it
+
+
+def test_a_terminal_event_holds_the_state() -> None:
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=(TOP, LANDS))
+    t = np.sqrt(2 / G)
+    assert sol.ok
+    assert sol.status == Status.STOPPED
+    assert sol.events.reason == "lands"
+    np.testing.assert_allclose(sol.events.t_end, t, atol=1e-12)
+    after = np.asarray(TS) > t
+    np.testing.assert_allclose(sol.q[after], [[t, 0.0]] * after.sum(), atol=1e-12)
+    np.testing.assert_allclose(sol.q[~after, 1], 1 - G / 2 * TS[~after] ** 2, atol=1e-13)
+    assert "STOPPED" in repr(sol)
+    assert "'lands'" in repr(sol)
+
+
+def test_a_bead_leaves_its_hoop_at_the_exact_angle() -> None:
+    """From rest at an angle a from the top, cos = 2/3 cos(a): there gravity alone bends enough."""
+    q0, v0 = released(0.3, BEAD_PARAMS)
+    ts = jnp.linspace(0.0, 1.0, 11)
+    sol = jm.simulate(BEAD, q0, v0, ts, BEAD_PARAMS, method=jm.RK4(100), events=LEAVES)
+    at = sol.events["leaves"]
+    np.testing.assert_allclose(at.q[0, 1], 2 / 3 * np.cos(0.3), atol=1e-10)
+    np.testing.assert_allclose(at.v_after[0], at.v[0], atol=1e-14)
+    flight = np.asarray(ts[-1] - at.t[0])
+    expected = at.q[0] + at.v[0] * flight - np.array([0.0, G / 2 * flight**2])
+    np.testing.assert_allclose(sol.q[-1], expected, atol=1e-12)
+    assert not sol.events.active["hoop"]
+    assert int(at.count) == 1
+
+
+def test_same_bits_alone_and_in_a_batch() -> None:
+    heights = jnp.linspace(0.5, 2.0, 11)
+
+    def run(height: jax.Array) -> jm.Solution:
+        q0 = jnp.stack([0.0 * height, height])
+        return jm.simulate(
+            BALL, q0, DROPPED[1], TS, BALL_PARAMS, method=jm.RK4(4), events=(BOUNCE, TOP)
+        )
+
+    batch = jax.jit(jax.vmap(run))(heights)
+    np.testing.assert_allclose(batch.events["bounce"].t[:, 0], np.sqrt(2 * heights / G), atol=1e-12)
+    for k in (0, 7):
+        one = run(heights[k])
+        for name in ("bounce", "top"):
+            np.testing.assert_array_equal(one.events[name].t, batch.events[name].t[k])
+            np.testing.assert_array_equal(one.events[name].v, batch.events[name].v[k])
+        np.testing.assert_array_equal(one.q, batch.q[k])
