@@ -41,18 +41,27 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _offline(out: Path, models: list[str]) -> int:
+    """Add to the table of a folder what it lacks; it is written after every model, way and type."""
     if ptxas.ptxas() is None:
         print("ptxas is missing: pip install nvidia-cuda-nvcc-cu12", file=sys.stderr)
         return 1
-    rows: list[Results] = []
-    try:
-        rows.extend(offline.table(models, tell=_tell))
-    finally:
-        results = {"environment": _environment(), "kernels": rows}
-        _write(out, "registers.json", results)
-        text = report.registers(rows, ptxas.version())
+    rows = _known(out / "registers.json")
+    for found in offline.table(models, known=rows, tell=_tell):
+        rows = offline.merged(rows, found)
+        _write(out, "registers.json", {"environment": _environment(), "kernels": rows})
+        text = report.registers(rows, offline.missing(rows), ptxas.version())
         (out / "registers.md").write_text(text, encoding="utf-8")
     return 0
+
+
+def _known(file: Path) -> list[Results]:
+    """The rows of an earlier run, if the same versions of LLVM and ptxas made them."""
+    if not file.is_file():
+        return []
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    made_by, now = stored["environment"], _environment()
+    same = all(made_by[key] == now[key] for key in ("llvmlite", "ptxas"))
+    return stored["kernels"] if same else []
 
 
 def _has_gpu() -> bool:

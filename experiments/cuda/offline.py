@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,26 @@ import numpy as np
 from experiments.cuda import ptxas
 from experiments.cuda.cases import case
 from experiments.cuda.kernels import Called, kernels
-from jaxmech.compiler.backends.cuda.codegen import cuda_program
+from jaxmech.compiler.backends.cuda.codegen import cuda_program, module
 from jaxmech.models import CATALOGUE
 
 STEPS = 100
 MODELS = (*CATALOGUE, "four_bar", "chain_10")
 WAYS = ("forward", "projection", "gradient", "sensitivities")
 TYPES = (np.float64, np.float32)
+_KINDS = [*product(MODELS, WAYS, (str(np.dtype(dtype)) for dtype in TYPES))]
 Row = dict[str, Any]
 
 
 def table(
-    models: Sequence[str] = MODELS, ways: Sequence[str] = WAYS,
+    models: Sequence[str] = MODELS, ways: Sequence[str] = WAYS, known: Sequence[Row] = (),
     tell: Callable[[str], None] = lambda text: None,
-) -> Iterator[Row]:  # fmt: skip
-    """A row for each kernel of each model, way and type; seconds are those of the processor."""
+) -> Iterator[list[Row]]:  # fmt: skip
+    """The rows of each model, way and type, a kernel each; seconds are those of the processor.
+
+    A kernel that a known row is about, by its name, which tells its text, is not compiled again.
+    """
+    by_name = {row["entry"]: row for row in known}
     for model in models:
         for way in ways:
             for dtype in TYPES:
@@ -37,22 +43,43 @@ def table(
                     "coordinates": one.q0.shape[1],
                     "way": way,
                     "type": str(np.dtype(dtype)),
-                    "trace_seconds": traced,
+                    "trace_seconds": round(traced, 3),
                     "kernels": len(found),
                 }
+                rows = []
                 for number, called in enumerate(found):
-                    yield {**about, "kernel": number, **measured(called)}
+                    entry, _ = module(*called)
+                    costs = by_name.get(entry) or {"entry": entry, **measured(called)}
+                    rows.append({**costs, **about, "kernel": number})
+                yield rows
+
+
+def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+    """The rows in the order of models, ways and types; those of a new kind replace the old ones."""
+    replaced = {_kind(row) for row in new}
+    kept = [row for row in old if _kind(row) not in replaced]
+    return sorted([*kept, *new], key=lambda row: (_KINDS.index(_kind(row)), row["kernel"]))
+
+
+def _kind(row: Row) -> tuple[str, str, str]:
+    return row["model"], row["way"], row["type"]
+
+
+def missing(rows: Sequence[Row]) -> list[str]:
+    """What of the whole table the rows lack."""
+    there = set(map(_kind, rows))
+    return [", ".join(kind) for kind in _KINDS if kind not in there]
 
 
 def measured(called: Called) -> Row:
-    """What LLVM and ptxas make of a kernel."""
+    """What LLVM and ptxas make of a kernel, the PTX being the same for all architectures."""
     begun = time.process_time()
     program = cuda_program(*called, size=2)
     seconds = time.process_time() - begun
     made = {name: ptxas.assembled(program.ptx, name) for name in ptxas.architectures()}
     return {
         "operations": called.kernel.operations,
-        "llvm_seconds": seconds,
+        "llvm_seconds": round(seconds, 3),
         "lines_of_ptx": program.ptx.count("\n"),
         "lines_in_double": program.ptx.count(".f64"),
         "architectures": {name: one._asdict() for name, one in made.items()},

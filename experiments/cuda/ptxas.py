@@ -77,7 +77,7 @@ def assembled(ptx: str, architecture: str) -> Assembled:
         raise ValueError(f"ptxas refuses a kernel for {architecture}: {told.strip()}")
     own = told[told.index("Compiling entry function") :]  # before it are functions of libdevice
     counts = {key: int(_first(pattern, own)) for key, pattern in _COUNTS.items()}
-    return Assembled(**counts, seconds=seconds)
+    return Assembled(**counts, seconds=round(seconds, 3))
 
 
 def _seconds_of_children() -> float:

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 Row = dict[str, Any]
 
 
-def registers(rows: Sequence[Row], ptxas: str) -> str:
-    """The table of registers, spills and compile times."""
+def registers(rows: Sequence[Row], missing: Sequence[str], ptxas: str) -> str:
+    """The table of registers, spills and compile times, and what it lacks."""
     names = list(dict.fromkeys(name for row in rows for name in row["architectures"]))
     head = ["model", "n", "kernel of", "type", "operations", "LLVM [s]", *names]
     lines = [
@@ -25,6 +25,7 @@ def registers(rows: Sequence[Row], ptxas: str) -> str:
         *(f"| {' | '.join(_cells(row, names))} |" for row in rows),
         "",
         *_summary(rows),
+        *([f"Not computed: {'; '.join(missing)}."] if missing else []),
     ]
     return "\n".join(lines) + "\n"
 

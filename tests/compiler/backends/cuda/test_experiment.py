@@ -6,15 +6,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from experiments.cuda import __main__ as command
-from experiments.cuda import agreement, ptxas, report
+from experiments.cuda import agreement, offline, ptxas, report
 from experiments.cuda.kernels import Called
-from experiments.cuda.offline import measured
 from jaxmech.compiler.frontend.build import function_kernel
 
-ABOUT = {"model": "two", "coordinates": 3, "way": "forward", "type": "float64", "kernel": 0}
+ABOUT = {"model": "pendulum", "coordinates": 2, "way": "forward", "type": "float64", "kernel": 0}
+
+needs_ptxas = pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is missing")
 
 
 @pytest.fixture
@@ -32,32 +34,75 @@ def test_without_a_gpu_it_says_what_can_be_done(
     assert told.count("\n") == 1
 
 
-@pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is missing")
+@needs_ptxas
 def test_table(without_gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = function_kernel(jax.make_jaxpr(lambda x: jnp.sin(x) * x)(1.0))
-    row = {**ABOUT, "kernels": 1, **measured(Called(kernel, frozenset([0])))}
-    monkeypatch.setattr(command.offline, "table", lambda models, tell: iter([row]))
+    row = {**ABOUT, "kernels": 1, **offline.measured(Called(kernel, frozenset([0])))}
+    monkeypatch.setattr(offline, "table", lambda models, known, tell: iter([[row]]))
     assert command.main(["--out", str(tmp_path), "--offline"]) == 0
     results = json.loads((tmp_path / "registers.json").read_text(encoding="utf-8"))
     assert results["kernels"] == [row]
     assert row["operations"] == kernel.operations == 2
     assert row["lines_in_double"] > 10
-    (line,) = [
-        line
-        for line in (tmp_path / "registers.md").read_text(encoding="utf-8").splitlines()
-        if line.startswith("| two")
-    ]
+    text = (tmp_path / "registers.md").read_text(encoding="utf-8")
+    (line,) = [line for line in text.splitlines() if line.startswith("| pendulum")]
     registers = row["architectures"]["sm_90"]["registers"]
-    assert line.startswith("| two | 3 | forward | float64 | 2 |")
+    assert line.startswith("| pendulum | 2 | forward | float64 | 2 |")
     assert f"| {registers}, –, " in line
+    assert "Not computed: pendulum, forward, float32; pendulum, projection, float64; " in text
+
+
+def test_a_kernel_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run finds it among the rows by its text."""
+    compiled = []
+
+    def measured(called: Called) -> dict[str, Any]:
+        compiled.append(called)
+        return {"operations": called.kernel.operations}
+
+    kernel = function_kernel(jax.make_jaxpr(lambda x: x * 3)(1.0))
+    monkeypatch.setattr(offline, "TYPES", (np.float64,))
+    monkeypatch.setattr(offline, "kernels", lambda fn, *args: [Called(kernel, frozenset([0]))])
+    monkeypatch.setattr(offline, "measured", measured)
+    (first,) = offline.table(["pendulum"], ["forward"])
+    (again,) = offline.table(["pendulum"], ["forward"], first)
+    assert [row["entry"] for row in again] == [row["entry"] for row in first]
+    assert len(compiled) == 1
+    list(offline.table(["pendulum"], ["forward"], [{**first[0], "entry": "of another text"}]))
+    assert len(compiled) == 2
+
+
+def test_rows_of_other_models_are_kept() -> None:
+    old = [{**ABOUT, "model": name, "x": 1} for name in ("pendulum", "chain")]
+    old += [{**ABOUT, "way": "gradient", "kernel": k, "x": 1} for k in (0, 1)]
+    new = [{**ABOUT, "x": 2}, {**ABOUT, "way": "gradient", "x": 2}]
+    found = offline.merged(old, new)
+    assert [(row["model"], row["way"], row["x"]) for row in found] == [
+        ("pendulum", "forward", 2), ("pendulum", "gradient", 2), ("chain", "forward", 1),
+    ]  # fmt: skip
+    assert "chain, forward, float64" not in offline.missing(found)
+    assert "chain, forward, float32" in offline.missing(found)
+
+
+def test_rows_of_other_compilers_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_environment", lambda: {"llvmlite": "1", "ptxas": "2"})
+    file = tmp_path / "registers.json"
+    assert command._known(file) == []
+    for ptxas_, kept in (("2", [ABOUT]), ("3", [])):
+        stored = {"environment": {"llvmlite": "1", "ptxas": ptxas_}, "kernels": [ABOUT]}
+        file.write_text(json.dumps(stored))
+        assert command._known(file) == kept
 
 
 def test_a_spill_is_reported() -> None:
     one = {"registers": 255, "spilled": 1024, "stack": 1024, "seconds": 0.5}
     row: dict[str, Any] = {**ABOUT, "kernels": 2, "operations": 1234, "llvm_seconds": 0.1}
     row |= {"lines_in_double": 3, "architectures": {"sm_90": one}}
-    text = report.registers([row], "12.9")
-    assert "| two | 3 | forward (1) | float64 | 1,234 | 0.10 | 255, 1,024 B, 0.50 |" in text
+    text = report.registers([row], [], "12.9")
+    assert "Not computed" not in text
+    assert "| pendulum | 2 | forward (1) | float64 | 1,234 | 0.10 | 255, 1,024 B, 0.50 |" in text
     assert "1 kernels, 1 of which spill" in text
     assert "n ≤ 4, 1 spill" in text
 
