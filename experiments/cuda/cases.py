@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
 
 import jaxmech as jm
 
@@ -58,11 +59,11 @@ def made(name: str) -> jm.models.Model:
     return jm.models.make(name, OPTIONS.get(name, {}))
 
 
-def states(name: str, size: int) -> tuple[Array, Array]:
-    """Consistent q and v, shapes (size, n), evenly spread over the range of the model."""
+def states(name: str, along: ArrayLike) -> tuple[Array, Array]:
+    """Consistent q and v, shapes (size, n), at places of the range of the model, from 0 to 1."""
     model = made(name)
 
-    def state(along: Any) -> tuple[Array, Array]:
+    def state(along: Array) -> tuple[Array, Array]:
         start = {
             key: (1 - along) * np.asarray(a) + along * np.asarray(b)
             for key, (a, b) in GENTLE[name][0].items()
@@ -70,14 +71,14 @@ def states(name: str, size: int) -> tuple[Array, Array]:
         whole = {key: jnp.broadcast_to(x, np.shape(model.start[key])) for key, x in start.items()}
         return model.initial(whole)
 
-    return jax.jit(jax.vmap(state))(jnp.linspace(0.0, 1.0, size))
+    return jax.jit(jax.vmap(state))(jnp.asarray(along))
 
 
 def case(name: str, way: str, size: int, steps: int, dtype: Any = np.float64) -> Case:
     """A model in one of the `WAYS`: a batch of so many trajectories over so many steps."""
     model, end = made(name), steps * GENTLE[name][1]
     params = jax.tree.map(lambda x: jnp.asarray(x, dtype), dict(model.params))
-    q0, v0 = (x.astype(dtype) for x in states(name, size))
+    q0, v0 = (x.astype(dtype) for x in states(name, np.linspace(0.0, 1.0, size)))
     return Case(name, way, jax.vmap(_one(model, way, steps, end), _AXES), q0, v0, params)
 
 

@@ -1,6 +1,6 @@
 """Batches of models, of failures, of sizes and of gradients, for `test_agreement`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -12,38 +12,24 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
+from experiments.cuda import cases as of_models
 from jaxmech.compiler import Explanation, off, operation
 from jaxmech.compiler.platforms import why_not
 from jaxmech.compiler.vectorize import run_batched
+from jaxmech.models import CATALOGUE
 
 Arrays = dict[str, Any]
 STEPS = 1000
 SIZES = (1, 63, 64, 65, 16_385, 40_000)
 SEGMENTS = (1, 4, 12, 60)  # of 60 steps between two save times
 
-# Where a batch starts, from ... to for start variables, and the step [s]. The motions are calm:
-# round-off does not grow on them.
-GENTLE: dict[str, tuple[Mapping[str, Any], float]] = {
-    "pendulum": ({"theta": (-1.2, 0.6), "omega": (0.0, 0.5)}, 5e-3),
-    "double_pendulum": ({"theta1": (-0.5, 0.4), "theta2": (0.3, 0.6)}, 2e-3),
-    "double_pendulum_angles": ({"theta1": (-0.5, 0.4), "theta2": (0.3, 0.6)}, 2e-3),
-    "chain": ({"theta": ([0.1, 0.2, 0.3], [0.4, 0.3, -0.1])}, 2e-3),
-    "bead_on_parabola": ({"x1": (0.2, 0.6), "v1": (0.0, 0.2)}, 2e-3),
-    "bead_on_rod": ({"r": (0.2, 0.6), "r_rate": (-0.1, 0.2)}, 1e-3),
-    "particle_on_curve": ({"x1": (1.3, 1.4)}, 2e-3),
-    "rolling_wheel": ({"spin": (-3.0, 2.0), "turn": (0.3, 1.0)}, 2e-3),
-    "chaplygin_sleigh": ({"speed": (-0.5, 0.5), "omega": (0.5, 1.1)}, 2e-3),
-    "four_bars": ({"angle": (-1.2, -1.8), "omega": (-0.3, 0.3)}, 1e-3),  # hanging
-    "free_body": ({"w": ([0.9, 0.0, 0.6], [0.2, 0.3, 0.9])}, 2e-3),
-    "andrews": ({"beta": (-0.06, 0.02)}, 1e-6),
-}
-OPTIONS = {"chain": {"links": 3}}
+GENTLE = {name: of_models.GENTLE[name] for name in of_models.GENTLE if name in CATALOGUE}
 COARSE = np.array([0.0, 0.3, 0.6, 18.6])  # 60 steps each: a pendulum fails in the last, if g > 9
 OFF, NAN = 1, 2  # what is wrong with a start
 
 
 def made(name: str) -> tuple[jm.models.Model, Arrays]:
-    model = jm.models.make(name, OPTIONS.get(name, {}))
+    model = of_models.made(name)
     return model, {key: jnp.asarray(value, float) for key, value in model.params.items()}
 
 
@@ -52,20 +38,11 @@ def states(name: str, *sizes: int) -> tuple[Any, Any]:
 
     The last two of a batch of more are one state off its constraints and one NaN.
     """
-    model, params = made(name)
-
-    def state(along: Any, fault: Any) -> tuple[Any, Any]:
-        start = {
-            key: (1 - along) * jnp.asarray(a) + along * jnp.asarray(b)
-            for key, (a, b) in GENTLE[name][0].items()
-        }
-        q, v = model.state({**model.start, **start}, params)
-        q = jnp.where(fault == OFF, 1.1 * q + 0.1, q)
-        return jnp.where(fault == NAN, jnp.nan, q), jnp.where(fault == NAN, jnp.nan, v)
-
-    along = np.concatenate([np.linspace(0.0, 1.0, size) for size in sizes])
+    q, v = of_models.states(name, np.concatenate([np.linspace(0.0, 1.0, size) for size in sizes]))
     faults = [[0] * (size - 2) + [OFF, NAN] if size > 2 else [0] * size for size in sizes]
-    return jax.jit(jax.vmap(state))(along, np.concatenate(faults))
+    fault = np.concatenate(faults)[:, None]
+    q = jnp.where(fault == OFF, 1.1 * q + 0.1, q)
+    return jnp.where(fault == NAN, jnp.nan, q), jnp.where(fault == NAN, jnp.nan, v)
 
 
 def answers(sol: jm.Solution) -> Arrays:
