@@ -18,6 +18,7 @@ from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.models import CATALOGUE
 from tests.compiler.test_vectorize import FUNCTIONS, batch
+from tests.compiler.test_while import LOOPS, starts
 
 SOME = (  # one for each kind of text; the others are marked slow
     "logic", "transcendental", "other functions", "reductions", "choices", "largest", "integers",
@@ -55,6 +56,14 @@ def assert_close(ours: Any, expected: Any, tolerance: float) -> None:
 def test_functions(name: str) -> None:
     fn, args = FUNCTIONS[name], batch(0, 5)
     assert_close(host_run(fn, *args), vectorize(fn)(*args), 1e-14)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_that_end_by_a_condition(name: str) -> None:
+    """Each thread leaves them by itself, after its own number of iterations, or none."""
+    for x in (starts(7), np.float32(starts(7))):
+        found, expected = host_run(LOOPS[name], x), vectorize(LOOPS[name])(x)
+        assert_close(found, expected, 1e-14 if x.dtype == np.float64 else SINGLE)
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 6, 7])

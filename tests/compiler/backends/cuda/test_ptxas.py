@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -9,6 +10,8 @@ from experiments.cuda import ptxas
 from experiments.cuda.cases import case
 from experiments.cuda.kernels import kernels
 from jaxmech.compiler.backends.cuda.codegen import cuda_program
+from jaxmech.compiler.frontend.build import function_kernel
+from tests.compiler.test_while import LOOPS
 
 pytestmark = pytest.mark.skipif(
     ptxas.ptxas() is None, reason="ptxas is missing: pip install nvidia-cuda-nvcc-cu12"
@@ -35,6 +38,19 @@ def test_a_gradient_needs_no_more_than_the_registers(
         assert 0 < found.registers <= 255
         assert found.spilled == 0
         assert (".f64" in text) == (dtype == np.float64)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["f64", "f32"])
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_that_end_by_a_condition(name: str, dtype: Any) -> None:
+    kernel = function_kernel(jax.make_jaxpr(LOOPS[name])(np.ones((), dtype)))
+    text = cuda_program(kernel, frozenset([0]), 3).ptx
+    # The marks of a scan are in double precision.
+    assert (".f64" in text) == (dtype == np.float64 or name == "in a scan")
+    for architecture in ptxas.architectures():
+        found = ptxas.assembled(text, architecture)
+        assert 0 < found.registers <= 255
+        assert found.spilled == 0
 
 
 def test_a_refusal_is_reported() -> None:
