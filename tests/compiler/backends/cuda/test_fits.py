@@ -1,0 +1,48 @@
+"""What a fit asks of a GPU: its kernels, run by the processor, give the fit; `ptxas` takes them."""
+
+import numpy as np
+import optax
+import pytest
+
+from experiments.cuda import ptxas
+from experiments.cuda.host import on_host
+from experiments.cuda.kernels import Called, running
+from jaxmech import RK4
+from jaxmech.compiler.backends.cuda.codegen import cuda_program
+from jaxmech.identify import Descent, Fit, LevenbergMarquardt, fit
+from tests.identify.swings import BEGIN, FREE, SWING, noisy, swings
+
+OPTIMIZERS = {
+    "least squares": LevenbergMarquardt(),  # derivatives in forward mode, a batch of them
+    "descent": Descent(optax.adam(1e-2), iterations=3),  # in reverse mode
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_kernels_of_a_fit(name: str) -> None:
+    rng = np.random.default_rng(3)
+    recordings = [noisy(one, rng) for one in swings()]
+
+    def found() -> Fit:
+        how = {"free": FREE, "method": RK4(1), "optimizer": OPTIMIZERS[name]}
+        return fit(SWING, recordings, BEGIN, **how)
+
+    with running(on_host) as kernels:
+        ours = found()
+    expected = found()
+    np.testing.assert_allclose(ours.values, expected.values, rtol=1e-9)
+    np.testing.assert_allclose(
+        ours.uncertainty.standard_errors, expected.uncertainty.standard_errors, rtol=1e-6
+    )
+    assert kernels
+    for called in kernels:
+        assert_assembled(called)
+
+
+def assert_assembled(called: Called) -> None:
+    text = cuda_program(*called, 2).ptx
+    if ptxas.ptxas() is not None:
+        assert 0 < ptxas.assembled(text, "sm_90").registers <= 255
+    else:
+        assert ".entry" in text
