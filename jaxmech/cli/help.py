@@ -21,6 +21,10 @@ ENSEMBLE = """\
 Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9): the results have
 the same bits either way, whatever the chunk. The run folder holds `results.zarr` (read it with
 xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`, `summary.txt` and `pictures/`.
+
+--blocks 0:100 computes a part of a study, beside other processes that compute other parts in the
+same folder, as in an array of jobs; the command without it then concludes the study. SIGTERM stops
+after the block that is being computed.
 """
 VERIFY = """\
 Compare every file of a run folder with the digest that was stored with it, name what is damaged,
@@ -96,7 +100,7 @@ example
 
 exit code
   0 done; 1 more failed trajectories than `failed_allowed`; 2 bad input, or a file or output that
-  cannot be read or written; 130 interrupted
+  cannot be read or written; 130 interrupted; 143 stopped by SIGTERM
 
 keys of a configuration
 """

@@ -10,14 +10,14 @@ import sys
 import textwrap
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxmech.cli.interrupt import TERMINATED, resumable, tell
 from jaxmech.cli.parser import parser
-from jaxmech.config.errors import InputError
+from jaxmech.config.errors import InputError, StoppedError
 
 if TYPE_CHECKING:
     from jaxmech.cli.resolve import Situation
@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0 done; 1 too many failed trajectories, a fit that has not converged, damage
-        or serious findings; 2 bad input, or files that cannot be read or written; 130 interrupted.
+        or serious findings; 2 bad input, or files that cannot be read or written; 130 interrupted;
+        143 stopped by SIGTERM.
 
     Example:
         >>> main(["models", "no_such_model"])
@@ -43,20 +44,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except InputError as error:
-        _tell(str(error))
+        tell(str(error))
         return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
+    except StoppedError:
+        return TERMINATED
     except BrokenPipeError:  # the reader has closed the pipe, as in `jaxmech info | head`
         _silence()
         return DONE
     except OSError as error:
         _silence()
         place = error.filename or "the standard output"
-        _tell(f"{place} cannot be read or written: {error.strerror or error}")
+        tell(f"{place} cannot be read or written: {error.strerror or error}")
         return BAD_INPUT
     except MemoryError as error:
-        _tell(f"there is not enough memory: {error}")
+        tell(f"there is not enough memory: {error}")
         return BAD_INPUT
 
 
@@ -68,38 +71,17 @@ def _silence() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _tell(text: str) -> None:
-    """Print a message to the standard error."""
-    print(f"jaxmech: {text}", file=sys.stderr, flush=True)
-
-
 def _ensemble(arguments: Namespace) -> int:
-    from jaxmech.config.errors import StudyError
-    from jaxmech.config.toml import located, read
-    from jaxmech.ensemble import Study, as_table, failed, name_problems, open_results, run
-    from jaxmech.plot.ensemble_figures import draw_pictures
+    from jaxmech.cli.studies import compute, study_of
 
     _require_good_jax()
     config, out = _paths(arguments)
-    study = read(config, Study, lambda data: name_problems(data, config.parent))
-    if arguments.chunk is not None:
-        study = replace(study, chunk=arguments.chunk)
+    study = study_of(arguments, config)
     if study.precision == "float64":
         _use_float64()
-    begun = time.perf_counter()
-    try:
-        with _resumable(arguments, "out"):
-            shown = arguments.progress
-            summary = run(study, out, folder=config.parent, progress=shown, tell=_tell)
-    except StudyError as error:
-        raise located(error, config) from error
-    print(as_table(summary))
-    seconds, pictures = time.perf_counter() - begun, draw_pictures(open_results(out))
-    print(f"{seconds:.1f} s; results in {out / 'results.zarr'}")
-    if pictures:
-        print(f"pictures in {out / 'pictures'}: {', '.join(file.name for file in pictures)}")
-    allowed = study.failed_allowed * study.size
-    return UNSATISFACTORY if failed(summary) > allowed else DONE
+    text, good = compute(arguments, study, config, out)
+    print(text)
+    return DONE if good else UNSATISFACTORY
 
 
 def _fit(arguments: Namespace) -> int:
@@ -119,8 +101,8 @@ def _fit(arguments: Namespace) -> int:
         study = replace(study, data=data)
     begun, bar = time.perf_counter(), sys.stderr.isatty()
     try:
-        with _resumable(arguments, "out", "data"):
-            outcome = run_fit(study, out, folder=config.parent, progress=bar, tell=_tell)
+        with resumable(arguments, "out", "data"):
+            outcome = run_fit(study, out, folder=config.parent, progress=bar, tell=tell)
     except StudyError as error:
         raise located(error, config) from error
     except FitError as error:
@@ -134,19 +116,6 @@ def _paths(arguments: Namespace) -> tuple[Path, Path]:
     """The configuration and the run folder."""
     config = Path(arguments.config)
     return config, Path(arguments.out) if arguments.out else Path("runs") / config.stem
-
-
-@contextmanager
-def _resumable(arguments: Namespace, *options: str) -> Iterator[None]:
-    """Say on an interruption with which command and options the work continues."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        given = ((name, getattr(arguments, name)) for name in options)
-        again = [f"jaxmech {arguments.command} {arguments.config}"]
-        again += [f"--{name} {value}" for name, value in given if value]
-        _tell(f"interrupted; finished work is kept; continue with: {' '.join(again)}")
-        raise
 
 
 def _plot(arguments: Namespace) -> int:
@@ -191,7 +160,7 @@ def _check(arguments: Namespace) -> int:
     found = _situation(arguments)
     run = None if arguments.fast else ShortRun()
     if run is not None:
-        _tell("compiling a short run, its gradients and its batches; --fast goes without them")
+        tell("compiling a short run, its gradients and its batches; --fast goes without them")
     report = structure(found.system, found.q, found.v, found.t, found.params, run=run)
     print(report)
     return UNSATISFACTORY if report.serious else DONE
@@ -201,7 +170,7 @@ def _compare(arguments: Namespace) -> int:
     from jaxmech.formulations import compare_formulations
 
     found = _situation(arguments)
-    _tell("compiling every law of motion, and counting what each costs")
+    tell("compiling every law of motion, and counting what each costs")
     print(compare_formulations(found.system, found.q, found.v, found.t, found.params))
     return DONE
 
@@ -258,7 +227,7 @@ def _situation(arguments: Namespace) -> "Situation":
     options, start, params = arguments.option, arguments.start, arguments.param
     found = situation(arguments.system, options=options, start=start, params=params)
     if found.remark:  # not where the output is to be read by a program
-        _tell(found.remark) if getattr(arguments, "json", False) else print(
+        tell(found.remark) if getattr(arguments, "json", False) else print(
             textwrap.fill(found.remark, 100)
         )
     return found

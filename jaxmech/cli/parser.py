@@ -42,6 +42,10 @@ def parser() -> argparse.ArgumentParser:
     ensemble.add_argument(
         "--progress", choices=("bar", "json", "none"), default="bar", help="what to show of it"
     )
+    ensemble.add_argument(
+        "--blocks", metavar="FIRST:LAST", type=_part,
+        help="compute only these blocks, from the first up to but without the last",
+    )  # fmt: skip
     fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
     plot = add("plot", "draw the pictures of a run folder again")
     plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
@@ -123,6 +127,15 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a positive integer, but is {text}")
     return int(text)
+
+
+def _part(text: str) -> object:
+    from jaxmech.ensemble.work.part import Part
+
+    try:
+        return Part.parsed(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _study_keys() -> str:

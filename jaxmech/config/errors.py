@@ -11,6 +11,10 @@ class InputError(ValueError):
     """Bad input: the commands print its text without a traceback."""
 
 
+class StoppedError(Exception):
+    """A run was asked to stop, and has; what is finished is kept."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One problem of one key.

@@ -2,17 +2,20 @@
 
 import json
 import os
+import platform
 import tomllib
 import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from jaxmech.config.environment import DECISIVE, changes
 from jaxmech.config.errors import InputError
 
 LOCK = ".lock"
+CREATION = ".creation"  # the lock of those that share a folder, while it is created
 
 
 class FolderError(InputError):
@@ -38,7 +41,8 @@ def require_run_or_nothing(path: Path) -> None:
 
 def write_whole(file: Path, content: str | bytes) -> None:
     """Write a file so that it exists completely or not at all."""
-    draft = file.with_name(f".{file.name}.draft")
+    # A name of its own: two processes may write the same file with the same content.
+    draft = file.with_name(f".{file.name}.{os.getpid()}-{uuid4().hex[:8]}.draft")
     draft.write_bytes(content.encode() if isinstance(content, str) else content)
     flush(draft)
     draft.replace(file)
@@ -99,20 +103,40 @@ def stored_environment(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a folder against other processes."""
+def locked(
+    path: Path, name: str = LOCK, *, shared: bool = False, wait: bool = False
+) -> Iterator[None]:
+    """Hold a lock of a folder against other processes.
+
+    Args:
+        path: the folder.
+        name: the file of the lock.
+        shared: together with others that share it.
+        wait: until it is free, instead of raising a FolderError.
+    """
     try:
         import fcntl
     except ImportError:  # Windows has no such locks; two processes would write the same bits
-        (path / LOCK).touch()
+        (path / name).touch()
         yield
         return
-    with (path / LOCK).open("w") as file:
+    kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+    with (path / name).open("a+") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, kind)
         except BlockingIOError as error:
-            raise FolderError(f"{path} is being written by another process; wait for it") from error
-        yield
+            file.seek(0)
+            holder = file.read().strip()
+            by = f"another process ({holder})" if holder else "another process"
+            raise FolderError(f"{path} is being written by {by}; wait for it") from error
+        file.truncate(0)  # what a killed process has left
+        if not shared and not wait:
+            file.write(f"{os.getpid()} on {platform.node()}\n")
+            file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
 
 
 def flush(path: Path) -> None:

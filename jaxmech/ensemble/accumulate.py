@@ -42,11 +42,6 @@ class Accumulator:
         """Of the states of one block."""
         return sum(leaf.size * leaf.dtype.itemsize for leaf in self._leaves)
 
-    def packed(self, states: States) -> np.ndarray:
-        """The states of a block as bytes."""
-        leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(states)]
-        return np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
-
     def unpacked(self, data: np.ndarray) -> States:
         """The states of a block from their bytes."""
         leaves, start = [], 0
@@ -110,6 +105,12 @@ class Accumulator:
             return {}
         inputs = sorted(self._program.sampler.keys) if statistic.inputs else []
         return {"names": [*statistic.names, *inputs]}
+
+
+def packed(states: States) -> np.ndarray:
+    """The states of a block as bytes."""
+    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(states)]
+    return np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
 
 
 def _is_quick(statistic: AbstractStatistic) -> bool:

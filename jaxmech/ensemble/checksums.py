@@ -122,6 +122,16 @@ def block_files(path: Path, block: int, arrays: Iterable[str]) -> Iterator[Path]
                 yield file
 
 
+def remove_block(path: Path, block: int) -> None:
+    """Remove the mark of a block, and then its chunks as far as the mark can be read."""
+    mark, names = mark_of(path, block), list[str]()
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        names = [str(name) for name in json.loads(mark.read_text(encoding="utf-8"))["arrays"]]
+    mark.unlink(missing_ok=True)
+    for file in list(block_files(path, block, names)):
+        file.unlink(missing_ok=True)
+
+
 def block_damage(path: Path, block: int, array: str | None = None) -> list[Damage]:
     """The damage of a marked block, in one array or in all."""
     mark = mark_of(path, block)

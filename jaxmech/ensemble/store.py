@@ -16,7 +16,7 @@ with it is complete.
 import shutil
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from jaxmech.config.convert import plain
 from jaxmech.config.environment import INPUT, VERSIONS, changes, started
 from jaxmech.config.load import Subject
 from jaxmech.config.run_folder import (
+    CREATION,
     FolderError,
     flush,
     locked,
@@ -51,10 +52,10 @@ from jaxmech.ensemble.checksums import (
     block_files,
     damaged,
     digests,
-    mark_of,
     marked_blocks,
     missing_marks,
     read_seal,
+    remove_block,
     told,
     write_mark,
     write_seal,
@@ -86,15 +87,20 @@ class RunFolder:
         """How many blocks the whole run has."""
         return -(-self.size // self.block)
 
-    def missing(self) -> list[int]:
-        """The numbers of the blocks that are still to be computed."""
-        done = marked_blocks(self.path)
-        return [block for block in range(self.count) if block not in done]
+    def missing(self, blocks: range) -> list[int]:
+        """Those of some blocks that are still to be computed."""
+        done = set(marked_blocks(self.path))
+        return [block for block in blocks if block not in done]
+
+    def trajectories(self, blocks: Iterable[int]) -> int:
+        """How many trajectories some blocks hold."""
+        return sum(min(self.block, self.size - block * self.block) for block in blocks)
 
     def write(self, block: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store one block and then mark it as finished."""
-        for file in list(block_files(self.path, block, arrays)):  # zarr would read them
-            file.unlink()
+        """Store one block and then mark it as finished.
+
+        Every file is replaced as a whole, so two processes may write the same block at once.
+        """
         group = zarr.open_group(self.path / RESULTS, mode="r+")
         first = block * self.block
         last = min(first + self.block, self.size)
@@ -111,6 +117,12 @@ class RunFolder:
         """The bytes of the states of a finished block."""
         group = zarr.open_group(self.path / RESULTS, mode="r", use_consolidated=False)
         return np.asarray(array_of(group, STATES)[block])
+
+    def discard_after(self, last: int) -> None:
+        """Remove what other processes have computed beyond the block where the run stopped."""
+        for block in marked_blocks(self.path):
+            if block >= last:
+                remove_block(self.path, block)
 
     def conclude(self, files: Mapping[str, bytes]) -> None:
         """Write the files at the end of a run, by name, unless they are there already."""
@@ -130,8 +142,12 @@ def open_run(
     facts: Mapping[str, Any],
     tell: Callable[[str], None],
     copies: Mapping[str, Path] = MappingProxyType({}),
+    only: range | None = None,
 ) -> Iterator[RunFolder]:
     """Create a run folder, or open the one that is there to continue it, locked meanwhile.
+
+    A folder of which only some blocks are to be computed is shared with processes that compute
+    others; the first of them creates it.
 
     Damaged files are written again if their content is known, and their blocks are computed again.
     A folder that is in use, holds anything else, or was begun with another configuration, functions
@@ -147,13 +163,17 @@ def open_run(
 
     try:
         require_run_or_nothing(path)
-        with locked(path):
-            if (path / SEAL).is_file() or marked_blocks(path):
+        with locked(path, shared=only is not None):
+            with locked(path, CREATION, wait=True):
+                begun = (path / SEAL).is_file() or bool(marked_blocks(path))
+                if not begun:
+                    create(path)
+                    found = [f for n in created for f in (path / n, *(path / n).rglob("*"))]
+                    write_seal(path, digests(path, filter(Path.is_file, found)))
+            if begun and only is None:
                 _check(folder, plain(study), facts, create, tell)
-            else:
-                create(path)
-                found = [f for name in created for f in (path / name, *(path / name).rglob("*"))]
-                write_seal(path, digests(path, filter(Path.is_file, found)))
+            elif begun and only is not None:
+                _check_part(folder, plain(study), facts, only, tell)
             yield folder
     except OSError as error:
         raise FolderError(f"{path} cannot be used: {error.strerror or error}") from error
@@ -199,14 +219,9 @@ def _check(
         _repair(path, [one for one in lost if one.file not in SUMMARY], seal, create)
         tell(f"{path} was damaged: {told(lost)}; written again")
     require_same_config(path, study, _MAY_CHANGE)
-    found = [*missing_marks(path, seal, folder.count)]
-    for block in marked_blocks(path):
-        found += block_damage(path, block)
-    blocks = sorted({one.block for one in found if one.block is not None})
-    if found:
-        numbers = ", ".join(map(str, blocks))
-        tell(f"{path} was damaged: {told(found)}; to be computed again: block {numbers}")
-    if found or folder.missing():
+    found = [*missing_marks(path, seal, folder.count), *_damage_of(path, marked_blocks(path))]
+    blocks = _told_lost(path, found, tell)
+    if found or folder.missing(range(folder.count)):
         require_same_environment(path, facts)
     else:
         require_same_environment(path, facts, INPUT)
@@ -214,9 +229,45 @@ def _check(
         if other:
             tell(f"{path} is shown as it was stored: {'; '.join(other)}")
     for block in blocks:
-        mark_of(path, block).unlink(missing_ok=True)
+        remove_block(path, block)
+    for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
+        draft.unlink(missing_ok=True)
     if any(one.file in SUMMARY for one in lost):  # it is computed from the results again
         write_seal(path, {name: sha for name, sha in seal.items() if name not in SUMMARY})
+
+
+def _check_part(
+    folder: RunFolder,
+    study: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    only: range,
+    tell: Callable[[str], None],
+) -> None:
+    """Require a folder that others write, too, to be of the same origin, and repair own blocks."""
+    path = folder.path
+    lost = list(damaged(path, read_seal(path)))
+    if lost:
+        text = "the same command without --blocks repairs what can be"
+        raise FolderError(f"{path} was damaged: {told(lost)}; {text}")
+    require_same_config(path, study, _MAY_CHANGE)
+    require_same_environment(path, facts)
+    marked = set(marked_blocks(path))
+    found = _damage_of(path, [block for block in only if block in marked])
+    for block in _told_lost(path, found, tell):
+        remove_block(path, block)
+
+
+def _damage_of(path: Path, blocks: Iterable[int]) -> list[Damage]:
+    return [one for block in blocks for one in block_damage(path, block)]
+
+
+def _told_lost(path: Path, found: list[Damage], tell: Callable[[str], None]) -> list[int]:
+    """The blocks that are damaged, which is told."""
+    blocks = sorted({one.block for one in found if one.block is not None})
+    if found:
+        numbers = ", ".join(map(str, blocks))
+        tell(f"{path} was damaged: {told(found)}; to be computed again: block {numbers}")
+    return blocks
 
 
 def _repair(

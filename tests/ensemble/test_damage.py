@@ -23,6 +23,7 @@ from tests.ensemble.studies import STUDY, killed, same_bits, write_study
 
 SMALL = STUDY.replace("size = 20", "size = 11").replace("substeps = 8", "substeps = 1")
 RUN = import_module("jaxmech.ensemble.run")
+HERE = import_module("jaxmech.ensemble.work.here")
 
 
 def once(make: Callable[..., object]) -> Callable[..., object]:
@@ -305,7 +306,7 @@ def test_an_output_that_is_full_is_one_line(copy, capsys, monkeypatch, command) 
 
 def test_large_and_long_studies_are_told_of(whole, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(RUN, "LARGE", 1)
-    monkeypatch.setattr(RUN, "LONG", 0.0)
+    monkeypatch.setattr(HERE, "LONG", 0.0)
     told: list[str] = []
     study = read(whole.parent / "study.toml", Study)
     run(study, tmp_path / "run", folder=whole.parent, tell=told.append)

@@ -12,8 +12,8 @@ from jaxmech.ensemble import Study, Times, estimate
 from jaxmech.ensemble.device_size import LARGEST_RESULTS, sized
 from jaxmech.ensemble.estimate import slice_of
 from jaxmech.ensemble.kernel import BlockProgram
-from jaxmech.ensemble.run import computed_blocks
 from jaxmech.ensemble.store import with_stored_block
+from jaxmech.ensemble.work.here import computed_blocks
 from jaxmech.integrate import RK4
 
 GB = 10**9

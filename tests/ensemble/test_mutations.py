@@ -12,8 +12,8 @@ from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import Study, name_problems
 from jaxmech.ensemble.draws import Variable
-from jaxmech.ensemble.run import planned
 from jaxmech.ensemble.trajectory import save_times
+from jaxmech.ensemble.work.plan import planned
 from tests.ensemble.mutations import Mutation, changed, mutations
 
 SECTIONS = ("start", "velocities", "parameters")

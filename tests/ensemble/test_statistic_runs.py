@@ -29,7 +29,7 @@ from jaxmech.ensemble.checksums import marked_blocks
 from jaxmech.integrate import RK4
 from tests.ensemble.studies import STUDY, arrays, killed, same_bits, write_study
 
-RUN = import_module("jaxmech.ensemble.run")
+HERE = import_module("jaxmech.ensemble.work.here")
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 FUNCTIONS = """
@@ -194,7 +194,7 @@ def test_named_quantities_are_stored(whole, tmp_path) -> None:
 
 
 def test_a_study_stops_when_its_question_is_answered(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(RUN, "LONG", np.inf)  # on a slow machine, all blocks would take long
+    monkeypatch.setattr(HERE, "LONG", np.inf)  # on a slow machine, all blocks would take long
     text = ONLY.replace("size = 20", "size = 4000").replace("block = 4", "block = 50")
     text += '\n[until]\nquantity = "wide"\nhalf_width = 0.06\nat_least = 100\n'
     out = computed(tmp_path, text)

@@ -19,9 +19,9 @@ from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.kernel import errors_told, inputs_of
-from jaxmech.ensemble.run import require_used
 from jaxmech.ensemble.study import SECTIONS
 from jaxmech.ensemble.trajectory import Tree
+from jaxmech.ensemble.work.plan import require_used
 
 Arrays = dict[str, np.ndarray]
 FLOAT = np.dtype(np.float64)

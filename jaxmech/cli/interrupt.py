@@ -1,0 +1,57 @@
+"""Messages of the commands, and work that is interrupted: what is kept, and how to go on."""
+
+import signal
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from jaxmech.config.errors import StoppedError
+
+TERMINATED = 143  # 128 + SIGTERM, as shells and schedulers of jobs read it
+
+
+def tell(text: str) -> None:
+    """Write a message to the standard error."""
+    sys.stderr.write(f"jaxmech: {text}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
+    """Say on an interruption with which command and options the work continues."""
+    try:
+        yield
+    except (KeyboardInterrupt, StoppedError) as error:
+        given = ((name, getattr(arguments, name)) for name in options)
+        again = [f"jaxmech {arguments.command} {arguments.config}"]
+        again += [f"--{name} {value}" for name, value in given if value]
+        what = "stopped by SIGTERM" if isinstance(error, StoppedError) else "interrupted"
+        tell(f"{what}; finished work is kept; continue with: {' '.join(again)}")
+        raise
+
+
+@contextmanager
+def graceful() -> Iterator[Callable[[], bool]]:
+    """A function that tells whether SIGTERM has come, as before a preemption; the second one ends.
+
+    Only the main thread hears signals; elsewhere the function is never true.
+    """
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        tell("SIGTERM: stopping after the block that is being computed")
+        signal.signal(signal.SIGTERM, before)
+
+    before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
+    signal.signal(signal.SIGTERM, heard)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,55 @@
+"""`jaxmech ensemble`: a study from its configuration file to its summary and pictures."""
+
+import time
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jaxmech.cli.interrupt import graceful, resumable, tell
+from jaxmech.config.errors import StudyError
+from jaxmech.config.toml import located, read
+from jaxmech.ensemble import Study, as_table, failed, name_problems, open_results, run
+from jaxmech.plot.ensemble_figures import draw_pictures
+
+
+def study_of(arguments: Namespace, config: Path) -> Study:
+    """The study of a configuration file, with what the options replace."""
+    study = read(config, Study, lambda data: name_problems(data, config.parent))
+    return study if arguments.chunk is None else replace(study, chunk=arguments.chunk)
+
+
+def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tuple[str, bool]:
+    """Run a study or a part of it; what is printed, and whether few enough trajectories failed."""
+    begun = time.perf_counter()
+    try:
+        options = ("out", "blocks") if arguments.blocks else ("out",)
+        with graceful() as stop, resumable(arguments, *options):
+            summary = run(
+                study,
+                out,
+                folder=config.parent,
+                progress=arguments.progress,
+                tell=tell,
+                part=arguments.blocks,
+                stop=stop,
+            )
+    except StudyError as error:
+        raise located(error, config) from error
+    if arguments.blocks:
+        return _told_part(summary, time.perf_counter() - begun), True
+    seconds, pictures = time.perf_counter() - begun, draw_pictures(open_results(out))
+    lines = [as_table(summary), f"{seconds:.1f} s; results in {out / 'results.zarr'}"]
+    if pictures:
+        names = ", ".join(file.name for file in pictures)
+        lines.append(f"pictures in {out / 'pictures'}: {names}")
+    return "\n".join(lines), failed(summary) <= study.failed_allowed * study.size
+
+
+def _told_part(found: dict[str, Any], seconds: float) -> str:
+    """What a part says at its end."""
+    (first, last), done, count = found["part"], found["done"], found["blocks"]
+    rest = "the same command without --blocks computes the rest, and what all of them say"
+    if done == count:
+        rest = "the same command without --blocks says what all of them say"
+    return f"{seconds:.1f} s; blocks {first}:{last} are done, {done} of all {count}; {rest}"

@@ -1,0 +1,6 @@
+"""How the blocks of a study are divided: `part` of them, in this process (`here`), or by workers.
+
+`tasks` is a map over the workers of a Dask cluster that survives lost ones; `connect` finds or
+starts them as `settings` say; `worker` is what each does, `checks` what is asked of it first, and
+`away` hands out the blocks of a study and adds up what comes back.
+"""
