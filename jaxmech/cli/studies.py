@@ -7,23 +7,40 @@ from pathlib import Path
 from typing import Any
 
 from jaxmech.cli.interrupt import graceful, resumable, tell
-from jaxmech.config.errors import StudyError
+from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.toml import located, read
 from jaxmech.ensemble import Study, as_table, failed, name_problems, open_results, run
+from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.plot.ensemble_figures import draw_pictures
 
 
 def study_of(arguments: Namespace, config: Path) -> Study:
     """The study of a configuration file, with what the options replace."""
     study = read(config, Study, lambda data: name_problems(data, config.parent))
-    return study if arguments.chunk is None else replace(study, chunk=arguments.chunk)
+    if arguments.chunk is not None:
+        study = replace(study, chunk=arguments.chunk)
+    return replace(study, cluster=_cluster(study.cluster, arguments.cluster))
+
+
+def _cluster(table: Cluster | None, scheduler: str | None) -> Cluster | None:
+    """The table `cluster` with the scheduler of the option in place of its own."""
+    if scheduler is None:
+        return table
+    try:
+        if table is None:
+            return Cluster(scheduler=scheduler)
+        workers = None if ":" in scheduler else table.workers
+        return replace(table, scheduler=scheduler, workers=workers)
+    except StudyError as error:
+        problems = (f"--cluster {scheduler}: cluster.{problem}" for problem in error.problems)
+        raise InputError("; ".join(problems)) from error
 
 
 def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tuple[str, bool]:
     """Run a study or a part of it; what is printed, and whether few enough trajectories failed."""
     begun = time.perf_counter()
     try:
-        options = ("out", "blocks") if arguments.blocks else ("out",)
+        options = ("out", "blocks", "cluster")
         with graceful() as stop, resumable(arguments, *options):
             summary = run(
                 study,

@@ -5,6 +5,7 @@ import os
 import platform
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,7 @@ _TOLD = {
 }
 
 
+@cache
 def processor() -> str:
     """The kind of processor, which decides the instructions that the compiler chooses from."""
     listing = Path("/proc/cpuinfo")

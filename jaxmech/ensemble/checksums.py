@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jaxmech.config.environment import processor
 from jaxmech.config.run_folder import FolderError, write_whole
 
 FORMAT = 2  # of run folders; 1 had no digests
@@ -94,11 +95,11 @@ def damaged(root: Path, files: Mapping[str, str], block: int | None = None) -> I
 
 
 def write_mark(path: Path, block: int, arrays: Iterable[str]) -> None:
-    """Mark a block as finished, with the digests of its chunks in the named arrays."""
+    """Mark a block as finished, with the digests of its chunks, and what has computed it."""
     names = sorted(arrays)
     files = digests(path, block_files(path, block, names))
     (path / BLOCKS).mkdir(exist_ok=True)
-    mark = {"block": block, "arrays": names, "files": files}
+    mark = {"block": block, "arrays": names, "files": files, "processor": processor()}
     write_whole(mark_of(path, block), json.dumps(mark) + "\n")
 
 

@@ -1,6 +1,7 @@
 """`run`: compute a study block by block into its run folder, or finish what is there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,14 @@ from jaxmech.ensemble.store import (
 )
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
+from jaxmech.ensemble.work.away import AwayWork
+from jaxmech.ensemble.work.checks import facts_of_all
+from jaxmech.ensemble.work.connect import connected
 from jaxmech.ensemble.work.here import Work
 from jaxmech.ensemble.work.part import Part
 from jaxmech.ensemble.work.plan import layout_of, planned, require_use
+from jaxmech.ensemble.work.tasks import Tasks
+from jaxmech.ensemble.work.worker import MAY_DIFFER
 
 
 def run(
@@ -82,11 +88,17 @@ def run(
     only = None if part is None else part.of(-(-study.size // study.block_size))
     accumulator = Accumulator(kernel, shapes.states, study.until if only is None else None)
     layout = layout_of(study, kernel, shapes, accumulator.state_bytes)
-    facts = origin(subject, kernel, layout.variables, study)
     files = copies_of(planned_.files, subject)
     at_rest = stored_study(named, files, folder)
     copies = {name: path for path, name in files.items() if path != subject.source}
-    with open_run(out, at_rest, subject, layout, facts, tell, copies, only) as target:
+    facts = origin(subject, kernel, layout.variables, study)
+    with (
+        _tasks(study, tell) as (tasks, theirs),
+        open_run(
+            out, at_rest, subject, layout, facts | theirs, tell, copies, only,
+            may_differ=MAY_DIFFER if tasks else (),
+        ) as target,
+    ):  # fmt: skip
         blocks = only or range(target.count)
         missing = target.missing(blocks)
         if missing and max(planned_.forecast.disk, planned_.forecast.memory) > LARGE:
@@ -94,12 +106,29 @@ def run(
         shown: Shown = "bar" if progress is True else progress or "none"
         size = target.trajectories(blocks)
         with RunProgress(size, size - target.trajectories(missing), shown) as told:
-            work = Work(kernel, accumulator, target, told, study, tell, stop)
-            work.all(blocks, set(missing))
+            if tasks:
+                away = AwayWork(tasks, accumulator, target, told, named, folder, stop)
+                away.all(blocks, set(missing))
+            else:
+                work = Work(kernel, accumulator, target, told, study, tell, stop)
+                work.all(blocks, set(missing))
         if only is not None:
             done = target.count - len(target.missing(range(target.count)))
             return {"blocks": target.count, "done": done, "part": [only.start, only.stop]}
         return _conclude(target, accumulator)
+
+
+@contextmanager
+def _tasks(
+    study: Study, tell: Callable[[str], None]
+) -> Iterator[tuple[Tasks | None, dict[str, Any]]]:
+    """The workers of a study, if it has any, and what they compute with."""
+    if study.cluster is None:
+        yield None, {}
+        return
+    with connected(study.cluster, tell) as tasks:
+        wait, device = study.cluster.wait, study.cluster.device
+        yield tasks, facts_of_all(tasks.client, device, wait, tell)
 
 
 def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:

@@ -28,7 +28,7 @@ import tomli_w
 import zarr
 
 from jaxmech.config.convert import plain
-from jaxmech.config.environment import INPUT, VERSIONS, changes, started
+from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, started
 from jaxmech.config.load import Subject
 from jaxmech.config.run_folder import (
     CREATION,
@@ -65,7 +65,7 @@ from jaxmech.ensemble.study import Study
 from jaxmech.integrate import AbstractFixedStep
 
 _CREATED = ("config.toml", "environment.json", "model.py", RESULTS, BLOCKS)
-_MAY_CHANGE = {"chunk"}  # of the keys of a study
+_MAY_CHANGE = {"chunk", "cluster"}  # of the keys of a study
 
 
 @dataclass(frozen=True)
@@ -143,15 +143,15 @@ def open_run(
     tell: Callable[[str], None],
     copies: Mapping[str, Path] = MappingProxyType({}),
     only: range | None = None,
+    may_differ: Iterable[str] = (),
 ) -> Iterator[RunFolder]:
     """Create a run folder, or open the one that is there to continue it, locked meanwhile.
 
-    A folder of which only some blocks are to be computed is shared with processes that compute
-    others; the first of them creates it.
-
-    Damaged files are written again if their content is known, and their blocks are computed again.
-    A folder that is in use, holds anything else, or was begun with another configuration, functions
-    or environment raises a FolderError.
+    A folder of which `only` some blocks are to be computed is shared with processes that compute
+    others; the first of them creates it. Damaged files are written again if their content is known,
+    and their blocks are computed again. A folder that is in use, holds anything else, or was begun
+    with another configuration, functions or environment, but for the facts that may differ, raises
+    a FolderError.
     """
     if subject.source:  # the stored configuration names the copy of the file
         study = replace(study, model=f"model.py:{subject.name.rpartition(':')[2]}")
@@ -171,9 +171,9 @@ def open_run(
                     found = [f for n in created for f in (path / n, *(path / n).rglob("*"))]
                     write_seal(path, digests(path, filter(Path.is_file, found)))
             if begun and only is None:
-                _check(folder, plain(study), facts, create, tell)
+                _check(folder, plain(study), facts, create, tell, tuple(may_differ))
             elif begun and only is not None:
-                _check_part(folder, plain(study), facts, only, tell)
+                _check_part(folder, plain(study), facts, only, tell, tuple(may_differ))
             yield folder
     except OSError as error:
         raise FolderError(f"{path} cannot be used: {error.strerror or error}") from error
@@ -210,6 +210,7 @@ def _check(
     facts: Mapping[str, Any],
     create: Callable[[Path], None],
     tell: Callable[[str], None],
+    may_differ: tuple[str, ...],
 ) -> None:
     """Require a folder to be undamaged and of the same origin, and repair what can be repaired."""
     path = folder.path
@@ -222,7 +223,7 @@ def _check(
     found = [*missing_marks(path, seal, folder.count), *_damage_of(path, marked_blocks(path))]
     blocks = _told_lost(path, found, tell)
     if found or folder.missing(range(folder.count)):
-        require_same_environment(path, facts)
+        _require_same(path, facts, may_differ, tell)
     else:
         require_same_environment(path, facts, INPUT)
         other = changes(stored_environment(path), facts, VERSIONS)
@@ -242,6 +243,7 @@ def _check_part(
     facts: Mapping[str, Any],
     only: range,
     tell: Callable[[str], None],
+    may_differ: tuple[str, ...],
 ) -> None:
     """Require a folder that others write, too, to be of the same origin, and repair own blocks."""
     path = folder.path
@@ -250,11 +252,25 @@ def _check_part(
         text = "the same command without --blocks repairs what can be"
         raise FolderError(f"{path} was damaged: {told(lost)}; {text}")
     require_same_config(path, study, _MAY_CHANGE)
-    require_same_environment(path, facts)
+    _require_same(path, facts, may_differ, tell)
     marked = set(marked_blocks(path))
     found = _damage_of(path, [block for block in only if block in marked])
     for block in _told_lost(path, found, tell):
         remove_block(path, block)
+
+
+def _require_same(
+    path: Path,
+    facts: Mapping[str, Any],
+    may_differ: tuple[str, ...],
+    tell: Callable[[str], None],
+) -> None:
+    """Require the environment of the blocks that are there, but for what may differ."""
+    decisive = [key for key in DECISIVE if key not in may_differ]
+    require_same_environment(path, facts, decisive)
+    if other := changes(stored_environment(path), facts, may_differ):
+        text = "the last bits of the other blocks may differ from those that are there"
+        tell(f"{'; '.join(other)}: {text}")
 
 
 def _damage_of(path: Path, blocks: Iterable[int]) -> list[Damage]:

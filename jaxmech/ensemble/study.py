@@ -16,6 +16,7 @@ from jaxmech.ensemble.quantities import Observed, Series
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
 from jaxmech.ensemble.until import Until
+from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
@@ -137,6 +138,9 @@ class Study:
     )
     until: Until | None = field(
         default=None, metadata=doc("stop before `size`, when a statistic is known well enough")
+    )
+    cluster: Cluster | None = field(
+        default=None, metadata=doc("workers that compute the blocks; changes no result")
     )
 
     def __post_init__(self) -> None:

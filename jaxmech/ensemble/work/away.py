@@ -1,0 +1,171 @@
+"""The computation of blocks by the workers of a cluster: handed out, and added up in order."""
+
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from uuid import uuid4
+
+import jax
+import numpy as np
+
+from jaxmech.config.errors import StoppedError
+from jaxmech.config.run_folder import FolderError, write_whole
+from jaxmech.ensemble.accumulate import Accumulator
+from jaxmech.ensemble.checksums import block_damage, told
+from jaxmech.ensemble.layout import STATES
+from jaxmech.ensemble.progress import RunProgress
+from jaxmech.ensemble.store import RunFolder
+from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.work.tasks import Tasks
+from jaxmech.ensemble.work.worker import Computed, Order, compute_blocks, lease_of
+
+Blocks = tuple[int, ...]
+_TASK = 30.0  # seconds that a task should take
+_SHARES = 4  # tasks for each worker that what is left is divided into, at least
+_VISIBLE = 60.0  # seconds within which a shared file system shows what a worker has written
+
+
+@dataclass
+class Sizes:
+    """How many blocks the next task has: as many as take half a minute, fewer towards the end.
+
+    Dividing what is left among the workers several times over keeps all of them busy to the end
+    (guided self-scheduling, Polychronopoulos and Kuck 1987). It changes no result.
+
+    Attributes:
+        fixed: blocks of each task, where the study says so.
+
+    Example:
+        >>> sizes = Sizes()
+        >>> sizes.next(left=1000, workers=10)
+        1
+        >>> sizes.took(blocks=1, seconds=3.0)
+        >>> sizes.next(left=1000, workers=10), sizes.next(left=100, workers=10)
+        (10, 3)
+    """
+
+    fixed: int | None = None
+    _each: deque[float] = field(default_factory=lambda: deque(maxlen=50))
+
+    def took(self, blocks: int, seconds: float) -> None:
+        """A task has taken so long."""
+        if blocks:
+            self._each.append(seconds / blocks)
+
+    def next(self, left: int, workers: int) -> int:
+        """Blocks of the next task."""
+        if self.fixed:
+            return min(self.fixed, left)
+        wanted = int(_TASK / max(median(self._each), 1e-6)) if self._each else 1
+        share = -(-left // (_SHARES * max(workers, 1)))
+        return max(min(wanted, share, left), 1)
+
+
+@dataclass(eq=False)
+class AwayWork:
+    """The computation of the blocks of a run by the workers of a cluster.
+
+    Attributes:
+        tasks: of the cluster.
+        accumulator: of the statistics.
+        target: the run folder.
+        progress: is told what is done.
+        study: with its sizes and substeps, as workers load it.
+        folder: to which its paths refer.
+        stop: is asked again and again whether to stop.
+    """
+
+    tasks: Tasks
+    accumulator: Accumulator
+    target: RunFolder
+    progress: RunProgress
+    study: Study
+    folder: Path
+    stop: Callable[[], bool] = lambda: False
+    _waiting: set[int] = field(default_factory=set, init=False)
+    _added: int = field(default=0, init=False)
+
+    def all(self, blocks: range, missing: set[int]) -> None:
+        """Have the missing ones of some blocks computed, and add up the statistics of all of them.
+
+        Raises:
+            StoppedError: it was asked to stop; what was computed before is stored.
+            ClusterError: the cluster was lost, or computes something else.
+        """
+        self._waiting = set(missing)
+        self._add_up(blocks)
+        path, lease = self.target.path.resolve(), uuid4().hex
+        x64 = bool(jax.config.read("jax_enable_x64"))
+        order = pickle.dumps(Order(self.study, self.folder.resolve(), path, lease, x64))
+        self.tasks.again = _reversed
+        sizes, ended = self._sizes(), False
+
+        def ends() -> bool:
+            nonlocal ended
+            if not ended and (self.stop() or self.accumulator.enough):
+                lease_of(path).unlink(missing_ok=True)  # the workers end at their next block
+                ended = True
+            return ended
+
+        write_whole(lease_of(path), lease)
+        try:
+            function, parts = partial(compute_blocks, order), self._parts(sorted(missing), sizes)
+            for part, computed in self.tasks.as_done(function, parts, ends):
+                sizes.took(len(computed.failed), computed.seconds)
+                if computed.left and not ended:
+                    raise FolderError(f"{path} was taken over by another run")
+                self._note(part, computed)
+                self._add_up(blocks)
+        finally:
+            lease_of(path).unlink(missing_ok=True)
+        if self._waiting and not self.accumulator.enough:
+            raise StoppedError
+
+    def _sizes(self) -> Sizes:
+        """The sizes of tasks, as the study says; a chunk of one block is its default."""
+        fixed = self.study.chunk_size // self.study.block_size
+        return Sizes(fixed if fixed > 1 else None)
+
+    def _parts(self, missing: list[int], sizes: Sizes) -> Iterator[Blocks]:
+        """The blocks of each task, as many as are good for the workers that there are then."""
+        while missing:
+            count = sizes.next(len(missing), self.tasks.workers)
+            part, missing = missing[:count], missing[count:]
+            yield tuple(part)
+
+    def _note(self, part: Blocks, computed: Computed) -> None:
+        """Blocks are done."""
+        done = (set(part) & self._waiting) - set(computed.left)
+        self._waiting -= done
+        failed = sum(computed.failed.get(block, 0) for block in done)
+        self.progress.add(self.target.trajectories(done), failed, self.accumulator.estimates())
+
+    def _add_up(self, blocks: range) -> None:
+        """Add the statistics of all blocks before the first that is not yet done."""
+        if not self.study.statistics:
+            return
+        for block in blocks[self._added :]:
+            if block in self._waiting or self.accumulator.enough:
+                return
+            self.accumulator.add(self.accumulator.unpacked(self._states(block)))
+            self._added += 1
+
+    def _states(self, block: int) -> np.ndarray:
+        """The statistics of a block that a worker has written, when they can be seen here."""
+        until = time.monotonic() + _VISIBLE
+        while damage := block_damage(self.target.path, block, STATES):
+            if time.monotonic() > until:
+                text = f"what the workers have written cannot be read: {told(damage)}"
+                raise FolderError(f"{self.target.path}: {text}; is it on a shared file system?")
+            time.sleep(0.2)
+        return self.target.states(block)
+
+
+def _reversed(blocks: Blocks) -> Blocks:
+    """For a second worker, so that the two meet in the middle."""
+    return blocks[::-1]

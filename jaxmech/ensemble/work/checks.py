@@ -1,0 +1,63 @@
+"""The workers of a cluster before they compute: versions that must agree, and what may differ."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmech.config.environment import environment
+from jaxmech.ensemble.work.tasks import ClusterError
+from jaxmech.ensemble.work.worker import MAY_DIFFER, facts_of_worker, refusal
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+def facts_of_all(
+    client: "Client", device: str, wait: float, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """What the workers compute with, as it is stored with the results.
+
+    Args:
+        client: of the cluster.
+        device: what they compute on, "cpu" or "gpu".
+        wait: how long to wait for the first one [s].
+        tell: is told of differences that may change the last bits.
+
+    Raises:
+        ClusterError: there are no workers, or one has other versions than this process.
+    """
+    until = time.monotonic() + wait
+    while not client.nthreads():
+        if time.monotonic() > until:
+            text = "start some, or wait longer (`cluster.wait`)"
+            raise ClusterError(f"the cluster has no workers after {wait:g} s; {text}")
+        time.sleep(0.2)
+    x64 = bool(jax.config.read("jax_enable_x64"))
+    found = client.run(facts_of_worker, x64, on_error="return")
+    own = environment()
+    first: dict[str, Any] | None = None
+    for address, facts in found.items():
+        if isinstance(facts, BaseException):
+            text = "install jaxmech there, with the packages of this environment"
+            raise ClusterError(f"the worker {address} cannot compute: {facts}; {text}") from facts
+        if (facts["platform"] == "cpu") != (device == "cpu"):
+            text = f"but `cluster.device` asks for {device}"
+            raise ClusterError(f"the worker {address} computes on {facts['platform']}, {text}")
+        first = first or facts
+        like = {**own, "platform": first["platform"]}
+        if told := refusal(like, facts, f"{address} on {facts['host']}"):
+            raise ClusterError(told)
+    assert first is not None
+    several = {key: _kinds(found, key) for key in MAY_DIFFER}
+    for key, kinds in several.items():
+        if len(kinds) > 1:
+            what = " and ".join(kinds)
+            tell(f"the workers differ in their {key}: {what}; the last bits of results may, too")
+    joined = {key: kinds[0] if len(kinds) == 1 else kinds for key, kinds in several.items()}
+    return {**{key: value for key, value in first.items() if key != "host"}, **joined}
+
+
+def _kinds(found: Mapping[str, Any], key: str) -> list[Any]:
+    return sorted({facts[key] for facts in found.values()}, key=str)

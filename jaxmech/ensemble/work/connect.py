@@ -1,0 +1,164 @@
+"""The Dask cluster that a table `cluster` asks for: one that runs, or one that is started here."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from jaxmech.config.errors import InputError, refuse
+from jaxmech.ensemble.work.pinning import CORES
+from jaxmech.ensemble.work.settings import Cluster
+from jaxmech.ensemble.work.tasks import ClusterError, Tasks
+
+if TYPE_CHECKING:
+    from distributed import Client, SpecCluster
+
+_SCHEDULER_FAILURES = 3  # workers that a scheduler of others gives up a task after, by default
+_PRELOAD = "jaxmech.ensemble.work.pinning"
+
+
+@contextmanager
+def connected(cluster: Cluster, tell: Callable[[str], None]) -> Iterator[Tasks]:
+    """The tasks of a cluster, which is closed at the end if it was started here.
+
+    Raises:
+        InputError: the extra `cluster` is not installed.
+        ClusterError: the scheduler cannot be reached, or workers cannot be started.
+        StudyError: there are not that many cores or GPUs.
+    """
+    _require_dask()
+    from distributed import Client
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told by `tell`
+    if cluster.kind in ("local", "slurm"):
+        with _started(cluster) as own, Client(own, set_as_default=False) as client:
+            yield Tasks(client, losses=0, waiting=tell)
+        return
+    with _client(cluster) as client:
+        losses = cluster.allowed_failures // (_SCHEDULER_FAILURES + 1)
+        yield Tasks(client, losses=losses, waiting=tell)
+
+
+def _require_dask() -> None:
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            "clusters need dask.distributed, which is not installed: pip install 'jaxmech[cluster]'"
+        ) from error
+
+
+def _client(cluster: Cluster) -> "Client":
+    """Of a scheduler that runs."""
+    from distributed import Client
+
+    where = cluster.scheduler.removeprefix("file:")
+    given = {"scheduler_file": where} if cluster.kind == "file" else {"address": where}
+    try:
+        return Client(**given, timeout=f"{cluster.wait} s", set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        text = "start one with `dask scheduler`, or correct the address"
+        raise ClusterError(f"there is no scheduler at {where} ({error}); {text}") from error
+
+
+@contextmanager
+def _started(cluster: Cluster) -> Iterator["SpecCluster"]:
+    """A cluster with processes of this machine, or with jobs of SLURM."""
+    with tempfile.TemporaryDirectory(prefix="jaxmech-cluster-") as scratch:
+        make = _slurm if cluster.kind == "slurm" else _local
+        with make(cluster, scratch) as own:
+            yield own
+
+
+def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
+    from distributed import Nanny, Scheduler, SpecCluster
+
+    count = cluster.workers_wanted
+    shares = _cores(cluster, count)
+    workers: dict[Any, dict[str, Any]] = {}
+    for place in range(count):
+        env = {CORES: ",".join(map(str, shares[place]))} if shares else {}
+        if cluster.device == "gpu":
+            env |= {"CUDA_VISIBLE_DEVICES": _gpus(count)[place]}
+        options = {
+            "nthreads": 1,
+            "env": env,
+            "preload": [_PRELOAD],
+            "memory_limit": _bytes(cluster.memory),
+            "local_directory": scratch,
+            "silence_logs": logging.CRITICAL,
+            "dashboard": False,
+        }
+        workers[place] = {"cls": Nanny, "options": options}
+    scheduler = {
+        "cls": Scheduler,
+        "options": {
+            "host": "127.0.0.1",
+            "dashboard": False,
+            "allowed_failures": cluster.allowed_failures,
+        },
+    }
+    return SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL)
+
+
+def _slurm(cluster: Cluster, scratch: str) -> "SpecCluster":
+    """One worker for each job; jobs that end are replaced as long as there is work."""
+    from dask_jobqueue.slurm import SLURMCluster
+
+    life = ["--lifetime", f"{cluster.lifetime}s", "--lifetime-stagger", "60s"]
+    own = SLURMCluster(
+        cores=1,
+        processes=1,
+        job_cpu=cluster.cores or 1,
+        memory=(cluster.memory or "").replace(" ", ""),
+        walltime=cluster.walltime,
+        queue=cluster.queue,
+        account=cluster.account,
+        interface=cluster.interface,
+        job_extra_directives=[
+            *(["--gpus-per-task=1"] if cluster.device == "gpu" else []),
+            *cluster.directives,
+        ],
+        job_script_prologue=list(cluster.prologue),
+        worker_extra_args=["--nthreads", "1", "--no-dashboard", *life],
+        local_directory=scratch,
+        scheduler_options={"dashboard": False, "allowed_failures": cluster.allowed_failures},
+    )
+    own.adapt(minimum_jobs=cluster.workers_wanted, maximum_jobs=cluster.workers_wanted)
+    return own
+
+
+def _cores(cluster: Cluster, count: int) -> list[list[int]]:
+    """The cores of each worker; nothing where this machine cannot pin."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    here = sorted(os.sched_getaffinity(0))
+    each = cluster.cores or max(len(here) // count, 1)
+    if cluster.cores and count * each > len(here):
+        text = f"must be at most {len(here) // count}: {count} workers share {len(here)} cores"
+        raise refuse("cores", f"{text}, but is {each}")
+    # More workers than cores share them in turn.
+    return [[here[(k * each + i) % len(here)] for i in range(each)] for k in range(count)]
+
+
+def _gpus(count: int) -> list[str]:
+    """The GPUs of this machine, as CUDA names them; as many as there are workers at least."""
+    import jax
+
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [name for name in given.split(",") if name] if given is not None else None
+    if names is None:
+        names = [str(d.id) for d in jax.devices() if d.platform in ("gpu", "cuda")]
+    if len(names) < count:
+        text = f"must be at most the number of GPUs, {len(names)}, but is {count}"
+        raise refuse("workers", text)
+    return names
+
+
+def _bytes(memory: str | None) -> int:
+    """A memory in bytes, zero for no limit."""
+    from dask.utils import parse_bytes
+
+    return int(parse_bytes(memory)) if memory else 0

@@ -1,0 +1,147 @@
+"""`Cluster`: which workers compute a study, as a table of its configuration."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from jaxmech.config.errors import Problem, StudyError, not_one_of
+from jaxmech.utils.field_docs import doc
+
+_WORDS = ("local", "slurm")
+_DURATION = re.compile(r"(?:(\d+)-)?(\d{1,2}):(\d{2}):(\d{2})")
+_MEMORY = re.compile(r"\d+(?:\.\d+)? ?[kMGT]i?B")
+_OF_SLURM = ("walltime", "queue", "account", "directives", "prologue", "interface")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The workers of a Dask cluster, each of which computes blocks of a study.
+
+    Example:
+        >>> Cluster(scheduler="local:4").workers_wanted
+        4
+    """
+
+    scheduler: str = field(
+        metadata=doc(
+            '"local:4" for 4 processes of this machine, "slurm" for jobs, "tcp://host:8786" or '
+            '"file:scheduler.json" for a cluster that runs',
+            short=True,
+        )
+    )
+    workers: int | None = field(
+        default=None, metadata=doc("number of workers, which are jobs of SLURM; by default 1")
+    )
+    cores: int | None = field(
+        default=None,
+        metadata=doc("cores that a worker is pinned to; by default an equal share, in SLURM 1"),
+    )
+    device: Literal["cpu", "gpu"] = field(
+        default="cpu", metadata=doc("what a worker computes on; a GPU of its own with gpu")
+    )
+    memory: str | None = field(
+        default=None,
+        metadata=doc('memory of a worker, which is restarted above it, such as "4 GiB"'),
+    )
+    allowed_failures: int = field(
+        default=20, metadata=doc("workers that may be lost with the same blocks before it ends")
+    )
+    wait: float = field(
+        default=300.0, metadata=doc("how long to wait for the first worker, or for a scheduler [s]")
+    )
+    walltime: str = field(
+        default="01:00:00", metadata=doc("of a job of SLURM, such as 12:00:00 or 2-00:00:00")
+    )
+    queue: str | None = field(default=None, metadata=doc("partition of SLURM"))
+    account: str | None = field(default=None, metadata=doc("account of SLURM"))
+    directives: tuple[str, ...] = field(
+        default=(), metadata=doc('further directives of SLURM, such as "--qos=low"')
+    )
+    prologue: tuple[str, ...] = field(
+        default=(), metadata=doc("shell commands before a worker of SLURM, such as module loads")
+    )
+    interface: str | None = field(
+        default=None, metadata=doc("network interface of the workers of SLURM, such as ib0")
+    )
+
+    def __post_init__(self) -> None:
+        problems = [*self._of_scheduler(), *self._of_numbers(), *self._of_texts()]
+        if problems:
+            raise StudyError(problems)
+
+    @property
+    def kind(self) -> str:
+        """`local`, `slurm`, `file`, or the protocol of an address."""
+        return self.scheduler.partition(":")[0]
+
+    @property
+    def workers_wanted(self) -> int:
+        """How many workers are started; one where nothing says how many."""
+        _, _, count = self.scheduler.partition(":")
+        return self.workers or (int(count) if self.kind in _WORDS and count else 1)
+
+    @property
+    def lifetime(self) -> int:
+        """Seconds of a job of SLURM, of which the last part is for its end."""
+        seconds = _seconds(self.walltime)
+        return seconds - min(seconds // 5, 300)
+
+    def _of_scheduler(self) -> Iterator[Problem]:
+        name, colon, rest = self.scheduler.partition(":")
+        where = ("scheduler",)
+        if name in ("tcp", "tls", "ws", "wss", "ucx"):
+            if not re.fullmatch(r"//[^\s/:]+:\d+", rest) and not re.fullmatch(
+                r"//\[[0-9a-fA-F:]+\]:\d+", rest
+            ):
+                text = "must be an address with a port, such as tcp://host:8786, but is "
+                yield Problem(where, text + self.scheduler)
+        elif name == "file":
+            if not rest:
+                yield Problem(where, "must name the file of a scheduler, as in file:scheduler.json")
+        elif name not in _WORDS:
+            known = (*_WORDS, "tcp", "tls", "file")
+            told = not_one_of(name, known, "a kind of cluster")
+            yield Problem(where, f'must begin with "local:4", "slurm" or an address; {name} {told}')
+        elif colon and (not rest.isdecimal() or int(rest) < 1):
+            text = f"must have a number of workers, at least 1, as in {name}:4, but is "
+            yield Problem(where, text + self.scheduler)
+        elif colon and self.workers is not None and self.workers != int(rest):
+            text = f"must be left out, or agree with {self.scheduler}, but is {self.workers}"
+            yield Problem(("workers",), text)
+        elif name == "local" and not colon and self.workers is None:
+            yield Problem(where, "must have a number of workers, as in local:4")
+
+    def _of_numbers(self) -> Iterator[Problem]:
+        for key, least in (("workers", 1), ("cores", 1), ("allowed_failures", 0), ("wait", 0)):
+            value = getattr(self, key)
+            if value is not None and not value >= least:
+                yield Problem((key,), f"must be at least {least}, but is {value}")
+
+    def _of_texts(self) -> Iterator[Problem]:
+        if self.memory is not None and not _MEMORY.fullmatch(self.memory):
+            text = f'must be a number with a unit, such as "4 GiB", but is "{self.memory}"'
+            yield Problem(("memory",), text)
+        if not _DURATION.fullmatch(self.walltime):
+            text = f"must be of the form hours:minutes:seconds, but is {self.walltime}"
+            yield Problem(("walltime",), text)
+        if self.kind in _WORDS and self.kind != "slurm":
+            defaults = {f.name: f.default for f in fields(self)}
+            for key in _OF_SLURM:
+                if getattr(self, key) != defaults[key]:
+                    text = f'must be left out: it is for the scheduler "slurm", not {self.kind}'
+                    yield Problem((key,), text)
+        if self.kind == "slurm" and self.memory is None:
+            yield Problem(("memory",), 'must be given for jobs of SLURM, such as "4 GiB"')
+        if self.kind not in _WORDS:
+            for key in ("workers", "cores", "memory"):
+                if getattr(self, key) is not None:
+                    text = "must be left out: the cluster runs already, with workers of its own"
+                    yield Problem((key,), text)
+
+
+def _seconds(walltime: str) -> int:
+    found = _DURATION.fullmatch(walltime)
+    assert found
+    days, hours, minutes, seconds = (int(x or 0) for x in found.groups())
+    return ((24 * days + hours) * 60 + minutes) * 60 + seconds

@@ -1,0 +1,199 @@
+"""`Tasks`: a map over the workers of a Dask cluster that goes on where some of them are lost."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jaxmech.config.errors import InputError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_AHEAD = 2  # tasks that each worker has or waits for
+_LOOK = 0.25  # seconds between looks at whether to stop
+_COUNT = 5.0  # seconds between counts of the workers
+_SLOW = 3.0  # times the median: what takes longer is computed a second time by a free worker
+_LEAST = 2.0  # seconds after which a task may be slow
+
+
+class ClusterError(InputError):
+    """A cluster that cannot be used, or was lost; and what to do about it."""
+
+
+@dataclass
+class _Task:
+    """An item with what computes it: a future, and a second one if the first is slow."""
+
+    item: Any
+    begun: float = field(default_factory=time.monotonic)
+    futures: "list[Future[Any]]" = field(default_factory=list)
+    lost: int = 0
+
+
+@dataclass
+class Tasks:
+    """A map over the workers of a cluster.
+
+    A task whose worker is lost is computed again. When nothing is left to hand out, free workers
+    compute again what takes long, so a function must give the same result wherever and however
+    often it runs, and its side effects must not depend on that either.
+
+    Attributes:
+        client: of the cluster.
+        losses: how often the scheduler may give up a task because its workers were lost.
+        again: the item that a second worker is given in place of a slow one.
+        waiting: is told once while there are no workers.
+    """
+
+    client: "Client"
+    losses: int = 20
+    again: Callable[[Any], Any] = lambda item: item
+    waiting: Callable[[str], None] = lambda text: None
+    _workers: int = 0
+    _counted: float = -_COUNT
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are, counted every few seconds."""
+        if time.monotonic() - self._counted > _COUNT:
+            found = len(self.client.nthreads())
+            if not found and self._workers:
+                self.waiting("all workers are lost; waiting for others")
+            self._workers, self._counted = found, time.monotonic()
+        return self._workers
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """The results in the order of the items, as the `map` of Python gives them."""
+        held: dict[int, Result] = {}
+        following = 0
+        for (place, _), result in self.as_done(_Second(function), enumerate(items)):
+            held[place] = result
+            while following in held:
+                yield held.pop(following)
+                following += 1
+
+    def as_done(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[tuple[Item, Result]]:
+        """Each item with its result, in the order in which they are done.
+
+        Items are taken when a worker will soon be free. After `stop` none is; what was begun is
+        waited for while there are workers.
+
+        Raises:
+            ClusterError: the scheduler was lost, or too many workers with the same task.
+        """
+        given = _Open(self, function, iter(items))
+        while True:
+            given.fill(stop)
+            if not given.running or (given.stopped and not self.workers):
+                return
+            if found := given.next_done():
+                yield found
+
+
+@dataclass(eq=False)
+class _Open:
+    """The tasks that are handed out and not yet done.
+
+    Attributes:
+        tasks: whose they are.
+        function: what computes an item.
+        source: of what is to be handed out.
+    """
+
+    tasks: Tasks
+    function: Callable[[Any], Any]
+    source: Iterator[Any]
+    stopped: bool = False
+    exhausted: bool = False
+    running: dict[int, _Task] = field(default_factory=dict)
+    _done: "SimpleQueue[tuple[_Task, Future[Any]]]" = field(default_factory=SimpleQueue)
+    _took: deque[float] = field(default_factory=lambda: deque(maxlen=100))
+
+    def fill(self, stop: Callable[[], bool]) -> None:
+        """Hand out as much as keeps the workers busy, unless it is to stop."""
+        self.stopped = self.stopped or stop()
+        while not (self.stopped or self.exhausted):
+            if len(self.running) >= max(_AHEAD * self.tasks.workers, 1):
+                return
+            for item in self.source:
+                task = _Task(item)
+                self.running[id(task)] = task
+                self._begin(task, item)
+                break
+            else:
+                self.exhausted = True
+
+    def next_done(self) -> tuple[Any, Any] | None:
+        """An item with its result, if one is done soon."""
+        try:
+            task, future = self._done.get(timeout=_LOOK)
+        except Empty:
+            if self.exhausted and not self.stopped:
+                for slow in self._slow():
+                    self._begin(slow, self.tasks.again(slow.item))
+            return None
+        if id(task) not in self.running:
+            return None  # the other of two was faster
+        task.futures.remove(future)
+        result = self._result(task, future)
+        if result is None:
+            self._begin(task, task.item)
+            return None
+        self._took.append(time.monotonic() - task.begun)
+        del self.running[id(task)]
+        return task.item, result[0]
+
+    def _begin(self, task: _Task, item: Any) -> None:
+        future = self.tasks.client.submit(self.function, item, pure=False)
+        task.futures.append(future)
+        future.add_done_callback(lambda future: self._done.put((task, future)))
+
+    def _result(self, task: _Task, future: "Future[Any]") -> tuple[Any] | None:
+        """What a future has found, or nothing if its workers were lost."""
+        from distributed import KilledWorker
+
+        try:
+            return (future.result(),)
+        except KilledWorker as error:
+            task.lost += 1
+            if task.lost > self.tasks.losses:
+                advice = "look into their memory, or raise `cluster.allowed_failures`"
+                text = f"too many workers were lost with the same task; {advice}"
+                raise ClusterError(f"{text}: {error}") from error
+            return None
+        except CancelledError as error:
+            raise ClusterError(
+                "the connection to the scheduler was lost; what is finished is kept, and the same "
+                "command goes on from there when a scheduler runs again"
+            ) from error
+
+    def _slow(self) -> list[_Task]:
+        """What is to be computed by free workers, too."""
+        free = self.tasks.workers - sum(len(task.futures) for task in self.running.values())
+        if free <= 0 or not self._took:
+            return []
+        limit = time.monotonic() - max(_SLOW * median(self._took), _LEAST)
+        late = [t for t in self.running.values() if len(t.futures) == 1 and t.begun < limit]
+        return sorted(late, key=lambda task: task.begun)[:free]
+
+
+@dataclass(frozen=True)
+class _Second:
+    """A function of the second of two."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, pair: tuple[int, Any]) -> Any:
+        return self.function(pair[1])

@@ -1,0 +1,149 @@
+"""What a worker of a cluster does: compute blocks of a study into the shared run folder.
+
+A block is written as a whole or not at all, with the same bits whoever computes it, so it does not
+matter if two workers compute the same one, or if one is killed at any moment.
+"""
+
+import pickle
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxmech.config.environment import changes, environment
+from jaxmech.config.run_folder import FolderError, stored_environment
+from jaxmech.ensemble.checksums import mark_of
+from jaxmech.ensemble.kernel import BlockProgram, compile_kernel
+from jaxmech.ensemble.provenance import origin
+from jaxmech.ensemble.store import RunFolder
+from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.work.here import arrays_of, computed_blocks
+from jaxmech.ensemble.work.plan import planned
+from jaxmech.ensemble.work.tasks import ClusterError
+
+SAME = ("jaxmech", "jaxmech_sha256", "jax", "jaxlib", "xla_flags", "x64", "platform")
+MAY_DIFFER = ("device", "devices", "processor")  # the last bits of results may, too: it is told
+_COMPUTING = Lock()  # a worker with several threads computes one task at a time
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the blocks of a run are computed from, wherever that is.
+
+    Attributes:
+        study: with its sizes and substeps.
+        folder: to which its paths refer.
+        path: the run folder.
+        lease: the text of a file there; the work ends when it says something else.
+        x64: whether JAX computes with 64 bits.
+    """
+
+    study: Study
+    folder: Path
+    path: Path
+    lease: str
+    x64: bool
+
+
+class Computed(NamedTuple):
+    """What a worker says of its blocks: how many failed in each that it computed itself."""
+
+    failed: dict[int, int]
+    left: tuple[int, ...]  # not computed, since the run has ended
+    seconds: float
+
+
+def lease_of(path: Path) -> Path:
+    """The file that names the run which the workers are computing for."""
+    return path / ".lease"
+
+
+def is_leased(path: Path, lease: str) -> bool:
+    """Whether the work for a run goes on."""
+    try:
+        return lease_of(path).read_text(encoding="utf-8") == lease
+    except FileNotFoundError:
+        return False
+
+
+def facts_of_worker(x64: bool) -> dict[str, Any]:
+    """The environment of the process of a worker, which computes with 64 bits or not."""
+    if jax.config.read("jax_enable_x64") != x64:
+        jax.config.update("jax_enable_x64", x64)
+    return {**environment(), "host": platform.node()}
+
+
+def refusal(then: Mapping[str, Any], now: Mapping[str, Any], where: str) -> str | None:
+    """Why a worker must not take part, if so."""
+    found = changes(then, now, SAME)
+    if not found:
+        return None
+    told = "; ".join(found)
+    advice = "install the same versions everywhere, and start the workers again"
+    return f"the worker {where} is not like the others, here: {told}; {advice}"
+
+
+def compute_blocks(order: bytes, blocks: tuple[int, ...]) -> Computed:
+    """Compute those of some blocks that nobody has finished, one after the other.
+
+    Raises:
+        ClusterError: this process computes with other versions, functions or draws than the run.
+    """
+    with _COMPUTING:
+        begun = time.perf_counter()
+        run, kernel = _prepared(order)
+        target = RunFolder(run.path, run.study.size, run.study.block_size)
+        failed: dict[int, int] = {}
+        left: list[int] = []
+
+        def missing() -> Iterator[int]:
+            for block in blocks:
+                if mark_of(run.path, block).exists():
+                    continue
+                if left or not is_leased(run.path, run.lease):
+                    left.append(block)
+                else:
+                    yield block
+
+        with ThreadPoolExecutor(1) as writer:
+            waiting = None
+            for inputs, found in computed_blocks(kernel, missing()):
+                block = int(inputs.first) // kernel.block
+                failed[block] = int(found.failed)
+                if waiting is not None:
+                    waiting.result()
+                waiting = writer.submit(target.write, block, arrays_of(kernel, inputs, found))
+            if waiting is not None:
+                waiting.result()
+        return Computed(failed, tuple(left), time.perf_counter() - begun)
+
+
+@lru_cache(maxsize=2)
+def _prepared(order: bytes) -> tuple[Order, BlockProgram]:
+    """The program of a run, after a check that this process computes the same."""
+    run: Order = pickle.loads(order)
+    now = facts_of_worker(run.x64)
+    where = f"on {now['host']}"
+    try:
+        then = stored_environment(run.path)
+    except FolderError as error:
+        text = "the run folder must be on a file system that all workers share"
+        raise ClusterError(f"the worker {where} cannot read {run.path}; {text}") from error
+    if told := refusal(then, now, where):
+        raise ClusterError(told)
+    found = planned(run.study, run.path, run.folder)
+    study = replace(found.study, observe=found.observe, statistics=found.statistics)
+    kernel = compile_kernel(study, found.subject, found.sampler)
+    last = min(kernel.block, study.size)
+    facts = origin(found.subject, kernel, kernel.sampler.rows(0, last), study)
+    if other := changes(then, facts, ("functions", "draws")):
+        text = f"{'; '.join(other)}; the files of the study must be the same for all workers"
+        raise ClusterError(f"the worker {where} computes something else: {text}")
+    return run, kernel
