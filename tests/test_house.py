@@ -37,7 +37,8 @@ def test_the_house_is_in_order() -> None:
 
 
 def test_dependencies_are_what_is_imported() -> None:
-    extra = packages(project()["optional-dependencies"]["diffrax"])
+    extras = project()["optional-dependencies"]
+    extra = packages([*extras["cluster"], *extras["diffrax"], *extras["xarray"]])
     found = foreign_packages(house()) - {"mpl_toolkits"} - extra  # a part of matplotlib
     assert found == packages(project()["dependencies"])
 

@@ -23,8 +23,8 @@ the same bits either way, whatever the chunk. The run folder holds `results.zarr
 xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`, `summary.txt` and `pictures/`.
 
 --blocks 0:100 computes a part of a study, beside other processes that compute other parts in the
-same folder, as in an array of jobs; the command without it then concludes the study. SIGTERM stops
-after the block that is being computed.
+same folder, as in an array of jobs; the command without it then concludes the study. --cluster has
+the workers of a Dask cluster compute it. SIGTERM stops after the block that is being computed.
 """
 VERIFY = """\
 Compare every file of a run folder with the digest that was stored with it, name what is damaged,

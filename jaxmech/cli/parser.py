@@ -133,10 +133,10 @@ def _positive(text: str) -> int:
 
 
 def _part(text: str) -> object:
-    from jaxmech.ensemble.work.part import Part
+    from jaxmech.ensemble.work.part import BlockRange
 
     try:
-        return Part.parsed(text)
+        return BlockRange.parsed(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -30,7 +30,7 @@ from jaxmech.ensemble.work.away import AwayWork
 from jaxmech.ensemble.work.checks import facts_of_all
 from jaxmech.ensemble.work.connect import connected
 from jaxmech.ensemble.work.here import Work
-from jaxmech.ensemble.work.part import Part
+from jaxmech.ensemble.work.part import BlockRange
 from jaxmech.ensemble.work.plan import layout_of, planned, require_use
 from jaxmech.ensemble.work.tasks import Tasks
 from jaxmech.ensemble.work.worker import MAY_DIFFER
@@ -43,7 +43,7 @@ def run(
     folder: Path = Path(),
     progress: bool | Shown = False,
     tell: Callable[[str], None] | None = None,
-    part: Part | None = None,
+    part: BlockRange | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Run a study, or continue it where it was interrupted.

@@ -86,7 +86,7 @@ def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
             "nthreads": 1,
             "env": env,
             "preload": [_PRELOAD],
-            "memory_limit": _bytes(cluster.memory),
+            "memory_limit": cluster.memory or 0,
             "local_directory": scratch,
             "silence_logs": logging.CRITICAL,
             "dashboard": False,
@@ -155,10 +155,3 @@ def _gpus(count: int) -> list[str]:
         text = f"must be at most the number of GPUs, {len(names)}, but is {count}"
         raise refuse("workers", text)
     return names
-
-
-def _bytes(memory: str | None) -> int:
-    """A memory in bytes, zero for no limit."""
-    from dask.utils import parse_bytes
-
-    return int(parse_bytes(memory)) if memory else 0

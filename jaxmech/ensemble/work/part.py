@@ -1,4 +1,4 @@
-"""`Part`: some of the blocks of a study, as for one job of an array of jobs."""
+"""`BlockRange`: some of the blocks of a study, as for one job of an array of jobs."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from jaxmech.config.errors import InputError
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockRange:
     """The blocks from `first` up to, but not including, `last`.
 
     Attributes:
@@ -19,12 +19,12 @@ class Part:
     last: int | None
 
     @classmethod
-    def parsed(cls, text: str) -> "Part":
+    def parsed(cls, text: str) -> "BlockRange":
         """A part from a text such as "0:100", "100:" or "7".
 
         Example:
-            >>> Part.parsed("0:100"), Part.parsed("7")
-            (Part(first=0, last=100), Part(first=7, last=8))
+            >>> BlockRange.parsed("0:100"), BlockRange.parsed("7")
+            (BlockRange(first=0, last=100), BlockRange(first=7, last=8))
         """
         found = re.fullmatch(r"(\d+)(?::(\d*))?", text.strip())
         if not found:

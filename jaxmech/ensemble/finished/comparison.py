@@ -1,0 +1,220 @@
+"""`compare_runs`: what differs between two runs, in configuration, environment and statistics.
+
+The interval of a difference follows from the intervals of its two terms: for estimates x, y with
+the limits (a, b), (c, d), the lower limit is x - y - sqrt((x - a)^2 + (d - y)^2), the upper one
+x - y + sqrt((b - x)^2 + (y - c)^2) (Zou and Donner 2008, equation 4; for proportions, method 10 of
+Newcombe 1998). The estimates must be independent.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import hypot
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxmech.config.convert import structure
+from jaxmech.config.environment import changes
+from jaxmech.config.run_folder import stored_environment
+from jaxmech.ensemble.layout import array_of
+from jaxmech.ensemble.results import Results, open_results
+from jaxmech.ensemble.study import Study
+
+_LEFT = ("chunk", "cluster")  # keys that change no result
+_FACTS = (
+    "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "numpy", "scipy", "zarr", "python", "platform",
+    "device", "devices", "processor", "xla_flags", "x64", "functions", "draws",
+)  # fmt: skip
+_INTERVALS = (("mean", "mean_low", "mean_high"), ("probability", "low", "high"),
+              ("quantiles", "low", "high"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A statistic that two runs have estimated.
+
+    Attributes:
+        name: of the statistic, and what of it; with the place of the largest difference in an array.
+        first: estimate and limits of the first run.
+        second: those of the second.
+        difference: first minus second, with its limits.
+        apart: in how many entries of the array the difference has an interval without zero.
+        entries: of the array.
+    """
+
+    name: str
+    first: tuple[float, float, float]
+    second: tuple[float, float, float]
+    difference: tuple[float, float, float]
+    apart: int
+    entries: int
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """What differs between two runs; prints itself.
+
+    Attributes:
+        paths: the run folders.
+        configuration: key, value of the first run, value of the second.
+        environment: one predicate for each fact that differs.
+        statistics: those that both have.
+        only: statistics that only one has.
+        arrays: of stored arrays of the same shape, in how many trajectories their bits differ.
+        same_draws: whether both drew the same numbers, so that estimates are not independent.
+    """
+
+    paths: tuple[Path, Path]
+    configuration: tuple[tuple[str, Any, Any], ...]
+    environment: tuple[str, ...]
+    statistics: tuple[Difference, ...]
+    only: tuple[str, ...]
+    arrays: Mapping[str, int]
+    same_draws: bool
+
+    def __str__(self) -> str:
+        return "\n".join(_card(self))
+
+
+def compare_runs(first: Path, second: Path) -> RunComparison:
+    """Compare two runs of a study, or of two studies that have statistics of the same name.
+
+    Raises:
+        FolderError: one cannot be read, or is damaged.
+    """
+    one, two = open_results(first), open_results(second)
+    facts = stored_environment(first), stored_environment(second)
+    found = {r.path: dict(_estimates(r)) for r in (one, two)}
+    names = [name for name in found[one.path] if name in found[two.path]]
+    only = [name for name in {**found[one.path], **found[two.path]} if name not in names]
+    return RunComparison(
+        paths=(first, second),
+        configuration=tuple(_keys(one.config, two.config)),
+        environment=tuple(changes(*facts, _FACTS)),
+        statistics=tuple(_differences(found[one.path], found[two.path])),
+        only=tuple(only),
+        arrays=dict(_arrays(one, two)),
+        same_draws=facts[0].get("draws") == facts[1].get("draws"),
+    )
+
+
+def difference(
+    first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The difference of two independent estimates (value, low, high), with its interval.
+
+    Example:
+        >>> value, low, high = difference((0.8, 0.7, 0.9), (0.5, 0.3, 0.6))
+        >>> print(f"{value:.2f} [{low:.4f}, {high:.4f}]")
+        0.30 [0.1586, 0.5236]
+    """
+    (x, a, b), (y, c, d) = (tuple(map(np.asarray, one)) for one in (first, second))
+    return x - y, x - y - np.hypot(x - a, d - y), x - y + np.hypot(b - x, y - c)
+
+
+def _keys(
+    one: Mapping[str, Any], two: Mapping[str, Any], within: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    for key in [*one, *(key for key in two if key not in one)]:
+        name, then, now = f"{within}{key}", one.get(key), two.get(key)
+        if then == now or name in _LEFT:
+            continue
+        if isinstance(then, dict) and isinstance(now, dict):
+            yield from _keys(then, now, f"{name}.")
+        else:
+            yield name, then, now
+
+
+def _estimates(results: Results) -> Iterator[tuple[str, tuple[Any, Any, Any]]]:
+    """Every estimate that has an interval, by the name of its statistic."""
+    known = results.config.get("statistics", {})
+    for name, found in results.statistics.items():
+        for what, low, high in _INTERVALS:
+            if name in known and {what, low, high} <= found.keys():
+                shapes = {np.shape(found[key]) for key in (what, low, high)}
+                if len(shapes) == 1:
+                    yield f"{name}.{what}", (found[what], found[low], found[high])
+
+
+def _differences(
+    one: Mapping[str, tuple[Any, Any, Any]], two: Mapping[str, tuple[Any, Any, Any]]
+) -> Iterator[Difference]:
+    for name, first in one.items():
+        second = two.get(name)
+        if second is None or np.shape(first[0]) != np.shape(second[0]):
+            continue
+        value, low, high = difference(first, second)
+        apart = (low > 0) | (high < 0)
+        width = np.where(np.isfinite(high - low) & (high > low), high - low, np.inf)
+        score = np.where(np.isfinite(value), np.abs(value) / width, -1)
+        place = np.unravel_index(int(np.argmax(score)), np.shape(value)) if np.ndim(value) else ()
+        where = f"[{', '.join(map(str, place))}]" if place else ""
+        at = tuple(place)
+        yield Difference(
+            name + where,
+            *((float(x[at]), float(y[at]), float(z[at])) for x, y, z in (
+                tuple(map(np.asarray, first)), tuple(map(np.asarray, second)), (value, low, high)
+            )),
+            int(np.sum(apart)),
+            int(np.size(value)),
+        )  # fmt: skip
+
+
+def _arrays(one: Results, two: Results) -> Iterator[tuple[str, int]]:
+    """In how many trajectories stored arrays differ, of blocks of the same size."""
+    if one.config["block"] != two.config["block"] or one.size != two.size:
+        return
+    for name in one.group:
+        if not two.has(name):
+            continue
+        arrays = array_of(one.group, name), array_of(two.group, name)
+        per_trajectory = arrays[0].metadata.to_dict().get("dimension_names") or ("",)
+        alike = arrays[0].shape == arrays[1].shape and arrays[0].dtype == arrays[1].dtype
+        if per_trajectory[0] != "trajectory" or not alike:
+            continue
+        pairs = zip(one.pieces(name), two.pieces(name), strict=False)
+        yield name, sum(_rows_that_differ(a, b) for a, b in pairs)
+
+
+def _rows_that_differ(a: np.ndarray, b: np.ndarray) -> int:
+    rows = min(len(a), len(b))
+    x, y = (np.ascontiguousarray(z[:rows]).reshape(rows, -1).view(np.uint8) for z in (a, b))
+    return int((x != y).any(1).sum())
+
+
+def _card(found: RunComparison) -> Iterator[str]:
+    first, second = found.paths
+    yield f"{first} (first) and {second} (second)"
+    yield "" if found.configuration else "the same configuration"
+    if found.configuration:
+        yield "configuration"
+        for key, then, now in found.configuration:
+            yield f"  {key:<24}{_shown(then)} and {_shown(now)}"
+    if found.environment:
+        yield "environment (there: first, here: second)"
+        yield from (f"  {text}" for text in found.environment)
+    if found.statistics:
+        yield "statistics: first, second, their difference with its interval"
+        yield from (_told(one) for one in found.statistics)
+        if found.same_draws:
+            yield "  both drew the same numbers: the intervals of differences are too wide or narrow"
+    yield from (f"  only one has {name}" for name in found.only)
+    differ = {name: count for name, count in found.arrays.items() if count}
+    if found.arrays and not differ:
+        yield f"the same bits in {len(found.arrays)} stored arrays"
+    for name, count in differ.items():
+        yield f"  {name} differs in {count:,} trajectories"
+
+
+def _told(one: Difference) -> str:
+    value, low, high = one.difference
+    x, y = (f"{e[0]:.6g} [{e[1]:.6g}, {e[2]:.6g}]" for e in (one.first, one.second))
+    share = f"; apart in {one.apart:,} of {one.entries:,}" if one.entries > 1 else ""
+    mark = "" if low <= 0 <= high else " *"
+    return f"  {one.name}: {x}, {y}; {value:.3g} [{low:.3g}, {high:.3g}]{mark}{share}"
+
+
+def _shown(value: Any) -> str:
+    text = "not given" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:60]} ..."

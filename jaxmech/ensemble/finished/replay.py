@@ -1,0 +1,196 @@
+"""`replay`: one trajectory of a run alone, from the seed and its number, with the same bits."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmech.config.convert import structure
+from jaxmech.config.environment import changes, environment
+from jaxmech.config.errors import InputError
+from jaxmech.config.load import Subject
+from jaxmech.config.run_folder import stored_environment
+from jaxmech.ensemble.draws import Sampler, stored_name
+from jaxmech.ensemble.kernel import BlockProgram, Inputs, inputs_of
+from jaxmech.ensemble.layout import array_of
+from jaxmech.ensemble.results import Results, open_results
+from jaxmech.ensemble.study import LANES, Study
+from jaxmech.ensemble.trajectory import StudyTrajectory
+from jaxmech.ensemble.work.plan import planned
+from jaxmech.status import Status
+
+SERIES = ("q", "v", "energy", "position_residual", "velocity_residual")
+_ENVIRONMENT = ("jaxmech_sha256", "jax", "jaxlib", "platform", "device", "processor", "xla_flags")
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """One trajectory of a run.
+
+    Attributes:
+        results: the run.
+        subject: its system.
+        index: the number of the trajectory.
+        drawn: what was drawn for it, by the names of the stored arrays.
+        params: all parameters.
+        ts: saved times [s], shape (T,).
+        values: the series of `simulate`, shape (T, ...), and its audit, by name.
+        compared: whether the bits are those that are stored, by name of the array; empty where the
+            run stores nothing of this trajectory.
+        other: what differs between the environment of the run and this one.
+    """
+
+    results: Results
+    subject: Subject
+    index: int
+    drawn: dict[str, np.ndarray]
+    params: dict[str, Any]
+    ts: np.ndarray
+    values: dict[str, np.ndarray]
+    compared: dict[str, bool]
+    other: tuple[str, ...]
+
+    @property
+    def status(self) -> Status:
+        """How it ended."""
+        return Status(int(self.values["status"]))
+
+    @property
+    def last_good(self) -> int:
+        """The last saved time at which the state is finite."""
+        finite = np.isfinite(self.values["q"]).all(1) & np.isfinite(self.values["v"]).all(1)
+        return int(np.flatnonzero(finite)[-1]) if finite.any() else 0
+
+    def __str__(self) -> str:
+        return "\n".join(_card(self))
+
+
+def replay(path: Path, index: int, folder: Path | None = None) -> Replay:
+    """Compute one trajectory of a run again, alone.
+
+    Args:
+        path: the run folder, of a finished run or not.
+        index: the number of the trajectory, from 0.
+        folder: to which the paths of the configuration refer; by default the run folder, which has
+            copies of the Python files but not of a table of draws.
+
+    Raises:
+        InputError: there is no such trajectory.
+        FolderError: the run folder cannot be read, or is damaged.
+        StudyError: a file that the configuration names is missing.
+    """
+    results = open_results(path)
+    study = structure(results.config, Study)
+    if not 0 <= index < study.size:
+        raise InputError(
+            f"{path} has the trajectories 0 to {study.size - 1}, but {index} is not one of them"
+        )
+    if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
+        raise InputError(
+            'the run is of float64; call jax.config.update("jax_enable_x64", True) before'
+        )
+    alone = replace(
+        study, observe={}, statistics={}, until=None, cluster=None, chunk=None,
+        store="all", save=SERIES, stored_precision=None,
+    )  # fmt: skip
+    plan = planned(alone, path, folder or path)
+    program, inputs = _program(alone, plan.subject, plan.sampler, index)
+    found = jax.device_get(program.finished(inputs, program.run(inputs)))
+    values = {name: np.asarray(array[0]) for name, array in found.arrays.items()}
+    rows = plan.sampler.rows(index, index + 1)
+    trajectory = program.trajectory
+    own, same = inputs_of(rows, program.dtype)
+    first = {section: {k: x[0] for k, x in own[section].items()} | same[section] for section in own}
+    return Replay(
+        results=results,
+        subject=plan.subject,
+        index=index,
+        drawn={stored_name(v): v.values[0] for v in rows if v.varies},
+        params=trajectory.params(first),
+        ts=trajectory.ts,
+        values=values,
+        compared=dict(_compared(results, study, index, values)),
+        other=tuple(changes(stored_environment(path), environment(), _ENVIRONMENT)),
+    )
+
+
+def _program(
+    study: Study, subject: Subject, sampler: Sampler, index: int
+) -> tuple[BlockProgram, Inputs]:
+    """A small block that holds the same trajectory in every lane."""
+    group = sampler.points.group
+    block = -(-LANES // group) * group
+    study = replace(study, block=block)
+    program = BlockProgram(StudyTrajectory(study, subject), sampler, block, {})
+    varying, same = inputs_of(sampler.rows(index, index + 1), program.dtype, block - 1)
+    number = np.int64 if jax.config.read("jax_enable_x64") else np.int32
+    weight = np.ones(block, program.dtype)
+    return program, Inputs(varying, same, weight, {}, number(index), np.int32(1))
+
+
+def _compared(
+    results: Results, study: Study, index: int, values: dict[str, np.ndarray]
+) -> Iterator[tuple[str, bool]]:
+    """Whether what is stored of a trajectory has the same bits."""
+    if index // int(results.config["block"]) in results.blocks and results.has_trajectories:
+        for name, value in values.items():
+            if results.has(name):
+                stored = np.asarray(array_of(results.group, name)[index])
+                yield name, _as_stored(name, value, study).tobytes() == stored.tobytes()
+    for name, found in results.statistics.items():
+        numbers = found.get("index")
+        if numbers is None or "q" not in found or np.ndim(numbers) != 1:
+            continue
+        for place in np.flatnonzero(np.asarray(numbers) == index):
+            kept = np.asarray(found["q"][place])
+            own = values["q"].astype(kept.dtype)
+            yield f"q of {name}", own.tobytes() == kept.tobytes()
+
+
+def _as_stored(name: str, value: np.ndarray, study: Study) -> np.ndarray:
+    if name not in SERIES:
+        return value
+    value = value[-1:] if study.store == "final" else value
+    return value.astype(study.stored_precision or value.dtype)
+
+
+def _card(found: Replay) -> Iterator[str]:
+    results, values, status = found.results, found.values, found.status
+    seed = results.config.get("seed", 0)
+    yield f"trajectory {found.index:,} of {results.size:,} of {results.name}, seed {seed}"
+    yield f"  {'status':<19}{status.name}: {status.message}"
+    if status != Status.OK:
+        last = found.last_good
+        yield f"  {'failed at':<19}t = {float(values['t_failed']):.6g} s"
+        q, v = (_vector(values[name][last]) for name in ("q", "v"))
+        yield f"  {'last finite save':<19}t = {found.ts[last]:.6g} s, number {last}"
+        yield f"  {'  q':<19}{q}"
+        yield f"  {'  v':<19}{v}"
+    for title, name in (
+        ("position residual", "worst_position_residual"),
+        ("velocity residual", "worst_velocity_residual"),
+        ("energy drift", "energy_drift"),
+        ("integration error", "integration_error"),
+    ):
+        yield f"  {title:<19}{float(values[name]):.3g}"
+    yield f"  {'smallest rank':<19}{int(values['rank'])}"
+    for name, value in found.drawn.items():
+        yield f"  {name:<19}{_vector(np.atleast_1d(value))}"
+    yield f"  {_told_bits(found)}"
+
+
+def _told_bits(found: Replay) -> str:
+    if not found.compared:
+        return "the run stores nothing of this trajectory to compare with"
+    wrong = [name for name, same in found.compared.items() if not same]
+    if not wrong:
+        return f"the same bits as stored: {', '.join(found.compared)}"
+    why = f", since {'; '.join(found.other)}" if found.other else ""
+    return f"other bits than stored{why}: {', '.join(wrong)}"
+
+
+def _vector(values: np.ndarray) -> str:
+    return ", ".join(f"{x:.8g}" for x in np.ravel(values))

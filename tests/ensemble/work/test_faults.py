@@ -1,0 +1,105 @@
+"""Clusters whose processes are killed: the bits of one process, and how to go on."""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Study, run
+from jaxmech.ensemble.checksums import marked_blocks
+from tests.ensemble.studies import same_bits, write_study
+from tests.ensemble.work.clusters import many, running_cluster, study_on, wait_until, workers_of
+
+BLOCKS = 60
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run that this process has computed alone."""
+    config = write_study(tmp_path_factory.mktemp("whole"), many(BLOCKS))
+    run(read(config, Study), config.parent / "run", folder=config.parent)
+    return config.parent / "run"
+
+
+def same_results(one: Path, other: Path) -> bool:
+    files = ("statistics.npz", "summary.json", "summary.txt")
+    return same_bits(one, other) and all(
+        (one / name).read_bytes() == (other / name).read_bytes() for name in files
+    )
+
+
+def test_a_worker_is_killed_and_nobody_can_tell(whole, tmp_path) -> None:
+    config, out = write_study(tmp_path, many(BLOCKS)), tmp_path / "run"
+    process = study_on(config, out, "--cluster", "local:2", "--chunk", 8)
+    assert wait_until(lambda: marked_blocks(out), process)
+    victim = workers_of(process)[0]
+    victim.kill()
+    error = process.communicate(timeout=180)[1]
+    assert process.returncode == 0, error
+    assert len(marked_blocks(out)) == BLOCKS
+    assert same_results(out, whole)
+    assert not (out / ".lease").exists()
+
+
+def test_sigterm_stops_a_cluster_at_the_next_block(whole, tmp_path) -> None:
+    config, out = write_study(tmp_path, many(BLOCKS)), tmp_path / "run"
+    process = study_on(config, out, "--cluster", "local:1", "--chunk", 100)
+    assert wait_until(lambda: marked_blocks(out), process)
+    process.send_signal(signal.SIGTERM)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 143, error
+    ours = f"continue with: jaxmech ensemble {config} --out {out} --cluster local:1"
+    assert error.splitlines()[-1].endswith(ours)
+    assert 0 < len(marked_blocks(out)) < BLOCKS
+    run(read(config, Study), out, folder=tmp_path)
+    assert same_results(out, whole)
+
+
+@pytest.mark.slow
+def test_workers_are_killed_at_ten_random_moments(tmp_path) -> None:
+    """Three workers, of which five are killed in each of two runs; nannies start new ones."""
+    blocks, chance = 600, random.Random(19)
+    config = write_study(tmp_path, many(blocks, substeps=9000))
+    run(read(config, Study), tmp_path / "whole", folder=tmp_path)
+    for trial in range(2):
+        out, killed = tmp_path / f"run{trial}", 0
+        process = study_on(config, out, "--cluster", "local:3")
+        assert wait_until(lambda out=out: marked_blocks(out), process)
+        while killed < 5 and process.poll() is None:
+            time.sleep(chance.uniform(0.0, 3.0))
+            if crew := workers_of(process):
+                chance.choice(crew).kill()
+                killed += 1
+        error = process.communicate(timeout=400)[1]
+        assert process.returncode == 0, error
+        assert killed == 5
+        assert same_results(out, tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_the_scheduler_is_killed_at_five_random_moments(tmp_path) -> None:
+    blocks, chance = 600, random.Random(20)
+    config, out = write_study(tmp_path, many(blocks, substeps=9000)), tmp_path / "run"
+    run(read(config, Study), tmp_path / "whole", folder=tmp_path)
+    done = [0]
+    for _ in range(5):
+        with running_cluster(tmp_path, workers=3) as (address, scheduler):
+            process = study_on(config, out, "--cluster", address)
+            before = done[-1]
+            assert wait_until(lambda n=before: len(marked_blocks(out)) > n, process)
+            time.sleep(chance.uniform(0.0, 2.0))
+            scheduler.kill()
+            error = process.communicate(timeout=120)[1]
+        assert process.returncode == 2, error
+        assert "the connection to the scheduler was lost; what is finished is kept" in error
+        done.append(len(marked_blocks(out)))
+    assert done == sorted(done)
+    assert done[-1] < blocks
+    with running_cluster(tmp_path, workers=3) as (address, _):
+        process = study_on(config, out, "--cluster", address)
+        error = process.communicate(timeout=400)[1]
+    assert process.returncode == 0, error
+    assert same_results(out, tmp_path / "whole")
