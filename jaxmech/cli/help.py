@@ -6,6 +6,9 @@ Constrained mechanics in batches: Monte Carlo studies and fits from a configurat
   jaxmech ensemble configs/double_pendulum.toml    run a study, or continue an interrupted run
   jaxmech fit configs/fit_pendulum.toml            fit parameters to recordings, with a report
   jaxmech plot runs/double_pendulum                draw the pictures of a run again
+  jaxmech report runs/double_pendulum              one page with everything about a run
+  jaxmech replay runs/double_pendulum 17           one trajectory again, alone
+  jaxmech compare-runs runs/a runs/b               what differs between two runs
   jaxmech verify runs/double_pendulum              look for damaged files
   jaxmech models                                   list the ready models
   jaxmech models chain                             one model: sketch, parameters, start variables
@@ -31,6 +34,23 @@ Compare every file of a run folder with the digest that was stored with it, name
 and change nothing. `jaxmech ensemble` computes damaged blocks again, to the same bits.
 
 exit code: 0 undamaged, finished or not; 1 damaged; 2 no run folder, or one without digests
+"""
+REPLAY = """\
+Compute one trajectory of a study again, alone, from the seed and its number, and say how it ended:
+its status, when and where it failed, what was drawn for it, and whether its bits are those that are
+stored. --out draws it, and animates it where the model has a geometry.
+
+exit code: 0 as stored, or nothing is stored of it; 1 other bits than stored; 2 bad input
+"""
+REPORT = """\
+Write one page about a study that opens anywhere, without a network: the answers with their
+intervals, tables, pictures, animated trajectories, configuration, environment, and failures, each
+with the command that replays it.
+"""
+COMPARE_RUNS = """\
+Say what differs between two studies: keys of the configuration, versions and devices, every
+statistic that has an interval with the interval of the difference, and stored arrays bit by bit. A
+star marks a difference whose interval does not contain zero.
 """
 FIT = """\
 Fit the parameters of a model to recordings in a .npz or .csv file, or continue an interrupted fit.

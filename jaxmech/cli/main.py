@@ -130,6 +130,40 @@ def _plot(arguments: Namespace) -> int:
     return DONE
 
 
+def _replay(arguments: Namespace) -> int:
+    from jaxmech.ensemble import replay
+
+    _require_good_jax()
+    _use_float64()
+    folder = Path(arguments.folder) if arguments.folder else None
+    found = replay(Path(arguments.run), arguments.index, folder)
+    print(found)
+    if arguments.out:
+        from jaxmech.plot.replayed import draw_replay
+
+        for picture in draw_replay(found, Path(arguments.out)):
+            print(picture)
+    return DONE if all(found.compared.values()) else UNSATISFACTORY
+
+
+def _report(arguments: Namespace) -> int:
+    from jaxmech.cli.report.page import write_report
+
+    _require_good_jax()
+    _use_float64()
+    folder = Path(arguments.folder) if arguments.folder else None
+    out = Path(arguments.out) if arguments.out else None
+    print(write_report(Path(arguments.run), out, arguments.animate, folder, tell))
+    return DONE
+
+
+def _compare_runs(arguments: Namespace) -> int:
+    from jaxmech.ensemble import compare_runs
+
+    print(compare_runs(Path(arguments.first), Path(arguments.second)))
+    return DONE
+
+
 def _verify(arguments: Namespace) -> int:
     from jaxmech.ensemble import open_results, verify
 
@@ -296,6 +330,9 @@ _COMMANDS = {
     "ensemble": _ensemble,
     "fit": _fit,
     "plot": _plot,
+    "replay": _replay,
+    "report": _report,
+    "compare-runs": _compare_runs,
     "verify": _verify,
     "models": _models,
     "check": _check,

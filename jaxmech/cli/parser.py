@@ -52,6 +52,23 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
     plot = add("plot", "draw the pictures of a run folder again")
     plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
+    replay = add("replay", "compute one trajectory of a study again, alone", texts.REPLAY)
+    report = add("report", "one page about a study, with everything in it", texts.REPORT)
+    for command in (replay, report):
+        command.add_argument("run", metavar="RUN", help="run folder of `ensemble`")
+        command.add_argument(
+            "--folder", metavar="DIR", help="to which paths of the configuration refer [RUN]"
+        )
+    replay.add_argument("index", metavar="INDEX", type=_index, help="its number, from 0")
+    replay.add_argument("--out", metavar="DIR", help="folder for pictures [none]")
+    report.add_argument("--out", metavar="FILE", help="the page [RUN/report.html]")
+    report.add_argument(
+        "--animate", metavar="INDEX", type=_index, nargs="*",
+        help="numbers of trajectories to animate; none for no animation [four of them]",
+    )  # fmt: skip
+    runs = add("compare-runs", "what differs between two studies", texts.COMPARE_RUNS)
+    for name in ("first", "second"):
+        runs.add_argument(name, metavar="RUN", help="run folder of `ensemble`")
     verify = add("verify", "look for damage in a run folder", texts.VERIFY)
     verify.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
     models = add("models", "list the ready models, or show one")
@@ -129,6 +146,12 @@ def _add_system(command: argparse.ArgumentParser, name: str = "SYSTEM", besides:
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a positive integer, but is {text}")
+    return int(text)
+
+
+def _index(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a number from 0, but is {text}")
     return int(text)
 
 

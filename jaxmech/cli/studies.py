@@ -9,7 +9,7 @@ from typing import Any
 from jaxmech.cli.interrupt import graceful, resumable, tell
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.toml import located, read
-from jaxmech.ensemble import Study, as_table, failed, name_problems, open_results, run
+from jaxmech.ensemble import Study, as_table, failed, name_problems, open_results, run_study
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.plot.ensemble_figures import draw_pictures
 
@@ -42,7 +42,7 @@ def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tupl
     try:
         options = ("out", "blocks", "cluster")
         with graceful() as stop, resumable(arguments, *options):
-            summary = run(
+            summary = run_study(
                 study,
                 out,
                 folder=config.parent,

@@ -24,11 +24,15 @@ from jaxmech.ensemble.distributions import Sobol as Sobol
 from jaxmech.ensemble.distributions import Triangular as Triangular
 from jaxmech.ensemble.distributions import Uniform as Uniform
 from jaxmech.ensemble.draws import draw as draw
+from jaxmech.ensemble.finished.comparison import compare_runs as compare_runs
+from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
+from jaxmech.ensemble.finished.dataset import run as run
+from jaxmech.ensemble.finished.replay import replay as replay
 from jaxmech.ensemble.quantities import Observed as Observed
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.results import verify as verify
-from jaxmech.ensemble.run import run as run
+from jaxmech.ensemble.run import run_study as run_study
 from jaxmech.ensemble.sampling import Correlation as Correlation
 from jaxmech.ensemble.sampling import Sampling as Sampling
 from jaxmech.ensemble.sampling.plans import name_problems as name_problems
@@ -48,3 +52,4 @@ from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.summary import as_table as as_table
 from jaxmech.ensemble.summary import failed as failed
 from jaxmech.ensemble.until import Until as Until
+from jaxmech.ensemble.work.settings import Cluster as Cluster

@@ -1,4 +1,4 @@
-"""`run`: compute a study block by block into its run folder, or finish what is there."""
+"""`run_study`: compute a study block by block into its run folder, or finish what is there."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ from jaxmech.ensemble.work.tasks import Tasks
 from jaxmech.ensemble.work.worker import MAY_DIFFER
 
 
-def run(
+def run_study(
     study: Study,
     out: Path,
     *,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import RunWarning, Study, run
+from jaxmech.ensemble import RunWarning, Study, run_study
 from jaxmech.ensemble.store import with_stored_substeps
 from tests.ensemble.studies import arrays, same_bits, write_study
 
@@ -28,7 +28,7 @@ theta = { distribution = "uniform", low = 0.1, high = 2.5 }
 
 
 def computed(folder: Path, text: str = TEXT) -> Path:
-    run(read(write_study(folder, text), Study), folder / "run", folder=folder)
+    run_study(read(write_study(folder, text), Study), folder / "run", folder=folder)
     return folder / "run"
 
 

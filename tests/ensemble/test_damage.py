@@ -14,7 +14,7 @@ import pytest
 from jaxmech.cli.main import main
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
-from jaxmech.ensemble import RunWarning, Study, open_results, run, verify
+from jaxmech.ensemble import RunWarning, Study, open_results, run_study, verify
 from jaxmech.ensemble.kernel import compile_kernel
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.summary import summarize
@@ -44,7 +44,7 @@ def whole(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RUN, "compile_kernel", once(compile_kernel))
         patch.setattr(RUN, "origin", once(origin))
-        run(read(config, Study), config.parent / "run", folder=config.parent)
+        run_study(read(config, Study), config.parent / "run", folder=config.parent)
         yield config.parent / "run"
 
 
@@ -56,7 +56,7 @@ def copy(whole, tmp_path) -> Path:
 
 def again(out: Path, whole: Path) -> None:
     config = whole.parent / "study.toml"
-    run(read(config, Study), out, folder=config.parent)
+    run_study(read(config, Study), out, folder=config.parent)
 
 
 def chunk(array: str, block: int = 1) -> str:
@@ -309,10 +309,10 @@ def test_large_and_long_studies_are_told_of(whole, tmp_path, monkeypatch) -> Non
     monkeypatch.setattr(HERE, "LONG", 0.0)
     told: list[str] = []
     study = read(whole.parent / "study.toml", Study)
-    run(study, tmp_path / "run", folder=whole.parent, tell=told.append)
+    run_study(study, tmp_path / "run", folder=whole.parent, tell=told.append)
     assert told[0].startswith("11 trajectories take up to 3.")
     assert re.fullmatch(r"about \S+ (s|ms|min) for the other 1 of 3 blocks", told[1])
-    run(study, tmp_path / "run", folder=whole.parent, tell=told.append)
+    run_study(study, tmp_path / "run", folder=whole.parent, tell=told.append)
     assert len(told) == 2
 
 
@@ -337,5 +337,5 @@ def test_damage_is_not_healed_by_other_functions(whole, copy) -> None:
             pytest.warns(RunWarning, match=r"was damaged: .*computed again: block 1"),
             pytest.raises(FolderError, match="the model differs in force"),
         ):
-            run(study, copy, folder=whole.parent)
+            run_study(study, copy, folder=whole.parent)
     assert (copy / "blocks" / "000001").exists()

@@ -15,7 +15,7 @@ from jaxmech.config.errors import StudyError
 from jaxmech.config.load import load
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
-from jaxmech.ensemble import RunWarning, Study, open_results, run
+from jaxmech.ensemble import RunWarning, Study, open_results, run_study
 from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.kernel import compile_kernel
@@ -25,7 +25,7 @@ from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, resealed, sa
 
 def computed(folder: Path, text: str = STUDY, out: str = "run", home: Path | None = None) -> Path:
     config = write_study(home or folder, text)
-    run(read(config, Study), folder / out, folder=config.parent)
+    run_study(read(config, Study), folder / out, folder=config.parent)
     return folder / out
 
 
@@ -125,7 +125,7 @@ def test_everything_can_be_saved(tmp_path) -> None:
         "block = 8", 'block = 8\nsave = ["q", "v", "qdd", "multipliers", "constraint_force"]'
     )
     config = write_study(tmp_path, text)
-    run(read(config, Study), tmp_path / "run")
+    run_study(read(config, Study), tmp_path / "run")
     found = arrays(tmp_path / "run")
     assert found["multipliers_rod"].shape == (10, 6, 1)
     m, g = float(found["parameter_m"]), float(found["parameter_g"])
@@ -139,7 +139,7 @@ def test_drawn_states_are_made_consistent(tmp_path) -> None:
     text = PENDULUM.replace("[start]", "[velocities]\nx1 = 0.3\n\n[start]")
     text = text.replace("block = 8", 'block = 8\nfixed = ["x1"]')
     config = write_study(tmp_path, text)
-    summary = run(read(config, Study), tmp_path / "run")
+    summary = run_study(read(config, Study), tmp_path / "run")
     assert summary["status"]["OK"]["count"] == 10
     found = arrays(tmp_path / "run")
     assert found["v"][:, 0, 0] == pytest.approx(0.3)
@@ -161,7 +161,7 @@ def test_double_precision_must_be_on(tmp_path, monkeypatch) -> None:
 def test_the_run_folder_repeats_the_run(whole, tmp_path) -> None:
     study = read(whole / "config.toml", Study)
     assert (study.model, study.block, study.chunk) == ("model.py:spring", 4, 4)
-    run(study, tmp_path / "again", folder=whole)
+    run_study(study, tmp_path / "again", folder=whole)
     assert same_bits(whole, tmp_path / "again")
 
 
@@ -214,11 +214,11 @@ def test_functions_that_were_edited_are_refused(whole, begun, old, new, message,
     file.write_text(file.read_text().replace(old, new))
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
     if message is None:
-        run(read(config, Study), out, folder=begun.parent)
+        run_study(read(config, Study), out, folder=begun.parent)
         assert same_bits(whole, out)
         return
     with pytest.raises(FolderError, match=message):
-        run(read(config, Study), out, folder=begun.parent)
+        run_study(read(config, Study), out, folder=begun.parent)
     assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
 
 
@@ -229,16 +229,16 @@ def test_an_edited_import_is_refused_and_a_moved_folder_is_not(whole, tmp_path) 
     file.write_text(file.read_text().replace("1e9 *", "strength() *") + "from how import strength")
     (tmp_path / "a" / "how.py").write_text("def strength():\n    return 1e9\n")
     out = tmp_path / "a" / "run"
-    run(read(config, Study), out, folder=config.parent)
+    run_study(read(config, Study), out, folder=config.parent)
     assert same_bits(whole, out)
     (tmp_path / "a").rename(tmp_path / "b")
     config, out = tmp_path / "b" / config.name, tmp_path / "b" / "run"
     del sys.modules["how"]
-    run(read(config, Study), out, folder=config.parent)
+    run_study(read(config, Study), out, folder=config.parent)
     (tmp_path / "b" / "how.py").write_text("def strength():\n    return 3e9  # edited\n")
     del sys.modules["how"]
     with pytest.raises(FolderError, match=r"in force \(its file is the same, but not what it"):
-        run(read(config, Study), out, folder=config.parent)
+        run_study(read(config, Study), out, folder=config.parent)
 
 
 def test_other_defaults_and_draws_are_refused(tmp_path) -> None:
@@ -246,13 +246,13 @@ def test_other_defaults_and_draws_are_refused(tmp_path) -> None:
     file = tmp_path / "spring.py"
     text = file.read_text() + SWING
     file.write_text(text)
-    run(read(config, Study), tmp_path / "run", folder=tmp_path)
+    run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     file.write_text(text.replace('{"m": 1.0, ', '{"m": 1.5, '))
     with pytest.raises(FolderError, match=r"different values are drawn for parameter_m\."):
-        run(read(config, Study), tmp_path / "run", folder=tmp_path)
+        run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     file.write_text(text.replace('p["l"] * jnp.sin', '2 * p["l"] * jnp.sin'))
     with pytest.raises(FolderError, match="differs in start "):
-        run(read(config, Study), tmp_path / "run", folder=tmp_path)
+        run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
 
 
 SWING = """

@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, run
+from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.estimate import estimate, study_devices
 from jaxmech.ensemble.study import Times
 from tests.ensemble.studies import PENDULUM, STUDY, same_bits, write_study
@@ -28,7 +28,7 @@ import json, sys
 from pathlib import Path
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, run
+from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.kernel import BlockProgram
 
 computed, plain = [], BlockProgram.run
@@ -42,7 +42,7 @@ def noted(self, inputs):
 import jax
 BlockProgram.run = noted
 for config in map(Path, sys.argv[1:]):
-    run(read(config, Study), config.parent / "several", folder=config.parent)
+    run_study(read(config, Study), config.parent / "several", folder=config.parent)
     print(json.dumps(computed))
     computed.clear()
 """
@@ -64,7 +64,7 @@ def test_the_same_bits_whatever_the_number_of_devices(tmp_path: Path) -> None:
     assert plain == [[0, 0], [4, 1], [8, 2], [12, 3], [16, 0]]
     assert svd == [[0, 0], [8, 0]]  # two calls of LAPACK may wait for each other
     config = configs[0]
-    run(read(config, Study), config.parent / "one", folder=config.parent)
+    run_study(read(config, Study), config.parent / "one", folder=config.parent)
     assert same_bits(config.parent / "several", config.parent / "one")
 
 

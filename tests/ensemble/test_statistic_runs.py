@@ -22,7 +22,7 @@ from jaxmech.ensemble import (
     Times,
     Uniform,
     open_results,
-    run,
+    run_study,
     verify,
 )
 from jaxmech.ensemble.checksums import marked_blocks
@@ -79,7 +79,7 @@ ONLY = OBSERVED.replace("block = 4", 'block = 4\nstore = "statistics"')
 def computed(folder: Path, text: str = OBSERVED, out: str = "run") -> Path:
     config = write_study(folder, text)
     (folder / "of.py").write_text(FUNCTIONS)
-    run(read(config, Study), folder / out, folder=folder)
+    run_study(read(config, Study), folder / out, folder=folder)
     return folder / out
 
 
@@ -222,7 +222,7 @@ def test_a_run_is_not_continued_with_another_statistic_or_another_use_of_reactio
     other = FUNCTIONS.replace("reactions.qdd @ v", "2 * reactions.qdd @ v")
     (tmp_path / "of.py").write_text(other.replace('x"].max()', 'x"].min()'))
     with pytest.raises(FolderError, match=r"observe both.*statistic own"):
-        run(read(tmp_path / "study.toml", Study), tmp_path / "run", folder=tmp_path)
+        run_study(read(tmp_path / "study.toml", Study), tmp_path / "run", folder=tmp_path)
 
 
 def test_functions_of_python_are_observed(tmp_path) -> None:
@@ -232,7 +232,7 @@ def test_functions_of_python_are_observed(tmp_path) -> None:
         observe={"height": Observed(lambda q, v, t, p: q[1] + p["l"], keep="max")},
         statistics={"up": Probability(of="height", above=0.2), "mean": Moments(of="height")},
     )  # fmt: skip
-    summary = run(study, tmp_path / "run")
+    summary = run_study(study, tmp_path / "run")
     assert summary["statistics"]["up"]["count"] == 10
     assert 0 <= summary["statistics"]["mean"]["min"] < summary["statistics"]["mean"]["max"]
     assert 'function = "python:' in (tmp_path / "run" / "config.toml").read_text()
@@ -244,7 +244,7 @@ def test_reactions_are_given_on_request(tmp_path) -> None:
         model="pendulum", size=3, times=Times(end=0.5, saves=3), method=RK4(substeps=10),
         start={"theta": Uniform(-2.0, 2.0)}, observe={"pull": rod}, save=("q", "multipliers"),
     )  # fmt: skip
-    run(study, tmp_path / "run")
+    run_study(study, tmp_path / "run")
     found = arrays(tmp_path / "run")
     exact = found["multipliers_rod"][..., 0] * (found["q"] ** 2).sum(-1)
     assert found["pull"] == pytest.approx(exact)
@@ -305,7 +305,7 @@ def test_the_example_of_the_page_of_studies(tmp_path) -> None:
     config = tmp_path / "tip_over.toml"
     config.write_text(text.replace("20_000", "600").replace("2_000", "100"))
     shutil.copy(CONFIGS / "tip_over.py", tmp_path)
-    run(read(config, Study), tmp_path / "run", folder=tmp_path)
+    run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     found = open_results(tmp_path / "run").statistics
     low, high = found["fast"]["low"], found["fast"]["high"]
     assert low < 0.0202 < high  # as 20,000 trajectories say

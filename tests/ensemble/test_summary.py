@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, as_table, failed, run
+from jaxmech.ensemble import Study, as_table, failed, run_study
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, write_study
 
 
@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
         ("none", STUDY.replace("limit = 2.0", "limit = -1.0")),
         ("pendulum", PENDULUM),
     ):
-        run(read(write_study(path, text), Study), path / name, folder=path)
+        run_study(read(write_study(path, text), Study), path / name, folder=path)
     return path
 
 

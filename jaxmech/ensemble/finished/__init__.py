@@ -1,1 +1,1 @@
-"""What is asked of a run that was computed: `replay` one trajectory, `dataset` all, `compare` two."""
+"""What is asked of runs: `replay` one trajectory, `open` all of them, `compare_runs`."""

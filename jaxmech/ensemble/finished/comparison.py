@@ -8,19 +8,17 @@ Newcombe 1998). The estimates must be independent.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import hypot
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxmech.config.convert import structure
 from jaxmech.config.environment import changes
 from jaxmech.config.run_folder import stored_environment
-from jaxmech.ensemble.layout import array_of
+from jaxmech.ensemble.layout import STATES, array_of
 from jaxmech.ensemble.results import Results, open_results
-from jaxmech.ensemble.study import Study
 
+Limits = tuple[float, float, float]  # a value, and the limits of its interval
 _LEFT = ("chunk", "cluster")  # keys that change no result
 _FACTS = (
     "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "numpy", "scipy", "zarr", "python", "platform",
@@ -35,7 +33,7 @@ class Difference:
     """A statistic that two runs have estimated.
 
     Attributes:
-        name: of the statistic, and what of it; with the place of the largest difference in an array.
+        name: of the statistic, and what of it; in an array, where they differ most.
         first: estimate and limits of the first run.
         second: those of the second.
         difference: first minus second, with its limits.
@@ -44,9 +42,9 @@ class Difference:
     """
 
     name: str
-    first: tuple[float, float, float]
-    second: tuple[float, float, float]
-    difference: tuple[float, float, float]
+    first: Limits
+    second: Limits
+    difference: Limits
     apart: int
     entries: int
 
@@ -150,15 +148,19 @@ def _differences(
         score = np.where(np.isfinite(value), np.abs(value) / width, -1)
         place = np.unravel_index(int(np.argmax(score)), np.shape(value)) if np.ndim(value) else ()
         where = f"[{', '.join(map(str, place))}]" if place else ""
-        at = tuple(place)
         yield Difference(
             name + where,
-            *((float(x[at]), float(y[at]), float(z[at])) for x, y, z in (
-                tuple(map(np.asarray, first)), tuple(map(np.asarray, second)), (value, low, high)
-            )),
+            _at(first, place),
+            _at(second, place),
+            _at((value, low, high), place),
             int(np.sum(apart)),
             int(np.size(value)),
-        )  # fmt: skip
+        )
+
+
+def _at(estimate: tuple[Any, Any, Any], place: tuple[Any, ...]) -> Limits:
+    value, low, high = (float(np.asarray(x)[tuple(place)]) for x in estimate)
+    return value, low, high
 
 
 def _arrays(one: Results, two: Results) -> Iterator[tuple[str, int]]:
@@ -169,9 +171,9 @@ def _arrays(one: Results, two: Results) -> Iterator[tuple[str, int]]:
         if not two.has(name):
             continue
         arrays = array_of(one.group, name), array_of(two.group, name)
-        per_trajectory = arrays[0].metadata.to_dict().get("dimension_names") or ("",)
+        own = all(array.shape[:1] == (one.size,) for array in arrays)
         alike = arrays[0].shape == arrays[1].shape and arrays[0].dtype == arrays[1].dtype
-        if per_trajectory[0] != "trajectory" or not alike:
+        if name in ("t", "coordinate", STATES) or not (own and alike):
             continue
         pairs = zip(one.pieces(name), two.pieces(name), strict=False)
         yield name, sum(_rows_that_differ(a, b) for a, b in pairs)
@@ -198,7 +200,7 @@ def _card(found: RunComparison) -> Iterator[str]:
         yield "statistics: first, second, their difference with its interval"
         yield from (_told(one) for one in found.statistics)
         if found.same_draws:
-            yield "  both drew the same numbers: the intervals of differences are too wide or narrow"
+            yield "  both drew the same numbers; intervals of differences hold for independent ones"
     yield from (f"  only one has {name}" for name in found.only)
     differ = {name: count for name, count in found.arrays.items() if count}
     if found.arrays and not differ:

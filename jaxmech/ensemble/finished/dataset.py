@@ -1,8 +1,8 @@
-"""A run as an `xarray.Dataset`, read when it is needed, and `run_study`, which computes it first."""
+"""A run as an `xarray.Dataset`: `open` one that is there, or `run` a study first."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,15 @@ import numpy as np
 from jaxmech.config.convert import plain
 from jaxmech.config.errors import InputError
 from jaxmech.ensemble.checksums import RESULTS
+from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.results import Results, open_results
+from jaxmech.ensemble.run import run_study
 from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:
     import xarray
+
+_OVER_TIME = ("moments", "quantiles", "first-passage")  # statistics that may be of each saved time
 
 
 def require_xarray() -> None:
@@ -29,7 +33,55 @@ def require_xarray() -> None:
         ) from error
 
 
-def dataset(path: Path | str) -> "xarray.Dataset":
+def run(
+    study: Study,
+    out: Path | str | None = None,
+    *,
+    folder: Path | str = Path(),
+    progress: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> "xarray.Dataset":
+    """Compute a study, or what is missing of it, and open its results.
+
+    Args:
+        study: what to compute; its `cluster` says where.
+        out: the run folder; by default one in `runs/` that is named by the model and the study, so
+            that the same study is computed once.
+        folder: to which relative paths of the study refer.
+        progress: whether to show a bar, in a terminal.
+        tell: called with messages; by default a `RunWarning`.
+
+    Returns:
+        The dataset that `open` gives. `jaxmech.ensemble.run_study` is the same without xarray, and
+        gives the summary.
+
+    Raises:
+        InputError: xarray is not installed.
+        StudyError: the study is impossible, naming the keys.
+        FolderError: the run folder cannot be used.
+
+    Example:
+        >>> import tempfile
+        >>> from jaxmech.ensemble import Moments, Times, Uniform
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=100,
+        ...     times=Times(end=1.0, saves=11),
+        ...     start={"theta": Uniform(low=-1.0, high=1.0)},
+        ...     statistics={"drift": Moments(of="energy_drift")},
+        ... )
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     found = run(study, out)
+        ...     print(dict(found.q.sizes), bool(found.drift_mean < 1e-6))
+        {'trajectory': 100, 'time': 11, 'coordinate': 2} True
+    """
+    require_xarray()
+    path = folder_of(study) if out is None else Path(out)
+    run_study(study, path, folder=Path(folder), progress=progress, tell=tell)
+    return open(path)
+
+
+def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     """The results of a run folder, finished or not, as a dataset that reads them when needed.
 
     Beside the stored arrays, it has what the statistics say, as `<statistic>_<what>`. The
@@ -37,7 +89,7 @@ def dataset(path: Path | str) -> "xarray.Dataset":
     not yet computed have the status -1. With dask installed, arrays are divided as they are stored.
 
     Args:
-        path: the run folder.
+        run: the run folder.
 
     Raises:
         InputError: xarray is not installed.
@@ -46,12 +98,15 @@ def dataset(path: Path | str) -> "xarray.Dataset":
     require_xarray()
     import xarray
 
-    results = open_results(Path(path))
+    results = open_results(Path(run))
     found: xarray.Dataset = xarray.open_zarr(results.path / RESULTS, consolidated=False)
+    found = found.drop_vars(STATES, errors="ignore")
     if "trajectory" in found.sizes:
         found = found.isel(trajectory=slice(0, _end(results)))
     for name, said in results.statistics.items():
-        found = found.assign(_variables(name, said))
+        kind = results.config.get("statistics", {}).get(name, {}).get("statistic")
+        saves = len(results.ts) if kind in _OVER_TIME else -1
+        found = found.assign(_variables(name, said, saves))
     summary = results.path / "summary.json"
     text = summary.read_text(encoding="utf-8") if summary.is_file() else ""
     return found.assign_attrs(run=str(results.path), summary=text)
@@ -65,13 +120,15 @@ def _end(results: Results) -> int:
     return results.size
 
 
-def _variables(name: str, said: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What a statistic says, each array with dimensions of its own."""
+def _variables(name: str, said: Mapping[str, np.ndarray], saves: int) -> dict[str, Any]:
+    """What a statistic says; arrays have dimensions of their own, but for that of time."""
     found = {}
     for what, value in said.items():
-        array = np.asarray(value)
-        key = f"{name}_{what}"
-        found[key] = (tuple(f"{key}_{axis}" for axis in range(array.ndim)), array)
+        array, key = np.asarray(value), f"{name}_{what}"
+        dims = [f"{key}_{axis}" for axis in range(array.ndim)]
+        if array.shape[:1] == (saves,) and what != "at":
+            dims[0] = "time"
+        found[key] = (tuple(dims), array)
     return found
 
 

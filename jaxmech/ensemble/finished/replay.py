@@ -1,6 +1,6 @@
 """`replay`: one trajectory of a run alone, from the seed and its number, with the same bits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.kernel import BlockProgram, Inputs, inputs_of
 from jaxmech.ensemble.layout import array_of
+from jaxmech.ensemble.quantities import Series
 from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.study import LANES, Study
 from jaxmech.ensemble.trajectory import StudyTrajectory
 from jaxmech.ensemble.work.plan import planned
 from jaxmech.status import Status
 
-SERIES = ("q", "v", "energy", "position_residual", "velocity_residual")
+SERIES: tuple[Series, ...] = ("q", "v", "energy", "position_residual", "velocity_residual")
 _ENVIRONMENT = ("jaxmech_sha256", "jax", "jaxlib", "platform", "device", "processor", "xla_flags")
 
 
@@ -82,12 +83,17 @@ def replay(path: Path, index: int, folder: Path | None = None) -> Replay:
         FolderError: the run folder cannot be read, or is damaged.
         StudyError: a file that the configuration names is missing.
     """
+    return replays(path, [index], folder)[0]
+
+
+def replays(path: Path, indices: Sequence[int], folder: Path | None = None) -> list[Replay]:
+    """Compute some trajectories of a run again, one after the other, as `replay` does."""
     results = open_results(path)
     study = structure(results.config, Study)
-    if not 0 <= index < study.size:
-        raise InputError(
-            f"{path} has the trajectories 0 to {study.size - 1}, but {index} is not one of them"
-        )
+    for index in indices:
+        if not 0 <= index < study.size:
+            known = f"the trajectories 0 to {study.size - 1}"
+            raise InputError(f"{path} has {known}, but {index} is not one of them")
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         raise InputError(
             'the run is of float64; call jax.config.update("jax_enable_x64", True) before'
@@ -97,38 +103,52 @@ def replay(path: Path, index: int, folder: Path | None = None) -> Replay:
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
     plan = planned(alone, path, folder or path)
-    program, inputs = _program(alone, plan.subject, plan.sampler, index)
+    program = _program(alone, plan.subject, plan.sampler)
+    other = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
+    return [_replayed(results, study, program, index, plan.subject, other) for index in indices]
+
+
+def _replayed(
+    results: Results,
+    study: Study,
+    program: BlockProgram,
+    index: int,
+    subject: Subject,
+    other: tuple[str, ...],
+) -> Replay:
+    rows = program.sampler.rows(index, index + 1)
+    inputs = _inputs(program, index)
     found = jax.device_get(program.finished(inputs, program.run(inputs)))
     values = {name: np.asarray(array[0]) for name, array in found.arrays.items()}
-    rows = plan.sampler.rows(index, index + 1)
-    trajectory = program.trajectory
     own, same = inputs_of(rows, program.dtype)
     first = {section: {k: x[0] for k, x in own[section].items()} | same[section] for section in own}
     return Replay(
         results=results,
-        subject=plan.subject,
+        subject=subject,
         index=index,
         drawn={stored_name(v): v.values[0] for v in rows if v.varies},
-        params=trajectory.params(first),
-        ts=trajectory.ts,
+        params=program.trajectory.params(first),
+        ts=program.trajectory.ts,
         values=values,
         compared=dict(_compared(results, study, index, values)),
-        other=tuple(changes(stored_environment(path), environment(), _ENVIRONMENT)),
+        other=other,
     )
 
 
-def _program(
-    study: Study, subject: Subject, sampler: Sampler, index: int
-) -> tuple[BlockProgram, Inputs]:
-    """A small block that holds the same trajectory in every lane."""
+def _program(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
+    """That of a small block, in whole groups of the design."""
     group = sampler.points.group
     block = -(-LANES // group) * group
-    study = replace(study, block=block)
-    program = BlockProgram(StudyTrajectory(study, subject), sampler, block, {})
-    varying, same = inputs_of(sampler.rows(index, index + 1), program.dtype, block - 1)
+    return BlockProgram(StudyTrajectory(replace(study, block=block), subject), sampler, block, {})
+
+
+def _inputs(program: BlockProgram, index: int) -> Inputs:
+    """A block that holds the same trajectory in every lane."""
+    rows = program.sampler.rows(index, index + 1)
+    varying, same = inputs_of(rows, program.dtype, program.block - 1)
     number = np.int64 if jax.config.read("jax_enable_x64") else np.int32
-    weight = np.ones(block, program.dtype)
-    return program, Inputs(varying, same, weight, {}, number(index), np.int32(1))
+    weight = np.ones(program.block, program.dtype)
+    return Inputs(varying, same, weight, {}, number(index), np.int32(1))
 
 
 def _compared(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, run
+from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.checksums import marked_blocks
 from tests.ensemble.studies import same_bits, write_study
 from tests.ensemble.work.clusters import many, running_cluster, study_on, wait_until, workers_of
@@ -20,7 +20,7 @@ BLOCKS = 60
 def whole(tmp_path_factory) -> Path:
     """A run that this process has computed alone."""
     config = write_study(tmp_path_factory.mktemp("whole"), many(BLOCKS))
-    run(read(config, Study), config.parent / "run", folder=config.parent)
+    run_study(read(config, Study), config.parent / "run", folder=config.parent)
     return config.parent / "run"
 
 
@@ -54,7 +54,7 @@ def test_sigterm_stops_a_cluster_at_the_next_block(whole, tmp_path) -> None:
     ours = f"continue with: jaxmech ensemble {config} --out {out} --cluster local:1"
     assert error.splitlines()[-1].endswith(ours)
     assert 0 < len(marked_blocks(out)) < BLOCKS
-    run(read(config, Study), out, folder=tmp_path)
+    run_study(read(config, Study), out, folder=tmp_path)
     assert same_results(out, whole)
 
 
@@ -63,7 +63,7 @@ def test_workers_are_killed_at_ten_random_moments(tmp_path) -> None:
     """Three workers, of which five are killed in each of two runs; nannies start new ones."""
     blocks, chance = 600, random.Random(19)
     config = write_study(tmp_path, many(blocks, substeps=9000))
-    run(read(config, Study), tmp_path / "whole", folder=tmp_path)
+    run_study(read(config, Study), tmp_path / "whole", folder=tmp_path)
     for trial in range(2):
         out, killed = tmp_path / f"run{trial}", 0
         process = study_on(config, out, "--cluster", "local:3")
@@ -83,7 +83,7 @@ def test_workers_are_killed_at_ten_random_moments(tmp_path) -> None:
 def test_the_scheduler_is_killed_at_five_random_moments(tmp_path) -> None:
     blocks, chance = 600, random.Random(20)
     config, out = write_study(tmp_path, many(blocks, substeps=9000)), tmp_path / "run"
-    run(read(config, Study), tmp_path / "whole", folder=tmp_path)
+    run_study(read(config, Study), tmp_path / "whole", folder=tmp_path)
     done = [0]
     for _ in range(5):
         with running_cluster(tmp_path, workers=3) as (address, scheduler):

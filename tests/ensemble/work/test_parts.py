@@ -14,7 +14,7 @@ from jaxmech.cli.main import main
 from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import FolderError, locked
 from jaxmech.config.toml import read
-from jaxmech.ensemble import RunWarning, Study, run
+from jaxmech.ensemble import RunWarning, Study, run_study
 from jaxmech.ensemble.checksums import marked_blocks
 from jaxmech.ensemble.work.part import BlockRange
 from tests.ensemble.studies import STUDY, same_bits, write_study
@@ -45,7 +45,7 @@ def written(folder: Path, text: str = STUDIED) -> Path:
 def whole(tmp_path_factory) -> Path:
     """A run that one process has computed."""
     config = written(tmp_path_factory.mktemp("whole"))
-    run(read(config, Study), config.parent / "run", folder=config.parent)
+    run_study(read(config, Study), config.parent / "run", folder=config.parent)
     return config.parent / "run"
 
 
@@ -100,15 +100,15 @@ def test_a_part_may_reach_beyond_the_end() -> None:
 def test_parts_share_a_folder_and_a_whole_run_does_not(whole, tmp_path) -> None:
     config, out = written(tmp_path), tmp_path / "run"
     study = read(config, Study)
-    run(study, out, folder=tmp_path, part=BlockRange(0, 1))
+    run_study(study, out, folder=tmp_path, part=BlockRange(0, 1))
     with locked(out, shared=True):
-        assert run(study, out, folder=tmp_path, part=BlockRange(1, 2))["done"] == 2
+        assert run_study(study, out, folder=tmp_path, part=BlockRange(1, 2))["done"] == 2
         with pytest.raises(FolderError, match="is being written by another process"):
-            run(study, out, folder=tmp_path)
+            run_study(study, out, folder=tmp_path)
     with locked(out), pytest.raises(FolderError, match=r"by another process \(\d+ on .+\)"):
-        run(study, out, folder=tmp_path, part=BlockRange(2, 3))
+        run_study(study, out, folder=tmp_path, part=BlockRange(2, 3))
     assert (out / ".lock").read_text() == ""
-    run(study, out, folder=tmp_path)
+    run_study(study, out, folder=tmp_path)
     assert same_results(out, whole)
 
 
@@ -120,23 +120,23 @@ def test_a_part_heals_its_own_blocks_and_leaves_the_rest(whole, tmp_path) -> Non
         (out / "results.zarr" / "q" / "c" / str(block) / "0" / "0").write_bytes(b"damage")
     before = (out / "blocks" / "000003").stat().st_mtime_ns
     with pytest.warns(RunWarning, match="to be computed again: block 1"):
-        run(study, out, folder=tmp_path, part=BlockRange(0, 2))
+        run_study(study, out, folder=tmp_path, part=BlockRange(0, 2))
     assert (out / "blocks" / "000003").stat().st_mtime_ns == before
     (out / "environment.json").write_text("{}")
     with pytest.raises(FolderError, match="without --blocks repairs"):
-        run(study, out, folder=tmp_path, part=BlockRange(0, 2))
+        run_study(study, out, folder=tmp_path, part=BlockRange(0, 2))
 
 
 def test_blocks_beyond_the_stop_are_dropped(tmp_path) -> None:
     text = STUDIED + '\n[until]\nquantity = "right"\nhalf_width = 0.45\nat_least = 4\n'
     config, out = written(tmp_path, text), tmp_path / "run"
     study = read(config, Study)
-    run(study, tmp_path / "one", folder=tmp_path)
+    run_study(study, tmp_path / "one", folder=tmp_path)
     last = len(marked_blocks(tmp_path / "one"))
     assert last < 5
-    run(study, out, folder=tmp_path, part=BlockRange(3, 5))
+    run_study(study, out, folder=tmp_path, part=BlockRange(3, 5))
     assert marked_blocks(out) == [3, 4]
-    run(study, out, folder=tmp_path)
+    run_study(study, out, folder=tmp_path)
     assert marked_blocks(out) == marked_blocks(tmp_path / "one") == list(range(last))
     assert same_results(out, tmp_path / "one")
 

@@ -1,0 +1,1 @@
+"""`jaxmech report`: `page` puts together what `sections` and `media` make of a run."""

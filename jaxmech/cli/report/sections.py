@@ -1,0 +1,162 @@
+"""The sections of the page about a run: tables from what is stored in its folder."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import numpy as np
+
+from jaxmech.cli.report.elements import Html, element, number_text, section, table, together
+from jaxmech.config.run_folder import stored_environment
+from jaxmech.ensemble import Results
+from jaxmech.ensemble.checksums import mark_of
+from jaxmech.ensemble.layout import array_of
+from jaxmech.status import Status
+
+MOST_FAILURES = 100
+_MOST_ROWS = 12  # of an array with intervals
+_ESTIMATES = ("probability", "mean", "quantiles")
+_LIMITS = {"probability": ("low", "high"), "mean": ("mean_low", "mean_high"),
+           "quantiles": ("low", "high")}  # fmt: skip
+
+
+def headline(results: Results, summary: Mapping[str, Any]) -> Html:
+    """What the run is, in a sentence."""
+    failed = summary["done"] - summary["status"]["OK"]["count"]
+    text = f"{summary['done']:,} of {summary['size']:,} trajectories"
+    text += f", {failed:,} failed" if failed else ", none failed"
+    if len(results.blocks) < results.count and not (results.path / "summary.json").is_file():
+        text += "; the run is not finished"
+    return together([element("h1", results.name), element("p", text + ".", class_="lead")])
+
+
+def answers(results: Results) -> Html | None:
+    """Every statistic with its interval."""
+    rows = list(_answers(results))
+    if not rows:
+        return None
+    confidence = _confidences(results)
+    note = element("p", f"Intervals of {confidence}; arrays in full are in statistics.npz.")
+    return section("Answers", table(("statistic", "value", "low", "high"), rows), note)
+
+
+def _answers(results: Results) -> Iterator[tuple[object, ...]]:
+    for name, found in results.statistics.items():
+        for what, value in found.items():
+            array = np.asarray(value)
+            low, high = (found.get(key) for key in _LIMITS.get(what, ("", "")))
+            if array.size > _MOST_ROWS or array.dtype.kind not in "fiu":
+                if what in _ESTIMATES:
+                    yield f"{name}: {what}", f"array of shape {array.shape}", "", ""
+                continue
+            if what in {x for pair in _LIMITS.values() for x in pair}:
+                continue  # beside its value
+            for place in np.ndindex(array.shape):
+                where = f"[{', '.join(map(str, place))}]" if place else ""
+                yield (
+                    f"{name}: {what}{where}",
+                    _number(array[place]),
+                    *(_number(np.asarray(x)[place]) if x is not None else "" for x in (low, high)),
+                )
+
+
+def _confidences(results: Results) -> str:
+    known = results.config.get("statistics", {}).values()
+    found = sorted({one["confidence"] for one in known if "confidence" in one})
+    return " or ".join(f"{100 * x:g} %" for x in found) or "95 %"
+
+
+def _number(value: Any) -> object:
+    number = value.item()
+    return number if isinstance(number, int) or np.isfinite(number) else "–"
+
+
+def audit(summary: Mapping[str, Any]) -> Html:
+    """How trajectories ended, and the worst of the good ones."""
+    ends = [(name, x["count"], x["message"]) for name, x in summary["status"].items()]
+    worst = [(name.replace("_", " "), number_text(x)) for name, x in summary["worst"].items()]
+    worst.append(("smallest rank", number_text(summary["smallest_rank"])))
+    if summary["too_coarse"]:
+        worst.append(("trajectories with too large a step", number_text(summary["too_coarse"])))
+    return together(
+        [
+            section("How trajectories ended", table(("status", "count", "meaning"), ends)),
+            section("The worst of the good ones", table(("", "largest"), worst)),
+        ]
+    )
+
+
+def bands(summary: Mapping[str, Any]) -> Html | None:
+    """Quantiles of the coordinates at the end."""
+    found = summary["quantiles"]
+    if not found or not summary["status"]["OK"]["count"]:
+        return None
+    titles = ("coordinate", *(f"{100 * p:g} %" for p in found["probabilities"]))
+    rows = [(name, *rows[-1]) for name, rows in found["coordinates"].items()]
+    return section(f"Quantiles at t = {found['times'][-1]:g} s", table(titles, rows))
+
+
+def failures(results: Results, summary: Mapping[str, Any]) -> Html | None:
+    """Each failed trajectory, with what was drawn for it and the command that replays it."""
+    count = summary["done"] - summary["status"]["OK"]["count"]
+    if not count:
+        return None
+    rows, names = (
+        _stored_failures(results)
+        if results.has_trajectories
+        else ([(k, "", "") for k in summary["failed"]], [])
+    )
+    run = quote(str(results.path))
+    lines = [(*row, element("code", f"jaxmech replay {run} {row[0]}")) for row in rows]
+    titles = ("trajectory", "status", "t [s]", *names, "to see it alone")
+    more = element("p", f"{len(rows):,} of {count:,} are listed.") if count > len(rows) else ""
+    return section("Failures", table(titles, lines), more)
+
+
+def _stored_failures(results: Results) -> tuple[list[tuple[Any, ...]], list[str]]:
+    step = int(results.config["block"])
+    numbers = [np.arange(b * step, min((b + 1) * step, results.size)) for b in results.blocks]
+    bad = np.concatenate(numbers)[results.status != Status.OK][:MOST_FAILURES]
+    arrays = {name: array_of(results.group, name) for name in ("status", "t_failed")}
+    drawn = [
+        name
+        for name in results.group
+        if name.startswith(("start_", "coordinate_", "velocities_", "velocity_", "parameter_"))
+        and array_of(results.group, name).shape == (results.size,)
+    ]
+    rows = []
+    for k in bad.tolist():
+        values = [float(np.asarray(array_of(results.group, name)[k])) for name in drawn]
+        status = Status(int(np.asarray(arrays["status"][k])))
+        rows.append((k, status.name, float(np.asarray(arrays["t_failed"][k])), *values))
+    return rows, drawn
+
+
+def configuration(results: Results) -> Html:
+    """The resolved configuration."""
+    text = (results.path / "config.toml").read_text(encoding="utf-8")
+    return section("Configuration", element("pre", text), folded=True)
+
+
+def surroundings(results: Results) -> Html:
+    """Versions and devices, and which kinds of processors computed how many blocks."""
+    facts = stored_environment(results.path)
+    rows = [(key, _told(value)) for key, value in facts.items() if value != ""]
+    kinds = Counter(filter(None, (_processor(results.path, block) for block in results.blocks)))
+    parts = [table(("fact", "value"), rows)]
+    if len(kinds) > 1:
+        text = "Several kinds of processors computed this run; the last bits of results may differ."
+        parts += [element("p", text), table(("processor", "blocks"), kinds.items())]
+    return section("Environment", *parts, folded=True)
+
+
+def _processor(path: Path, block: int) -> str | None:
+    known = json.loads(mark_of(path, block).read_text(encoding="utf-8"))
+    return known.get("processor")
+
+
+def _told(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

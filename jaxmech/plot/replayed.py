@@ -1,0 +1,54 @@
+"""Pictures of one trajectory of a study: coordinates, residuals and energy, and an animation."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxmech.animate import animate
+from jaxmech.ensemble.finished.replay import Replay
+from jaxmech.plot.panels import BLUE, MOST_PANELS, ORANGE, grid, labelled, save, single
+from jaxmech.status import Status
+
+
+def draw_replay(found: Replay, folder: Path) -> list[Path]:
+    """Draw a trajectory into a folder, which is made; animate it where its model has a geometry."""
+    figures = [(name, _title(found), figure) for name, figure in _figures(found)]
+    return [*save(figures, folder), *_animated(found, folder)]
+
+
+def _title(found: Replay) -> str:
+    text = f"{found.results.name}: trajectory {found.index:,}"
+    if found.status == Status.OK:
+        return text
+    return f"{text}, {found.status.name} at t = {float(found.values['t_failed']):.4g} s"
+
+
+def _figures(found: Replay) -> Iterator[tuple[str, Figure]]:
+    ts, values = found.ts, found.values
+    names = found.results.coordinates[:MOST_PANELS]
+    figure, panels = grid(len(names))
+    for k, ax in enumerate(panels):
+        ax.plot(ts, values["q"][:, k], color=BLUE, linewidth=1.2)
+        labelled(ax, "t [s]", names[k])
+    yield "coordinates", figure
+    figure, ax = single()
+    smallest = np.finfo(float).tiny
+    for name, color in (("position_residual", BLUE), ("velocity_residual", ORANGE)):
+        size = np.maximum(values[name], smallest)
+        ax.semilogy(ts, size, color=color, label=name.replace("_", " "))
+    labelled(ax, "t [s]", "constraint residual", legend=True)
+    yield "residuals", figure
+    figure, ax = single()
+    ax.plot(ts, values["energy"], color=BLUE)
+    labelled(ax, "t [s]", "energy [J]")
+    yield "energy", figure
+
+
+def _animated(found: Replay, folder: Path) -> list[Path]:
+    model = found.subject.model
+    if model is None or model.geometry is None or found.last_good < 1:
+        return []
+    motion = (found.ts, found.values["q"])
+    return [animate(model, motion, found.params).save(folder / "motion.gif", progress=False)]
