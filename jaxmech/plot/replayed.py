@@ -7,25 +7,25 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxmech.animate import animate
-from jaxmech.ensemble.finished.replay import Replay
+from jaxmech.ensemble.finished.replay import ReplayedTrajectory
 from jaxmech.plot.panels import BLUE, MOST_PANELS, ORANGE, grid, labelled, save, single
 from jaxmech.status import Status
 
 
-def draw_replay(found: Replay, folder: Path) -> list[Path]:
+def draw_replay(found: ReplayedTrajectory, folder: Path) -> list[Path]:
     """Draw a trajectory into a folder, which is made; animate it where its model has a geometry."""
     figures = [(name, _title(found), figure) for name, figure in _figures(found)]
     return [*save(figures, folder), *_animated(found, folder)]
 
 
-def _title(found: Replay) -> str:
+def _title(found: ReplayedTrajectory) -> str:
     text = f"{found.results.name}: trajectory {found.index:,}"
     if found.status == Status.OK:
         return text
     return f"{text}, {found.status.name} at t = {float(found.values['t_failed']):.4g} s"
 
 
-def _figures(found: Replay) -> Iterator[tuple[str, Figure]]:
+def _figures(found: ReplayedTrajectory) -> Iterator[tuple[str, Figure]]:
     ts, values = found.ts, found.values
     names = found.results.coordinates[:MOST_PANELS]
     figure, panels = grid(len(names))
@@ -46,7 +46,7 @@ def _figures(found: Replay) -> Iterator[tuple[str, Figure]]:
     yield "energy", figure
 
 
-def _animated(found: Replay, folder: Path) -> list[Path]:
+def _animated(found: ReplayedTrajectory, folder: Path) -> list[Path]:
     model = found.subject.model
     if model is None or model.geometry is None or found.last_good < 1:
         return []

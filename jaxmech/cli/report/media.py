@@ -11,7 +11,7 @@ from jaxmech.animate import animate
 from jaxmech.cli.report.elements import Html, element, section
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.ensemble import Results
-from jaxmech.ensemble.finished.replay import Replay, replays
+from jaxmech.ensemble.finished.replay import ReplayedTrajectory, replays
 from jaxmech.plot.ensemble_figures import draw_pictures
 from jaxmech.status import Status
 
@@ -55,7 +55,7 @@ def animations(
     return section("In motion", *shown) if shown else None
 
 
-def _animated(found: list[Replay], folder: Path) -> Iterator[Html]:
+def _animated(found: list[ReplayedTrajectory], folder: Path) -> Iterator[Html]:
     for one in found:
         model = one.subject.model
         if model is None or one.last_good < 1:

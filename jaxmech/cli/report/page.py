@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from jaxmech import __version__
 from jaxmech.cli.report.elements import html, together
 from jaxmech.cli.report.media import animations, pictures
 from jaxmech.cli.report.sections import (
@@ -101,7 +101,7 @@ def write_report(
     page = _PAGE.substitute(
         title=html(f"{results.name}: {summary['done']:,} trajectories"),
         body=together(part for part in parts if part is not None),
-        footer=html(f"{path}; written {now} by jaxmech {__version__}"),
+        footer=html(f"{path}; written {now} by jaxmech {version('jaxmech')}"),
     )
     out = path / "report.html" if out is None else out
     write_whole(out, page)

@@ -97,9 +97,7 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     )
 
 
-def difference(
-    first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def difference(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
     """The difference of two independent estimates (value, low, high), with its interval.
 
     Example:

@@ -137,8 +137,9 @@ def folder_of(study: Study) -> Path:
 
     Example:
         >>> from jaxmech.ensemble import Times
-        >>> print(folder_of(Study(model="pendulum", size=8, times=Times(end=1.0))))
-        runs/pendulum-67e0
+        >>> study = Study(model="pendulum", size=8, times=Times(end=1.0))
+        >>> folder_of(study).as_posix().rpartition("-")[0]
+        'runs/pendulum'
     """
     told = {k: x for k, x in plain(study).items() if k not in ("chunk", "cluster")}
     code = hashlib.sha256(json.dumps(told, sort_keys=True, default=repr).encode()).hexdigest()

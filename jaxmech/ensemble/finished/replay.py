@@ -28,7 +28,7 @@ _ENVIRONMENT = ("jaxmech_sha256", "jax", "jaxlib", "platform", "device", "proces
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class ReplayedTrajectory:
     """One trajectory of a run.
 
     Attributes:
@@ -69,7 +69,7 @@ class Replay:
         return "\n".join(_card(self))
 
 
-def replay(path: Path, index: int, folder: Path | None = None) -> Replay:
+def replay(path: Path, index: int, folder: Path | None = None) -> ReplayedTrajectory:
     """Compute one trajectory of a run again, alone.
 
     Args:
@@ -86,7 +86,9 @@ def replay(path: Path, index: int, folder: Path | None = None) -> Replay:
     return replays(path, [index], folder)[0]
 
 
-def replays(path: Path, indices: Sequence[int], folder: Path | None = None) -> list[Replay]:
+def replays(
+    path: Path, indices: Sequence[int], folder: Path | None = None
+) -> list[ReplayedTrajectory]:
     """Compute some trajectories of a run again, one after the other, as `replay` does."""
     results = open_results(path)
     study = structure(results.config, Study)
@@ -115,14 +117,14 @@ def _replayed(
     index: int,
     subject: Subject,
     other: tuple[str, ...],
-) -> Replay:
+) -> ReplayedTrajectory:
     rows = program.sampler.rows(index, index + 1)
     inputs = _inputs(program, index)
     found = jax.device_get(program.finished(inputs, program.run(inputs)))
     values = {name: np.asarray(array[0]) for name, array in found.arrays.items()}
     own, same = inputs_of(rows, program.dtype)
     first = {section: {k: x[0] for k, x in own[section].items()} | same[section] for section in own}
-    return Replay(
+    return ReplayedTrajectory(
         results=results,
         subject=subject,
         index=index,
@@ -177,7 +179,7 @@ def _as_stored(name: str, value: np.ndarray, study: Study) -> np.ndarray:
     return value.astype(study.stored_precision or value.dtype)
 
 
-def _card(found: Replay) -> Iterator[str]:
+def _card(found: ReplayedTrajectory) -> Iterator[str]:
     results, values, status = found.results, found.values, found.status
     seed = results.config.get("seed", 0)
     yield f"trajectory {found.index:,} of {results.size:,} of {results.name}, seed {seed}"
@@ -202,7 +204,7 @@ def _card(found: Replay) -> Iterator[str]:
     yield f"  {_told_bits(found)}"
 
 
-def _told_bits(found: Replay) -> str:
+def _told_bits(found: ReplayedTrajectory) -> str:
     if not found.compared:
         return "the run stores nothing of this trajectory to compare with"
     wrong = [name for name, same in found.compared.items() if not same]
