@@ -133,7 +133,7 @@ def simulate(
     tolerance = None
     if isinstance(method, Adaptive):
         tolerance = method.tolerance(q0.dtype)
-        policies = replace(policies, method=method.without_numbers())
+        policies = replace(policies, method=method.without_tolerance())
         _refuse_events(policies.watch)
     elif isinstance(method, AbstractFixedStep):
         plan = Plan(own, method, formulation, policies.projection)

@@ -16,6 +16,8 @@ from jaxmech.compiler.operation import bind as bind
 from jaxmech.compiler.operation import operation_of as operation_of
 from jaxmech.compiler.platforms import off as off
 from jaxmech.compiler.platforms import why_not as why_not
+from jaxmech.compiler.rows import empty_rows as empty_rows
+from jaxmech.compiler.rows import with_row as with_row
 from jaxmech.compiler.vectorize import explain as explain
 from jaxmech.compiler.vectorize import vectorize as vectorize
 from jaxmech.compiler.vmap import batched as batched

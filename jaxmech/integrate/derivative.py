@@ -98,8 +98,11 @@ class ReverseMode(AbstractDerivative):
     ) -> Trajectory:  # fmt: skip
         """The rollout, whose derivatives recompute its steps."""
         if tolerance is not None:
-            run, args = partial(adaptive_rollout, scheme), (q0, v0, ts, params, tolerance)
-            return batched_closure(run, *args)(*args)
+            run, args = (
+                partial(adaptive_rollout, scheme, segment=64),
+                (q0, v0, ts, params, tolerance),
+            )
+            return batched_closure(run, *args)(*args)[0]
         assert isinstance(scheme.method, AbstractFixedStep)
         steps = self._steps(scheme.method.count, len(ts) - 1)
         if watch is not None:
@@ -149,7 +152,7 @@ class ForwardMode(AbstractDerivative):
     ) -> Trajectory:  # fmt: skip
         """The rollout as plain JAX operations, with events one that has both modes."""
         if tolerance is not None:
-            return adaptive_rollout(scheme, q0, v0, ts, params, tolerance)
+            return adaptive_rollout(scheme, q0, v0, ts, params, tolerance, segment=64)[0]
         if watch is not None:
             return ReverseMode().trajectory(scheme, q0, v0, ts, params, watch=watch)
         return rollout(scheme, q0, v0, ts, params)[0]

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import equations_as_fun, loop_content
 from jaxmech.compiler.ir.liveness import Live, live_nodes, most_carried, operations
-from jaxmech.compiler.ir.loops import SequenceInput, Stacked, UnsupportedError, Value
+from jaxmech.compiler.ir.loops import Rows, SequenceInput, Stacked, UnsupportedError, Value
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
 from jaxmech.utils.digests import equations_digest, jaxpr_digest
 
@@ -136,7 +136,8 @@ class Kernel:
 def _live(reader: JaxprReader, outs: Sequence[Value]) -> Live:
     scalars = [int(i) for out in outs if isinstance(out, np.ndarray) for i in out.ravel()]
     stacked = [out for out in outs if isinstance(out, Stacked)]
-    return live_nodes(reader.graph, reader.loops, scalars, stacked)
+    rows = [out for out in outs if isinstance(out, Rows)]
+    return live_nodes(reader.graph, reader.loops, scalars, stacked, rows)
 
 
 def loop_kernel(

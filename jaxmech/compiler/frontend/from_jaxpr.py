@@ -5,7 +5,7 @@ contains another loop; a long one becomes a `Loop` with a graph of its own, and 
 A `cond` becomes a select, or a branch if one of its sides computes nothing. Calls are inlined.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from typing import Any
@@ -26,11 +26,13 @@ from jaxmech.compiler.ir.loops import (
     LARGEST_ARRAY,
     Ids,
     Loop,
+    Rows,
     Scanned,
     SequenceOfNodes,
     Stacked,
     UnsupportedError,
     Value,
+    WrittenRow,
     dtype_of,
 )
 from jaxmech.compiler.optimize.fold import folded
@@ -51,6 +53,7 @@ class JaxprReader:
     Attributes:
         graph: the scalars.
         loops: the loops among them.
+        written: rows that are written, if this is the body of a loop.
         active: a boolean among the scalars that is false where nothing depends on what is being
             read: on one side of a `cond`, or after the end of a `while`. None if all is needed.
     """
@@ -63,7 +66,14 @@ class JaxprReader:
     ) -> None:
         self.graph = Graph(outer, unsafe_origins)
         self.loops: list[Loop] = []
+        self.written: list[WrittenRow] = []
         self.active: int | None = None if active is None else self.graph.capture(active)
+        self.structured: dict[str, Callable[[JaxprEqn, list[Value]], list[Value]]] = {
+            "scan": self._scan,
+            "while": self._while,
+            "empty_rows": _empty_rows,
+            "write_row": lambda eqn, values: [self._write(*values)],
+        }
 
     def leaves(self, op: str, shape: tuple[int, ...], dtype: Any, params: Sequence[Any]) -> Ids:
         """An array of leaves of one kind, with their parameters."""
@@ -103,10 +113,8 @@ class JaxprReader:
         name = eqn.primitive.name
         if any(np.size(v) > LARGEST_ARRAY for v in values if isinstance(v, np.ndarray)):
             raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
-        if name == "scan":
-            return self._scan(eqn, values)
-        if name == "while":
-            return self._while(eqn, values)
+        if name in self.structured:
+            return self.structured[name](eqn, values)
         content = call_content(eqn)
         if content is not None:
             return self.read(content, values)
@@ -120,6 +128,24 @@ class JaxprReader:
         if name not in PRIMITIVES:
             raise UnsupportedError(f"the primitive `{name}`")
         return list(PRIMITIVES[name](self.graph, eqn, *arrays))
+
+    def _write(self, rows: Value, place: Value, row: Value, when: Value) -> Rows:
+        """Write a row in this iteration, if the lane goes on and the place is inside."""
+        if not isinstance(rows, Rows) or self.graph.outer is None:
+            raise UnsupportedError("rows that are not written by a loop")
+        assert isinstance(place, np.ndarray)
+        assert isinstance(when, np.ndarray)
+        assert isinstance(row, np.ndarray)
+        g, number, holds = self.graph, int(place), int(when)
+        dtype = g.nodes[number].dtype
+        inside = [
+            folded(g, "ge", number, g.const(0, dtype)),
+            folded(g, "lt", number, g.const(rows.count, dtype)),
+        ]
+        for other in (*inside, *([] if self.active is None else [self.active])):
+            holds = folded(g, "and", holds, other)
+        self.written.append(WrittenRow(rows, number, holds, row))
+        return rows
 
     def _cond(self, branches: Sequence[ClosedJaxpr], values: list[Ids]) -> list[Value]:
         """One side if the predicate is known; else both, joined by selects or a branch."""
@@ -151,14 +177,14 @@ class JaxprReader:
 
     def _side(self, side: ClosedJaxpr, args: Values, active: int | None) -> tuple[list[Ids], bool]:
         """The results of one side of a `cond`, and whether they take any new node."""
-        before, around = len(self.graph.nodes), self.active
+        before, around, written = len(self.graph.nodes), self.active, len(self.written)
         self.active = active
         try:
             outs = self.read(side, args)
         finally:
             self.active = around
         arrays = [out for out in outs if isinstance(out, np.ndarray)]
-        if len(arrays) < len(outs):
+        if len(arrays) < len(outs) or len(self.written) > written:
             raise UnsupportedError("`cond` with a loop that saves a sequence")
         return arrays, any(node.op != "const" for node in self.graph.nodes[before:])
 
@@ -212,11 +238,12 @@ class JaxprReader:
         reverse: bool,
     ) -> list[Value]:  # fmt: skip
         """Add a loop that is not unrolled; return its final carry and its stacked outputs."""
-        arrays = _arrays([*consts, *init], "a whole sequence as a constant or a carry of a loop")
-        fixed, start = arrays[: len(consts)], arrays[len(consts) :]
-        carried = closed.in_avals[len(consts) : len(arrays)]
+        otherwise = "a whole sequence as a constant or a carry of a loop"
+        fixed, (start, rows) = _arrays(consts, otherwise), _without_rows(init, otherwise)
+        avals = closed.in_avals[len(consts) : len(consts) + len(init)]
+        carried = [aval for k, aval in enumerate(avals) if k not in rows]
         inside = JaxprReader(self.graph, active=self.active)
-        pairs = zip(scanned, closed.in_avals[len(arrays) :], strict=True)
+        pairs = zip(scanned, closed.in_avals[len(consts) + len(init) :], strict=True)
         sequences = [_sequence(x, aval) for x, aval in pairs]
         captured = inside._captured(fixed)
         elements = [
@@ -225,8 +252,9 @@ class JaxprReader:
             )
             for k, s in enumerate(sequences)
         ]
-        outs = inside.read(closed, [*captured, *inside._numbered("carry", carried), *elements])
-        ends = _arrays(outs, "a loop inside of a loop that saves a sequence for the outside")
+        carry = _with_rows(inside._numbered("carry", carried), rows)
+        outs = inside.read(closed, [*captured, *carry, *elements])
+        ends = _ends(outs, rows)
         loop = Loop(
             body=inside.graph,
             inner=inside.loops,
@@ -238,13 +266,14 @@ class JaxprReader:
             reverse=reverse,
             place=len(self.graph.nodes),
             active=self.active,
+            written=inside.written,
         )
         number = len(self.loops)
         self.loops.append(loop)
         results = self._numbered("result", carried, number)
-        avals = closed.out_avals[len(start) :]
+        avals = closed.out_avals[len(init) :]
         return [
-            *results,
+            *_with_rows(results, rows),
             *(Stacked(number, k, length, a.shape, a.dtype) for k, a in enumerate(avals)),
         ]
 
@@ -257,20 +286,21 @@ class JaxprReader:
 
     def _while(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
         """Add a `while` loop, which carries whether the lane goes on; return its final carry."""
-        arrays = _arrays(values, "a whole sequence as a constant or a carry of a loop")
+        otherwise = "a whole sequence as a constant or a carry of a loop"
         (condition, first), (body, second, _) = loop_condition(eqn), loop_content(eqn)
-        init = arrays[second:]
-        goes_on = self._goes_on(condition, arrays[:first], init, self.active)
+        arrays = _arrays(values[:second], otherwise)
+        init, rows = _without_rows(values[second:], otherwise)
+        goes_on = self._goes_on(condition, arrays[:first], values[second:], self.active)
         if self.graph.values[goes_on] is not None and not self.graph.values[goes_on]:
-            return list(init)
+            return values[second:]
         inside = JaxprReader(self.graph, active=self.active)
-        captured = inside._captured(arrays[:second])
-        avals = body.in_avals[second - first :]
+        captured = inside._captured(arrays)
+        avals = [x for k, x in enumerate(body.in_avals[second - first :]) if k not in rows]
         running, *carry = inside._numbered("carry", [condition.out_avals[0], *avals])
         inside.active = int(running)
-        outs = inside.read(body, [*captured[first:], *carry])
-        new = _arrays(outs, "a loop inside of a loop that saves a sequence for the outside")
-        more = inside._goes_on(condition, captured[:first], new, inside.active)
+        outs = inside.read(body, [*captured[first:], *_with_rows(carry, rows)])
+        new = _ends(outs, rows)
+        more = inside._goes_on(condition, captured[:first], outs, inside.active)
         ends = [
             inside._selected("select_n", (), inside.active, old, x)
             for old, x in zip(carry, new, strict=True)
@@ -287,9 +317,11 @@ class JaxprReader:
                 length=None,
                 reverse=False,
                 place=len(self.graph.nodes),
+                written=inside.written,
             )
         )
-        return list(self._numbered("result", [condition.out_avals[0], *avals], number)[1:])
+        results = self._numbered("result", [condition.out_avals[0], *avals], number)[1:]
+        return _with_rows(results, rows)
 
     def _goes_on(
         self, condition: ClosedJaxpr, consts: Values, carry: Values, active: int | None
@@ -313,6 +345,8 @@ class JaxprReader:
 
 
 def _sequence(value: Value, aval: Any) -> Scanned:
+    if isinstance(value, Rows):
+        raise UnsupportedError("rows that a loop scans")
     return SequenceOfNodes(value, aval.dtype) if isinstance(value, np.ndarray) else value
 
 
@@ -321,6 +355,31 @@ def _arrays(values: Values, otherwise: str) -> list[Ids]:
     arrays = [x for x in values if isinstance(x, np.ndarray)]
     if len(arrays) < len(values):
         raise UnsupportedError(otherwise)
+    return arrays
+
+
+def _empty_rows(eqn: JaxprEqn, values: list[Value]) -> list[Value]:
+    count, *shape = eqn.params["shape"]
+    return [Rows(count, tuple(shape), np.dtype(eqn.params["dtype"]))]
+
+
+def _without_rows(values: Values, otherwise: str) -> tuple[list[Ids], dict[int, Rows]]:
+    """The values that are arrays, and by place those that are rows."""
+    rows = {k: x for k, x in enumerate(values) if isinstance(x, Rows)}
+    return _arrays([x for k, x in enumerate(values) if k not in rows], otherwise), rows
+
+
+def _with_rows(arrays: Sequence[Ids], rows: dict[int, Rows]) -> list[Value]:
+    """Rows at their places among arrays."""
+    rest = iter(arrays)
+    return [rows[k] if k in rows else next(rest) for k in range(len(arrays) + len(rows))]
+
+
+def _ends(outs: Values, rows: dict[int, Rows]) -> list[Ids]:
+    """The results of the body of a loop without the rows, which are the same as before."""
+    arrays, after = _without_rows(outs, "a loop inside of a loop that saves a sequence outside")
+    if after != rows:
+        raise UnsupportedError("rows that do not stay at their place in the carry of a loop")
     return arrays
 
 

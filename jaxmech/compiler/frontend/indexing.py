@@ -37,6 +37,12 @@ def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids
 
     spans = [(0, whole - part) for whole, part in zip(x.shape, sizes, strict=True)]
     size = math.prod(sizes)
+    first = _argument(g, x) if x.ndim == 1 and size == 1 else None
+    if first is not None and g.values[int(starts[0])] is None and x.size > LONGEST_CHAIN:
+        at = _within(g, int(starts[0]), x.size, _index_dtype(eqn))
+        dtype = dtype_of(eqn.invars[0])
+        yield np.array([g.add("read", (at,), (first, x.size), dtype)])
+        return
     yield _chosen(g, [int(one) for one in starts], spans, _index_dtype(eqn), taken, size)
 
 
@@ -182,6 +188,28 @@ def _looked_up(g: Graph, number: int, low: int, dtype: Any, table: np.ndarray) -
     place = folded(g, "min", place, g.const(low + len(table) - 1, dtype))
     place = folded(g, "sub", place, g.const(low, dtype))
     return g.add("lookup", (place,), table.tobytes(), table.dtype)
+
+
+def _within(g: Graph, number: int, count: int, dtype: Any) -> int:
+    """An index of an array of so many numbers, clamped."""
+    place = folded(g, "max", number, g.const(0, dtype))
+    return folded(g, "min", place, g.const(count - 1, dtype))
+
+
+def _argument(g: Graph, ids: Ids) -> int | None:
+    """The place of the first of consecutive inputs of the kernel; None for other nodes."""
+    first = _input(g, int(ids[0]))
+    inputs = range(first or 0, (first or 0) + len(ids))
+    is_one = first is not None and [_input(g, int(i)) for i in ids] == list(inputs)
+    return first if is_one else None
+
+
+def _input(g: Graph, number: int) -> int | None:
+    node: Any = g.nodes[number]
+    while node.op == "capture" and g.outer is not None:
+        g = g.outer
+        node = g.nodes[node.params]
+    return int(node.params) if node.op == "input" else None
 
 
 def _window(place: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:

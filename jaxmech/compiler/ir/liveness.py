@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jaxmech.compiler.ir.graph import Graph, Node
-from jaxmech.compiler.ir.loops import Loop, Scanned, SequenceOfNodes, Stacked
+from jaxmech.compiler.ir.loops import Loop, Rows, Scanned, SequenceOfNodes, Stacked, WrittenRow
 
 SMALLEST_BRANCH = 12  # operations and selects; a jump around fewer costs more than it saves
 _LEAVES = {"const", "input", "carry", "element", "capture", "result"}
@@ -20,13 +20,21 @@ class LiveLoop:
         carry: live places of its carry.
         in_memory: those of them that only one branch reads and changes, with their leaves.
         stacked: live stacked outputs.
+        written: live rows that it writes.
         body: the live nodes of its body.
     """
 
     carry: set[int] = field(default_factory=set)
     in_memory: dict[int, int] = field(default_factory=dict)
     stacked: set[int] = field(default_factory=set)
+    written: list[WrittenRow] = field(default_factory=list)
     body: "Live | None" = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes rows, or a loop inside of it does."""
+        inner = self.body.loops.values() if self.body is not None else ()
+        return bool(self.written) or any(part.writes for part in inner)
 
 
 @dataclass
@@ -45,13 +53,15 @@ class Live:
 
 
 def live_nodes(
-    graph: Graph, loops: list[Loop], nodes: Iterable[int], stacked: Iterable[Stacked]
-) -> Live:
-    """Everything that the given nodes and stacked outputs depend on."""
+    graph: Graph, loops: list[Loop], nodes: Iterable[int], stacked: Iterable[Stacked],
+    rows: Iterable[Rows] = (),
+) -> Live:  # fmt: skip
+    """Everything that the given nodes, stacked outputs and rows depend on."""
     whole = _Scope(graph, loops)
     search = _LivenessSearch([(whole, i) for i in nodes])
     for sequence in stacked:
         search.add_stacked(whole, sequence)
+    search.add_written(whole, set(rows))
     while search.work:
         search.run()
         # Splitting off the branches may make more nodes live, in any scope.
@@ -98,6 +108,13 @@ class _Scope:
             yield from scope.scopes()
 
 
+def _written_inside(loop: Loop) -> Iterator[WrittenRow]:
+    """The rows that a loop writes, and those that the loops inside of it write."""
+    yield from loop.written
+    for inner in loop.inner:
+        yield from _written_inside(inner)
+
+
 class _LivenessSearch:
     """A search backwards from the results, through all graphs at once: it visits a node once."""
 
@@ -120,6 +137,16 @@ class _LivenessSearch:
             nodes = scope.loops[sequence.loop].stacked[sequence.number]
             self.work += [(body, int(i)) for i in nodes.ravel()]
             self._add_control(body, scope, scope.loops[sequence.loop])
+
+    def add_written(self, scope: _Scope, rows: set[Rows]) -> None:
+        """Make what loops write live."""
+        for number, loop in enumerate(scope.loops):
+            if any(one.rows in rows for one in _written_inside(loop)):
+                body = scope.body(number)
+                body.part.written = [one for one in loop.written if one.rows in rows]
+                self.work += [(body, i) for one in body.part.written for i in one.nodes]
+                self._add_control(body, scope, loop)
+                self.add_written(body, rows)
 
     def _visit(self, scope: _Scope, node: Node) -> None:
         usual = node.inputs[:-1] if node.op == "branch" else node.inputs
@@ -222,6 +249,7 @@ def _readers(loop: Loop, part: LiveLoop, body: Live) -> dict[int, set[int | None
             reads += [(None, k) for k in nodes[i].inputs]
     reads += [(b, k) for b, own in body.branches.items() for i in own for k in nodes[i].inputs]
     reads += [(None, int(i)) for k in part.stacked for i in loop.stacked[k].ravel()]
+    reads += [(None, i) for one in part.written for i in one.nodes]
     for number in body.loops:
         inside = loop.inner[number]
         scanned = [x.ids for x in inside.scanned if isinstance(x, SequenceOfNodes)]

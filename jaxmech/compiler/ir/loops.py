@@ -1,6 +1,6 @@
 """Loops that are not unrolled, and the sequences that they scan and stack (as `xs` and `ys`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -60,8 +60,42 @@ class SequenceOfNodes:
         return self.ids.shape[1:]
 
 
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A result in memory that loops write, each lane at a place of its own (`compiler.rows`).
+
+    `shape` and `dtype` are those of a row.
+    """
+
+    count: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenRow:
+    """A row that every iteration of a loop writes: nodes of its body.
+
+    Attributes:
+        rows: what it is a row of.
+        place: its number.
+        when: whether it is written.
+        row: what is written.
+    """
+
+    rows: Rows
+    place: int
+    when: int
+    row: Ids
+
+    @property
+    def nodes(self) -> list[int]:
+        """All nodes that it needs."""
+        return [self.place, self.when, *(int(i) for i in self.row.ravel())]
+
+
 Scanned = SequenceInput | Stacked | SequenceOfNodes
-Value = Ids | SequenceInput | Stacked
+Value = Ids | SequenceInput | Stacked | Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +114,7 @@ class Loop:
         reverse: whether it runs from the last element to the first.
         active: node of the graph around it that is false where nothing depends on the loop.
         place: number of nodes of the graph around it before its results.
+        written: rows that every iteration writes, after all that is inside of it.
     """
 
     body: Graph
@@ -92,3 +127,4 @@ class Loop:
     reverse: bool
     place: int
     active: int | None = None
+    written: "list[WrittenRow]" = field(default_factory=list)

@@ -119,7 +119,7 @@ class _OriginSearch:
             return is_positive(g, node.inputs[-1], condition)
         if node.op == "sqrt" and is_positive(g, node.inputs[0], condition, or_zero=True):
             return True
-        may_be_nan_only = node.op in _NAN_ONLY or node.op == "input"
+        may_be_nan_only = node.op in _NAN_ONLY or node.op in ("input", "read")
         return may_be_nan_only and self.nan.reaches_result(g, number, condition)
 
 

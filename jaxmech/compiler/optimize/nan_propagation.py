@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmech.compiler.ir.graph import Graph
 from jaxmech.compiler.ir.liveness import Live, LiveLoop
-from jaxmech.compiler.ir.loops import Loop, SequenceOfNodes, Stacked, Value
+from jaxmech.compiler.ir.loops import Loop, SequenceOfNodes, Stacked, Value, WrittenRow
 from jaxmech.compiler.optimize.path_conditions import (
     ALWAYS,
     Condition,
@@ -70,12 +70,16 @@ class Propagation:
         known = self._conditions.get(g, {}).get(number, ())
         return any(one <= condition for one in known)
 
-    def _sweep(self, g: Graph, loops: list[Loop], live: Live, ends: Iterable[int]) -> None:
+    def _sweep(
+        self, g: Graph, loops: list[Loop], live: Live, ends: Iterable[int],
+        written: Iterable[WrittenRow] = (),
+    ) -> None:  # fmt: skip
         """One pass backwards; `tested` are the integers and booleans that results depend on."""
         conditions, tested = defaultdict[int, set[Condition]](set), set[int]()
         self._conditions[g], self._tested[g] = conditions, tested
         for i in ends:
             self._mark(g, i, ALWAYS) if g.nodes[i].dtype.kind == "f" else tested.add(i)
+        self._mark_rows(g, written)
         waiting = sorted(live.loops, key=lambda k: loops[k].place)
         for number in reversed(range(len(g.nodes))):
             while waiting and loops[waiting[-1]].place > number:
@@ -89,6 +93,13 @@ class Propagation:
             if number in conditions:
                 for condition in list(conditions[number]):
                     self._mark_inputs(g, number, condition)
+
+    def _mark_rows(self, g: Graph, written: Iterable[WrittenRow]) -> None:
+        """A row shows what is in it where it is written."""
+        for one in written:
+            for i in one.row.ravel().tolist():
+                if g.nodes[i].dtype.kind == "f":
+                    self._mark(g, i, frozenset([(one.when, True)]))
 
     def _mark(self, g: Graph, number: int, condition: Condition) -> None:
         if not self._infinite:
@@ -133,6 +144,7 @@ class Propagation:
             for place, i in enumerate(loop.stacked[k].ravel())
             if place in self._stacked.get((g, number, k), ()) or body.nodes[i].dtype.kind != "f"
         ]
+        stacked += [i for one in part.written for i in one.nodes if body.nodes[i].dtype.kind != "f"]
         whole = [loop.carry[k] for k in part.carry if g.nodes[loop.init[k]].dtype.kind != "f"]
         if loop.length is None:  # no result shows how often it ran
             whole.remove(loop.carry[0])
@@ -142,7 +154,8 @@ class Propagation:
         while kept != before:
             before = kept
             self._stacked = {key: x for key, x in self._stacked.items() if key[0] is not body}
-            self._sweep(body, loop.inner, inner, [*(loop.carry[k] for k in kept), *whole, *stacked])
+            ends = [*(loop.carry[k] for k in kept), *whole, *stacked]
+            self._sweep(body, loop.inner, inner, ends, part.written)
             kept = {k for k in kept if self.reaches_result(body, leaves.get(("carry", k), -1))}
         for i, node in enumerate(body.nodes):
             if not node.inputs and i in self._tested[body]:

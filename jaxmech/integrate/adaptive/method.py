@@ -6,7 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrince8
 from jaxmech.utils.checks import require_kind, require_positive_integer
@@ -14,17 +14,15 @@ from jaxmech.utils.field_docs import doc
 
 
 class Tolerance(eqx.Module):
-    """The numbers of `Adaptive`, apart from it so that one program serves them all.
+    """The tolerances of `Adaptive`, apart from it so that one program serves them all.
 
     Attributes:
         rtol: relative tolerance.
         atol: absolute tolerance.
-        max_steps: most attempts.
     """
 
     rtol: Float[Array, ""]
     atol: Float[Array, ""]
-    max_steps: Int[Array, ""]
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Adaptive(AbstractMethod):
         rtol: error of a step relative to the state.
         atol: absolute error of a step, in the units of the coordinates and velocities.
         max_steps: most attempted steps, rejected ones included; a trajectory that needs more has
-            the status `MAX_STEPS`, or `STIFF`.
+            the status `MAX_STEPS`, or `STIFF`. Derivatives need memory for so many steps.
 
     Raises:
         ValueError: a tolerance is not positive, `max_steps` is not a positive integer, or `pair`
@@ -73,7 +71,7 @@ class Adaptive(AbstractMethod):
     atol: float = field(
         default=1e-10, metadata=doc("absolute error of a step, in units of the coordinates")
     )
-    max_steps: int = field(default=100_000, metadata=doc("most steps, rejected ones included"))
+    max_steps: int = field(default=10_000, metadata=doc("most steps, rejected ones included"))
 
     def __post_init__(self) -> None:
         require_kind("pair", self.pair, AbstractPair, "DormandPrince5()")
@@ -89,7 +87,7 @@ class Adaptive(AbstractMethod):
                     f"Argument `{name}` must be a positive number, but is {value!r}; 1e-8 is usual "
                     "for `rtol`, and 1e-10 for `atol`."
                 )
-        remedy = "give the most steps that a trajectory may take, such as 100_000"
+        remedy = "give the most steps that a trajectory may take, such as 10_000"
         require_positive_integer("max_steps", self.max_steps, remedy)
 
     @property
@@ -98,10 +96,10 @@ class Adaptive(AbstractMethod):
         return self.pair.order
 
     def tolerance(self, dtype: Any) -> Tolerance:
-        """Its numbers."""
+        """Its tolerances."""
         rtol, atol = (jnp.asarray(x, dtype) for x in (self.rtol, self.atol))
-        return Tolerance(rtol, atol, jnp.asarray(self.max_steps, jnp.int32))
+        return Tolerance(rtol, atol)
 
-    def without_numbers(self) -> "Adaptive":
-        """The same method for any numbers."""
-        return replace(self, rtol=1.0, atol=1.0, max_steps=1)
+    def without_tolerance(self) -> "Adaptive":
+        """The same method for any tolerances."""
+        return replace(self, rtol=1.0, atol=1.0)

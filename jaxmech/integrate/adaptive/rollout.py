@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.compiler import empty_rows, with_row
 from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
 from jaxmech.integrate.adaptive.dense import interpolated
@@ -51,86 +52,107 @@ class _State(eqx.Module):
     Attributes:
         elapsed: time since the start, not negative.
         knot: the present state.
-        before: the start of the last step.
-        last: size of the last step.
         size: of the next attempt.
         error: of the last step, for the control.
         is_repeat: whether the last attempt was rejected.
         status: `Status` so far.
         t_failed: as in `Trajectory`.
+        saved: number of the next save time.
     """
 
     elapsed: Float[Array, ""]
     knot: Knot
-    before: Knot
-    last: Float[Array, ""]
     size: Float[Array, ""]
     error: Float[Array, ""]
     is_repeat: Bool[Array, ""]
     status: Int[Array, ""]
     t_failed: Float[Array, ""]
+    saved: Int[Array, ""]
     counts: StepCounts
     stiffness: _Stiffness
     audit: _Audit
 
 
+class StepRecord(eqx.Module):
+    """What the derivatives need of a run; rows that were not reached are undefined.
+
+    Attributes:
+        sizes: of the accepted steps [s], not negative, shape (max_steps,).
+        starts: time since the start, q and v before every segment of steps, shape (S, 1 + 2 n).
+        anchors: the same before the step in which each save lies, shape (T, 1 + 2 n).
+        steps: the numbers of these steps, shape (T,).
+    """
+
+    sizes: Array
+    starts: Array
+    anchors: Array
+    steps: Array
+
+
+class _Saves(eqx.Module):
+    """What is written at a save: q, v and the two residuals, and the `StepRecord` of saves."""
+
+    rows: Array
+    anchors: Array
+    steps: Array
+
+
+class _Rows(eqx.Module):
+    """What a run writes: its saves, and the `StepRecord` of steps."""
+
+    saves: _Saves
+    sizes: Array
+    starts: Array
+
+
 def adaptive_rollout(
-    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance
-) -> Trajectory:
-    """The trajectory from (q0, v0) saved at ts, and how much work it was."""
-    span = jax.lax.stop_gradient(ts[-1] - ts[0])
-    run = _Run(scheme, tolerance, ts[0], span, params)
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
+    *, segment: int,
+) -> tuple[Trajectory, StepRecord]:  # fmt: skip
+    """The trajectory from (q0, v0) saved at ts, and its steps in segments of so many."""
+    elapsed = jnp.abs(jax.lax.stop_gradient(ts - ts[0]))
+    run = _Run(scheme, tolerance, ts[0], jnp.sign(ts[-1] - ts[0]), elapsed, params, segment)
     start = run.start(q0, v0)
-
-    def one(state: _State, ts_k: Array) -> tuple[_State, tuple[Array, ...]]:
-        target = jax.lax.stop_gradient(jnp.abs(ts_k - run.t0))
-        audit = replace(state.audit, position=0 * state.elapsed, velocity=0 * state.elapsed)
-        state = jax.lax.while_loop(
-            lambda s: (s.elapsed < target) & (s.status == Status.OK),
-            run.advanced,
-            replace(state, audit=audit),
-        )
-        is_there = state.elapsed >= target
-        q, v, reached = run.within(state, ts_k)
-        failed = is_there & ~reached
-        state = replace(
-            state,
-            status=jnp.where(failed, int(Status.PROJECTION_FAILED), state.status),
-            t_failed=jnp.where(failed & jnp.isnan(state.t_failed), ts_k, state.t_failed),
-        )
-        position, velocity = residuals(scheme, q, v, ts_k, params)
-        found = (
-            q, v,
-            jnp.maximum(state.audit.position, position),
-            jnp.maximum(state.audit.velocity, velocity),
-        )  # fmt: skip
-        is_known = is_there & reached
-        return state, tuple(jnp.where(is_known, x, jnp.nan) for x in found)
-
-    end, saved = jax.lax.scan(one, start, ts[1:])
-    is_ok = jnp.isnan(start.t_failed)
-    first = q0, v0, start.audit.position, start.audit.velocity
-    q, v, position, velocity = (
-        jnp.concatenate([jnp.where(is_ok, x, jnp.nan)[None], rest])
-        for x, rest in zip(first, saved, strict=True)
+    state, rows = jax.lax.while_loop(
+        lambda carry: (carry[0].elapsed < elapsed[-1]) & (carry[0].status == Status.OK),
+        run.advanced,
+        (start, run.rows(q0)),
     )
-    audit = end.audit
+    place = jnp.arange(len(ts))
+    known = (place < state.saved) & jnp.isnan(start.t_failed)
+    first = jnp.concatenate([q0, v0, jnp.stack([start.audit.position, start.audit.velocity])])
+    saves = jnp.where((place == 0)[:, None], first[None], rows.saves.rows)
+    saves = jnp.where(known[:, None], saves, jnp.nan)
+    n, audit = q0.size, state.audit
     in_q, in_v = audit.errors
-    error = relative(in_q, in_v, audit.low, audit.high, audit.fastest, end.elapsed)
-    error = jnp.where(end.counts.accepted > 0, error, jnp.nan)
-    counts = replace(end.counts, t_stiff=end.stiffness.t)
-    return Trajectory(q, v, position, velocity, audit.rank, end.status, end.t_failed, error, counts)
+    error = relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed)
+    error = jnp.where(state.counts.accepted > 0, error, jnp.nan)
+    trajectory = Trajectory(
+        q=saves[:, :n],
+        v=saves[:, n : 2 * n],
+        position_residual=saves[:, -2],
+        velocity_residual=saves[:, -1],
+        rank=audit.rank,
+        status=state.status,
+        t_failed=state.t_failed,
+        error=error,
+        counts=replace(state.counts, t_stiff=state.stiffness.t),
+    )
+    record = StepRecord(rows.sizes, rows.starts, rows.saves.anchors, rows.saves.steps)
+    return trajectory, record
 
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """What stays the same during a run."""
+    """What stays the same during a run; `elapsed` are the save times from the start."""
 
     scheme: Scheme
     tolerance: Tolerance
     t0: Array
-    span: Array
+    sign: Array
+    elapsed: Array
     params: Params
+    segment: int
 
     @property
     def method(self) -> Adaptive:
@@ -143,9 +165,28 @@ class _Run:
         """Evaluations of the law of motion in an attempt."""
         return len(self.method.pair.tableau.nodes)
 
+    @property
+    def span(self) -> Array:
+        """The time from the start to the end, not negative."""
+        return self.elapsed[-1]
+
+    def rows(self, q: Array) -> _Rows:
+        """What is written, yet empty."""
+        times, most = len(self.elapsed), self.method.max_steps
+        state, number = jnp.zeros(1 + 2 * q.size, q.dtype), jnp.zeros((), jnp.int32)
+        return _Rows(
+            _Saves(
+                empty_rows(times, jnp.zeros(2 + 2 * q.size, q.dtype)),
+                empty_rows(times, state),
+                empty_rows(times, number),
+            ),
+            empty_rows(most, state[0]),
+            empty_rows(-(-most // self.segment), state),
+        )
+
     def time(self, elapsed: Array) -> Array:
         """The time after so much of it."""
-        return self.t0 + jnp.sign(self.span) * elapsed
+        return self.t0 + self.sign * elapsed
 
     def start(self, q: Array, v: Array) -> _State:
         """The state before the first step."""
@@ -159,13 +200,12 @@ class _Run:
         return _State(
             elapsed=zero,
             knot=first,
-            before=first,
-            last=jnp.ones_like(t),
-            size=first_step(scheme, self.tolerance, first, t, self.span, params),
+            size=first_step(scheme, self.tolerance, first, t, self.sign * self.span, params),
             error=jnp.full_like(t, LEAST_ERROR),
             is_repeat=jnp.asarray(False),
             status=status,
             t_failed=jnp.where(status == Status.OK, nan, at),
+            saved=none + 1,
             counts=StepCounts(none, none, none + 2, zero, nan),
             stiffness=_Stiffness(none, none, jnp.asarray(False), nan),
             audit=_Audit(
@@ -174,16 +214,17 @@ class _Run:
             ),
         )  # fmt: skip
 
-    def advanced(self, state: _State) -> _State:
-        """The state after one attempt."""
-        left = jnp.abs(self.span) - state.elapsed
+    def advanced(self, carry: tuple[_State, _Rows]) -> tuple[_State, _Rows]:
+        """The state after one attempt, and what it wrote."""
+        state, rows = carry
+        left = self.span - state.elapsed
         is_last = _STRETCH * state.size >= left
         size = jax.lax.stop_gradient(jnp.where(is_last, left, state.size))
-        t, h = self.time(state.elapsed), jnp.sign(self.span) * size
+        t, h = self.time(state.elapsed), self.sign * size
         tried = attempt(self.scheme, self.tolerance, state.knot, t, h, self.params)
         computed = tried.status == Status.OK
         accepted = computed & (tried.error <= 1.0)
-        elapsed = jnp.where(is_last, jnp.abs(self.span), state.elapsed + size)
+        elapsed = jnp.where(is_last, self.span, state.elapsed + size)
         counts = state.counts
         counts = replace(
             counts,
@@ -192,11 +233,104 @@ class _Run:
             evaluations=counts.evaluations + self.evaluations,
             longest=jnp.where(accepted, jnp.maximum(counts.longest, size), counts.longest),
         )
+        step = StepSpan(state.elapsed, elapsed, size, accepted)
+        rows = self._recorded(rows, state, step)
         moved = self._accepted(state, tried, elapsed, size)
         error = jnp.where(computed, tried.error, jnp.inf)
         stays = replace(state, size=size * shrunk(self.method, error), is_repeat=jnp.asarray(True))
-        state = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
-        return self._ended(replace(state, counts=counts), tried, size)
+        after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
+        after = self._ended(replace(after, counts=counts), tried)
+        return self._saved(state, after, step, rows)
+
+    def _recorded(self, rows: _Rows, state: _State, step: "StepSpan") -> _Rows:
+        """The rows with an accepted step."""
+        number = state.counts.accepted
+        begin = _packed(state)
+        is_first = step.accepted & (number % self.segment == 0)
+        return replace(
+            rows,
+            sizes=with_row(rows.sizes, number, step.size, step.accepted),
+            starts=with_row(rows.starts, number // self.segment, begin, is_first),
+        )
+
+    def _saved(
+        self, before: _State, after: _State, step: "StepSpan", rows: _Rows
+    ) -> tuple[_State, _Rows]:
+        """What an accepted step saves."""
+        last = len(self.elapsed) - 1
+
+        def target(saved: Array) -> Array:
+            at = jnp.minimum(saved, last)
+            return jax.lax.dynamic_index_in_dim(self.elapsed, at, keepdims=False)
+
+        def is_within(saved: Array) -> Array:
+            return step.accepted & (saved <= last) & (target(saved) <= step.end)
+
+        states = self._states(before, after, step, target(after.saved))
+
+        def save(carry: tuple[_State, _Saves]) -> tuple[_State, _Saves]:
+            state, saves = carry
+            elapsed, place = target(state.saved), state.saved
+            t = self.time(elapsed)
+            at = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
+            q, v = interpolated(self.places, states, self.sign * step.size, at)
+            q, v, reached = self._projected(q, v, t)
+            audit = state.audit
+            position, velocity = residuals(self.scheme, q, v, t, self.params)
+            position = jnp.maximum(audit.position, position)
+            velocity = jnp.maximum(audit.velocity, velocity)
+            row = jnp.concatenate([q, v, jnp.stack([position, velocity])])
+            saves = _Saves(
+                with_row(saves.rows, place, row, reached),
+                with_row(saves.anchors, place, _packed(before), reached),
+                with_row(saves.steps, place, before.counts.accepted, reached),
+            )
+            none = jnp.zeros_like(position)
+            failed = ~reached
+            code = jnp.asarray(Status.PROJECTION_FAILED, jnp.int32)
+            state = replace(
+                state,
+                saved=place + reached,
+                audit=replace(audit, position=none, velocity=none),
+                status=jnp.where(failed, code, state.status),
+                t_failed=jnp.where(failed, self.time(step.begin), state.t_failed),
+            )
+            return state, saves
+
+        after, saves = jax.lax.while_loop(
+            lambda carry: is_within(carry[0].saved) & (carry[0].status == Status.OK),
+            save,
+            (after, rows.saves),
+        )
+        return after, replace(rows, saves=saves)
+
+    @property
+    def places(self) -> tuple[float, ...]:
+        """Fractions of a step between whose states saves are interpolated."""
+        return (0.0, 0.5, 1.0) if self.method.order > 5 else (0.0, 1.0)
+
+    def _states(
+        self, before: _State, after: _State, step: "StepSpan", target: Array
+    ) -> list[tuple[Array, Array, Array]]:
+        """(q, v, qdd) at these places."""
+        ends = [(x.knot.q, x.knot.v, x.knot.qdd) for x in (before, after)]
+        if len(self.places) == 2:
+            return ends
+
+        def middle() -> tuple[Array, Array, Array]:
+            t, h = self.time(step.begin), self.sign * step.size / 2
+            half = attempt(self.scheme, self.tolerance, before.knot, t, h, self.params).end
+            return half.q, half.v, half.qdd
+
+        needed = step.accepted & (target < step.end)
+        return [ends[0], jax.lax.cond(needed, middle, lambda: ends[0]), ends[1]]
+
+    def _projected(self, q: Array, v: Array, t: Array) -> tuple[Array, Array, Array]:
+        """An interpolated state on the constraints, and whether it could be brought there."""
+        by, system = self.scheme.stabilization, self.scheme.system
+        if self.scheme.formulation.chart(system, q, v, t, self.params) is not None:
+            by = by if isinstance(by, Projection) else Projection()
+        return by.after_step(system, q, v, t, self.params)
 
     def _accepted(self, state: _State, tried: Attempt, elapsed: Array, size: Array) -> _State:
         factor = grown(self.method, tried.error, state.error)
@@ -208,8 +342,6 @@ class _Run:
             state,
             elapsed=elapsed,
             knot=end,
-            before=state.knot,
-            last=size,
             size=size * factor,
             error=jnp.maximum(tried.error, LEAST_ERROR),
             is_repeat=jnp.asarray(False),
@@ -236,14 +368,14 @@ class _Run:
         t = jnp.where(is_new, jax.lax.stop_gradient(t), before.t)
         return _Stiffness(limited, free, is_suspected, t)
 
-    def _ended(self, state: _State, tried: Attempt, size: Array) -> _State:
+    def _ended(self, state: _State, tried: Attempt) -> _State:
         """The state with its status."""
         counts, at = state.counts, jax.lax.stop_gradient(self.time(state.elapsed))
-        largest = jnp.maximum(jnp.abs(self.t0), jnp.abs(self.t0 + self.span))
+        largest = jnp.maximum(jnp.abs(self.t0), jnp.abs(self.time(self.span)))
         shortest = 4 * jnp.finfo(at.dtype).eps * jax.lax.stop_gradient(largest)
         is_repeated = state.is_repeat & (state.size < shortest)
-        is_over = counts.accepted + counts.rejected >= self.tolerance.max_steps
-        is_over &= state.elapsed < jnp.abs(self.span)
+        is_over = counts.accepted + counts.rejected >= self.method.max_steps
+        is_over &= state.elapsed < self.span
         underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)
         over = jnp.where(state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))
         status = jnp.where(is_over, over, int(Status.OK))
@@ -251,19 +383,16 @@ class _Run:
         failed = status != Status.OK
         return replace(state, status=status, t_failed=jnp.where(failed, at, state.t_failed))
 
-    def within(self, state: _State, t: Array) -> tuple[Array, Array, Array]:
-        """q and v in the last step, and whether they could be brought onto the constraints."""
-        sign = jnp.sign(self.span)
-        begin, h = self.time(state.elapsed - state.last), sign * state.last
-        begin = jax.lax.stop_gradient(begin - self.t0) + self.t0
-        if self.method.order > 5:
-            tried = attempt(
-                self.scheme, self.tolerance, state.before, begin, t - begin, self.params
-            )
-            return tried.end.q, tried.end.v, tried.status == Status.OK
-        ends = [(x.q, x.v, x.qdd) for x in (state.before, state.knot)]
-        q, v = interpolated((0.0, 1.0), ends, h, (t - begin) / h)
-        by, system = self.scheme.stabilization, self.scheme.system
-        if self.scheme.formulation.chart(system, q, v, t, self.params) is not None:
-            by = by if isinstance(by, Projection) else Projection()
-        return by.after_step(system, q, v, t, self.params)
+
+class StepSpan(eqx.Module):
+    """An attempted step: times since the start, its size, and whether it was accepted."""
+
+    begin: Float[Array, ""]
+    end: Float[Array, ""]
+    size: Float[Array, ""]
+    accepted: Bool[Array, ""]
+
+
+def _packed(state: _State) -> Array:
+    """Time since the start, q and v."""
+    return jnp.concatenate([state.elapsed[None], state.knot.q, state.knot.v])

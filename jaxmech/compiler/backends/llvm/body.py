@@ -13,7 +13,7 @@ from jaxmech.compiler.backends.llvm.builder import Text
 from jaxmech.compiler.backends.llvm.lower import Assembler, Memory, array_alignment
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.graph import Node
-from jaxmech.compiler.ir.loops import SequenceInput, Stacked
+from jaxmech.compiler.ir.loops import Rows, SequenceInput, Stacked
 
 
 def computed_results(kernel: Kernel) -> list[int]:
@@ -66,6 +66,8 @@ class Body:
             if isinstance(out, Stacked):
                 assembler.stacked(out)
                 continue
+            if isinstance(out, Rows):
+                continue
             end = self._end(k)
             assert isinstance(out, np.ndarray)
             for place, number in enumerate(out.ravel().tolist()):
@@ -80,23 +82,28 @@ class Body:
             return base
         return self.text.address(base, aval.dtype, self.text.line(f"mul i64 {first}, {aval.size}"))
 
-    def _input(self, node: Node) -> str:
+    def _input(self, node: Node, index: tuple[str, np.dtype] | None = None) -> str:
         params: Any = node.params
-        k, place = self.places[params]
+        k, place = self.places[params if index is None else params[0]]
         address = self.text.address(self.starts[k], node.dtype, place)
         apart = self.kernel.avals[k].size if k in self.moving else 0
+        if index is not None:
+            return self.text.read(address, node.dtype, apart, *index)
         align = array_alignment(node.dtype, apart, place)
         if apart:
             return self.text.gather(address, node.dtype, apart, align)
         return self.text.load(address, node.dtype, 1, align)
 
-    def _sequence(self, steps: SequenceInput | Stacked) -> Memory | None:
+    def _sequence(self, steps: SequenceInput | Stacked | Rows) -> Memory | None:
         """Where a sequence lies that is an argument or a result."""
         kernel, numbers = self.kernel, math.prod(steps.shape)
         if isinstance(steps, SequenceInput):
             k = kernel.sequences.start + steps.number
             apart = kernel.avals[k].size if k in self.moving else 0
             return Memory(self.starts[k], numbers, steps.dtype, 1, apart)
+        if isinstance(steps, Rows):
+            k = next(k for k in self.some if kernel.outs[k] is steps)
+            return Memory(self._end(k), numbers, steps.dtype, 1, steps.count * numbers)
         for k in self.some:
             out = kernel.outs[k]
             if isinstance(out, Stacked) and (out.loop, out.number) == (steps.loop, steps.number):

@@ -113,6 +113,19 @@ class Text:
         lanes = range(self.lanes)
         return self._loaded([self.address(address, dtype, k * apart) for k in lanes], dtype)
 
+    def read(self, base: str, dtype: np.dtype, apart: int, place: str, kind: np.dtype) -> str:
+        """Load the numbers at a vector of places, lanes being so many numbers apart."""
+        if self.lanes == 1:
+            start = f"getelementptr {_in_memory(dtype)}, ptr {base}"
+            return self.load(self.line(f"{start}, {type_of(kind, 1)} {place}"), dtype, 1)
+        many, start = type_of(kind, self.lanes), f"getelementptr {_in_memory(dtype)}, ptr"
+        addresses = []
+        for lane in range(self.lanes):
+            number = self.line(f"extractelement {many} {place}, i64 {lane}")
+            own = self.address(base, dtype, lane * apart)
+            addresses.append(self.line(f"{start} {own}, {type_of(kind, 1)} {number}"))
+        return self._loaded(addresses, dtype)
+
     def look_up(self, table: np.ndarray, place: str, which: np.dtype) -> str:
         """Load the constants at a vector of places, which lie in the table."""
         base, dtype = self.table(table), table.dtype
@@ -150,6 +163,35 @@ class Text:
             number = self.line(f"extractelement {many} {value}, i64 {lane}")
             place = self.address(address, dtype, lane * apart)
             self.lines.append(f"store {kind} {number}, ptr {place}")
+
+    def write_row(
+        self, values: Sequence[str], base: str, dtype: np.dtype, apart: int, place: str,
+        kind: np.dtype, when: str,
+    ) -> None:  # fmt: skip
+        """Store a row of numbers at the place of each lane for which `when` holds."""
+        # The other lanes write where nobody reads: a jump for each lane would take longer.
+        aside, many = self.scratch(len(values), dtype), type_of(kind, self.lanes)
+        stored = _in_memory(dtype)
+        for lane in range(self.lanes):
+            number, holds = place, when
+            if self.lanes > 1:
+                number = self.line(f"extractelement {many} {place}, i64 {lane}")
+                holds = self.line(f"extractelement <{self.lanes} x i1> {when}, i64 {lane}")
+            if kind.itemsize < 8:
+                number = self.line(f"sext {type_of(kind, 1)} {number} to i64")
+            offset = self.line(f"mul i64 {number}, {len(values)}")
+            own = self.address(self.address(base, dtype, offset), dtype, lane * apart)
+            address = self.line(f"select i1 {holds}, ptr {own}, ptr {aside}")
+            for k, value in enumerate(values):
+                if self.lanes > 1:
+                    vector_kind = type_of(dtype, self.lanes)
+                    value = self.line(f"extractelement {vector_kind} {value}, i64 {lane}")
+                if dtype.kind == "b":
+                    value = self.line(f"zext i1 {value} to i8")
+                self.lines.append(
+                    f"store {stored} {value}, ptr {self.address(address, dtype, k)}, "
+                    f"align {max(dtype.itemsize, 1)}"
+                )
 
     def _aligned(self, align: int) -> str:
         return f", align {align}" if self.on_gpu and align else ""

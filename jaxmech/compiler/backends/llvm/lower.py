@@ -18,7 +18,15 @@ from jaxmech.compiler.backends.llvm.instructions import instruction
 from jaxmech.compiler.backends.llvm.trigonometry import sine_and_cosine
 from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import Live, LiveLoop, branch_outputs
-from jaxmech.compiler.ir.loops import Loop, Scanned, SequenceInput, SequenceOfNodes, Stacked
+from jaxmech.compiler.ir.loops import (
+    Loop,
+    Rows,
+    Scanned,
+    SequenceInput,
+    SequenceOfNodes,
+    Stacked,
+    WrittenRow,
+)
 
 ARRAY_ALIGN = 16  # bytes, of the arrays that XLA passes (`kEntryParameterAlignBytes`)
 
@@ -53,7 +61,7 @@ def array_alignment(dtype: np.dtype, *distances: int) -> int:
     return math.gcd(ARRAY_ALIGN, *(distance * dtype.itemsize for distance in distances))
 
 
-_Place = Callable[[SequenceInput | Stacked], Memory | None]
+_Place = Callable[[SequenceInput | Stacked | Rows], Memory | None]
 
 
 class Assembler:
@@ -64,7 +72,7 @@ class Assembler:
         loops: the loops among them.
         live: which of them are computed.
         text: where the lines go.
-        leaf: writes the load of an `input`.
+        leaf: writes the load of an `input`, or `read` of one of several at a place.
         memory: where a sequence lies that is an argument or a result of the kernel, else None.
         around: the assembler of the graph around the loop whose body this is.
         carry: names of the carry of that loop.
@@ -72,7 +80,7 @@ class Assembler:
     """
 
     def __init__(
-        self, graph: Graph, loops: list[Loop], live: Live, text: Text, leaf: Callable[[Node], str],
+        self, graph: Graph, loops: list[Loop], live: Live, text: Text, leaf: Callable[..., str],
         memory: _Place, around: "Assembler | None" = None, carry: dict[int, str] | None = None,
         in_memory: dict[int, str] | None = None,
     ) -> None:  # fmt: skip
@@ -87,11 +95,14 @@ class Assembler:
         self._after: dict[int, str] = {}
 
     def write(self) -> None:
-        """Write all live nodes."""
+        """Write all live nodes, and the loops that they need or that write rows."""
         nodes = self.graph.nodes
         # Constants first: one of a later output of a branch may have been made after the first one.
         for number in sorted(self.live.nodes - self.in_memory.keys(), key=self._is_computed):
             self.names[number] = self._written(nodes[number], number)
+        for number, part in self.live.loops.items():
+            if part.writes:
+                self._loop(number)
 
     def _is_computed(self, number: int) -> tuple[bool, int]:
         return self.graph.values[number] is None, number
@@ -108,8 +119,9 @@ class Assembler:
             case "result":
                 loop, place = params
                 return self._loop(loop)[0][place]
-            case "input":
-                return self.leaf(node)
+            case "input" | "read":
+                index = [(self.names[i], self.graph.nodes[i].dtype) for i in node.inputs]
+                return self.leaf(node, *index)
             case "carry":
                 return self.carry[params]
             case "capture":
@@ -247,11 +259,23 @@ class Assembler:
             for k, memory in stacked.items():
                 for place, i in enumerate(loop.stacked[k].ravel().tolist()):
                     body._store(i, memory, body.at, place)
+            for one in part.written:
+                body._write_row(one)
             ends += [body.names[loop.carry[k]] for k in start]
         results = dict(zip(start, ends, strict=True))
         for k, address in in_memory.items():
             results[k] = text.load(address, dtypes[k], text.lanes)
         return results, stacked
+
+    def _write_row(self, one: WrittenRow) -> None:
+        """Write a row at the place of each lane."""
+        memory = self.memory(one.rows)
+        assert memory is not None
+        values = [self.names[int(i)] for i in one.row.ravel()]
+        place, kind = self.names[one.place], self.graph.nodes[one.place].dtype
+        when = self.names[one.when]
+        with self.text.branch(when, []):
+            self.text.write_row(values, memory.base, memory.dtype, memory.apart, place, kind, when)
 
     def _place_for(self, number: int, loop: Loop, k: int) -> Memory:
         """Where a stacked output goes: into a result of the kernel, or else into scratch memory."""
@@ -268,4 +292,4 @@ class Assembler:
 
 def _inside(memory: _Place) -> _Place:
     """The places as seen by the body of a loop, whose stacked outputs are no results."""
-    return lambda sequence: memory(sequence) if isinstance(sequence, SequenceInput) else None
+    return lambda sequence: None if isinstance(sequence, Stacked) else memory(sequence)

@@ -1,0 +1,83 @@
+"""Rows that a loop writes, each trajectory at a place of its own: `empty_rows` and `with_row`.
+
+A trajectory that decides for itself when it has something to save cannot stack it by iterations.
+In native code the rows are a result in memory; elsewhere they are an array that is updated.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jaxtyping import Array
+
+
+def empty_rows(count: int, like: Array) -> Array:
+    """Rows of undefined numbers, as many and with the shape and type of one; for `with_row` alone.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> def squares(n):
+        ...     rows = empty_rows(4, jnp.zeros(2))
+        ...     def more(carry):
+        ...         k, rows = carry
+        ...         return k + 1, with_row(rows, k, jnp.array([k, k * k], float), k < n)
+        ...     return jax.lax.while_loop(lambda c: c[0] < n, more, (0, rows))[1]
+        >>> print(squares(3)[:3])
+        [[0. 0.]
+         [1. 1.]
+         [2. 4.]]
+    """
+    shape = (count, *like.shape)
+    rows: Array = _empty.bind(shape=shape, dtype=jnp.dtype(like.dtype))
+    return rows
+
+
+def with_row(rows: Array, place: Array, row: Array, when: Array) -> Array:
+    """The rows with one of them written at a place, if it is inside and where `when` holds.
+
+    The rows must not be used afterwards, and in a loop they must be a part of its carry.
+    """
+    place, when = jnp.asarray(place, jnp.int32), jnp.asarray(when, bool)
+    written: Array = _write.bind(rows, place, row, when)
+    return written
+
+
+_empty, _write = Primitive("empty_rows"), Primitive("write_row")
+
+
+def _zeros(*, shape: tuple[int, ...], dtype: Any) -> Array:
+    return jnp.zeros(shape, dtype)
+
+
+def _updated(rows: Array, place: Array, row: Array, when: Array) -> Array:
+    inside = when & (place >= 0)
+    return rows.at[jnp.where(inside, place, len(rows))].set(row, mode="drop")
+
+
+def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    rows, place, row, when = primals
+    d_rows, _, d_row, _ = (
+        jnp.zeros_like(x) if isinstance(d, ad.Zero) and jnp.issubdtype(x.dtype, jnp.floating) else d
+        for x, d in zip(primals, tangents, strict=True)
+    )
+    if isinstance(tangents[0], ad.Zero):
+        d_rows = _empty.bind(shape=rows.shape, dtype=rows.dtype)
+    return _write.bind(rows, place, row, when), _write.bind(d_rows, place, d_row, when)
+
+
+def _over_batch(args: Any, axes: Any) -> tuple[Array, int]:
+    axes = [None if axis is batching.not_mapped else axis for axis in axes]
+    return jax.vmap(_updated, axes)(*args), 0
+
+
+_empty.def_impl(_zeros)
+_empty.def_abstract_eval(lambda *, shape, dtype: ShapedArray(shape, dtype))
+_write.def_impl(jax.jit(_updated))
+_write.def_abstract_eval(lambda rows, place, row, when: ShapedArray(rows.shape, rows.dtype))
+mlir.register_lowering(_empty, mlir.lower_fun(_zeros, multiple_results=False))
+mlir.register_lowering(_write, mlir.lower_fun(_updated, multiple_results=False))
+ad.primitive_jvps[_write] = _tangent
+batching.primitive_batchers[_write] = _over_batch

@@ -1,0 +1,90 @@
+"""Rows that loops write at places of their own in every trajectory."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech.compiler import empty_rows, explain, vectorize, with_row
+
+MOST = 7
+
+
+def crossings(x: Any, marks: Any) -> Any:
+    """When steps of varying size pass the marks: in some steps none, in others several."""
+
+    def mark(k: Any) -> Any:
+        return jax.lax.dynamic_index_in_dim(marks, jnp.minimum(k, MOST - 1), keepdims=False)
+
+    def step(carry: Any) -> Any:
+        k, t, rows, numbers = carry
+        after = t + 0.1 + 0.3 * jnp.sin(x + t) ** 2
+
+        def write(inner: Any) -> Any:
+            k, rows, numbers = inner
+            row = jnp.stack([mark(k) * x, (mark(k) - t) / (after - t)])
+            return k + 1, with_row(rows, k, row, True), with_row(numbers, k, 10 * k, k != 2)
+
+        k, rows, numbers = jax.lax.while_loop(
+            lambda inner: (inner[0] < MOST) & (mark(inner[0]) <= after), write, (k, rows, numbers)
+        )
+        return k, after, rows, numbers
+
+    start = 0, 0.0 * x, empty_rows(MOST, jnp.zeros(2)), empty_rows(MOST, jnp.asarray(0))
+    found = jax.lax.while_loop(lambda c: (c[0] < MOST) & (c[1] < 5.0), step, start)
+    k, t, rows, numbers = found
+    places = jnp.arange(MOST)
+    rows = jnp.where((places < k)[:, None], rows, jnp.nan)
+    return rows, t, jnp.where((places < k) & (places != 2), numbers, -1)
+
+
+X = np.linspace(0.0, 3.0, 37)
+MARKS = np.array([0.1, 0.15, 0.2, 1.0, 2.0, 2.5, 6.0])
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rows_are_those_of_plain_loops(shared: bool) -> None:
+    marks = MARKS if shared else np.linspace(0.5, 1.0, 37)[:, None] * MARKS
+    axes = (0, None if shared else 0)
+    assert "plain vmap" not in repr(explain(crossings, X, marks, in_axes=axes))
+    found = jax.jit(vectorize(crossings, axes))(X, marks)
+    wanted = jax.jit(jax.vmap(crossings, axes))(X, marks)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    assert np.isnan(found[0]).any()
+    assert found[2].max() == 10 * (MOST - 2 + (not shared))
+    assert (np.asarray(found[2])[:, 2] == -1).all()
+
+
+def test_places_outside_are_dropped() -> None:
+    def fn(first: Any) -> Any:
+        rows = jax.lax.while_loop(
+            lambda c: c[0] < 6,
+            lambda c: (c[0] + 1, with_row(c[1], c[0] + first, jnp.asarray(1.0 * c[0]), True)),
+            (0, empty_rows(4, jnp.asarray(0.0))),
+        )[1]
+        place = jnp.arange(4) - first
+        return jnp.where((place >= 0) & (place < 6), rows, -1.0)
+
+    first = jnp.array([-3, -1, 0, 2, 9])
+    np.testing.assert_array_equal(jax.jit(vectorize(fn))(first), jax.jit(jax.vmap(fn))(first))
+    np.testing.assert_array_equal(fn(2), [-1.0, -1.0, 0.0, 1.0])
+
+
+def test_tangents_of_rows() -> None:
+    def third(x: Any) -> Any:
+        return crossings(x, MARKS)[0][3]
+
+    x, change = 0.7, 1e-6
+    slope = jax.jvp(third, (x,), (1.0,))[1]
+    wanted = (third(x + change) - third(x - change)) / (2 * change)
+    np.testing.assert_allclose(slope, wanted, rtol=1e-7)
+
+
+def test_rows_outside_of_loops_run_by_jax() -> None:
+    def fn(x: Any) -> Any:
+        return with_row(with_row(empty_rows(2, x), 0, x, True), 1, x + 1, True)
+
+    np.testing.assert_array_equal(jax.jit(vectorize(fn))(X), jax.vmap(fn)(X))
