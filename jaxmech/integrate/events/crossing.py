@@ -20,7 +20,7 @@ from jaxmech.status import Status
 from jaxmech.system import Params
 
 MOST = 8  # events in a step
-ACCURACY = 1e-13  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
+ACCURACY = 2e-14  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
 _SETTLING = 0.01  # fraction of a step from which on a sign can be told that was unknown
 
 

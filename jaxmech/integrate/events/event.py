@@ -54,6 +54,7 @@ class Event:
                 f"Argument `direction` must be -1, 0 or 1, but is {self.direction!r}; 1 is for "
                 "changes from negative to positive, -1 for the others."
             )
+        _require_signature(self.fn)
         require_positive_integer("keep", self.keep, "it is the number of occurrences to keep")
         if self.transition is not None:
             require_kind("transition", self.transition, Transition, "Transition(restitution=0.9)")
@@ -62,7 +63,11 @@ class Event:
                     "Argument `transition` must be None for a terminal event, after which nothing "
                     "moves; leave out one of the two."
                 )
-        _require_signature(self.fn)
+            if self.transition.restitution is not None and self.needs_reactions:
+                raise ValueError(
+                    "Argument `fn` must be a gap that depends on q, t and params only where the "
+                    "transition has a restitution, but takes reactions."
+                )
 
     def __repr__(self) -> str:
         return f"Event({self.name!r})"

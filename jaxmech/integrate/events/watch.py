@@ -19,6 +19,7 @@ from jaxmech.integrate.step import Scheme
 from jaxmech.linalg import LDL, metric
 from jaxmech.stabilization import constraint_jacobians, metric_mass, near
 from jaxmech.system import Params, System
+from jaxmech.utils.probing import depends_on
 
 _NEAR = 1e-6  # of its change in a step, below which a function counts as zero
 _ITERATIONS = 2  # for velocities on constraints that are not linear in them
@@ -197,6 +198,12 @@ class Watch:
         def gap(q: Array, t: Array) -> Array:
             return event.value(q, v, t, own)[None]
 
+        if depends_on(lambda v: event.value(q, v, t, own), (v,)):
+            raise ValueError(
+                f"Event {event.name!r} must be a gap that depends on q, t and params only, because "
+                "its transition has a restitution, but it depends on v; give the jump of v by "
+                "`Transition(fn)`."
+            )
         A = constraint_jacobians(system, q, v, t, params)[1]
         rows = jnp.concatenate([A, jax.jacfwd(gap)(q, t)])
         wrong = jnp.concatenate([
