@@ -1,13 +1,13 @@
 """`observe`: accelerations, multipliers, reactions and residuals along a trajectory."""
 
-from functools import partial
-
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.formulations.observation import Observation, observed_at
+from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
@@ -23,6 +23,8 @@ def observe(
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> Observation:
     """Accelerations, multipliers and reactions by constraint name along a trajectory.
+
+    Constraints that events have switched off have no reactions where they are off.
 
     Pure and single-trajectory: for a batch, `jax.vmap` it over solutions and parameters.
 
@@ -56,12 +58,22 @@ def observe(
             "Argument `solution` must be a single trajectory with q of shape (T, n), but has shape "
             f"{solution.q.shape}; for a batch use `jax.vmap`."
         )
-    return _observe(system, formulation, solution.q, solution.v, solution.ts, params)
+    active = solution.events.active if solution.events is not None else {}
+    if active:
+        system = with_switches(system, tuple(active))
+    on = jnp.stack([*active.values()], axis=1) if active else None
+    return _observe(system, formulation, solution.q, solution.v, solution.ts, on, params)
 
 
 @jit_of("system", "formulation")
 def _observe(
-    system: System, formulation: AbstractFormulation, q: Array, v: Array, ts: Array, params: Params
-) -> Observation:
-    at = batched_closure(partial(observed_at, system, formulation), q[0], v[0], ts[0], params)
-    return jax.vmap(at, (0, 0, 0, None))(q, v, ts, params)
+    system: System, formulation: AbstractFormulation, q: Array, v: Array, ts: Array,
+    active: Array | None, params: Params,
+) -> Observation:  # fmt: skip
+    def seen(q: Array, v: Array, t: Array, active: Array | None, params: Params) -> Observation:
+        own = params if active is None else Switched(params, active)
+        return observed_at(system, formulation, q, v, t, own)
+
+    first = None if active is None else active[0]
+    at = batched_closure(seen, q[0], v[0], ts[0], first, params)
+    return jax.vmap(at, (0, 0, 0, 0, None))(q, v, ts, active, params)

@@ -185,7 +185,8 @@ def _simulate(
     is_conserved = conserves_energy(system, *start) and not (watch and watch.has_transitions)
     found = None
     if watch is not None and trajectory.events is not None:
-        found = events_of(watch, trajectory.events, ts[-1], trajectory.t_failed)
+        assert trajectory.active is not None
+        found = events_of(watch, trajectory.events, trajectory.active, ts[-1], trajectory.t_failed)
     drift = energy_drift(energy) if is_conserved else jnp.full((), jnp.nan, q0.dtype)
     return Solution(
         ts=ts,

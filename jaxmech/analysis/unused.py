@@ -1,5 +1,6 @@
 """Parameters on which nothing depends, and coordinates on which nothing acts."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,10 +16,13 @@ from jaxmech.utils.probing import generic
 from jaxmech.utils.trees import leaf_names
 
 
-def unused_parameters(system: System, state: State, *, energy: bool = False) -> tuple[str, ...]:
+def unused_parameters(
+    system: System, state: State, *, energy: bool = False, also: Callable[..., Any] | None = None
+) -> tuple[str, ...]:
     """The parameters on which M, Q, A, b and the constraints do not depend.
 
-    With `energy`, a parameter that only adds to the energy counts as used.
+    With `energy`, a parameter that only adds to the energy counts as used, and so does one on which
+    the results of `also(q, v, t, params)` depend.
 
     Example:
         >>> free = System(lambda q, v, t, p: p["m"] * v @ v, coordinates=("x",))
@@ -33,7 +37,8 @@ def unused_parameters(system: System, state: State, *, energy: bool = False) -> 
         levels = system.position_level(q, t, params), system.velocity_level(q, v, t, params)
         forces = system.nonideal and system.nonideal(q, v, ones, t, params)
         value = system.lagrangian(q, v, t, params) if energy else ()
-        return system.equations(q, v, t, params), levels, forces, value
+        more = also(q, v, t, params) if also else ()
+        return system.equations(q, v, t, params), levels, forces, value, more
 
     # Read from the jaxpr, so that no value matters; a parameter whose effect cancels is used.
     leaves, structure = jax.tree.flatten(state.params)

@@ -28,7 +28,8 @@ from jaxmech.ensemble.finished.comparison import compare_runs as compare_runs
 from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
 from jaxmech.ensemble.finished.dataset import run as run
 from jaxmech.ensemble.finished.replay import replay as replay
-from jaxmech.ensemble.quantities import Observed as Observed
+from jaxmech.ensemble.observed import Observed as Observed
+from jaxmech.ensemble.observed import StudyEvent as StudyEvent
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.results import verify as verify

@@ -90,7 +90,8 @@ def _stored_bytes(study: Study, coordinates: int) -> int:
     numbers = sum(coordinates if name in _BY_COORDINATE else 1 for name in names)
     saves = 1 if study.store == "final" else study.times.saves
     each = 4 if study.stored_precision == "float32" else width
-    return each * saves * numbers + width * _ONCE
+    events = sum(2 + one.keep * (1 + 2 * coordinates) for one in study.events.values())
+    return each * saves * numbers + width * (_ONCE + events)
 
 
 def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:

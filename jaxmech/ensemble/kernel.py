@@ -282,9 +282,11 @@ def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     parts = [inputs_of(sampler.rows(row, row + 1), program.dtype) for row in rows.tolist()]
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(own for own, _ in parts))
     same = parts[0][1]
-    plan = Plan(subject.system, method, study.formulation, study.projection)
     with errors_told():
+        system, _ = program.switched(None)
+        plan = Plan(system, method, study.formulation, study.projection)
         q, v, params = program.states(varying, same, len(rows))
+        params = jax.vmap(lambda p: program.switched(p)[1])(params)
         ts = np.tile(program.ts, (len(rows), 1))
         needed = members_need(plan, q, v, ts, as_dtype(params, program.dtype))
     substeps = rounded_up((needed or 1) / (study.times.saves - 1))

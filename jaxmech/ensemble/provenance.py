@@ -58,6 +58,10 @@ def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[s
             found[f"observe {name}"] = digest(
                 lambda q, v, t, p, one=quantity: one.along(q, v, t, p, None), q, q, t, params
             )
+    for name, event in study.events.items():
+        for what, fn in (("", event.function), (" jump", event.jump)):
+            if callable(fn):
+                found[f"event {name}{what}"] = _of_file(fn)
     for name, statistic in study.statistics.items():
         if isinstance(statistic, Custom) and isinstance(statistic.functions, Reduction):
             files = map(_of_file, filter(None, statistic.functions))

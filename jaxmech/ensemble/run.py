@@ -16,7 +16,7 @@ from jaxmech.ensemble.kernel import (
 )
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
-from jaxmech.ensemble.quantities import copies_of, stored_study
+from jaxmech.ensemble.observed.quantities import copies_of, stored_study
 from jaxmech.ensemble.results import open_results
 from jaxmech.ensemble.store import (
     RunFolder,
@@ -77,14 +77,13 @@ def run_study(
     tell = tell or warn
     planned_ = planned(with_stored_block(study, out), out, folder)
     study, subject, sampler = planned_.study, planned_.subject, planned_.sampler
-    named = replace(
-        study, method=with_substeps(with_stored_substeps(study, out), subject, sampler).method
-    )
-    study = replace(named, observe=planned_.observe, statistics=planned_.statistics)
+    study = replace(with_stored_substeps(study, out), **planned_.functions)
+    study = with_substeps(study, subject, sampler)
+    named = replace(planned_.study, method=study.method)
     kernel = compile_kernel(study, subject, sampler)
     shapes = kernel.shapes()
     first = kernel.inputs(0)
-    require_use(subject, first)
+    require_use(study, subject, first)
     only = None if part is None else part.of(-(-study.size // study.block_size))
     accumulator = Accumulator(kernel, shapes.states, study.until if only is None else None)
     layout = layout_of(study, kernel, shapes, accumulator.state_bytes)

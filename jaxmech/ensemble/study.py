@@ -12,7 +12,8 @@ from typing import Any, Literal
 from jaxmech.config.convert import plain
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.ensemble.distributions import Distribution
-from jaxmech.ensemble.quantities import Observed, Series
+from jaxmech.ensemble.observed import StudyEvent
+from jaxmech.ensemble.observed.quantities import Observed, Series
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
 from jaxmech.ensemble.until import Until
@@ -132,6 +133,12 @@ class Study:
     )
     observe: Mapping[str, Observed] = field(
         default_factory=dict, metadata=doc("quantities of your own, by name")
+    )
+    events: Mapping[str, StudyEvent] = field(
+        default_factory=dict, metadata=doc("what is looked for along the motion, by name")
+    )
+    inactive: tuple[str, ...] = field(
+        default=(), metadata=doc("constraints that are off until an event switches them on")
     )
     statistics: Mapping[str, Statistic] = field(
         default_factory=dict, metadata=doc("reductions over all trajectories, by name")

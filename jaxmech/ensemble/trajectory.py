@@ -13,8 +13,10 @@ from jaxtyping import Array
 from jaxmech.assemble import assemble
 from jaxmech.compiler import batched_closure
 from jaxmech.config.load import Subject
-from jaxmech.ensemble.quantities import AUDIT, SERIES, Observed
+from jaxmech.ensemble.observed.events import event_names, event_quantities, study_watch
+from jaxmech.ensemble.observed.quantities import AUDIT, SERIES, Observed
 from jaxmech.ensemble.study import SECTIONS, Study
+from jaxmech.integrate import Watch
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
@@ -89,6 +91,18 @@ class StudyTrajectory:
             v = v.at[system.coordinates.index(name)].set(value)
         return q, v
 
+    @cached_property
+    def watch(self) -> Watch | None:
+        """The events."""
+        study = self.study
+        return study_watch(study.events, study.inactive, self.system, study.observe)
+
+    def switched(self, params: Any) -> tuple[System, Any]:
+        """The system and its parameters, with the constraints that are on at the start."""
+        if self.watch is None:
+            return self.system, params
+        return self.watch.system(self.system), self.watch.params(params, self.watch.active())
+
     def start(self, inputs: Tree, assembled: bool) -> tuple[Array, Array, Array]:
         """The initial state, and whether the guess is on the constraints to round-off already.
 
@@ -96,11 +110,12 @@ class StudyTrajectory:
         so. For a batch, the search of `assemble` costs as much as thousands of steps.
         """
         q, v = self.guess(inputs)
-        params, t = self.params(inputs), jnp.asarray(self.ts[0])
-        met = batched_closure(partial(_is_met, self.system), q, v, t, params)(q, v, t, params)
+        system, params = self.switched(self.params(inputs))
+        t = jnp.asarray(self.ts[0])
+        met = batched_closure(partial(_is_met, system), q, v, t, params)(q, v, t, params)
         if not assembled:
             return q, v, met
-        nearest = assemble(self.system, q, v, t, params, fixed=self.study.fixed)
+        nearest = assemble(system, q, v, t, params, fixed=self.study.fixed)
         keep = met & self.may_skip_assembly
         q, v = (jnp.where(keep, a, b) for a, b in zip((q, v), nearest, strict=True))
         return q, v, met
@@ -129,6 +144,7 @@ class StudyTrajectory:
         sol = simulate(
             self.system, q, v, self.ts, params,
             method=study.method, projection=study.projection, formulation=study.formulation,
+            events=self.watch.events if self.watch else (), inactive=study.inactive,
         )  # fmt: skip
         values = self._values(sol, params)
         stored = {name: self._stored(name, values[name]) for name in self._names(values)}
@@ -147,6 +163,8 @@ class StudyTrajectory:
         }
         values |= {name: getattr(sol, name) for name in SERIES if name not in _OBSERVED}
         values |= {name: sol.q[:, k] for k, name in enumerate(self.system.coordinates)}
+        if sol.events is not None:
+            values |= event_quantities(sol.events, sol.ts)
         seen = None
         if self._needs_reactions:
             seen = observe(self.system, sol, params, formulation=self.study.formulation)
@@ -174,7 +192,7 @@ class StudyTrajectory:
         """The names of what is stored, one for the multipliers of each constraint."""
         if self.study.store == "statistics":
             return []
-        found = list(AUDIT)
+        found = [*AUDIT, *event_names(self.study.events, stored=True)]
         for name in self._series:
             whole = [key for key in values if key.startswith("multipliers_")]
             found += whole if name == "multipliers" else [name]
@@ -183,7 +201,7 @@ class StudyTrajectory:
     def _stored(self, name: str, value: Array) -> Array:
         """A quantity as it is stored."""
         study = self.study
-        if name in AUDIT:
+        if name in AUDIT or name in event_names(study.events):
             return value
         quantity = study.observe.get(name, Observed(""))
         if study.store == "final" and quantity.keep == "all":

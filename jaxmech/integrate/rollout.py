@@ -35,6 +35,8 @@ class Trajectory(eqx.Module):
         error: estimated integration error relative to the motion, as in `Solution`.
         counts: how much work it was; None for fixed steps, whose number is known.
         events: what happened; None without events.
+        active: which constraints with a switch were on at the save times, shape (T, C); None
+            without events.
     """
 
     q: Float[Array, " T n"]
@@ -47,6 +49,7 @@ class Trajectory(eqx.Module):
     error: Float[Array, ""]
     counts: StepCounts | None = None
     events: EventState | None = None
+    active: Bool[Array, " T C"] | None = None
 
 
 class StepSegments(eqx.Module):
@@ -92,7 +95,8 @@ class _RolloutState(eqx.Module):
 _RARELY = 16  # steps from one estimate of the error to the next, in a long run
 _FEWEST = 16  # estimates in a shorter one, if it has three steps for each
 
-_Rows = tuple[Array, Array, Array, Array]  # q, v and the two residuals, as they are saved
+# q, v, the two residuals and the switches, as they are saved
+_Rows = tuple[Array, Array, Array, Array, Array | None]
 _End = tuple[Array, Array, SegmentEvents | None]
 
 
@@ -143,15 +147,17 @@ def rollout(
     (end, defect), (saved, ends) = jax.lax.scan(
         one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), estimated)
     )
-    q, v, position_residual, velocity_residual = jax.tree.map(
+    first = start.q, start.v, start.position_residual, start.velocity_residual
+    q, v, position_residual, velocity_residual, active = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
-        (start.q, start.v, start.position_residual, start.velocity_residual),
+        (*first, None if start.events is None else start.events.active),
         saved,
     )
     trajectory = Trajectory(
         q, v, position_residual, velocity_residual, end.rank, end.status, end.t_failed,
         defect.relative(jax.lax.stop_gradient(ts[-1] - ts[0])),
         events=end.events,
+        active=active,
     )  # fmt: skip
     return trajectory, ends
 
@@ -196,7 +202,7 @@ def _saved(state: _RolloutState) -> _Rows:
     alive = jnp.isnan(state.t_failed)
     rows = state.q, state.v, state.position_residual, state.velocity_residual
     q, v, position, velocity = (jnp.where(alive, x, jnp.nan) for x in rows)
-    return q, v, position, velocity
+    return q, v, position, velocity, None if state.events is None else state.events.active
 
 
 def segments(ts: Array, substeps: int, steps: int) -> StepSegments:

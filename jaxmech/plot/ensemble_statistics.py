@@ -75,8 +75,9 @@ def _first_passage(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndar
     """The probability to have passed."""
     ax.fill_between(ts, found["low"], found["high"], step="post", alpha=0.3, linewidth=0)
     ax.step(ts, found["probability"], where="post")
-    word = "above" if "above" in settings else "below"
-    text = f"P({settings['of']} was {word} {settings[word]:g})"
+    word = next((key for key in ("above", "below") if settings.get(key) is not None), None)
+    what = "has occurred" if word is None else f"was {word} {settings[word]:g}"
+    text = f"P({settings['of']} {what})"
     ax.set(xlabel="t [s]", ylabel=text, ylim=(0, None))
     return True
 

@@ -16,7 +16,7 @@ from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.kernel import BlockProgram, Inputs, inputs_of
 from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.quantities import Series
+from jaxmech.ensemble.observed.quantities import Series
 from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.study import LANES, Study
 from jaxmech.ensemble.trajectory import StudyTrajectory
@@ -100,12 +100,14 @@ def replays(
         raise InputError(
             'the run is of float64; call jax.config.update("jax_enable_x64", True) before'
         )
+    asked = {one.of for one in study.events.values()}
+    observe = {name: one for name, one in study.observe.items() if name in asked}
     alone = replace(
-        study, observe={}, statistics={}, until=None, cluster=None, chunk=None,
+        study, observe=observe, statistics={}, until=None, cluster=None, chunk=None,
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
     plan = planned(alone, path, folder or path)
-    program = _program(alone, plan.subject, plan.sampler)
+    program = _program(replace(alone, **plan.functions), plan.subject, plan.sampler)
     other = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
     return [_replayed(results, study, program, index, plan.subject, other) for index in indices]
 

@@ -30,7 +30,7 @@ class _Threshold(AbstractStatistic):
     confidence: float = field(default=0.95, metadata=doc("confidence of the interval"))
 
     def __post_init__(self) -> None:
-        if (self.above is None) == (self.below is None):
+        if (self.above is None) == (self.below is None) and self.of_event is None:
             what = "neither is" if self.above is None else "both are"
             raise refuse("above", f"or `below` must be given, one of the two, but {what}")
         require_confidence(self.confidence)
@@ -103,38 +103,80 @@ class Probability(_Threshold):
 
 @dataclass(frozen=True)
 class FirstPassage(_Threshold):
-    """When a quantity is first beyond a threshold, to the saved time, and how often it never is.
+    """When a quantity is first beyond a threshold, or an event first occurs, and how often never.
 
-    The probabilities to have passed by each saved time have intervals of Clopper and Pearson.
+    Without a threshold, `of` names an event of the study, and passages are exact; with one, they
+    are those of saved times. The probabilities to have passed by each saved time have intervals of
+    Clopper and Pearson. Of an event there are also the mean time, its standard deviation, and the
+    earliest and latest time, all of the trajectories in which it occurs.
     """
 
-    of: str = field(metadata=doc("name of the quantity, with one number at every saved time"))
+    of: str = field(
+        metadata=doc(
+            "name of an event, or of a quantity with one number at every saved time and a threshold"
+        )
+    )
+
+    @property
+    def of_event(self) -> str | None:
+        """The event, where no threshold is given."""
+        return self.of if self.above is None and self.below is None else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantity, or those of the event."""
+        return (self.of,) if self.of_event is None else (f"{self.of}_passed", f"{self.of}_time")
 
     def init(self, sample: Sample) -> State:
         """Zeros."""
-        times = sample.values[self.of].shape[1]
-        return {
+        times, zero = sample.values[self.names[0]].shape[1], jnp.zeros((), sample.weight.dtype)
+        state = {
             "passed": jnp.zeros(times + 1, sample.number.dtype),  # the last one: never
             "weights": jnp.zeros(times + 1, sample.weight.dtype),
             "squares": jnp.zeros(times + 1, sample.weight.dtype),
         }
+        if self.of_event is None:
+            return state
+        own = {
+            "mean": zero,
+            "deviations": zero,
+            "earliest": zero + jnp.inf,
+            "latest": zero - jnp.inf,
+        }
+        return {**state, **own}
 
     def update(self, state: State, sample: Sample) -> State:
         """Count the trajectories by the time of their first passage."""
-        value = as_float(sample.values[self.of])
+        value = as_float(sample.values[self.names[0]])
         value = value.reshape(*value.shape[:2], -1)
         counts = (sample.weight > 0) & ~jnp.isnan(value).any((1, 2))
-        past = self.beyond(value).any(2)
+        past = (value > 0 if self.of_event is not None else self.beyond(value)).any(2)
         never = jnp.full((len(past), 1), True)
         first = jnp.concatenate([past, never], axis=1).argmax(1)
         at = (first[:, None] == jnp.arange(past.shape[1] + 1)) & counts[:, None]
         w = jnp.where(at, sample.weight[:, None], 0)
         own = {"passed": at.sum(0).astype(state["passed"].dtype), "weights": w.sum(0)}
-        return self.merge(state, {**own, "squares": (w**2).sum(0)})
+        own["squares"] = (w**2).sum(0)
+        if self.of_event is not None:
+            own |= _of_times(sample.values[self.names[1]], w[:, :-1].sum(1))
+        return self.merge(state, own)
 
     def merge(self, first: State, second: State) -> State:
-        """Sums."""
-        return {key: first[key] + second[key] for key in first}
+        """Sums, and those of the times about their mean."""
+        whole = {key: first[key] + second[key] for key in ("passed", "weights", "squares")}
+        if self.of_event is None:
+            return whole
+        n, m = first["weights"][:-1].sum(), second["weights"][:-1].sum()
+        share = m / jnp.maximum(n + m, jnp.finfo(n.dtype).tiny)
+        apart = second["mean"] - first["mean"]
+        spread = first["deviations"] + second["deviations"] + apart**2 * n * share
+        return {
+            **whole,
+            "mean": first["mean"] + apart * share,
+            "deviations": spread,
+            "earliest": jnp.minimum(first["earliest"], second["earliest"]),
+            "latest": jnp.maximum(first["latest"], second["latest"]),
+        }
 
     def result(self, state: State) -> Found:
         """By saved time: how many passed first there, and the probability to have passed by it."""
@@ -154,4 +196,31 @@ class FirstPassage(_Threshold):
             "probability": total / max(count, 1),
             "low": low,
             "high": high,
+            **self._of_event(x),
         }
+
+    def _of_event(self, x: dict[str, np.ndarray]) -> Found:
+        """Exact times, in seconds; NaN where the event never occurs."""
+        if self.of_event is None:
+            return {}
+        weight = float(x["weights"][:-1].sum())
+        known = weight > 0
+        return {
+            "mean": float(x["mean"]) if known else np.nan,
+            "sd": float(np.sqrt(x["deviations"] / weight)) if known else np.nan,
+            "earliest": float(x["earliest"]) if known else np.nan,
+            "latest": float(x["latest"]) if known else np.nan,
+        }
+
+
+def _of_times(times: Array, weight: Array) -> State:
+    """Weighted mean, sum of squared deviations, and the ends of the times with a weight."""
+    counts = weight > 0
+    known = jnp.where(counts, times, 0)
+    mean = (weight * known).sum() / jnp.maximum(weight.sum(), jnp.finfo(weight.dtype).tiny)
+    return {
+        "mean": mean,
+        "deviations": (weight * jnp.where(counts, known - mean, 0) ** 2).sum(),
+        "earliest": jnp.where(counts, times, jnp.inf).min(),
+        "latest": jnp.where(counts, times, -jnp.inf).max(),
+    }

@@ -49,6 +49,11 @@ class AbstractStatistic(abc.ABC):
         return False
 
     @property
+    def of_event(self) -> str | None:
+        """The event that it is computed from; None if it is one of quantities."""
+        return None
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The quantities that it is computed from: by default the key `of`."""
         return (self.of,) if isinstance(self.of, str) else self.of

@@ -1,11 +1,13 @@
 """A study that was checked without tracing: its sizes, system, draws and functions."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from jaxmech.analysis.states import State
 from jaxmech.analysis.unused import unused_parameters
@@ -16,8 +18,11 @@ from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible
 from jaxmech.ensemble.kernel import Block, BlockProgram, Inputs
 from jaxmech.ensemble.layout import Layout
-from jaxmech.ensemble.quantities import loaded, name_problems_of
+from jaxmech.ensemble.observed.events import event_dimensions, study_watch
+from jaxmech.ensemble.observed.names import name_problems_of
+from jaxmech.ensemble.observed.quantities import Observed, loaded
 from jaxmech.ensemble.study import Study
+from jaxmech.formulations import observed_at
 from jaxmech.ensemble.trajectory import save_times
 
 
@@ -30,8 +35,7 @@ class Planned:
         subject: its system.
         sampler: its draws.
         forecast: what it needs.
-        observe: its quantities with functions in place of names.
-        statistics: likewise.
+        functions: its quantities, statistics and events with functions in place of names.
         files: Python files that hold those functions.
     """
 
@@ -39,8 +43,7 @@ class Planned:
     subject: Subject
     sampler: Sampler
     forecast: StudyEstimate
-    observe: dict[str, Any]
-    statistics: dict[str, Any]
+    functions: dict[str, Any]
     files: list[Path]
 
 
@@ -49,14 +52,14 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     _require_precision(study)
     subject = load(study.model, study.model_options, folder)
     coordinates = subject.system.coordinates
-    problems = name_problems_of(study.observe, study.statistics, study.store, coordinates)
+    problems = name_problems_of(study, coordinates)
     if problems:
         raise StudyError(problems)
-    observe, statistics, files = loaded(study.observe, study.statistics, folder)
+    functions, files = loaded(study, folder)
     sampler = Sampler(study, subject, study.sampling, folder)
     study = sized(study, subject.system.n, sampler.points.group)
     forecast = require_possible(study, subject.system.n, out)
-    return Planned(study, subject, sampler, forecast, observe, statistics, files)
+    return Planned(study, subject, sampler, forecast, functions, files)
 
 
 def layout_of(study: Study, kernel: BlockProgram, shapes: Block, state_bytes: int) -> Layout:
@@ -74,26 +77,27 @@ def layout_of(study: Study, kernel: BlockProgram, shapes: Block, state_bytes: in
             name: () if quantity.keep != "all" else (f"time_every_{quantity.every}",)
             for name, quantity in study.observe.items()
             if quantity.keep != "all" or (quantity.every > 1 and study.store != "final")
-        },
+        }
+        | event_dimensions(study.events),
         state_bytes=state_bytes if study.statistics else 0,
         compression=study.compression,
         attributes={"model": study.model},
     )
 
 
-def require_use(subject: Subject, inputs: Inputs) -> None:
+def require_use(study: Study, subject: Subject, inputs: Inputs) -> None:
     """Raise a StudyError for parameters that a bare `System` does not use."""
     first = {name: values[0] for name, values in inputs.varying["parameters"].items()}
-    require_used(subject, first | inputs.same["parameters"])
+    require_used(subject, first | inputs.same["parameters"], study)
 
 
-def require_used(subject: Subject, params: dict[str, Any]) -> None:
-    """Raise a StudyError for parameters that a bare `System` does not use."""
+def require_used(subject: Subject, params: dict[str, Any], study: Study | None = None) -> None:
+    """Raise a StudyError for parameters that neither a bare `System` nor its study uses."""
     if subject.model:
         return
     zero = jnp.zeros(subject.system.n)
     state = State(zero, zero, zero[0], params)
-    unused = unused_parameters(subject.system, state, energy=True)
+    unused = unused_parameters(subject.system, state, energy=True, also=_asked(study, subject))
     known = ", ".join(sorted(params.keys() - set(unused))) or "none"
     problems = [
         Problem(("parameters", name), f"is not used by the system; it uses {known}")
@@ -101,6 +105,30 @@ def require_used(subject: Subject, params: dict[str, Any]) -> None:
     ]
     if problems:
         raise StudyError(problems)
+
+
+def _asked(study: Study | None, subject: Subject) -> Callable[..., Any] | None:
+    """What the events and quantities of a study compute at a state."""
+    if study is None or not (study.events or study.observe):
+        return None
+    system = subject.system
+    watch = study_watch(study.events, study.inactive, system, study.observe)
+
+    def asked(q: Array, v: Array, t: Array, params: Any) -> Any:
+        seen = observed_at(system, study.formulation, q, v, t, params)
+        functions = [event.fn for event in watch.events] if watch else []
+        functions += [quantity.function for quantity in study.observe.values()]
+        transitions = (
+            [event.transition for event in watch.events if event.transition] if watch else []
+        )
+        factors = [x.restitution for x in transitions if callable(x.restitution)]
+        return (
+            [Observed(fn).at(q, v, t, params, seen) for fn in functions],
+            [x.fn(q, v, t, params) for x in transitions if x.fn],
+            [factor(params) for factor in factors],
+        )
+
+    return asked
 
 
 def _require_precision(study: Study) -> None:

@@ -139,7 +139,7 @@ def _prepared(order: bytes) -> tuple[Order, BlockProgram]:
     if told := refusal(then, now, where):
         raise ClusterError(told)
     found = planned(run.study, run.path, run.folder)
-    study = replace(found.study, observe=found.observe, statistics=found.statistics)
+    study = replace(found.study, **found.functions)
     kernel = compile_kernel(study, found.subject, found.sampler)
     last = min(kernel.block, study.size)
     facts = origin(found.subject, kernel, kernel.sampler.rows(0, last), study)

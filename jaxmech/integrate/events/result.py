@@ -39,7 +39,8 @@ class Events(eqx.Module):
         stopped_by: number of the terminal event that ended the trajectory, in the order in which
             the events were given; -1 if none did.
         t_end: time until which the trajectory moved [s].
-        active: whether each constraint that is switched was on at the end, by name.
+        active: whether each constraint that is switched was on at the saved times, by name, shape
+            (T,) each.
         names: of the events, in the order in which they were given.
 
     Example:
@@ -57,7 +58,7 @@ class Events(eqx.Module):
     records: dict[str, EventRecord]
     stopped_by: Int[Array, " *B"]
     t_end: Float[Array, " *B"]
-    active: dict[str, Bool[Array, " *B"]]
+    active: dict[str, Bool[Array, " *B T"]]
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __getitem__(self, name: str) -> EventRecord:
@@ -78,8 +79,13 @@ class Events(eqx.Module):
         return None if number < 0 else self.names[number]
 
 
-def events_of(watch: Watch, state: EventState, t_last: Array, t_failed: Array) -> Events:
-    """The events by name, from the last state of a run that was to go on until `t_last`."""
+def events_of(
+    watch: Watch, state: EventState, active: Array, t_last: Array, t_failed: Array
+) -> Events:
+    """The events by name, from the last state of a run that was to go on until `t_last`.
+
+    `active` says which constraints with a switch were on at the save times, shape (T, C).
+    """
     found, records, t_end = state.found, dict[str, EventRecord](), t_last
     for k, event in enumerate(watch.events):
         own = slice(watch.rows[k], watch.rows[k + 1])
@@ -98,6 +104,6 @@ def events_of(watch: Watch, state: EventState, t_last: Array, t_failed: Array) -
         records=records,
         stopped_by=state.stopped_by,
         t_end=jnp.where(jnp.isnan(t_failed), t_end, t_failed),
-        active={name: state.active[k] for k, name in enumerate(watch.names)},
+        active={name: active[:, k] for k, name in enumerate(watch.names)},
         names=tuple(event.name for event in watch.events),
     )

@@ -15,10 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.config.errors import Key, Problem, StudyError, not_one_of, refuse
+from jaxmech.config.errors import Key, Problem, StudyError, refuse
 from jaxmech.config.load import Subject, find
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic
 from jaxmech.utils.field_docs import doc
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
@@ -86,26 +85,24 @@ class Observed:
         """Whether the function takes reactions."""
         return callable(self.function) and len(inspect.signature(self.function).parameters) > 4
 
+    def at(self, q: Array, v: Array, t: Array, params: Any, seen: Any) -> Array:
+        """The quantity at one state."""
+        assert callable(self.function)
+        more = (seen,) if self.needs_reactions else ()
+        return jnp.asarray(self.function(q, v, t, params, *more))
+
     def along(self, q: Array, v: Array, ts: Array, params: Any, seen: Any) -> Array:
         """The quantity of one trajectory, shape (T, ...) or (...)."""
-        fn = self.function
-        assert callable(fn)
         q, v, ts, seen = jax.tree.map(lambda x: x[:: self.every], (q, v, ts, seen))
-        if self.needs_reactions:
-            values = jax.vmap(lambda q, v, t, seen: jnp.asarray(fn(q, v, t, params, seen)))(
-                q, v, ts, seen
-            )
-        else:
-            values = jax.vmap(lambda q, v, t: jnp.asarray(fn(q, v, t, params)))(q, v, ts)
+        values = jax.vmap(lambda q, v, t, seen: self.at(q, v, t, params, seen))(q, v, ts, seen)
         if self.keep == "all":
             return values
         return _KEPT[self.keep](values)
 
 
-def loaded(
-    observe: Mapping[str, Observed], statistics: Mapping[str, Any], folder: Path
-) -> tuple[dict[str, Observed], dict[str, Any], list[Path]]:
-    """The same with functions in place of their names, and the files that hold them."""
+def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
+    """What a study observes, its statistics and events, with functions for names, and the files."""
+    observe, statistics = study.observe, study.statistics
     problems: list[Problem] = []
     files: list[Path] = []
 
@@ -128,11 +125,19 @@ def loaded(
             key = ("statistics", name, "functions")
             own = get(one.functions, key, (Reduction,), "a jaxmech.ensemble.Reduction")
             reduced[name] = replace(one, functions=own)
+    events = {
+        name: replace(
+            one,
+            function=get(one.function, ("events", name, "function"), (), "a function"),
+            jump=get(one.jump, ("events", name, "jump"), (), "a function"),
+        )
+        for name, one in study.events.items()
+    }
     for name, quantity in quantities.items():
         problems += _signature_problems(name, quantity)
     if problems:
         raise StudyError(problems)
-    return quantities, reduced, files
+    return {"observe": quantities, "statistics": reduced, "events": events}, files
 
 
 def _found(
@@ -157,37 +162,6 @@ def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
     if count not in (4, 5):
         text = "must name a function of q, v, t, params, or of these and reactions, but it takes "
         yield Problem(("observe", name, "function"), f"{text}{count} arguments")
-
-
-def name_problems_of(
-    observe: Mapping[str, Observed],
-    statistics: Mapping[str, AbstractStatistic],
-    store: str | tuple[str, ...],
-    coordinates: Iterable[str],
-) -> list[Problem]:
-    """Quantities that are named twice, or not at all."""
-    coordinates = tuple(coordinates)
-    own = (*SERIES, *AUDIT)
-    problems = [
-        Problem(("observe", name), "must have another name: there is a quantity of that name")
-        for name in observe
-        if name in own or name in coordinates
-    ]
-    known = (*own, *coordinates, *observe)
-    problems += [
-        Problem(("statistics", name, "of"), not_one_of(of, known, "a quantity"))
-        for name, one in statistics.items()
-        for of in one.names
-        if of not in known and not of.startswith("multipliers_")
-    ]
-    if not isinstance(store, str):
-        stored = (*SERIES, *observe)
-        problems += [
-            Problem((f"store[{place}]",), not_one_of(name, stored, "a quantity to store"))
-            for place, name in enumerate(store)
-            if name not in stored
-        ]
-    return problems
 
 
 def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
@@ -216,4 +190,8 @@ def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
         name: replace(one, functions=renamed(one.functions)) if isinstance(one, Custom) else one
         for name, one in study.statistics.items()
     }
-    return replace(study, observe=observe, statistics=statistics)
+    events = {
+        name: replace(one, function=renamed(one.function), jump=renamed(one.jump))
+        for name, one in study.events.items()
+    }
+    return replace(study, observe=observe, statistics=statistics, events=events)

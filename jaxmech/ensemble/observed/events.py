@@ -1,0 +1,180 @@
+"""Events of a study, and the quantities that they give.
+
+[events]
+lands = { function = "ball.py:height", direction = -1, terminal = true }
+fast = { of = "speed", level = 6.0, direction = 1 }      # an observed quantity, or a coordinate
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from jaxtyping import Array
+
+from jaxmech.config.errors import Problem, not_one_of, refuse
+from jaxmech.ensemble.observed.quantities import Observed
+from jaxmech.integrate import Event, Events, Transition, Watch, watch_of
+from jaxmech.system import System
+from jaxmech.utils.field_docs import doc
+
+OF_ALL = ("stopped_by", "t_end")  # quantities of a study with events
+_OF_EACH = ("count", "time", "times", "q", "v", "passed")
+_STORED = ("count", "times", "q", "v")
+
+
+@dataclass(frozen=True)
+class StudyEvent:
+    """An event of a study: something goes through zero, or through a level.
+
+    Attributes:
+        function: `fn(q, v, t, params)`, which goes through zero, or `fn(q, v, t, params,
+            reactions)`, as for `jaxmech.Event`. In a file "path/file.py:name".
+        of: in place of a function, a coordinate, or an observed quantity of one number.
+        level: that it goes through.
+        direction: 1 for rising only, -1 for falling only, 0 for both.
+        terminal: whether the trajectory ends there.
+        jump: `fn(q, v, t, params)`, the state after the event.
+        restitution: of an impact, a number or the name of a parameter.
+        on: constraints that are switched on.
+        off: constraints that are switched off.
+        keep: of how many occurrences times and states are stored.
+
+    Example:
+        >>> StudyEvent(of="x", level=2.0).event("far", ("x", "y"), {})
+        Event('far')
+    """
+
+    function: str | Callable[..., Any] | None = field(
+        default=None,
+        metadata=doc('"path/file.py:name" of a function of q, v, t, params', short=True),
+    )
+    of: str | None = field(
+        default=None, metadata=doc("a coordinate or an observed quantity, in place of `function`")
+    )
+    level: float = field(default=0.0, metadata=doc("that it goes through"))
+    direction: Literal[-1, 0, 1] = field(
+        default=0, metadata=doc("1 for rising only, -1 for falling only, 0 for both")
+    )
+    terminal: bool = field(default=False, metadata=doc("whether the trajectory ends there"))
+    jump: str | Callable[..., Any] | None = field(
+        default=None, metadata=doc('"path/file.py:name" of a function that gives the new q and v')
+    )
+    restitution: float | str | None = field(
+        default=None, metadata=doc("of an impact: a number, or the name of a parameter")
+    )
+    on: tuple[str, ...] = field(default=(), metadata=doc("constraints that are switched on"))
+    off: tuple[str, ...] = field(default=(), metadata=doc("constraints that are switched off"))
+    keep: int = field(
+        default=8, metadata=doc("of how many occurrences times and states are stored")
+    )
+
+    def __post_init__(self) -> None:
+        if (self.function is None) == (self.of is None):
+            what = "neither is" if self.of is None else "both are"
+            raise refuse("function", f"or `of` must be given, one of the two, but {what}")
+        if self.direction not in (-1, 0, 1):
+            raise refuse("direction", f"must be -1, 0 or 1, but is {self.direction}")
+        if self.keep < 1:
+            raise refuse("keep", f"must be at least 1, but is {self.keep}")
+
+    def event(
+        self, name: str, coordinates: tuple[str, ...], observe: Mapping[str, Observed]
+    ) -> Event:
+        """The event, with functions in place of names."""
+        e, jump = self.restitution, self.jump
+        has_transition = callable(jump) or e is not None or self.on or self.off
+        transition = None
+        if has_transition:
+            factor = (lambda p: p[e]) if isinstance(e, str) else e
+            transition = Transition(jump if callable(jump) else None, factor, self.on, self.off)
+        return Event(
+            self._function(coordinates, observe),
+            direction=self.direction,
+            terminal=self.terminal,
+            transition=transition,
+            name=name,
+            keep=self.keep,
+        )
+
+    def _function(
+        self, coordinates: tuple[str, ...], observe: Mapping[str, Observed]
+    ) -> Callable[..., Any]:
+        of, level = self.of, self.level
+        if of is None:
+            assert callable(self.function)
+            own, zero = self.function, self.level
+            if not zero:
+                return own
+        elif of in coordinates:
+            place = coordinates.index(of)
+            return lambda q, v, t, p: q[place] - level
+        else:
+            function = observe[of].function
+            assert callable(function)
+            own, zero = function, level
+        if Observed(own).needs_reactions:
+            return lambda q, v, t, p, reactions: own(q, v, t, p, reactions) - zero
+        return lambda q, v, t, p: own(q, v, t, p) - zero
+
+
+def study_watch(
+    events: Mapping[str, StudyEvent], inactive: tuple[str, ...], system: System,
+    observe: Mapping[str, Observed],
+) -> Watch | None:  # fmt: skip
+    """The events of a study for `simulate`, or a StudyError."""
+    coordinates = tuple(system.coordinates)
+    try:
+        made = [one.event(name, coordinates, observe) for name, one in events.items()]
+        return watch_of(system, made, inactive)
+    except (TypeError, ValueError) as error:
+        raise refuse("events", f"cannot be used: {error}") from error
+
+
+def event_quantities(found: Events, ts: Array) -> dict[str, Array]:
+    """The quantities that the events of one trajectory give, by name."""
+    values = {"stopped_by": found.stopped_by, "t_end": found.t_end}
+    for name in found:
+        record = found[name]
+        values |= {
+            f"{name}_count": record.count,
+            f"{name}_time": record.t[0],
+            f"{name}_times": record.t,
+            f"{name}_q": record.q,
+            f"{name}_v": record.v,
+            f"{name}_passed": record.t[0] <= ts,
+        }
+    return values
+
+
+def event_names(events: Iterable[str], *, stored: bool = False) -> tuple[str, ...]:
+    """The names of these quantities, or of those that are stored by default."""
+    events = tuple(events)
+    each = _STORED if stored else _OF_EACH
+    own = tuple(f"{name}_{what}" for name in events for what in each)
+    return (*OF_ALL, *own) if events else ()
+
+
+def event_dimensions(events: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Names of the dimensions of what is stored."""
+    dims: dict[str, tuple[str, ...]] = {}
+    for name in events:
+        each = f"{name}_occurrence"
+        dims |= {f"{name}_times": (each,), f"{name}_q": (each, "coordinate")}
+        dims |= {f"{name}_v": (each, "coordinate"), f"{name}_passed": ("time",)}
+    return dims
+
+
+def event_problems(
+    events: Mapping[str, StudyEvent], observe: Mapping[str, Observed], taken: Iterable[str],
+    coordinates: tuple[str, ...],
+) -> Iterator[Problem]:  # fmt: skip
+    """Events whose quantities have the names of others, or that are of no known quantity."""
+    taken = {*taken, *observe, *coordinates}
+    known = (*coordinates, *observe)
+    for name, one in events.items():
+        if both := taken & set(event_names([name])):
+            text = f"must have another name: there is a quantity `{min(both)}` already"
+            yield Problem(("events", name), text)
+        if one.of is not None and one.of not in known:
+            what = not_one_of(one.of, known, "a coordinate or an observed quantity")
+            yield Problem(("events", name, "of"), what)
