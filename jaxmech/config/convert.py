@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 from jaxmech.config.errors import Key, Problem, StudyError, not_one_of
 from jaxmech.config.schema import (
     NAME,
+    NUMBER_OR_NAME,
     OneOf,
     alternatives,
     choice_of,
@@ -120,6 +121,8 @@ def _scalar(kind: Any, value: Any, key: Key) -> Any:
         fits = _is_number(value)
     elif kind == NAME:
         fits = type(value) in (int, str)
+    elif kind == NUMBER_OR_NAME:
+        fits = type(value) is str or _is_number(value)
     elif kind in (int, str, bool):
         fits = type(value) is kind
     elif str in get_args(kind):  # in Python it may be an object, too
@@ -128,7 +131,8 @@ def _scalar(kind: Any, value: Any, key: Key) -> Any:
         fits = kind is Any or _is_number(value) or _is_numbers(value)
     if not fits:
         raise _wrong(key, f"must be {words(kind)}", value)
-    return _floats(value) if kind is float or float in get_args(kind) else value
+    is_float = kind is float or (float in get_args(kind) and not isinstance(value, str))
+    return _floats(value) if is_float else value
 
 
 def _wrong(key: Key, needed: str, value: Any) -> StudyError:

@@ -27,6 +27,7 @@ from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
 from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection
 
 NAME = str | int  # of a column
+NUMBER_OR_NAME = float | str  # of a parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +112,8 @@ def words(kind: Any) -> str:
         return "a table"
     if kind == NAME:
         return "a text or an integer"
+    if kind == NUMBER_OR_NAME:
+        return "a number or a text"
     if str in get_args(kind):
         return "a text"
     names = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}

@@ -7,7 +7,7 @@ fast = { of = "speed", level = 6.0, direction = 1 }      # an observed quantity,
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from jaxtyping import Array
 
@@ -52,7 +52,7 @@ class StudyEvent:
         default=None, metadata=doc("a coordinate or an observed quantity, in place of `function`")
     )
     level: float = field(default=0.0, metadata=doc("that it goes through"))
-    direction: Literal[-1, 0, 1] = field(
+    direction: int = field(
         default=0, metadata=doc("1 for rising only, -1 for falling only, 0 for both")
     )
     terminal: bool = field(default=False, metadata=doc("whether the trajectory ends there"))

@@ -21,6 +21,7 @@ from jaxmech.system import Params
 
 MOST = 8  # events in a step
 ACCURACY = 2e-14  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
+_APART = 4.0  # accuracies of the time between two occurrences of the same event
 _SETTLING = 0.01  # fraction of a step from which on a sign can be told that was unknown
 
 
@@ -44,6 +45,7 @@ class StepSearch(eqx.Module):
         u: where the next trial ends.
         searching: whether it is known that there is an event.
         events: what is known of the events.
+        latest: where each event last occurred in this step, shape (E,).
         count: events in this step so far.
         done: whether the step is over.
     """
@@ -64,6 +66,7 @@ class StepSearch(eqx.Module):
     u: Float[Array, ""]
     searching: Bool[Array, ""]
     events: EventState
+    latest: Float[Array, " E"]
     count: Int[Array, ""]
     done: Bool[Array, ""]
 
@@ -82,7 +85,7 @@ def through_events(
         base_q=q, base_v=v, base_u=zero, q=q, v=v, values=events.values,
         health=Health(~false, none, none, ~false), low=zero, high=one, at_low=events.values,
         at_high=events.values, side=none, tries=none, u=one, searching=false, events=events,
-        count=none, done=false,
+        latest=jnp.full_like(events.values, -jnp.inf), count=none, done=false,
     )  # fmt: skip
     tolerance = _tolerance(t, h)
 
@@ -92,7 +95,7 @@ def through_events(
         size = (at.u - at.base_u) * h
         q, v, health = step(scheme, at.base_q, at.base_v, from_t, size, now)
         values = watch.values(scheme, q, v, to_t, now)
-        crossed = watch.crossed(at.events.signs, values, at.events.active).any()
+        crossed = _crossed(watch, at, at.u, values, tolerance).any()
         ends = ~at.searching & ~crossed
         past = crossed | ~health.good
         at = _narrowed(at, q, v, values, health, ends, past, tolerance)
@@ -103,9 +106,11 @@ def through_events(
         at = replace(at, events=replace(at.events, signs=signs, values=kept), done=at.done | ends)
         found = ~ends & (at.high - at.low <= tolerance)
         at = replace(at, u=_next(at, watch, tolerance))
-        return jax.lax.cond(
-            found, lambda: _occurred(scheme, watch, at, t, h, params, place), lambda: at
-        )
+
+        def occurs() -> StepSearch:
+            return _occurred(scheme, watch, at, t, h, params, place, tolerance)
+
+        return jax.lax.cond(found, occurs, lambda: at)
 
     return jax.lax.while_loop(lambda at: ~at.done, trial, start)
 
@@ -116,6 +121,15 @@ def _tolerance(t: Array, h: Array) -> Array:
     rounding = 4 * eps * jnp.maximum(jnp.abs(t), jnp.abs(t + h))
     wanted = jnp.minimum(ACCURACY, 1e-9 * jnp.abs(h))
     return jnp.maximum(jnp.maximum(wanted, rounding) / jnp.abs(h), 4 * eps)
+
+
+def _crossed(
+    watch: Watch, at: StepSearch, u: Array, values: Array, tolerance: Array
+) -> Bool[Array, " E"]:
+    """Which events occur before u, where the functions have these values."""
+    # Right after an event its function is zero but for rounding errors.
+    is_apart = u - at.latest > _APART * tolerance
+    return is_apart & watch.crossed(at.events.signs, values, at.events.active)
 
 
 def _narrowed(
@@ -147,7 +161,7 @@ def _narrowed(
 def _next(at: StepSearch, watch: Watch, tolerance: Array) -> Array:
     """Where the next trial ends: the first estimated root, or the middle."""
     middle = (at.low + at.high) / 2
-    crossed = watch.crossed(at.events.signs, at.values, at.events.active)
+    crossed = _crossed(watch, at, at.high, at.values, tolerance)
     # Unknown values, and those of the wrong sign beside an event that has just occurred, bisect.
     usable = (at.at_low * at.at_high < 0) & jnp.isfinite(at.at_low) & jnp.isfinite(at.at_high)
     share = at.at_low / jnp.where(usable, at.at_low - at.at_high, 1.0)
@@ -160,11 +174,12 @@ def _next(at: StepSearch, watch: Watch, tolerance: Array) -> Array:
 
 
 def _occurred(
-    scheme: Scheme, watch: Watch, at: StepSearch, t: Array, h: Array, params: Params, place: Array
-) -> StepSearch:
+    scheme: Scheme, watch: Watch, at: StepSearch, t: Array, h: Array, params: Params,
+    place: Array, tolerance: Array,
+) -> StepSearch:  # fmt: skip
     """After the first of the events at the end of the bracket."""
     was, to_t = at.events, t + at.high * h
-    crossed = watch.crossed(was.signs, at.values, was.active)
+    crossed = _crossed(watch, at, at.high, at.values, tolerance)
     which = jnp.argmax(crossed).astype(jnp.int32)
     cuts = watch.chosen(which, watch.flags([e.cuts for e in watch.events]))
     terminal = watch.chosen(which, watch.flags([e.terminal for e in watch.events]))
@@ -208,7 +223,7 @@ def _occurred(
         low=at.high, high=jnp.ones_like(at.high), at_low=values, at_high=values,
         side=jnp.zeros_like(at.side), tries=jnp.zeros_like(at.tries),
         u=jnp.ones_like(at.u), searching=jnp.zeros_like(at.searching),
-        events=events, count=at.count + 1,
+        events=events, latest=jnp.where(mine, at.high, at.latest), count=at.count + 1,
         done=terminal | ~good | (at.high >= 1),
     )  # fmt: skip
 

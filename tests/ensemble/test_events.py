@@ -1,0 +1,167 @@
+"""Events of studies: exact first-passage times, and why trajectories ended, as stored results."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxmech.config.toml import ConfigError, read
+from jaxmech.ensemble import (
+    FirstPassage,
+    Probability,
+    Study,
+    StudyError,
+    StudyEvent,
+    Times,
+    Uniform,
+    run,
+)
+from tests.ensemble.studies import arrays, killed, same_bits
+
+ROOT = Path(__file__).resolve().parents[2]
+BALL = """
+import jaxmech as jm
+
+ball = jm.System(lambda q, v, t, p: 0.5 * v @ v - p["g"] * q[0], coordinates=("y",))
+
+
+def height(q, v, t, p):
+    return q[0]
+
+
+def speed(q, v, t, p):
+    return v[0]
+"""
+
+STUDY = """
+model = "ball.py:ball"
+size = 20
+block = 8
+
+[times]
+end = 1.0
+saves = 11
+
+[method]
+substeps = 2
+
+[coordinates]
+y = { distribution = "uniform", low = 0.5, high = 6.0 }
+
+[parameters]
+g = 9.81
+e = { distribution = "uniform", low = 0.5, high = 0.9 }
+
+[observe]
+speed = "ball.py:speed"
+
+[events]
+lands = { function = "ball.py:height", direction = -1, restitution = "e", keep = 2 }
+fast = { of = "speed", level = -9.0, direction = -1, terminal = true }
+
+[statistics]
+when = { statistic = "first-passage", of = "lands" }
+often = { statistic = "probability", of = "lands_count", above = 0.5 }
+mean = { statistic = "moments", of = "lands_time" }
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("balls")
+    (folder / "ball.py").write_text(BALL)
+    (folder / "study.toml").write_text(STUDY)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> tuple[Path, dict]:
+    out = folder / "run"
+    return out, run(read(folder / "study.toml", Study), out, folder=folder)
+
+
+def test_times_states_and_reasons_are_stored(done: tuple[Path, dict]) -> None:
+    found = arrays(done[0])
+    start, e = found["q"][:, 0, 0], found["parameter_e"]
+    t = np.sqrt(2 * start / 9.81)
+    lands, is_fast = t <= 1.0, start > 9.0**2 / (2 * 9.81)
+    np.testing.assert_allclose(found["lands_times"][lands & ~is_fast, 0], t[lands & ~is_fast])
+    again = lands & ~is_fast & (t * (1 + 2 * e) < 1.0)
+    assert again.any()
+    np.testing.assert_allclose(found["lands_times"][again, 1], (t * (1 + 2 * e))[again])
+    np.testing.assert_allclose(found["lands_v"][again, 0, 0], -9.81 * t[again])
+    assert np.isnan(found["lands_times"][~lands]).all()
+    np.testing.assert_array_equal(found["stopped_by"], np.where(is_fast, 1, -1))
+    np.testing.assert_allclose(found["t_end"], np.where(is_fast, 9.0 / 9.81, 1.0))
+    np.testing.assert_allclose(found["v"][is_fast, -1, 0], -9.0, atol=1e-12)
+
+
+def test_first_passages_are_exact(done: tuple[Path, dict]) -> None:
+    found, summary = arrays(done[0]), done[1]["statistics"]
+    first = found["lands_times"][:, 0]
+    passed = ~np.isnan(first)
+    assert summary["when"]["never"] == (~passed).sum()
+    assert summary["often"]["hits"] == passed.sum()
+    np.testing.assert_allclose(summary["when"]["mean"], first[passed].mean())
+    np.testing.assert_allclose(summary["when"]["sd"], first[passed].std())
+    np.testing.assert_allclose(summary["when"]["earliest"], first[passed].min())
+    np.testing.assert_allclose(summary["when"]["latest"], first[passed].max())
+    np.testing.assert_allclose(summary["mean"]["mean"], first[passed].mean())
+    at = np.searchsorted(found["t"], first[passed])
+    assert summary["when"]["passed"] == np.bincount(at, minlength=11).tolist()
+
+
+def test_a_run_that_was_killed_ends_with_the_same_bits(folder: Path, done: object) -> None:
+    study = read(folder / "study.toml", Study)
+    run(study, folder / "other", folder=folder)
+    killed(folder / "other", 1)
+    run(study, folder / "other", folder=folder)
+    assert same_bits(folder / "run", folder / "other")
+
+
+def test_ten_thousand_first_passages(tmp_path: Path) -> None:
+    """A pendulum of 1 m falls through its lowest point once, at a quarter of its period."""
+    study = Study(
+        model="pendulum",
+        size=10_000,
+        store="statistics",
+        times=Times(end=1.0, saves=3),
+        start={"theta": Uniform(0.1, 2.0)},
+        events={"lowest": StudyEvent(of="x1", direction=-1, terminal=True)},
+        statistics={"when": FirstPassage(of="lowest"), "all": Probability(of="t_end", below=0.9)},
+    )
+    found = run(study, tmp_path / "run")["statistics"]
+    assert found["when"]["count"] == found["all"]["hits"] == 10_000
+    assert found["when"]["never"] == 0
+    quarters = np.pi / 2 / np.sqrt(9.81) / _agm(1.0, np.cos(np.array([0.1, 2.0]) / 2))
+    ends = [found["when"][key] for key in ("earliest", "latest")]
+    np.testing.assert_allclose(ends, quarters, rtol=1e-3)
+
+
+def _agm(x: float, y: np.ndarray) -> np.ndarray:
+    """The arithmetic-geometric mean, by which the period of a pendulum grows."""
+    for _ in range(6):
+        x, y = (x + y) / 2, np.sqrt(x * y)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('of = "speed"', 'of = "speeds"'), "a coordinate or an observed quantity"),
+        (("height", "depth"), "depth"),
+        (('of = "lands" }', 'of = "landing" }'), "an event of this study"),
+        (("[events]\n", '[events]\nspeed_x = { of = "y", on = ["floor"] }\n'), "constraints"),
+        (("[events]\n", "[events]\nempty = { level = 1.0 }\n"), "`of` must be given"),
+        (("direction = -1", "direction = 2"), "direction"),
+    ],
+)
+def test_mistakes_are_named(folder: Path, change: tuple[str, str], message: str) -> None:
+    (folder / "wrong.toml").write_text(STUDY.replace(*change))
+    with pytest.raises((StudyError, ConfigError), match=message):
+        run(read(folder / "wrong.toml", Study), folder / "wrong", folder=folder)
+
+
+def test_the_example() -> None:
+    study = read(ROOT / "configs/first_passage.toml", Study)
+    assert study.events["passes"].terminal

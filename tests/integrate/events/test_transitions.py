@@ -1,0 +1,163 @@
+"""Transitions: impacts within constraints, constraints switched on and off, and their limits."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import jaxmech as jm
+from jaxmech.status import Status
+from tests.integrate.events.falling import BALL, BALL_PARAMS, BOUNCE, DROPPED, G
+
+TS = jnp.linspace(0.0, 3.0, 31)
+
+
+def height(q: Array, v: Array, t: Array, p: Any) -> Array:
+    return q[1]
+
+
+def test_a_constraint_that_an_event_switches_on() -> None:
+    """Its impulse takes the velocity, and its reaction begins with it."""
+
+    def floor(q, t, p):
+        return q[0]
+
+    def lagrangian(q, v, t, p):
+        return 0.5 * v @ v - 9.81 * q[0]
+
+    system = jm.System(lagrangian, [jm.Holonomic(floor, "floor")], coordinates=("y",))
+    event = jm.Event(
+        lambda q, v, t, p: q[0], direction=-1, transition=jm.Transition(on="floor"), name="rests"
+    )
+    ts = jnp.linspace(0.0, 1.0, 5)
+    sol = jm.simulate(system, [1.0], [0.0], ts, events=event, inactive="floor")
+    np.testing.assert_array_equal(sol.events.active["floor"], np.asarray(ts) > np.sqrt(2 / 9.81))
+    weight = jm.observe(system, sol).multipliers["floor"][:, 0]
+    np.testing.assert_allclose(weight, np.where(sol.events.active["floor"], 9.81, 0.0), atol=1e-12)
+    np.testing.assert_allclose(sol.v[-1], 0.0, atol=1e-14)
+
+
+def test_a_pendulum_that_bounces_off_a_wall_obeys_the_energy_law() -> None:
+    """Within the rod the impulse reverses the speed: energy falls by e^2 in each impact."""
+    model, e = jm.models.pendulum(), 0.8
+    wall = jm.Event(
+        lambda q, v, t, p: q[0] - 0.2 * q[1] - 0.2,
+        direction=-1, transition=jm.Transition(restitution=e), name="wall",
+    )  # fmt: skip
+    q0 = jnp.array([np.sin(1.5), -np.cos(1.5)])
+    sol = jm.simulate(
+        model.system, q0, jnp.zeros(2), jnp.linspace(0.0, 5.0, 51), model.params,
+        method=jm.RK4(40), events=wall,
+    )  # fmt: skip
+    at = sol.events["wall"]
+    count = int(at.count)
+    assert count >= 5
+    before, after = (0.5 * (x[:5] ** 2).sum(1) for x in (at.v, at.v_after))
+    np.testing.assert_allclose(after, e**2 * before, rtol=1e-12)
+    np.testing.assert_allclose(before, before[0] * e ** (2 * np.arange(5)), rtol=1e-7)
+    np.testing.assert_allclose((at.q * at.v_after)[:5].sum(1), 0.0, atol=1e-14)
+    assert sol.position_residual.max() < 1e-15
+
+
+def test_the_impulse_of_a_constraint_is_smallest_in_the_mass_metric() -> None:
+    """M dv = A^T Lambda and A v = 0, against the least squares of numpy."""
+    masses, slope = np.array([1.0, 4.0]), 0.3
+
+    def lagrangian(q: Array, v: Array, t: Array, p: Any) -> Array:
+        return 0.5 * v @ (masses * v) - G * q[1]
+
+    plane = jm.Holonomic(lambda q, t, p: q[1] - slope * q[0], "plane")
+    system = jm.System(lagrangian, [plane], coordinates=("x", "y"))
+    lands = jm.Event(
+        lambda q, v, t, p: q[1] - slope * q[0],
+        direction=-1, transition=jm.Transition(on=("plane",)), name="lands",
+    )  # fmt: skip
+    sol = jm.simulate(system, *DROPPED, TS, method=jm.RK4(4), events=lands, inactive=("plane",))
+    at = sol.events["lands"]
+    A = np.array([[-slope, 1.0]])
+    root = np.sqrt(masses)
+    change = -np.linalg.pinv(A / root) @ (A @ np.asarray(at.v[0])) / root
+    np.testing.assert_allclose(at.v_after[0] - at.v[0], change, atol=1e-12)
+    assert int(at.count) == 1  # not again while the constraint is on
+    np.testing.assert_allclose(sol.q[-1, 1], slope * sol.q[-1, 0], atol=1e-14)
+
+
+def test_two_impacts_at_the_same_time() -> None:
+    """A corner: the wall is met when the floor is."""
+    t = float(np.sqrt(2 / G))
+    bounces = jm.Transition(restitution=1.0)
+    wall = jm.Event(lambda q, v, t_, p: t - q[0], -1, transition=bounces, name="wall")
+    floor = jm.Event(height, -1, transition=bounces, name="floor")
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=(wall, floor))
+    np.testing.assert_allclose(sol.events["wall"].t[0], t, atol=1e-12)
+    np.testing.assert_allclose(sol.events["floor"].t[:3], t * np.array([1, 3, 5]), atol=1e-12)
+    np.testing.assert_allclose(sol.v[-1, 0], -1.0, atol=1e-13)
+
+
+def test_bounces_within_a_step_are_all_found() -> None:
+    """A step of 1.5 s, in which the parabola is exact, has two of them."""
+    jump = jm.Transition(lambda q, v, t, p: (q, v * jnp.array([1.0, -p["e"]])))
+    floor = jm.Event(height, -1, transition=jump, name="floor")
+    ts = jnp.array([0.0, 1.5, 3.0])
+    sol = jm.simulate(BALL, *DROPPED, ts, BALL_PARAMS, method=jm.RK4(1), events=floor)
+    expected = np.sqrt(2 / G) * (1 + 2 * np.cumsum([0, *0.9 ** np.arange(1, 4)]))
+    np.testing.assert_allclose(sol.events["floor"].t[:4], expected, atol=1e-12)
+
+
+def test_ever_shorter_bounces_end_with_a_status() -> None:
+    p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
+    with pytest.raises(jm.SimulationError, match="TOO_MANY_EVENTS") as error:
+        jm.simulate(BALL, *DROPPED, TS, p, method=jm.RK4(4), events=BOUNCE)
+    limit = np.sqrt(2 / G) * (1 + 2 * (0.5 / (1 - 0.5)))
+    found = error.value.solution
+    assert limit - 0.05 < found.t_failed < limit
+    assert np.isnan(found.q[-1]).all()
+
+
+def test_a_function_that_is_nan_ends_with_a_status() -> None:
+    event = jm.Event(lambda q, v, t, p: jnp.sqrt(q[1]) - 0.1, name="root")
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=event, throw=False)
+    assert sol.status == Status.EVENT_IS_NAN
+    assert sol.t_failed < np.sqrt(2 / G)
+
+
+def test_a_constraint_that_is_not_met_cannot_be_switched_on() -> None:
+    plane = jm.Holonomic(lambda q, t, p: q[1] + 0.5, "plane")
+    system = jm.System(BALL.lagrangian, [plane], coordinates=("x", "y"))
+    event = jm.Event(height, -1, transition=jm.Transition(on="plane"), name="floor")
+    with pytest.raises(jm.SimulationError, match="NOT_ON_CONSTRAINT"):
+        jm.simulate(
+            system, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=event, inactive="plane"
+        )
+
+
+def test_a_wheel_slips_where_friction_would_exceed_its_limit() -> None:
+    """On an incline that steepens with time, at tan(angle) = 3 mu for a solid disc."""
+    mu, rate = 0.2, 0.5
+
+    def lagrangian(q: Array, v: Array, t: Array, p: Any) -> Array:
+        x, y, angle = v
+        along, across = jnp.sin(rate * t), jnp.cos(rate * t)
+        return 0.5 * (x**2 + y**2 + angle**2 / 2) + G * (q[0] * along - q[1] * across)
+
+    ground = jm.Holonomic(lambda q, t, p: q[1] - 1.0, "ground")
+    rolling = jm.Nonholonomic(lambda q, v, t, p: v[0] - v[2], "rolling")
+    system = jm.System(lagrangian, [ground, rolling], coordinates=("x", "y", "angle"))
+
+    def grip(q: Array, v: Array, t: Array, p: Any, reactions: Any) -> Array:
+        friction = reactions.multipliers["rolling"][0]
+        return mu * reactions.multipliers["ground"][0] - jnp.abs(friction)
+
+    slips = jm.Event(grip, direction=-1, transition=jm.Transition(off="rolling"), name="slips")
+    sol = jm.simulate(
+        system, jnp.array([0.0, 1.0, 0.0]), jnp.zeros(3), jnp.linspace(0.0, 1.5, 16),
+        method=jm.RK4(5), events=slips,
+    )  # fmt: skip
+    at = sol.events["slips"]
+    np.testing.assert_allclose(at.t[0], np.arctan(3 * mu) / rate, atol=1e-10)
+    np.testing.assert_allclose(at.v[0, 0], at.v[0, 2], atol=1e-13)
+    np.testing.assert_allclose(sol.v[-1, 2], at.v[0, 2], atol=1e-13)  # nothing turns it any more
+    fall = G / rate * (np.cos(rate * at.t[0]) - np.cos(1.5 * rate))
+    np.testing.assert_allclose(sol.v[-1, 0], at.v[0, 0] + fall, atol=1e-7)
