@@ -14,9 +14,9 @@ from jaxmech.ensemble.kernel import (
     compile_kernel,
     with_substeps,
 )
+from jaxmech.ensemble.observed.quantities import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
-from jaxmech.ensemble.observed.quantities import copies_of, stored_study
 from jaxmech.ensemble.results import open_results
 from jaxmech.ensemble.store import (
     RunFolder,

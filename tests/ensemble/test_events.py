@@ -14,8 +14,8 @@ from jaxmech.ensemble import (
     StudyEvent,
     Times,
     Uniform,
-    run,
 )
+from jaxmech.ensemble.run import run_study
 from tests.ensemble.studies import arrays, killed, same_bits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def done(folder: Path) -> tuple[Path, dict]:
     out = folder / "run"
-    return out, run(read(folder / "study.toml", Study), out, folder=folder)
+    return out, run_study(read(folder / "study.toml", Study), out, folder=folder)
 
 
 def test_times_states_and_reasons_are_stored(done: tuple[Path, dict]) -> None:
@@ -113,9 +113,9 @@ def test_first_passages_are_exact(done: tuple[Path, dict]) -> None:
 
 def test_a_run_that_was_killed_ends_with_the_same_bits(folder: Path, done: object) -> None:
     study = read(folder / "study.toml", Study)
-    run(study, folder / "other", folder=folder)
+    run_study(study, folder / "other", folder=folder)
     killed(folder / "other", 1)
-    run(study, folder / "other", folder=folder)
+    run_study(study, folder / "other", folder=folder)
     assert same_bits(folder / "run", folder / "other")
 
 
@@ -130,7 +130,7 @@ def test_ten_thousand_first_passages(tmp_path: Path) -> None:
         events={"lowest": StudyEvent(of="x1", direction=-1, terminal=True)},
         statistics={"when": FirstPassage(of="lowest"), "all": Probability(of="t_end", below=0.9)},
     )
-    found = run(study, tmp_path / "run")["statistics"]
+    found = run_study(study, tmp_path / "run")["statistics"]
     assert found["when"]["count"] == found["all"]["hits"] == 10_000
     assert found["when"]["never"] == 0
     quarters = np.pi / 2 / np.sqrt(9.81) / _agm(1.0, np.cos(np.array([0.1, 2.0]) / 2))
@@ -149,7 +149,7 @@ def _agm(x: float, y: np.ndarray) -> np.ndarray:
     ("change", "message"),
     [
         (('of = "speed"', 'of = "speeds"'), "a coordinate or an observed quantity"),
-        (("height", "depth"), "depth"),
+        (("height", "depth"), "not an attribute"),
         (('of = "lands" }', 'of = "landing" }'), "an event of this study"),
         (("[events]\n", '[events]\nspeed_x = { of = "y", on = ["floor"] }\n'), "constraints"),
         (("[events]\n", "[events]\nempty = { level = 1.0 }\n"), "`of` must be given"),
@@ -159,7 +159,7 @@ def _agm(x: float, y: np.ndarray) -> np.ndarray:
 def test_mistakes_are_named(folder: Path, change: tuple[str, str], message: str) -> None:
     (folder / "wrong.toml").write_text(STUDY.replace(*change))
     with pytest.raises((StudyError, ConfigError), match=message):
-        run(read(folder / "wrong.toml", Study), folder / "wrong", folder=folder)
+        run_study(read(folder / "wrong.toml", Study), folder / "wrong", folder=folder)
 
 
 def test_the_example() -> None:

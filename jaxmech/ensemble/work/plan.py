@@ -22,8 +22,8 @@ from jaxmech.ensemble.observed.events import event_dimensions, study_watch
 from jaxmech.ensemble.observed.names import name_problems_of
 from jaxmech.ensemble.observed.quantities import Observed, loaded
 from jaxmech.ensemble.study import Study
-from jaxmech.formulations import observed_at
 from jaxmech.ensemble.trajectory import save_times
+from jaxmech.formulations import observed_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,14 +116,12 @@ def _asked(study: Study | None, subject: Subject) -> Callable[..., Any] | None:
 
     def asked(q: Array, v: Array, t: Array, params: Any) -> Any:
         seen = observed_at(system, study.formulation, q, v, t, params)
-        functions = [event.fn for event in watch.events] if watch else []
-        functions += [quantity.function for quantity in study.observe.values()]
-        transitions = (
-            [event.transition for event in watch.events if event.transition] if watch else []
-        )
+        events = watch.events if watch else ()
+        transitions = [event.transition for event in events if event.transition]
         factors = [x.restitution for x in transitions if callable(x.restitution)]
         return (
-            [Observed(fn).at(q, v, t, params, seen) for fn in functions],
+            [Observed(event.fn).at(q, v, t, params, seen) for event in events],
+            [quantity.at(q, v, t, params, seen) for quantity in study.observe.values()],
             [x.fn(q, v, t, params) for x in transitions if x.fn],
             [factor(params) for factor in factors],
         )
