@@ -1,7 +1,7 @@
 """The parts of the benchmark: every case by every route, scaling, gradients."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -112,8 +112,7 @@ def run(results: Results, tell: Callable[[str], None], done: Callable[[Measured]
                 for case in _cases(results.config, part):
                     measured = Measured(case, platform, precision, _operations(case.name))
                     getattr(results, part).append(measured)
-                    forms = _routes(results.config, part, measured)
-                    _measure(measured, forms, group, results.config, pool, tell)
+                    _measure(part, measured, group, results.config, pool, tell)
                     group.append(measured)
                     done(measured)
     results.finished = True
@@ -147,46 +146,33 @@ def _operations(name: str) -> float | None:
         return None
 
 
-def _routes(config: Speed, part: str, measured: Measured) -> Sequence[str]:
-    if part == "gradient":
-        return list(gradients.FORMS)
-    where = measured.platform, measured.precision
-    return [name for name in getattr(config, part).routes if routes.runs_on(name, *where)]
-
-
 def _measure(
-    measured: Measured,
-    routes_or_forms: Iterable[str],
-    smaller: Sequence[Measured],
-    config: Speed,
-    pool: Pool,
+    part: str, measured: Measured, smaller: Sequence[Measured], config: Speed, pool: Pool,
     tell: Callable[[str], None],
-) -> None:
-    case = measured.case
-    entrants, audit, left_out = {}, {}, {}
-    single = measured.precision == "float32"
-    for name in routes_or_forms:
+) -> None:  # fmt: skip
+    """Compare and time the routes of a case, or the forms of its gradient."""
+    case, precision = measured.case, measured.precision
+    prepare: Callable[..., Any] = routes.prepare
+    if part == "gradient":
+        tolerances, prepare = dict.fromkeys(gradients.FORMS, gradients.TOLERANCE), gradients.prepare
+        audit: Callable[[Outcome, Arrays], None] = lambda outcome, arrays: None  # noqa: E731
+    else:
+        names = getattr(config, part).routes
+        names = [name for name in names if routes.runs_on(name, measured.platform, precision)]
+        tolerances, audit = {x: routes.ROUTES[x].tolerance for x in names}, residuals(case)
+    entrants, left_out = {}, {}
+    for name, tolerance in tolerances.items():
         if (seconds := expected(case, name, smaller)) > config.timing.longest:
             left_out[name] = Outcome(f"unavailable: a run would take about {seconds:.0f} s")
-        elif name in routes.ROUTES:
-            job = partial(routes.prepare, name, case, config.seed)
-            tolerance = SINGLE if single else routes.ROUTES[name].tolerance
-            entrants[name] = Entrant(job, tolerance)
-            audit = {"audit": residuals(case)}
         else:
-            job = partial(gradients.prepare, name, case, config.seed)
-            comparable = partial(gradients.comparable, name)
-            entrants[name] = Entrant(job, SINGLE if single else gradients.TOLERANCE, comparable)
-    about = f"{measured.platform}, {measured.precision}, {case.title} x {case.batch:,}: "
+            job = partial(prepare, name, case, config.seed)
+            entrants[name] = Entrant(job, SINGLE if precision == "float32" else tolerance)
+    about = f"{measured.platform}, {precision}, {case.title} x {case.batch:,}: "
+    outcomes = measured.outcomes
     contest(
-        entrants,
-        pool,
-        config.timing,
-        measured.outcomes,
-        tell=lambda text: tell(about + text),
-        **audit,
+        entrants, pool, config.timing, outcomes, audit=audit, tell=lambda text: tell(about + text)
     )
-    measured.outcomes.update(left_out)
+    outcomes.update(left_out)
 
 
 def expected(case: Case, name: str, smaller: Sequence[Measured]) -> float:

@@ -15,49 +15,32 @@ from jaxmech.compiler.backends.llvm.trigonometry import COSINE, LARGE, PARTS, SI
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import Live, LiveLoop, branch_outputs
-from jaxmech.compiler.ir.loops import Loop, Scanned, SequenceOfNodes
+from jaxmech.compiler.ir.loops import Loop
 
+# The operations of mechanisms, by the kind of the first operand; others are not written.
 _OPERATORS = {
     "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "neg": "-{}",
     "eq": "{} == {}", "ne": "{} != {}", "lt": "{} < {}", "le": "{} <= {}", "gt": "{} > {}",
-    "ge": "{} >= {}",
+    "ge": "{} >= {}", "convert_element_type to truth": "{} != 0",
 }  # fmt: skip
-_LOGIC = {"and": "{} & {}", "or": "{} | {}", "xor": "{} ^ {}", "not": "~{}"}
-_UNARY = (
-    "sqrt", "floor", "ceil", "exp", "exp2", "expm1", "log", "log1p", "cbrt", "tan", "asin",
-    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
-)  # fmt: skip
-_BINARY = {"pow": "pow", "atan2": "atan2", "nextafter": "nextafter", "rem": "fmod"}
-_EXPRESSIONS: Mapping[str, Mapping[str, str]] = {  # by the kind of the first operand
+_EXPRESSIONS: Mapping[str, Mapping[str, str]] = {
     "vec": {
         **_OPERATORS,
-        **{op: f"each_{op}({{}})" for op in _UNARY},
-        **{op: f"each_{fn}({{}}, {{}})" for op, fn in _BINARY.items()},
+        "sqrt": "root({})",
         "abs": "absolute({})",
         "max": "larger({}, {})",
         "min": "smaller({}, {})",
-        "sign": "signum({})",
         "is_finite": "{0} - {0} == 0",
-        "rsqrt": "1 / each_sqrt({})",
-        "convert_element_type to ints": "integer({})",
-        "convert_element_type to truth": "{} != 0",
     },
     "ints": {
         **_OPERATORS,
-        **_LOGIC,
-        "rem": "{} % {}",
-        "abs": "choose_ints({0} < 0, -{0}, {0})",
-        "sign": "({0} < 0) - ({0} > 0)",
-        "max": "choose_ints({0} > {1}, {0}, {1})",
-        "min": "choose_ints({0} < {1}, {0}, {1})",
         "convert_element_type to vec": "number({})",
         "convert_element_type to ints": "{}",
-        "convert_element_type to truth": "{} != 0",
     },
     "truth": {
-        **_LOGIC,
-        "eq": "{} == {}",
-        "ne": "{} != {}",
+        "and": "{} & {}",
+        "or": "{} | {}",
+        "not": "~{}",
         "convert_element_type to vec": "number(-{})",
         "convert_element_type to ints": "-{}",
     },
@@ -114,8 +97,6 @@ def _prelude() -> list[str]:
     return [
         *(f"#define {name} {text}" for name, text in constants.items()),
         Path(__file__).with_name("vectors.h").read_text(encoding="utf-8"),
-        *(f"UNARY({fn})" for fn in (*_UNARY, "rint", "round")),
-        *(f"BINARY({fn})" for fn in _BINARY.values()),
     ]
 
 
@@ -187,18 +168,15 @@ class _Writer:
         match node.op:
             case "input":
                 return self.leaves[params]
-            case "element":
-                return f"s{self.depth}_{params[0]}_@[at{self.depth}][{params[1]}]"
             case "sin" | "cos":
                 pair = f"p{self.depth}_{node.inputs[0]}_@"
                 if self._is_new(pair):
                     self.lines.append(f"const pair {pair} = sine_and_cosine({names[0]});")
                 return f"{pair}.{node.op}"
-            case "round":
-                to_even = dict(params)["rounding_method"] == 1
-                return f"each_{'rint' if to_even else 'round'}({names[0]})"
             case "select_n" | "branch":
                 return self._choice(node)
+            case "element":
+                raise Unavailable("a loop over a sequence")
         first = self.graph.nodes[node.inputs[0]]
         op = f"{node.op} to {_kind(node)}" if node.op == "convert_element_type" else node.op
         if op not in _EXPRESSIONS[_kind(first)]:
@@ -206,12 +184,10 @@ class _Writer:
         return _EXPRESSIONS[_kind(first)][op].format(*names)
 
     def _choice(self, node: Node) -> str:
-        which, text, *others = (self.name(i) for i in node.inputs)
-        is_truth = _kind(self.graph.nodes[node.inputs[0]]) == "truth"
-        choose = "choose" if _kind(node) == "vec" else "choose_ints"
-        for k, other in enumerate(others, start=1):
-            text = f"{choose}({which if is_truth else f'{which} == {k}'}, {other}, {text})"
-        return text
+        if _kind(self.graph.nodes[node.inputs[0]]) != "truth":
+            raise Unavailable("a choice among more than two")
+        which, no, yes = (self.name(i) for i in node.inputs)
+        return f"{'choose' if _kind(node) == 'vec' else 'choose_ints'}({which}, {yes}, {no})"
 
     def _branch(self, branch: int) -> None:
         """A rare case, computed only if one of the trajectories of a vector meets it."""
@@ -232,38 +208,25 @@ class _Writer:
         self.lines.append("}")
 
     def _loop(self, number: int, loop: Loop, part: LiveLoop) -> None:
-        if part.stacked or part.body is None:
-            raise Unavailable("a loop that saves a sequence")
+        if part.stacked or part.body is None or loop.length is None:
+            raise Unavailable("a loop that saves a sequence, or one that ends by a condition")
         carry = {k: self._result(number, k) for k in sorted(part.carry)}
         for k, name in carry.items():
             start = loop.init[k]
             self.lines.append(f"{_type(self.graph.nodes[start])} {name} = {self.name(start)};")
         body = _Writer(loop.body, loop.inner, part.body, carry, self)
         body.write()
-        leaves = (loop.body.nodes[i] for i in part.body.nodes)
-        self.lines.append("{")
-        for k in sorted({leaf.params[0] for leaf in leaves if leaf.op == "element"}):
-            self.lines.append(self._steps(f"s{body.depth}_{k}_@", loop.scanned[k]))
         self.lines.append(f"for (long i = 0; i < {loop.length}; i++) {{")
-        at = f"{loop.length - 1} - i" if loop.reverse else "i"
-        self.lines.append(f"const long at{body.depth} = {at};")
         self.lines += body.lines
         # All ends before the first is assigned: a carry can become another carry.
         for k, name in carry.items():
             end = loop.carry[k]
             self.lines.append(f"const {_type(loop.body.nodes[end])} {name}end = {body.name(end)};")
         self.lines += [f"{name} = {name}end;" for name in carry.values()]
-        self.lines.append("}}")
-
-    def _steps(self, name: str, steps: Scanned) -> str:
-        if not isinstance(steps, SequenceOfNodes):
-            raise Unavailable("a loop over a whole sequence")
-        rows = steps.ids.reshape(len(steps.ids), -1)
-        values = ", ".join("{" + ", ".join(self.name(int(i)) for i in row) + "}" for row in rows)
-        return f"const {_type(steps)} {name}[][{rows.shape[1]}] = {{{values}}};"
+        self.lines.append("}")
 
 
-def _kind(typed: Node | Scanned) -> str:
+def _kind(typed: Node) -> str:
     if typed.dtype == np.float64:
         return "vec"
     if typed.dtype.kind not in "bi":
@@ -271,7 +234,7 @@ def _kind(typed: Node | Scanned) -> str:
     return "truth" if typed.dtype.kind == "b" else "ints"
 
 
-def _type(typed: Node | Scanned) -> str:
+def _type(typed: Node) -> str:
     return "vec" if _kind(typed) == "vec" else "ints"
 
 

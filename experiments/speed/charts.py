@@ -1,6 +1,7 @@
 """The pictures: bars by case and route, curves over the batch and the length of a chain."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -53,38 +54,54 @@ def scaling(group: Sequence[Measured]) -> Figure:
         by_case.setdefault(x.case.title, []).append(x)
     several = {k: v for k, v in by_case.items() if len({x.case.batch for x in v}) > 1}
     chains = [x for x in group if x.case.name.startswith("chain_") and x.case.title not in several]
-    count = len(several) + 2 * bool(chains)
-    rows = -(-count // 3)
-    figure = Figure(figsize=(11, 0.6 + 3.4 * rows), layout="constrained")
-    axes = iter(figure.subplots(rows, min(count, 3), squeeze=False).flat)
+    figure, axes = panels(len(several) + 2 * bool(chains))
     for (title, cases), ax in zip(several.items(), axes, strict=False):
         _curves(ax, cases, lambda x: x.case.batch, Measured.speed)
-        ax.set(xlabel="trajectories in the batch", ylabel="trajectory-steps per second")
-        ax.set_title(title, fontsize="medium")
-    if chains:
-        for up, ax in ((Measured.speed, next(axes)), (Measured.compile_seconds, next(axes))):
-            _curves(ax, chains, _links, up)
-            is_speed = up is Measured.speed
-            ylabel = "trajectory-steps per second" if is_speed else "compile seconds"
-            ax.set(xlabel="links of the chain", ylabel=ylabel)
-            ax.set_title(f"chains, batch {chains[0].case.batch:,}", fontsize="medium")
-            links = sorted({_links(x) for x in chains})
-            ax.set_xticks(links, [f"{n}" for n in links])
-            ax.set_xticks([], minor=True)
-    for ax in axes:
-        ax.set_axis_off()
-    shown = [ax.get_legend_handles_labels() for ax in figure.axes]
-    handles = {name: handle for pair in shown for handle, name in zip(*pair, strict=True)}
-    figure.legend(handles.values(), handles.keys(), **_LEGEND)
+        over_batches(ax, title)
+    for up, ax in zip((Measured.speed, Measured.compile_seconds) if chains else (),
+                      axes[len(several) :], strict=False):  # fmt: skip
+        _curves(ax, chains, _links, up)
+        over_batches(ax, f"chains, batch {chains[0].case.batch:,}")
+        ax.set_xlabel("links of the chain")
+        if up is not Measured.speed:
+            ax.set_ylabel("compile seconds")
+        links = sorted({_links(x) for x in chains})
+        ax.set_xticks(links, [f"{n}" for n in links])
+        ax.set_xticks([], minor=True)
+    add_legend(figure)
     return figure
 
 
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels in rows of three."""
+    rows = -(-count // 3)
+    figure = Figure(figsize=(11, 0.6 + 3.4 * rows), layout="constrained")
+    axes = list(figure.subplots(rows, min(count, 3), squeeze=False).flat)
+    for ax in axes[count:]:
+        ax.set_axis_off()
+    return figure, axes
+
+
+def over_batches(ax: Axes, title: str) -> None:
+    """Label a panel of speeds over the size of the batch."""
+    ax.set(xscale="log", yscale="log", xlabel="trajectories in the batch")
+    ax.set_ylabel("trajectory-steps per second")
+    ax.set_title(title, fontsize="medium")
+    ax.grid(alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def add_legend(figure: Figure, **style: Any) -> None:
+    """One legend below all panels."""
+    shown = [ax.get_legend_handles_labels() for ax in figure.axes]
+    handles = {name: handle for pair in shown for handle, name in zip(*pair, strict=True)}
+    figure.legend(handles.values(), handles.keys(), **{**_LEGEND, **style})
+
+
 def _curves(
-    ax: Axes,
-    group: Sequence[Measured],
-    across: Callable[[Measured], int],
+    ax: Axes, group: Sequence[Measured], across: Callable[[Measured], int],
     up: Callable[[Measured, str], float | None],
-) -> None:
+) -> None:  # fmt: skip
     several = len(places(group)) > 1
     for place, there in places(group):
         single, width = "float32" in place, 1.2 if place.startswith("cpu") else 2.4
@@ -94,9 +111,6 @@ def _curves(
                 style = {"color": COLORS[route], "marker": MARKERS[route], "linewidth": width}
                 label = f"{route}, {place}" if several else route
                 ax.plot(*zip(*points, strict=True), "--" if single else "-", label=label, **style)
-    ax.set(xscale="log", yscale="log")
-    ax.grid(alpha=0.3)
-    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _links(measured: Measured) -> int:

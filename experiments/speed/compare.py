@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from experiments.speed.charts import add_legend, over_batches, panels
 from experiments.speed.report import device, grid
 from jaxmech.config.errors import InputError
 
@@ -85,10 +86,9 @@ def _ratio(outcome: Mapping[str, Any] | None, base: Mapping[str, Any] | None) ->
 def picture(machines: Mapping[str, Speeds]) -> Figure:
     """Speed over the size of the batch, a panel for each case."""
     titles = list(dict.fromkeys(key[0] for speeds in machines.values() for key in speeds))
-    rows = -(-len(titles) // 3)
-    figure = Figure(figsize=(11, 1.2 + 3.4 * rows), layout="constrained")
-    axes = figure.subplots(rows, min(3, len(titles)), squeeze=False).flatten()
+    figure, axes = panels(len(titles))
     for title, ax in zip(titles, axes, strict=False):
+        over_batches(ax, title)
         for k, (name, speeds) in enumerate(machines.items()):
             for precision, style in (("float64", "-o"), ("float32", "--s")):
                 points = sorted(
@@ -99,15 +99,5 @@ def picture(machines: Mapping[str, Speeds]) -> Figure:
                 if points:
                     label = f"{name}, {precision}"
                     ax.plot(*zip(*points, strict=True), style, color=f"C{k}", label=label)
-        ax.set(xscale="log", yscale="log", xlabel="trajectories in the batch")
-        ax.set_title(title, fontsize="medium")
-        ax.set_ylabel("trajectory-steps per second")
-        ax.grid(alpha=0.3)
-    for ax in axes[len(titles) :]:
-        ax.set_axis_off()
-    shown = [ax.get_legend_handles_labels() for ax in figure.axes]
-    handles = {name: handle for pair in shown for handle, name in zip(*pair, strict=True)}
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", frameon=False, fontsize=7
-    )
+    add_legend(figure, ncols=1, fontsize=7)
     return figure

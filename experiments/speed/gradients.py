@@ -5,6 +5,7 @@ p parameters, which costs as much as the sensitivities of all of q and v.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,6 @@ import jaxmech as jm
 from experiments.speed.cases import Case, states
 from experiments.speed.jax_routes import one_simulation
 from experiments.speed.routes import Prepared, Unavailable, compiled
-from experiments.speed.workers import Arrays
 
 FORWARD, INSIDE, OUTSIDE = "forward run", "vmap of grad", "grad of vmap"
 SENSITIVITIES = {f"sensitivities, p = {p}": p for p in (1, 2, 3, 5)}
@@ -31,13 +31,14 @@ def prepare(form: str, case: Case, seed: int) -> Prepared:
     q0, v0 = states(case, seed)
     jax.clear_caches()
     params = jax.tree.map(jnp.asarray, dict(case.model.params))
-    return compiled(FORMS[form](case), q0, v0, params)
+    return replace(compiled(FORMS[form](case), q0, v0, params), compared=partial(_of_mean, form))
 
 
-def comparable(form: str, arrays: Arrays) -> Arrays:
+def _of_mean(form: str, found: Any) -> list[np.ndarray]:
     """The gradient of the mean over the batch, by each parameter, then by q0 and v0 if known."""
     if form == FORWARD:
         return []
+    arrays = [np.asarray(x) for x in jax.tree.leaves(found)]
     if form in SENSITIVITIES:
         return list(arrays[0].mean(axis=0))
     by_state, by_params = arrays[:2], arrays[2:]

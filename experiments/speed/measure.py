@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -30,17 +30,11 @@ class Outcome:
 Outcomes = dict[str, Outcome]
 
 
-@dataclass(frozen=True)
-class Entrant:
-    """A job and how its result is compared.
-
-    `comparable` takes what is compared from the arrays of the job, with as many arrays of the
-    reference; with nothing to compare the job is timed unchecked.
-    """
+class Entrant(NamedTuple):
+    """A job and the largest difference from the reference that counts as agreement."""
 
     job: Job
-    tolerance: float  # largest difference from the reference that counts as agreement
-    comparable: Callable[[Arrays], Arrays] = lambda arrays: arrays
+    tolerance: float
 
 
 class Pool:
@@ -90,8 +84,8 @@ def contest(
             outcome.problem = str(error)
             continue
         audit(outcome, arrays)
-        if comparable := entrant.comparable(arrays):
-            results[name] = comparable
+        if arrays:  # without, it is timed unchecked
+            results[name] = arrays
     _compare(entrants, results, outcomes)
     # In turn, round after round: whatever else the machine does then affects all jobs alike.
     for number in range(timing.rounds):

@@ -1,6 +1,6 @@
 """The keys of a benchmark's configuration, as frozen dataclasses for `jaxmech.config.toml.read`."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -12,55 +12,38 @@ Precision = Literal["float64", "float32"]
 RouteName = Literal[*ROUTES]  # type: ignore[valid-type]
 
 
+def _problems(name: str, value: Any) -> Iterator[Problem]:
+    """What is wrong with the value of a key."""
+    if isinstance(value, tuple | Mapping) and not value:
+        yield Problem((name,), "must not be empty")
+    match name:
+        case "rounds" | "steps" | "seed":
+            yield from _count(name, value)
+        case "batches":
+            for k, batch in enumerate(value):
+                yield from _count(f"batches[{k}]", batch)
+        case "step" | "limit" | "longest" if not value > 0:
+            yield Problem((name,), f"must be positive, but is {value:g}")
+        case "parts" | "routes" | "precisions":
+            for twice in {x for x in value if value.count(x) > 1}:
+                yield Problem((name,), f'must name "{twice}" only once')
+        case "cases":
+            known = {*NAMES, "chain_<links>", "dense_<coordinates>"} - {"chain_10"}
+            unknown = (one for one in value if not is_name(one))
+            yield from (Problem((name, x), not_one_of(x, known, "a case")) for x in unknown)
+
+
 def _count(name: str, value: int) -> Iterator[Problem]:
     least = 0 if name == "seed" else 1
     if value < least:
         yield Problem((name,), f"must be at least {least}, but is {value}")
 
 
-def _counts(name: str, values: tuple[int, ...]) -> Iterator[Problem]:
-    if not values:
-        yield Problem((name,), "must not be empty")
-    for k, value in enumerate(values):
-        yield from _count(f"{name}[{k}]", value)
-
-
-def _positive(name: str, value: float) -> Iterator[Problem]:
-    if not value > 0:
-        yield Problem((name,), f"must be positive, but is {value:g}")
-
-
-def _different(name: str, values: tuple[str, ...]) -> Iterator[Problem]:
-    if not values:
-        yield Problem((name,), "must not be empty")
-    for value in {value for value in values if values.count(value) > 1}:
-        yield Problem((name,), f'must name "{value}" only once')
-
-
-def _cases(name: str, value: Mapping[str, Any]) -> Iterator[Problem]:
-    if not value:
-        yield Problem((name,), "must name at least one case, but is empty")
-    known = {*NAMES, "chain_<links>", "dense_<coordinates>"} - {"chain_10"}
-    for case in value:
-        if not is_name(case):
-            yield Problem((name, case), not_one_of(case, known, "a case"))
-
-
-_RULES: Mapping[str, Callable[[str, Any], Iterator[Problem]]] = {
-    **dict.fromkeys(("rounds", "steps", "seed"), _count),
-    "batches": _counts,
-    **dict.fromkeys(("step", "limit", "longest"), _positive),
-    **dict.fromkeys(("parts", "routes", "precisions"), _different),
-    "cases": _cases,
-}
-
-
 class _Checked:
     """Refuses values that make no sense, by the name of a field."""
 
     def __post_init__(self) -> None:
-        rules = ((_RULES.get(f.name), f.name) for f in fields(self))
-        if problems := [x for rule, name in rules if rule for x in rule(name, getattr(self, name))]:
+        if problems := [x for f in fields(self) for x in _problems(f.name, getattr(self, f.name))]:
             raise StudyError(problems)
 
 

@@ -12,7 +12,6 @@ typedef struct { vec sin, cos; } pair;
 INLINE vec all(double x) { return x - (vec){0}; }  // keeps the sign of -0.0
 INLINE ints all_ints(long x) { return x - (ints){0}; }
 INLINE vec number(ints x) { return __builtin_convertvector(x, vec); }
-INLINE ints integer(vec x) { return __builtin_convertvector(x, ints); }
 INLINE ints choose_ints(ints which, ints yes, ints no) { return (yes & which) | (no & ~which); }
 INLINE vec choose(ints which, vec yes, vec no)
 {
@@ -21,7 +20,7 @@ INLINE vec choose(ints which, vec yes, vec no)
 INLINE vec absolute(vec x) { return (vec)((ints)x & 0x7fffffffffffffff); }
 INLINE vec larger(vec x, vec y) { return choose((x > y) | (x != x), x, y); }
 INLINE vec smaller(vec x, vec y) { return choose((x < y) | (x != x), x, y); }
-INLINE vec signum(vec x) { return choose(x > 0, all(1), choose(x < 0, all(-1), x)); }
+INLINE vec root(vec x) { EACH x[k] = sqrt(x[k]); return x; }
 INLINE int some(ints x) { long y = 0; EACH y |= x[k]; return y != 0; }
 
 // The last group of a batch repeats the last trajectory, and stores it once.
@@ -35,10 +34,6 @@ INLINE void store(double *x, long stride, long first, long size, vec y)
 {
   for (int k = 0; k < WIDTH && first + k < size; k++) x[(first + k) * stride] = y[k];
 }
-
-#define UNARY(fn) INLINE vec each_##fn(vec x) { vec y; EACH y[k] = fn(x[k]); return y; }
-#define BINARY(fn) \
-  INLINE vec each_##fn(vec x, vec y) { vec z; EACH z[k] = fn(x[k], y[k]); return z; }
 
 INLINE vec fused(vec x, vec y, vec z) { EACH z[k] = fma(x[k], y[k], z[k]); return z; }
 INLINE vec turned(vec x, ints quarters)

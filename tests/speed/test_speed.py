@@ -251,8 +251,8 @@ def test_the_gradient_is_the_derivative_of_the_mean() -> None:
     slope = (mean(9.81 + 1e-4) - mean(9.81 - 1e-4)) / 2e-4
     assert min(case.model.params) == "g"
     for form in (gradients.INSIDE, gradients.OUTSIDE, *list(gradients.SENSITIVITIES)[:3]):
-        arrays = [np.asarray(x) for x in jax.tree.leaves(gradients.prepare(form, case, 1).run())]
-        np.testing.assert_allclose(gradients.comparable(form, arrays)[0], slope, rtol=1e-6)
+        prepared = gradients.prepare(form, case, 1)
+        np.testing.assert_allclose(prepared.compared(prepared.run())[0], slope, rtol=1e-6)
     with pytest.raises(Unavailable, match="its parameters are 3 numbers"):
         gradients.prepare(list(gradients.SENSITIVITIES)[3], case, 1)
 

@@ -39,20 +39,16 @@ def assert_same(fn: Function, x: np.ndarray = X, y: np.ndarray = Y, copies: int 
 
 
 def loops(x: Array, y: Array) -> tuple[Array, Array]:
-    """Loops in a loop, carries that change places, known and computed elements, both ways."""
-    known = jnp.linspace(0.0, 1.0, 20).reshape(10, 2)
-    computed = jnp.outer(jnp.arange(1.0, 11.0), x)
+    """Loops in a loop, carries that change places, and a count of the iterations."""
 
-    def inner(carry: Any, elements: Any) -> tuple[Any, None]:
+    def inner(_: Array, carry: Any) -> Any:
         a, b, count = carry
-        left, right = elements
-        return (b + left[0], 0.9 * a + right.sum() * y[0] + left[1] * count, count + 2), None
+        return b + 0.1, 0.9 * a + x[2] * y[0] / count, count + 2
 
     def outer(k: Array, carry: Any) -> Any:
         a, b, c = carry
-        (a, b, count), _ = lax.scan(inner, (a, b, k), (known, computed))
-        (a, b, _), _ = lax.scan(inner, (a, b, count), (known, computed), reverse=True)
-        return jnp.tanh(b), c, a / count
+        a, b, count = lax.fori_loop(0, 10, inner, (a, b, k + 1))
+        return jnp.sin(b), c, a / count
 
     out = jnp.stack(lax.fori_loop(0, 12, outer, (x[0], y[1], x[2])))
     return out, jnp.stack([out[0], y[0]])
@@ -62,7 +58,7 @@ def branches(x: Array, y: Array) -> tuple[Array, Array]:
     """Rare cases of a value that all groups of trajectories meet and of one that none meets."""
 
     def much(z: Array) -> Array:
-        return jnp.sin(z) * jnp.cos(2 * z) + jnp.tanh(z * z[0])
+        return jnp.sin(z) * jnp.cos(2 * z) + z[0] / jnp.sqrt(1 + z * z)
 
     def turn(k: Array, z: Array) -> Array:
         return lax.cond(z[0] > y[0], lambda: 0.5 * much(z) + 0.1 * much(x), lambda: 0.9 * z)
@@ -72,27 +68,20 @@ def branches(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def operations(x: Array, y: Array) -> tuple[Array, Array]:
-    """Whatever has a C form of its own, or nearly."""
+    """Whatever the graph of a mechanism has."""
     a, b, c = x
-    whole = jnp.floor(3 * y).astype(int)
-    small, even = whole[0] < whole[1], whole % 2 == 0
-    halves, steps = whole[0] / 2, jnp.floor(x)  # ties among them
-    chosen = lax.select_n(jnp.abs(whole[0]).astype(float).astype(jnp.int32) % 3, a, b, c)
     numbers = [
-        jnp.sin(30 * a), jnp.cos(30 * b), jnp.sin(1e7 * a), jnp.cos(a), jnp.sin(a), jnp.tan(a),
-        jnp.tanh(b), jnp.arctan2(a, b), jnp.exp(a), jnp.log(jnp.abs(b)), jnp.sqrt(jnp.abs(c)),
-        lax.rsqrt(jnp.abs(c)), jnp.abs(a) ** 1.7, a**3, 1 / b**2, lax.rem(a, b), jnp.ceil(a),
-        jnp.round(halves), lax.round(halves), jnp.sign(c), jnp.maximum(a, b), jnp.minimum(a, 0.5),
-        jnp.clip(a, b, 1.0), -a, jnp.cbrt(a), jnp.expm1(b), jnp.arcsin(a / 3),
-        jnp.where(a > 0.0, jnp.inf, -jnp.inf),
+        jnp.sin(30 * a), jnp.cos(30 * b), jnp.sin(1e7 * a), jnp.cos(a), jnp.sin(a),
+        jnp.sqrt(jnp.abs(c)), a**3, 1 / b**2, jnp.maximum(a, b), jnp.minimum(a, 0.5),
+        jnp.clip(a, b, 1.0), -a, jnp.where(a > 0.0, jnp.inf, -jnp.inf),
     ]  # fmt: skip
+    less, more = a < b, c > 0.5
     truths = [
-        small, ~small, small & even[0], small | even[1], small ^ even[0], small == even[1],
-        jnp.isfinite(a / b), jnp.isnan(a), c.astype(bool), a != b,
-        *(op(steps[0], steps[1]) for op in (lax.lt, lax.le, lax.gt, lax.ge)), whole[0] >= whole[1],
+        less, ~less, less & more, less | more, jnp.isfinite(a / b), jnp.isnan(a), a != b,
+        *(op(a, b) for op in (lax.lt, lax.le, lax.gt, lax.ge, lax.eq)), c.astype(bool),
     ]  # fmt: skip
-    integers = [whole[0] * whole[1], -whole[0], whole[0] // 3, jnp.maximum(*whole), c.astype(int)]
-    integers += [jnp.where(small, *whole), whole[0] & 5, small.astype(int) + 1, chosen]
+    count = less.astype(int) + 1
+    integers = [count, jnp.where(more, count, 5), count < 2, count == 2, more.astype(int) + count]
     both = [jnp.asarray(value, float) for value in truths + integers]
     return jnp.stack(numbers), jnp.stack(both)
 
@@ -109,7 +98,7 @@ def test_c_computes_what_jax_computes(fn: Function, copies: int) -> None:
 def test_what_is_not_a_number_and_signs_of_zero() -> None:
     def fn(x: Array, y: Array) -> tuple[Array, Array]:
         a, b, c = x
-        both = jnp.stack([jnp.maximum(a, b), jnp.minimum(a, b), jnp.sign(a), jnp.abs(a), -a])
+        both = jnp.stack([jnp.maximum(a, b), jnp.minimum(a, b), jnp.abs(a), -a])
         none = jnp.where(jnp.isfinite(x), x, jnp.nan)
         zero = jnp.where(c > 0.0, -0.0, a)
         return jnp.concatenate([both, none, zero[None]]), y
@@ -171,6 +160,18 @@ def test_the_route_reaches_the_states_of_simulate() -> None:
         (
             lambda x, y: (lax.scan(lambda c, _: (c + x[0], c), x[1], length=20)[1], y),
             "a whole sequence as an argument or a result",
+        ),
+        (
+            lambda x, y: (lax.scan(lambda c, k: (c * k, None), x, jnp.arange(20.0))[0], y),
+            "a loop over",
+        ),
+        (
+            lambda x, y: (lax.while_loop(lambda c: c[0] < 3, lambda c: c + 1, x), y),
+            "by a condition",
+        ),
+        (
+            lambda x, y: (lax.select_n(jnp.int32(x[0] > 0) + jnp.int32(y[0] > 0), x, -x, 2 * x), y),
+            "a choice",
         ),
     ],
 )
