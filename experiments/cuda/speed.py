@@ -17,6 +17,7 @@ from jaxmech.compiler.backends.cuda.codegen import CudaProgram, cuda_program
 
 STEPS = 1000
 BATCHES = (10**3, 10**4, 10**5, 10**6)
+COMPARED, VARIED, LARGEST = 10**5, 2 * 10**5, 10**7  # trajectories of the other measurements
 CASES = (  # model, type, and the steps per second that are aimed at on an H100 or H200
     ("double_pendulum", "float64", 5e9),
     ("double_pendulum", "float32", 10e9),
@@ -29,11 +30,12 @@ BLOCKS = (32, 64, 128, 256)
 LIMITS = (None, 64, 96, 128, 168, 255)
 # Floating-point operations per second, in float64 and float32, of NVIDIA's data sheets.
 PEAKS = {"H200": (34e12, 67e12), "H100": (34e12, 67e12), "A100": (9.7e12, 19.5e12)}
+GPU = "cuda"
 ENOUGH, MOST = 0.3, 5  # seconds of timing, and repetitions
 Row = dict[str, Any]
 
 
-def timed(fn: Callable[..., Any], args: tuple[Any, ...], platform: str = "cuda") -> Row:
+def timed(fn: Callable[..., Any], args: tuple[Any, ...], platform: str) -> Row:
     """Seconds until the first result, and of the fastest run after it."""
     args = jax.device_put(args, jax.devices(platform)[0])
     begun = time.perf_counter()
@@ -50,9 +52,9 @@ def timed(fn: Callable[..., Any], args: tuple[Any, ...], platform: str = "cuda")
     return {"compile_seconds": compiling, "seconds": best}
 
 
-def rate(one: Case, steps: int, platform: str = "cuda") -> Row:
-    """The speed of a case in trajectory-steps per second."""
-    found = timed(one.batched, one.args, platform)
+def rate(one: Case, steps: int, platform: str | None = None) -> Row:
+    """The speed of a case in trajectory-steps per second, on the GPU by default."""
+    found = timed(one.batched, one.args, platform or GPU)
     speed = len(one.q0) * steps / found["seconds"]
     row = {"model": one.model, "way": one.way, "type": str(one.q0.dtype), "batch": len(one.q0)}
     return {**row, **found, "steps_per_second": speed}
@@ -60,7 +62,7 @@ def rate(one: Case, steps: int, platform: str = "cuda") -> Row:
 
 def batches() -> Iterator[Row]:
     """Every case over the size of the batch."""
-    name = jax.devices("cuda")[0].device_kind
+    name = jax.devices(GPU)[0].device_kind
     peaks = next((peak for key, peak in PEAKS.items() if key in name), None)
     for model, dtype, goal in CASES:
         few = case(model, "forward", 7, STEPS, np.dtype(dtype))
@@ -76,7 +78,7 @@ def batches() -> Iterator[Row]:
 
 def compared() -> Iterator[Row]:
     """The double pendulum by other routes: plain `vmap` on the GPU, the CPU, and gradients."""
-    size, model = 10**5, "double_pendulum"
+    size, model = COMPARED, "double_pendulum"
     for way in ("projection", "gradient", "sensitivities", "solution"):
         yield {"route": "kernel", **rate(case(model, way, size, STEPS), STEPS)}
     forward = case(model, "forward", size, STEPS)
@@ -86,16 +88,16 @@ def compared() -> Iterator[Row]:
         yield {"route": "plain vmap", **rate(case(model, "forward", size, 20), 20)}
 
 
-def ten_million() -> Row:
-    """1e7 double pendulums over 1000 steps in one call."""
-    return rate(case("double_pendulum", "forward", 10**7, STEPS), STEPS)
+def largest() -> Row:
+    """Ten million double pendulums in one call."""
+    return rate(case("double_pendulum", "forward", LARGEST, STEPS), STEPS)
 
 
 def sweeps() -> Iterator[Row]:
     """Block sizes, and limits of the registers of a thread."""
     for model, way in (("double_pendulum", "forward"), ("double_pendulum", "gradient"),
                        ("chain_10", "forward")):  # fmt: skip
-        one = case(model, way, 2 * 10**5, 200)
+        one = case(model, way, VARIED, 200)
         for block in BLOCKS:
             yield _variant(one, block, None)
         for registers in LIMITS[1:]:

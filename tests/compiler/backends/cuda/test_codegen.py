@@ -9,7 +9,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from experiments.cuda.cases import GENTLE, case
+import jaxmech as jm
+from experiments.cuda import ptxas
+from experiments.cuda.cases import GENTLE, case, made, states
 from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
 from jaxmech.compiler import vectorize
@@ -87,10 +89,38 @@ def test_a_rollout() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["forward", "solution", "gradient", "sensitivities"])
-@pytest.mark.parametrize("name", ["double_pendulum", "rolling_wheel"])
+def test_adaptive_steps() -> None:
+    """Every trajectory takes its own steps, in a loop that ends by a condition."""
+    model, (q, v) = made("pendulum"), states("pendulum", np.linspace(0.0, 1.0, 5))
+    method = jm.Adaptive(jm.DormandPrince5(), rtol=1e-7, atol=1e-9)
+
+    def run(q: Any, v: Any) -> jm.Solution:
+        return jm.simulate(
+            model.system, q, v, jnp.linspace(0.0, 1.0, 3), model.params, method=method
+        )
+
+    with running(on_host) as found:
+        ours = jax.block_until_ready(jax.jit(jax.vmap(run))(q, v))
+    assert found
+    assert_close(ours, jax.jit(jax.vmap(run))(q, v), 1e-13)
+    if ptxas.ptxas() is not None:
+        for one in found:
+            assert ptxas.assembled(cuda_program(*one, 5).ptx, "sm_90").registers <= 255
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["projection", "gradient", "sensitivities"])
+@pytest.mark.parametrize("name", sorted(CATALOGUE.keys() - {"pendulum"}))
 def test_other_rollouts(name: str, way: str) -> None:
+    """Every model; the forward run that a gradient begins with is a kernel of its own."""
     assert_rollout_agrees(name, way, 7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["double_pendulum", "rolling_wheel"])
+def test_rollouts_that_save(name: str) -> None:
+    for way, size in (("forward", 5), ("solution", 7)):
+        assert_rollout_agrees(name, way, size)
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from experiments.cuda import __main__ as command
-from experiments.cuda import agreement, offline, ptxas, report
+from experiments.cuda import agreement, offline, ptxas, report, speed
+from experiments.cuda.cases import case
 from experiments.cuda.kernels import Called
 from jaxmech.compiler.frontend.build import function_kernel
 
@@ -125,6 +126,37 @@ def test_transformations_run(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = agreement.transformed()
     assert len(rows) == 9
     assert all(row["agrees"] for row in rows)
+
+
+@pytest.mark.slow
+def test_with_a_gpu_everything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the CPU in the place of the GPU, one process and small batches."""
+    one = case("pendulum", "solution", 5, 20)
+    for module in (agreement, speed):
+        monkeypatch.setattr(module, "GPU", "cpu")
+    for name, size in {"STEPS": 20, "BATCHES": (5, 7), "COMPARED": 5, "VARIED": 5}.items():
+        monkeypatch.setattr(speed, name, size)
+    monkeypatch.setattr(speed, "LARGEST", 11)
+    monkeypatch.setattr(speed, "CASES", (("pendulum", "float32", 5e9),))
+    monkeypatch.setattr(speed, "BLOCKS", (64,))
+    monkeypatch.setattr(speed, "LIMITS", (None, 96))
+    monkeypatch.setattr(agreement, "all_models", lambda: [agreement.comparison(one, "solution")])
+    monkeypatch.setattr(agreement, "transformations", lambda: [{"agrees": True}])
+    assert command._online(tmp_path) == 0
+    results = json.loads((tmp_path / "cuda.json").read_text(encoding="utf-8"))
+    assert results["not_begun"] == []
+    assert results["models"][0]["agrees"]
+    assert [row["batch"] for row in results["batches"]] == [5, 7]
+    routes = [row["route"] for row in results["compared"]]
+    assert routes == [*["kernel"] * 5, "CPU", "plain vmap"]
+    assert results["ten_million"][0]["batch"] == 11
+    assert [row["register_limit"] for row in results["sweeps"]] == [None, 96] * 3
+    assert all(
+        row["steps_per_second"] > 0
+        for part in ("batches", "compared", "ten_million", "sweeps")
+        for row in results[part]
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"cuda.json", "speeds.png", "variants.png"}
 
 
 def test_pictures() -> None:
