@@ -57,7 +57,9 @@ def parser() -> argparse.ArgumentParser:
     for command in (replay, report):
         command.add_argument("run", metavar="RUN", help="run folder of `ensemble`")
         command.add_argument(
-            "--folder", metavar="DIR", help="to which paths of the configuration refer [RUN]"
+            "--folder",
+            metavar="DIR",
+            help="where a table of draws is; a run has no copy of it",
         )
     replay.add_argument("index", metavar="INDEX", type=_index, help="its number, from 0")
     replay.add_argument("--out", metavar="DIR", help="folder for pictures [none]")

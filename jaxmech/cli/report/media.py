@@ -22,7 +22,8 @@ _TYPES = {".png": "image/png", ".gif": "image/gif"}
 
 def pictures(results: Results) -> Html | None:
     """All pictures of the run, drawn if they are not there."""
-    files = sorted((results.path / "pictures").glob("*.png")) or draw_pictures(results)
+    drawn = list((results.path / "pictures").glob("*.png")) or draw_pictures(results)
+    files = sorted(drawn)
     if not files:
         return None
     return section("Pictures", *(_figure(file, file.stem.replace("_", " ")) for file in files))

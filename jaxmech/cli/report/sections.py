@@ -18,7 +18,6 @@ from jaxmech.status import Status
 
 MOST_FAILURES = 100
 _MOST_ROWS = 12  # of an array with intervals
-_ESTIMATES = ("probability", "mean", "quantiles")
 _LIMITS = {"probability": ("low", "high"), "mean": ("mean_low", "mean_high"),
            "quantiles": ("low", "high")}  # fmt: skip
 
@@ -44,23 +43,31 @@ def answers(results: Results) -> Html | None:
 
 
 def _answers(results: Results) -> Iterator[tuple[object, ...]]:
+    limits = {name for pair in _LIMITS.values() for name in pair}
     for name, found in results.statistics.items():
         for what, value in found.items():
             array = np.asarray(value)
-            low, high = (found.get(key) for key in _LIMITS.get(what, ("", "")))
-            if array.size > _MOST_ROWS or array.dtype.kind not in "fiu":
-                if what in _ESTIMATES:
-                    yield f"{name}: {what}", f"array of shape {array.shape}", "", ""
+            if what in limits or what == "at" or array.dtype.kind not in "fiu":
+                continue  # beside its value, or a name
+            low, high = (np.asarray(found.get(key, "")) for key in _LIMITS.get(what, ("", "")))
+            over_time = array.ndim > 0 and len(array) == len(results.ts) and what in _LIMITS
+            end = ""
+            if over_time:
+                end = f" at t = {results.ts[-1]:g} s"
+                array, low, high = (x[-1] if x.ndim else x for x in (array, low, high))
+            if array.size > _MOST_ROWS:
                 continue
-            if what in {x for pair in _LIMITS.values() for x in pair}:
-                continue  # beside its value
             for place in np.ndindex(array.shape):
-                where = f"[{', '.join(map(str, place))}]" if place else ""
-                yield (
-                    f"{name}: {what}{where}",
-                    _number(array[place]),
-                    *(_number(np.asarray(x)[place]) if x is not None else "" for x in (low, high)),
-                )
+                ends = (_number(x[place]) if x.shape == array.shape else "" for x in (low, high))
+                yield f"{name}: {what}{_place(found, place)}{end}", _number(array[place]), *ends
+
+
+def _place(found: Mapping[str, Any], place: tuple[int, ...]) -> str:
+    """Which entry of an array: of quantiles the probability."""
+    at = np.asarray(found.get("at", ()))
+    if len(place) == 1 and len(at) > place[0]:
+        return f" {100 * at[place[0]]:g} %"
+    return f"[{', '.join(map(str, place))}]" if place else ""
 
 
 def _confidences(results: Results) -> str:
@@ -70,6 +77,8 @@ def _confidences(results: Results) -> str:
 
 
 def _number(value: Any) -> object:
+    if value.dtype.kind == "U":
+        return ""
     number = value.item()
     return number if isinstance(number, int) or np.isfinite(number) else "–"
 

@@ -75,8 +75,7 @@ def replay(path: Path, index: int, folder: Path | None = None) -> ReplayedTrajec
     Args:
         path: the run folder, of a finished run or not.
         index: the number of the trajectory, from 0.
-        folder: to which the paths of the configuration refer; by default the run folder, which has
-            copies of the Python files but not of a table of draws.
+        folder: to which the path of a table of draws refers, of which the run has no copy.
 
     Raises:
         InputError: there is no such trajectory.
@@ -106,7 +105,10 @@ def replays(
         study, observe=observe, statistics={}, until=None, cluster=None, chunk=None,
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
-    plan = planned(alone, path, folder or path)
+    if folder is not None and study.sampling.table is not None:
+        table = str((folder / study.sampling.table).resolve())
+        alone = replace(alone, sampling=replace(study.sampling, table=table))
+    plan = planned(alone, path, path)
     program = _program(replace(alone, **plan.functions), plan.subject, plan.sampler)
     other = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
     return [_replayed(results, study, program, index, plan.subject, other) for index in indices]
@@ -130,7 +132,7 @@ def _replayed(
         results=results,
         subject=subject,
         index=index,
-        drawn={stored_name(v): v.values[0] for v in rows if v.varies},
+        drawn={stored_name(v): np.asarray(v.values[0]) for v in rows if v.varies},
         params=program.trajectory.params(first),
         ts=program.trajectory.ts,
         values=values,

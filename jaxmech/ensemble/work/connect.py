@@ -107,27 +107,31 @@ def _slurm(cluster: Cluster, scratch: str) -> "SpecCluster":
     """One worker for each job; jobs that end are replaced as long as there is work."""
     from dask_jobqueue.slurm import SLURMCluster
 
-    life = ["--lifetime", f"{cluster.lifetime}s", "--lifetime-stagger", "60s"]
-    own = SLURMCluster(
-        cores=1,
-        processes=1,
-        job_cpu=cluster.cores or 1,
-        memory=(cluster.memory or "").replace(" ", ""),
-        walltime=cluster.walltime,
-        queue=cluster.queue,
-        account=cluster.account,
-        interface=cluster.interface,
-        job_extra_directives=[
-            *(["--gpus-per-task=1"] if cluster.device == "gpu" else []),
-            *cluster.directives,
-        ],
-        job_script_prologue=list(cluster.prologue),
-        worker_extra_args=["--nthreads", "1", "--no-dashboard", *life],
-        local_directory=scratch,
-        scheduler_options={"dashboard": False, "allowed_failures": cluster.allowed_failures},
-    )
+    scheduler = {"dashboard": False, "allowed_failures": cluster.allowed_failures}
+    own = SLURMCluster(scheduler_options=scheduler, **slurm_options(cluster, scratch))
     own.adapt(minimum_jobs=cluster.workers_wanted, maximum_jobs=cluster.workers_wanted)
     return own
+
+
+def slurm_options(cluster: Cluster, scratch: str) -> dict[str, Any]:
+    """What dask-jobqueue is told of a job, in which one worker computes on all cores."""
+    gpu = ["--gpus-per-task=1"] if cluster.device == "gpu" else []
+    # The worker ends before its job does, and not all at once.
+    life = ["--lifetime", f"{cluster.lifetime}s", "--lifetime-stagger", "60s"]
+    return {
+        "cores": 1,
+        "processes": 1,
+        "job_cpu": cluster.cores or 1,
+        "memory": (cluster.memory or "").replace(" ", ""),
+        "walltime": cluster.walltime,
+        "queue": cluster.queue,
+        "account": cluster.account,
+        "interface": cluster.interface,
+        "job_extra_directives": [*gpu, *cluster.directives],
+        "job_script_prologue": list(cluster.prologue),
+        "worker_extra_args": ["--no-dashboard", *life],
+        "local_directory": scratch,
+    }
 
 
 def _cores(cluster: Cluster, count: int) -> list[list[int]]:

@@ -61,9 +61,9 @@ def test_sigterm_stops_a_cluster_at_the_next_block(whole, tmp_path) -> None:
 @pytest.mark.slow
 def test_workers_are_killed_at_ten_random_moments(tmp_path) -> None:
     """Three workers, of which five are killed in each of two runs; nannies start new ones."""
-    blocks, chance = 600, random.Random(19)
-    config = write_study(tmp_path, many(blocks, substeps=9000))
-    run_study(read(config, Study), tmp_path / "whole", folder=tmp_path)
+    blocks, chance = 160, random.Random(19)
+    config = write_study(tmp_path, many(blocks))
+    run_study(read(config, Study), tmp_path / "whole", folder=tmp_path, tell=print)
     for trial in range(2):
         out, killed = tmp_path / f"run{trial}", 0
         process = study_on(config, out, "--cluster", "local:3")
@@ -73,7 +73,7 @@ def test_workers_are_killed_at_ten_random_moments(tmp_path) -> None:
             if crew := workers_of(process):
                 chance.choice(crew).kill()
                 killed += 1
-        error = process.communicate(timeout=400)[1]
+        error = process.communicate(timeout=900)[1]
         assert process.returncode == 0, error
         assert killed == 5
         assert same_results(out, tmp_path / "whole")
@@ -81,9 +81,9 @@ def test_workers_are_killed_at_ten_random_moments(tmp_path) -> None:
 
 @pytest.mark.slow
 def test_the_scheduler_is_killed_at_five_random_moments(tmp_path) -> None:
-    blocks, chance = 600, random.Random(20)
-    config, out = write_study(tmp_path, many(blocks, substeps=9000)), tmp_path / "run"
-    run_study(read(config, Study), tmp_path / "whole", folder=tmp_path)
+    blocks, chance = 160, random.Random(20)
+    config, out = write_study(tmp_path, many(blocks)), tmp_path / "run"
+    run_study(read(config, Study), tmp_path / "whole", folder=tmp_path, tell=print)
     done = [0]
     for _ in range(5):
         with running_cluster(tmp_path, workers=3) as (address, scheduler):
@@ -100,6 +100,6 @@ def test_the_scheduler_is_killed_at_five_random_moments(tmp_path) -> None:
     assert done[-1] < blocks
     with running_cluster(tmp_path, workers=3) as (address, _):
         process = study_on(config, out, "--cluster", address)
-        error = process.communicate(timeout=400)[1]
+        error = process.communicate(timeout=900)[1]
     assert process.returncode == 0, error
     assert same_results(out, tmp_path / "whole")

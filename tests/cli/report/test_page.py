@@ -1,0 +1,175 @@
+"""The page about a run: complete, escaped, and without anything to be loaded."""
+
+import base64
+import io
+import re
+import shlex
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxmech.cli.main import main
+from jaxmech.cli.report.page import write_report
+from jaxmech.config.run_folder import FolderError
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Study, run_study
+from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, write_study
+
+VOID = {"meta", "link", "img", "br"}
+
+
+class Page(HTMLParser):
+    """The elements of a page: its texts, images, tables, and whether they are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.images: list[tuple[str, bytes]] = []
+        self.loaded: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+        self.wrong += self.open
+
+    def handle_starttag(self, tag, attrs) -> None:
+        given = dict(attrs)
+        for key in ("src", "href", "data", "action"):
+            address = given.get(key)
+            if address and not address.startswith("data:"):
+                self.loaded.append(address)
+        if tag == "img":
+            kind, _, data = given["src"].partition(";base64,")
+            self.images.append((kind, base64.b64decode(data)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+
+def computed(folder: Path, text: str) -> Path:
+    config = write_study(folder, text)
+    run_study(read(config, Study), folder / "run", folder=folder)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory) -> Path:
+    """A run with failures, in a folder with a name that must be escaped."""
+    folder = tmp_path_factory.mktemp("bad") / "<b> & 'x'"
+    folder.mkdir()
+    text = (
+        STUDY.replace("limit = 2.0", "limit = 0.7")
+        + """
+[statistics]
+x = { statistic = "moments", of = "x" }
+band = { statistic = "quantiles", of = "x", at = [0.1, 0.9], bins = 64 }
+"""
+    )
+    return computed(folder, text)
+
+
+@pytest.fixture(scope="module")
+def page(bad) -> Page:
+    return Page(write_report(bad).read_text("utf-8"))
+
+
+def test_it_is_whole_and_loads_nothing(page) -> None:
+    assert page.wrong == []
+    assert page.loaded == []
+    assert not [text for text in page.texts["style"] if "url(" in text or "@import" in text]
+    assert "script" not in page.texts
+
+
+def test_its_policy_forbids_to_load(bad) -> None:
+    text = (bad / "report.html").read_text("utf-8")
+    (policy,) = re.findall(r'Content-Security-Policy"\s+content="([^"]*)"', text)
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def test_the_pictures_are_in_it(bad, page) -> None:
+    files = sorted((bad / "pictures").glob("*.png"))
+    assert len(files) >= 5
+    assert [data for kind, data in page.images if kind == "data:image/png"] == [
+        file.read_bytes() for file in files
+    ]
+
+
+def test_every_failure_has_its_command(bad, page) -> None:
+    failed = np.flatnonzero(arrays(bad)["status"])
+    commands = page.texts["code"]
+    assert len(commands) == len(failed) > 0
+    assert [int(text.split()[-1]) for text in commands] == failed.tolist()
+    assert shlex.split(commands[0])[:3] == ["jaxmech", "replay", str(bad)]
+
+
+def test_answers_have_their_intervals(bad, page) -> None:
+    with np.load(bad / "statistics.npz") as found:
+        mean, low = found["x/mean"][-1], found["x/mean_low"][-1]
+        ninety = found["band/quantiles"][-1, 1]
+    cells = page.texts["td"]
+    place = cells.index("x: mean at t = 1 s")
+    assert cells[place + 1 : place + 3] == [f"{mean:.6g}", f"{low:.6g}"]
+    place = cells.index("band: quantiles 90 % at t = 1 s")
+    assert cells[place + 1] == f"{ninety:.6g}"
+
+
+def test_configuration_and_environment_are_in_it(bad, page) -> None:
+    assert "".join(page.texts["pre"]) == (bad / "config.toml").read_text("utf-8")
+    cells = page.texts["td"]
+    assert {"jaxmech", "jaxlib", "processor"} <= set(cells)
+
+
+def test_trajectories_move(tmp_path, capsys) -> None:
+    run = computed(tmp_path, PENDULUM)
+    assert main(["report", str(run), "--animate", "3", "--out", str(tmp_path / "p.html")]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "p.html")
+    found = Page((tmp_path / "p.html").read_text("utf-8"))
+    (motion,) = [data for kind, data in found.images if kind == "data:image/gif"]
+    assert Image.open(io.BytesIO(motion)).n_frames > 5
+    assert "trajectory 3" in found.texts["figcaption"]
+    write_report(run, tmp_path / "still.html", animated=[])
+    still = Page((tmp_path / "still.html").read_text("utf-8"))
+    assert not [kind for kind, _ in still.images if kind == "data:image/gif"]
+    assert main(["report", str(run), "--animate", "99"]) == 2
+    assert "99 is not one of them" in capsys.readouterr().err
+
+
+def test_a_motion_without_a_geometry_is_refused_if_asked_for(bad, capsys) -> None:
+    assert main(["report", str(bad), "--animate", "3"]) == 2
+    assert "spring has no geometry" in capsys.readouterr().err
+
+
+def test_an_unfinished_run_is_reported_as_such(bad, tmp_path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(bad, out)
+    for file in ("summary.json", "summary.txt", "statistics.npz"):
+        (out / file).unlink()
+    killed(out, 3, 4)
+    found = Page(write_report(out, animated=[]).read_text("utf-8"))
+    (lead,) = [text for text in found.texts["p"] if "trajectories" in text]
+    assert lead.startswith("12 of 20 trajectories")
+    assert lead.endswith("the run is not finished.")
+    killed(out, 0, 1, 2)
+    with pytest.raises(FolderError, match="no finished block yet"):
+        write_report(out)
+
+
+def test_several_processors_are_told(bad, tmp_path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(bad, out)
+    mark = out / "blocks" / "000001"
+    mark.write_text(re.sub(r'"processor": "[^"]*"', '"processor": "Other <1>"', mark.read_text()))
+    found = Page(write_report(out, animated=[]).read_text("utf-8"))
+    assert any(text.startswith("Several kinds of processors") for text in found.texts["p"])
+    place = found.texts["td"].index("Other <1>")
+    assert found.texts["td"][place + 1] == "1"

@@ -1,0 +1,112 @@
+"""Studies from Python: a dataset that is read when it is needed."""
+
+import builtins
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+
+import jaxmech.ensemble as je
+from jaxmech.config.errors import InputError
+from jaxmech.config.run_folder import FolderError
+from tests.ensemble.studies import arrays, killed
+
+
+def study(**more) -> je.Study:
+    return je.Study(
+        model="pendulum",
+        size=12,
+        block=4,
+        times=je.Times(end=0.5, saves=6),
+        start={"theta": je.Uniform(low=-1.0, high=1.0)},
+        observe={"height": je.Observed(lambda q, v, t, p: q[1])},
+        statistics={
+            "height": je.Moments(of="height"),
+            "high": je.Probability(of="height", above=-0.8),
+        },
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> xarray.Dataset:
+    return je.run(study(), tmp_path_factory.mktemp("run") / "run")
+
+
+def test_it_holds_arrays_and_statistics(found) -> None:
+    assert dict(found.q.sizes) == {"trajectory": 12, "time": 6, "coordinate": 2}
+    assert found.height_mean.dims == ("time",)
+    assert found.height_mean.values == pytest.approx(found.height.mean("trajectory").values)
+    assert float(found.high_probability) == (found.height > -0.8).any("time").mean()
+    assert "statistics" not in found  # the states of the blocks, which say nothing by themselves
+    assert (found.status == 0).all()
+
+
+def test_nothing_is_read_before_it_is_needed(found, monkeypatch) -> None:
+    opened = list[str]()
+    plain = Path.open
+
+    def noted(self, *args, **kwargs):
+        opened.append(str(self))
+        return plain(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", noted)
+    run = found.attrs["run"]
+    again = je.open(run)
+    lazy = again.q[5:6]
+    assert not [name for name in opened if "/q/c/" in name]
+    assert lazy.values.shape == (1, 6, 2)
+    assert {name for name in opened if "/q/c/" in name} == {f"{run}/results.zarr/q/c/1/0/0"}
+
+
+def test_the_same_study_is_computed_once(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = je.Study(model="pendulum", size=4, times=je.Times(end=0.5, saves=3))
+    first = je.run(one)
+    (folder,) = (tmp_path / "runs").iterdir()
+    marks = {f: f.stat().st_mtime_ns for f in (folder / "blocks").iterdir()}
+    assert je.run(one).q.values.tobytes() == first.q.values.tobytes()
+    assert {f: f.stat().st_mtime_ns for f in (folder / "blocks").iterdir()} == marks
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+def test_an_unfinished_run_is_opened(found, tmp_path) -> None:
+    import shutil
+
+    out = tmp_path / "run"
+    shutil.copytree(found.attrs["run"], out)
+    killed(out, 1)
+    for array in (out / "results.zarr").iterdir():
+        shutil.rmtree(array / "c" / "1", ignore_errors=True)
+    status = je.open(out).status.values
+    assert status.tolist()[4:8] == [-1] * 4 or np.array_equal(status, arrays(out)["status"])
+
+
+def test_a_study_that_stopped_early_ends_there(tmp_path) -> None:
+    until = je.Until(quantity="high", half_width=0.49, at_least=4)
+    data = je.run(study(until=until), tmp_path / "run")
+    assert data.sizes["trajectory"] in (4, 8)
+    assert (data.status == 0).all()
+
+
+def test_without_xarray_it_says_what_to_install(tmp_path, monkeypatch) -> None:
+    plain = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.partition(".")[0] == "xarray":
+            raise ImportError("no xarray")
+        return plain(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.delitem(sys.modules, "xarray", raising=False)
+    for call in (lambda: je.run(study(), tmp_path / "run"), lambda: je.open(tmp_path / "run")):
+        with pytest.raises(InputError, match=r"pip install 'jaxmech\[xarray\]'"):
+            call()
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_no_run_is_refused(tmp_path) -> None:
+    with pytest.raises(FolderError, match="holds no run"):
+        je.open(tmp_path)

@@ -1,0 +1,134 @@
+"""One trajectory alone has the bits that it has in its study, and says where it fails."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxmech.cli.main import main
+from jaxmech.config.errors import InputError, StudyError
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Study, replay, run_study
+from jaxmech.ensemble.finished.replay import SERIES
+from jaxmech.status import Status
+from tests.ensemble.studies import PENDULUM, STUDY, arrays, resealed, write_study
+
+BAD = STUDY.replace("limit = 2.0", "limit = 0.7")
+WORST = """
+[statistics]
+worst = { statistic = "worst", of = "integration_error", keep = 3 }
+"""
+
+
+def computed(folder: Path, text: str) -> Path:
+    config = write_study(folder, text)
+    run_study(read(config, Study), folder / "run", folder=folder)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory) -> Path:
+    """A run in which some trajectories fail, without the file of its model."""
+    folder = tmp_path_factory.mktemp("bad")
+    out = computed(folder, BAD)
+    (folder / "spring.py").unlink()
+    return out
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_it_has_the_bits_of_the_study(bad, good) -> None:
+    stored = arrays(bad)
+    index = int(np.flatnonzero((stored["status"] == 0) == good)[2])
+    found = replay(bad, index)
+    assert set(SERIES) < set(found.compared)
+    assert all(found.compared.values())
+    for name in ("q", "v", "energy"):
+        assert found.values[name].tobytes() == stored[name][index].tobytes()
+    assert found.drawn["parameter_kick"] == stored["parameter_kick"][index]
+    assert found.status == (Status.OK if good else Status.NONFINITE)
+    assert ("failed at" in str(found)) != good
+    assert f"trajectory {index} of 20 of spring, seed 3" in str(found)
+    assert "the same bits as stored: " in str(found)
+
+
+def test_where_it_fails_is_told(bad) -> None:
+    stored = arrays(bad)
+    index = int(np.flatnonzero(stored["status"])[0])
+    found = replay(bad, index)
+    last = found.last_good
+    assert np.isfinite(stored["q"][index, : last + 1]).all()
+    assert np.isnan(stored["q"][index, last + 1]).all()
+    assert f"t = {float(stored['t_failed'][index]):.6g} s" in str(found)
+    assert f"last finite save   t = {found.ts[last]:.6g} s, number {last}" in str(found)
+
+
+def test_other_bits_are_told(bad, tmp_path, capsys) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(bad, out)
+    config = (out / "config.toml").read_text()
+    (out / "config.toml").write_text(config.replace("mean = 10.0", "mean = 11.0"))
+    resealed(out)
+    good = int(np.flatnonzero(arrays(out)["status"] == 0)[0])
+    assert main(["replay", str(out), str(good)]) == 1
+    shown = capsys.readouterr().out
+    assert "other bits than stored: " in shown
+    assert "q" in shown.rpartition("stored: ")[2].split(", ")
+    environment = json.loads((out / "environment.json").read_text())
+    (out / "environment.json").write_text(json.dumps({**environment, "jax": "0.1"}))
+    resealed(out)
+    assert main(["replay", str(out), str(good)]) == 1
+    assert 'other bits than stored, since jax is "0.1" there' in capsys.readouterr().out
+
+
+def test_worst_trajectories_of_statistics_alone_are_compared(tmp_path) -> None:
+    text = STUDY.replace("block = 4", 'block = 4\nstore = "statistics"') + WORST
+    out = computed(tmp_path, text)
+    with np.load(out / "statistics.npz") as found:
+        index = int(found["worst/index"][1])
+        q = found["worst/q"][1]
+    again = replay(out, index)
+    assert again.compared == {"q of worst": True}
+    assert again.values["q"].tobytes() == q.tobytes()
+    assert "the same bits as stored: q of worst" in str(again)
+
+
+def test_final_states_and_single_precision_are_compared(tmp_path) -> None:
+    text = STUDY.replace("block = 4", 'block = 4\nstore = "final"\nstored_precision = "float32"')
+    found = replay(computed(tmp_path, text), 7)
+    assert found.compared["q"]
+    assert all(found.compared.values())
+    assert found.values["q"].shape == (5, 1)
+    assert found.values["q"].dtype == np.float64
+
+
+def test_a_table_of_draws_is_asked_for(tmp_path) -> None:
+    (tmp_path / "draws.csv").write_text("x\n" + "\n".join(f"{k / 20}" for k in range(20)))
+    text = STUDY.replace('{ distribution = "uniform", low = -1.0, high = 1.0 }', "@", 1)
+    text = text.replace("@", '{ distribution = "table" }')
+    out = computed(tmp_path, text + '\n[sampling]\ntable = "draws.csv"\n')
+    with pytest.raises((StudyError, InputError), match=r"draws\.csv"):
+        replay(out, 3)
+    found = replay(out, 3, tmp_path)
+    assert found.drawn["coordinate_x"] == pytest.approx(0.15)
+    assert all(found.compared.values())
+
+
+def test_wrong_numbers_are_refused(bad, capsys) -> None:
+    assert main(["replay", str(bad), "20"]) == 2
+    assert "has the trajectories 0 to 19, but 20 is not one" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["replay", str(bad), "-1"])
+
+
+def test_it_is_drawn_and_animated(tmp_path, capsys) -> None:
+    config = write_study(tmp_path, PENDULUM)
+    run_study(read(config, Study), tmp_path / "run")
+    out = tmp_path / "pictures"
+    assert main(["replay", str(tmp_path / "run"), "4", "--out", str(out)]) == 0
+    assert {file.name for file in out.iterdir()} == {
+        "coordinates.png", "residuals.png", "energy.png", "motion.gif",
+    }  # fmt: skip
+    assert (out / "motion.gif").read_bytes().startswith(b"GIF89a")
+    assert str(out / "motion.gif") in capsys.readouterr().out
