@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from distributed import Client, SpecCluster
 
 _SCHEDULER_FAILURES = 3  # workers that a scheduler of others gives up a task after, by default
+# Nobody else is to reach processes of this machine.
+_HERE = {"host": "127.0.0.1", "dashboard": False, "dashboard_address": "127.0.0.1:0"}
 _PRELOAD = "jaxmech.ensemble.work.pinning"
 
 
@@ -89,16 +91,12 @@ def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
             "memory_limit": cluster.memory or 0,
             "local_directory": scratch,
             "silence_logs": logging.CRITICAL,
-            "dashboard": False,
+            **_HERE,
         }
         workers[place] = {"cls": Nanny, "options": options}
     scheduler = {
         "cls": Scheduler,
-        "options": {
-            "host": "127.0.0.1",
-            "dashboard": False,
-            "allowed_failures": cluster.allowed_failures,
-        },
+        "options": {**_HERE, "allowed_failures": cluster.allowed_failures},
     }
     return SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL)
 
@@ -107,7 +105,8 @@ def _slurm(cluster: Cluster, scratch: str) -> "SpecCluster":
     """One worker for each job; jobs that end are replaced as long as there is work."""
     from dask_jobqueue.slurm import SLURMCluster
 
-    scheduler = {"dashboard": False, "allowed_failures": cluster.allowed_failures}
+    failures = cluster.allowed_failures
+    scheduler = {"dashboard": False, "dashboard_address": ":0", "allowed_failures": failures}
     own = SLURMCluster(scheduler_options=scheduler, **slurm_options(cluster, scratch))
     own.adapt(minimum_jobs=cluster.workers_wanted, maximum_jobs=cluster.workers_wanted)
     return own

@@ -1,0 +1,92 @@
+"""The rate of a study with some processes, and what it writes."""
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Cluster, Study, open_results, run_study
+from jaxmech.ensemble.accumulate import Accumulator
+from jaxmech.ensemble.checksums import mark_of
+from jaxmech.ensemble.kernel import compile_kernel
+from jaxmech.ensemble.layout import STATES, array_of
+from jaxmech.ensemble.work.plan import planned
+
+
+def scaling(config: Path, processes: list[int], out: Path) -> dict[str, Any]:
+    """A study in this process, and with workers: the same statistics first, then the rates."""
+    study = read(config, Study)
+    rows = [_row(study, config, out, 0), *(_row(study, config, out, n) for n in processes)]
+    content = {(out / _name(n) / "statistics.npz").read_bytes() for n in (0, *processes)}
+    if len(content) != 1:
+        raise AssertionError("the statistics differ between numbers of processes")
+    whole = out / _name(0)
+    return {
+        "study": config.name,
+        "trajectories": study.size,
+        "steps": (study.times.saves - 1) * (study.method.substeps or 0),
+        "same_statistics": True,
+        "runs": rows,
+        "written": _written(whole),
+        "merge_seconds": _merging(study, config, whole),
+    }
+
+
+def _name(processes: int) -> str:
+    return f"processes-{processes}"
+
+
+def _row(study: Study, config: Path, out: Path, processes: int) -> dict[str, Any]:
+    path = out / _name(processes)
+    cluster = Cluster(scheduler=f"local:{processes}") if processes else None
+    begun = time.time()
+    run_study(replace(study, cluster=cluster), path, folder=config.parent, tell=print)
+    results = open_results(path)
+    done = np.sort([mark_of(path, block).stat().st_mtime for block in results.blocks])
+    # From the moment at which every worker has compiled, to the last block.
+    warm = min(3 * max(processes, 1), len(done) - 2)
+    rate = (len(done) - 1 - warm) / (done[-1] - done[warm])
+    block = int(results.config["block"])
+    return {
+        "processes": processes,
+        "blocks": len(done),
+        "seconds": time.time() - begun,
+        "load": os.getloadavg()[0],
+        "seconds_to_first_block": float(done[0] - begun),
+        "trajectories_per_second": rate * block,
+    }
+
+
+def _written(path: Path) -> dict[str, Any]:
+    """Files and bytes of a finished run, for each of its blocks."""
+    blocks = len(open_results(path).blocks)
+    marks = list((path / "blocks").iterdir())
+    files = [file for file in (path / "results.zarr").glob("*/c/**/*") if file.is_file()]
+    return {
+        "blocks": blocks,
+        "files_per_block": (len(files) + len(marks)) / blocks,
+        "bytes_per_block": sum(file.stat().st_size for file in (*files, *marks)) / blocks,
+        "state_bytes": json.loads((path / "results.zarr" / STATES / "zarr.json").read_text())[
+            "shape"
+        ][1],
+    }
+
+
+def _merging(study: Study, config: Path, path: Path) -> float:
+    """Seconds in which the states of one block are read and merged."""
+    found = planned(study, path, config.parent)
+    study = replace(found.study, observe=found.observe, statistics=found.statistics)
+    kernel = compile_kernel(study, found.subject, found.sampler)
+    accumulator = Accumulator(kernel, kernel.shapes().states, None)
+    states = array_of(open_results(path).group, STATES)
+    for block in (0, 1):  # which compile
+        accumulator.add(accumulator.unpacked(np.asarray(states[block])))
+    begun = time.perf_counter()
+    for block in range(2, len(states)):
+        accumulator.add(accumulator.unpacked(np.asarray(states[block])))
+    return (time.perf_counter() - begun) / (len(states) - 2)
