@@ -80,7 +80,7 @@ def _written(path: Path) -> dict[str, Any]:
 def _merging(study: Study, config: Path, path: Path) -> float:
     """Seconds in which the states of one block are read and merged."""
     found = planned(study, path, config.parent)
-    study = replace(found.study, observe=found.observe, statistics=found.statistics)
+    study = replace(found.study, **found.functions)
     kernel = compile_kernel(study, found.subject, found.sampler)
     accumulator = Accumulator(kernel, kernel.shapes().states, None)
     states = array_of(open_results(path).group, STATES)
