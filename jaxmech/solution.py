@@ -117,7 +117,8 @@ def _event_lines(sol: Solution) -> Iterator[str]:
         record = sol.events[name]
         count, t = np.asarray(record.count), np.asarray(record.t)[..., 0]
         when = f", first at t = {np.nanmin(t):g} s" if np.isfinite(t).any() else ""
-        yield f"  {name[:18]:<18} {int(count.sum())} times{when}"
+        number = int(count.sum())
+        yield f"  {name[:18]:<18} {number} time{'' if number == 1 else 's'}{when}"
 
 
 def _hints(sol: Solution) -> Iterator[str]:

@@ -41,6 +41,74 @@ def assemble(q=q, v=v, t=0.0, p=p, system=system, **options):
 
 # Code, and the type and message of its error.
 MISUSE = {
+    # events
+    "simulate(events=[3])": (
+        "TypeError: Argument `events` must hold Event objects, but holds 3; wrap the "
+        "function, for example Event(fn, name=...)."
+    ),
+    "simulate(events=2 * [jm.Event(L)])": (
+        "ValueError: Argument `events` must have distinct names, but 'L' is given twice."
+    ),
+    "simulate(events=jm.Event(lambda q, v, t, p: q))": (
+        "ValueError: Event 'event1' must return a scalar, but returned shape (2,); give one event "
+        "for each component."
+    ),
+    "simulate(events=jm.Event(lambda q, v, t, p: q[0] > 0))": (
+        "TypeError: Event 'event1' must return a real number that goes through zero, but returned "
+        "bool; return the difference of what it compares."
+    ),
+    "simulate(events=jm.Event(lambda q, v, t, p: None))": (
+        "ValueError: Event 'event1' returned None; add a `return` to its function."
+    ),
+    "simulate(events=jm.Event(lambda q, v, t, p: q[0] - p['x']))": (
+        "MissingParameterError: Argument `params` must hold 'x', which event 'event1' asks for, "
+        "but holds l, m."
+    ),
+    "simulate(events=jm.Event(L, transition=jm.Transition(off='rods')))": (
+        "ValueError: Argument `transition of event 'L'` must name constraints of the system, but "
+        "'rods' is none of them; there are rod."
+    ),
+    "simulate(inactive='rod')": (
+        "ValueError: Argument `inactive` must be empty where no event switches a constraint on, "
+        "but names 'rod'; leave that constraint out of the system."
+    ),
+    "simulate(events=jm.Event(L, transition=jm.Transition(restitution=0.5)))": (
+        "ValueError: Event 'L' must be a gap that depends on q, t and params only, because its "
+        "transition has a restitution, but it depends on v; give the jump of v by "
+        "`Transition(fn)`."
+    ),
+    "simulate(events=jm.Event(lambda q, v, t, p: q[0], transition=jm.Transition(lambda *a: 3)))": (
+        "ValueError: The transition of event 'event1' must return q and v of shape (2,), but "
+        "returned 3."
+    ),
+    "jm.Event(3)": "TypeError: Argument `fn` must be a function, but is 3.",
+    "jm.Event(lambda q, v: 0.0)": (
+        "ValueError: Argument `fn` must be a function of q, v, t and params, or of these and "
+        "reactions, but takes 2 arguments."
+    ),
+    "jm.Event(L, direction=2)": (
+        "ValueError: Argument `direction` must be -1, 0 or 1, but is 2; 1 is for changes from "
+        "negative to positive, -1 for the others."
+    ),
+    "jm.Event(L, keep=0)": (
+        "ValueError: Argument `keep` must be a positive integer, but is 0; it is the number of "
+        "occurrences to keep."
+    ),
+    "jm.Event(L, terminal=True, transition=jm.Transition(restitution=1.0))": (
+        "ValueError: Argument `transition` must be None for a terminal event, after which nothing "
+        "moves; leave out one of the two."
+    ),
+    "jm.Transition()": (
+        "ValueError: Argument `fn`, `restitution`, `on` or `off` must be given, but none is; leave "
+        "out the transition of an event that changes nothing."
+    ),
+    "jm.Transition(restitution=-0.5)": (
+        "ValueError: Argument `restitution` must not be negative, but is -0.5."
+    ),
+    "jm.Transition(on='rod', off='rod')": (
+        "ValueError: Argument `off` must not name what `on` names, but both name 'rod'."
+    ),
+    "jm.Transition(on=3)": ("TypeError: Argument `on` must hold names of constraints, but is 3."),
     # a system
     "made(lagrangian=3)": "TypeError: Argument `lagrangian` must be a function, but is 3.",
     "made(lagrangian=None)": "TypeError: Argument `lagrangian` must be a function, but is None.",

@@ -1,4 +1,4 @@
-"""docs/modes.md, docs/gallery.md and docs/long_time.md run and print what they say.
+"""docs/modes.md, gallery.md, long_time.md and events.md run and print what they say.
 
 Run as a program, this file draws the pictures of docs/modes.md.
 """
@@ -21,7 +21,7 @@ BLOCK = re.compile(
     r"^```python\n(.*?)^```\n(?:\nprints\n\n```\n(.*?)^```)?", re.DOTALL | re.MULTILINE
 )
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-PAGES = ("modes", "gallery", "long_time")
+PAGES = ("modes", "gallery", "long_time", "events")
 
 
 def text(page: str) -> str:
