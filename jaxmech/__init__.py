@@ -80,7 +80,9 @@ from jaxmech.integrate import EventRecord as EventRecord
 from jaxmech.integrate import Events as Events
 from jaxmech.integrate import ForwardMode as ForwardMode
 from jaxmech.integrate import Midpoint as Midpoint
+from jaxmech.integrate import RadauIIA5 as RadauIIA5
 from jaxmech.integrate import ReverseMode as ReverseMode
+from jaxmech.integrate import Rodas5P as Rodas5P
 from jaxmech.integrate import Transition as Transition
 from jaxmech.integrate import Tsitouras5 as Tsitouras5
 from jaxmech.integrate import Variational as Variational

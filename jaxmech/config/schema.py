@@ -20,6 +20,8 @@ from jaxmech.integrate import (
     DormandPrince5,
     DormandPrince8,
     Midpoint,
+    RadauIIA5,
+    Rodas5P,
     Tsitouras5,
     Variational,
 )
@@ -69,6 +71,8 @@ _FIXED: Mapping[str, type] = {
     "dormand-prince5": DormandPrince5,
     "tsitouras5": Tsitouras5,
     "dormand-prince8": DormandPrince8,
+    "rodas5p": Rodas5P,
+    "radau-iia5": RadauIIA5,
     "rattle": RATTLE,
     "variational": Variational,
 }
@@ -85,6 +89,8 @@ POLICIES: Mapping[Any, OneOf] = {
             "dormand-prince5": DormandPrince5,
             "tsitouras5": Tsitouras5,
             "dormand-prince8": DormandPrince8,
+            "rodas5p": Rodas5P,
+            "radau-iia5": RadauIIA5,
         },
         tag=None,
     ),

@@ -1,6 +1,7 @@
 """Integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
 
-`adaptive` has steps whose size a tolerance chooses, `variational` has the symplectic methods.
+`adaptive` has steps whose size a tolerance chooses, `implicit` the methods for stiff systems,
+`variational` has the symplectic methods.
 `step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
 `error_estimate` estimates the integration error of a finished run.
 """
@@ -18,6 +19,8 @@ from jaxmech.integrate.events import Transition as Transition
 from jaxmech.integrate.events import Watch as Watch
 from jaxmech.integrate.events import events_of as events_of
 from jaxmech.integrate.events import watch_of as watch_of
+from jaxmech.integrate.implicit import RadauIIA5 as RadauIIA5
+from jaxmech.integrate.implicit import Rodas5P as Rodas5P
 from jaxmech.integrate.methods import RK4 as RK4
 from jaxmech.integrate.methods import AbstractFixedStep as AbstractFixedStep
 from jaxmech.integrate.methods import AbstractMethod as AbstractMethod
@@ -29,7 +32,7 @@ from jaxmech.integrate.methods import Midpoint as Midpoint
 from jaxmech.integrate.methods import Tsitouras5 as Tsitouras5
 from jaxmech.integrate.rollout import Trajectory as Trajectory
 from jaxmech.integrate.rollout import rollout as rollout
-from jaxmech.integrate.step import Scheme as Scheme
+from jaxmech.integrate.scheme import Scheme as Scheme
 from jaxmech.integrate.tableaus import Tableau as Tableau
 from jaxmech.integrate.variational import RATTLE as RATTLE
 from jaxmech.integrate.variational import AbstractVariational as AbstractVariational

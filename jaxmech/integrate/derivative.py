@@ -33,6 +33,7 @@ from jaxmech.integrate.events.replay import event_trajectory
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import StepSegments, Trajectory, bare_segment, rollout, segments
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.segment_parts import (
     RolloutInputs,
     SegmentEnds,
@@ -41,7 +42,7 @@ from jaxmech.integrate.segment_parts import (
     segment_starts,
     segment_times,
 )
-from jaxmech.integrate.step import Scheme, step
+from jaxmech.integrate.step import step
 from jaxmech.system import Params
 from jaxmech.utils.checks import require_positive_integer
 

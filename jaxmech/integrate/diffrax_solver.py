@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.methods import RK4
-from jaxmech.integrate.step import Scheme
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.properties import singular_mass
 from jaxmech.stabilization import AbstractStabilization, Free, constraint_jacobians, near
 from jaxmech.system import Params, System

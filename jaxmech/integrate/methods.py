@@ -3,22 +3,27 @@
 import abc
 from dataclasses import dataclass, field
 from math import factorial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.tableaus import (
     CLASSICAL_4,
+    CONTROL_5,
+    CONTROL_8,
     DORMAND_PRINCE_5,
-    DORMAND_PRINCE_5_ERROR,
+    DORMAND_PRINCE_5_ERRORS,
     DORMAND_PRINCE_8,
-    DORMAND_PRINCE_8_ERROR,
+    DORMAND_PRINCE_8_ERRORS,
     MIDPOINT_2,
     TSITOURAS_5,
-    TSITOURAS_5_ERROR,
-    ErrorEstimate,
+    TSITOURAS_5_ERRORS,
+    StepControl,
     Tableau,
 )
+from jaxmech.stabilization import AbstractStabilization
+from jaxmech.system import System
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import doc
 
@@ -31,6 +36,13 @@ class AbstractMethod(abc.ABC):
     @abc.abstractmethod
     def order(self) -> int:
         """Order of accuracy."""
+
+    def require(
+        self, system: System, formulation: AbstractFormulation,
+        stabilization: AbstractStabilization, *state: Any,
+    ) -> None:  # fmt: skip
+        """Raise a ValueError unless the method suits the system and the other policies."""
+        return  # most methods suit all
 
 
 @dataclass(frozen=True)
@@ -129,13 +141,31 @@ class Midpoint(AbstractRungeKutta):
 
 
 @dataclass(frozen=True)
-class AbstractPair(AbstractRungeKutta):
+class AbstractPair(AbstractFixedStep):
     """A method with an estimate of the error of its steps."""
 
-    estimate: ClassVar[ErrorEstimate]
+    control: ClassVar[StepControl]
+    # Whether interpolation with the accelerations at the ends of a step is as accurate as the step.
+    interpolates: ClassVar[bool] = True
+
+    @property
+    @abc.abstractmethod
+    def evaluations(self) -> int:
+        """Evaluations of the law of motion in a step, about."""
 
 
-class DormandPrince5(AbstractPair):
+class AbstractRungeKuttaPair(AbstractRungeKutta, AbstractPair):
+    """An explicit Runge-Kutta method with embedded ones for the error."""
+
+    errors: ClassVar[tuple[tuple[float, ...], ...]]
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the law of motion in a step, without that at its start."""
+        return len(self.tableau.nodes)
+
+
+class DormandPrince5(AbstractRungeKuttaPair):
     """The pair of orders 5 and 4 of Dormand and Prince 1980, six stages: `ode45`, DOPRI5.
 
     Args:
@@ -151,10 +181,11 @@ class DormandPrince5(AbstractPair):
     """
 
     tableau = DORMAND_PRINCE_5
-    estimate = DORMAND_PRINCE_5_ERROR
+    errors = DORMAND_PRINCE_5_ERRORS
+    control = CONTROL_5
 
 
-class Tsitouras5(AbstractPair):
+class Tsitouras5(AbstractRungeKuttaPair):
     """The pair of orders 5 and 4 of Tsitouras 2011, six stages, with smaller errors.
 
     Args:
@@ -170,10 +201,11 @@ class Tsitouras5(AbstractPair):
     """
 
     tableau = TSITOURAS_5
-    estimate = TSITOURAS_5_ERROR
+    errors = TSITOURAS_5_ERRORS
+    control = CONTROL_5
 
 
-class DormandPrince8(AbstractPair):
+class DormandPrince8(AbstractRungeKuttaPair):
     """The method of order 8 of Dormand and Prince, twelve stages, with the estimates of DOP853.
 
     Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I, II.10: the estimates of
@@ -192,4 +224,5 @@ class DormandPrince8(AbstractPair):
     """
 
     tableau = DORMAND_PRINCE_8
-    estimate = DORMAND_PRINCE_8_ERROR
+    errors = DORMAND_PRINCE_8_ERRORS
+    control = CONTROL_8

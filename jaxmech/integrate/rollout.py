@@ -15,7 +15,8 @@ from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
-from jaxmech.integrate.step import Health, Scheme, step
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step import Health, step
 from jaxmech.stabilization import constraint_jacobians, near, reach
 from jaxmech.status import Status
 from jaxmech.system import Params

@@ -1,7 +1,6 @@
 """One step of one trajectory: the stages of the method, the projection, and the checks."""
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -10,86 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.constraints import Acceleration
-from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
+from jaxmech.formulations import AbstractChart
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.methods import AbstractFixedStep, AbstractMethod, AbstractRungeKutta
+from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
+from jaxmech.integrate.methods import AbstractFixedStep, AbstractRungeKutta
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.tableaus import Tableau
 from jaxmech.integrate.variational import AbstractVariational, Advance
 from jaxmech.integrate.variational.step_equations import StepStart
-from jaxmech.properties import singular_mass
-from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
+from jaxmech.stabilization import RowsBefore
 from jaxmech.status import Status
-from jaxmech.system import Params, System
+from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """The policies of a rollout.
-
-    Attributes:
-        system: the system, with its `singular_mass` set.
-        method: method of integration with its number of substeps.
-        formulation: law of motion.
-        stabilization: what is done against drift.
-    """
-
-    system: System
-    method: AbstractMethod
-    formulation: AbstractFormulation
-    stabilization: AbstractStabilization
-
-    @staticmethod
-    def of(
-        system: System, method: AbstractMethod, formulation: AbstractFormulation,
-        stabilization: AbstractStabilization, *state: Any,
-    ) -> "Scheme":  # fmt: skip
-        """The scheme for states of these shapes: q, v, t and params."""
-        found = formulation.takes_as_singular(singular_mass(system, *state))
-        system = system.with_singular_mass(found)
-        if isinstance(method, AbstractVariational):
-            method.require(system, formulation, stabilization, *state)
-        return Scheme(system, method, formulation, stabilization)
-
-    def law(
-        self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
-    ) -> tuple[EquationsOfMotion, Law]:
-        """The equations at a state, with feedback, and their solution; only `kept` rows count."""
-        eom = self.formulation.equations(self.system, q, v, t, params)
-        feedback = self.stabilization.feedback(self.system, q, v, t, params)
-        eom = replace(eom, b=eom.b + feedback)
-        return eom, solve_law(self.formulation, self.system, eom, (q, v, t, params), kept=kept)
-
-    def completed(
-        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params
-    ) -> tuple[Array, Array, Array | None]:
-        """The state completed by a chart, and whether that succeeded; None without a chart."""
-        return (q, v, None) if chart is None else chart.complete(self.system, q, v, t, params)
-
-    def after_step(
-        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params,
-        before: RowsBefore,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
-        """The stabilized state, and whether it could be reached."""
-        # Projection knows nothing of constraints on accelerations, so it cannot compare ranks.
-        some_are_not_projected = any(isinstance(c, Acceleration) for c in self.system.constraints)
-        known = None if some_are_not_projected else before
-
-        def moved(by: AbstractStabilization) -> tuple[Array, Array, Array]:
-            return by.after_step(self.system, q, v, t, params, known)
-
-        state = moved(self.stabilization)
-        if chart is None:
-            return state
-        # Where the chart was not usable the step was done in all coordinates, and drifts.
-        if not isinstance(self.stabilization, Projection):
-            state = jax.tree.map(partial(jnp.where, chart.usable), state, moved(Projection()))
-        q, v, reached = state
-        following = self.formulation.chart(self.system, q, v, t, params)
-        q, v, found = self.completed(following, q, v, t, params)
-        return q, v, reached if found is None else reached & found
 
 
 class Health(eqx.Module):
@@ -127,6 +58,8 @@ def _step(
             scheme.system, scheme.formulation, StepStart(q, v, t, h, params)
         )
         return moved.q, moved.v, _health_of(moved)
+    if isinstance(scheme.method, AbstractImplicit):
+        return _implicit_step(scheme, scheme.method, q, v, t, h, params)
     assert isinstance(scheme.method, AbstractRungeKutta)
     with jax.named_scope("stages"):
         stages = _stages(scheme.method.tableau, q.dtype)
@@ -139,6 +72,31 @@ def _step(
     with jax.named_scope("checks"):
         health = _health(end, new_q, new_v, reached)
     return new_q, new_v, health
+
+
+def _implicit_step(
+    scheme: Scheme, method: AbstractImplicit, q: Array, v: Array, t: Array, h: Array,
+    params: Params,
+) -> tuple[Array, Array, Health]:  # fmt: skip
+    has_length = h != 0  # repeated save times have not
+    data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, rounding(q, v))
+    with jax.named_scope("stages"):
+        moved = method.step(scheme, data)
+    with jax.named_scope("projection"):
+        new_q, new_v, reached = scheme.after_step(
+            None, moved.q, moved.v, t + h, params, RowsBefore(~moved.independent, moved.rank)
+        )
+    finite = jnp.isfinite(new_q.sum() + new_v.sum())
+    status = first_that_holds(
+        (moved.status == Status.SINGULAR_MASS, Status.SINGULAR_MASS),
+        (~finite, Status.NONFINITE),
+        (moved.status != Status.OK, moved.status),
+        (~reached, Status.PROJECTION_FAILED),
+    )
+    status = jnp.where(has_length, status, int(Status.OK))
+    computed = finite & (status != Status.SINGULAR_MASS)
+    health = Health(status == Status.OK, status, moved.rank, computed)
+    return jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v), health
 
 
 def _health_of(moved: Advance) -> Health:

@@ -20,7 +20,8 @@ from jaxmech.compiler import batched_closure, why_not
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative
 from jaxmech.integrate.methods import AbstractFixedStep
-from jaxmech.integrate.step import Scheme, step
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step import step
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
 from jaxmech.utils.jit_cache import jit_of

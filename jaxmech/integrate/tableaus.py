@@ -19,21 +19,17 @@ class Tableau(NamedTuple):
     order: int
 
 
-class ErrorEstimate(NamedTuple):
-    """The error estimate of an embedded pair, and what is customary to control the step by it.
-
-    Its weights are for the stages of the method and, last, for the rate at the end of the step.
+class StepControl(NamedTuple):
+    """What is customary to control the steps of a pair by its estimate of the error.
 
     Attributes:
-        weights: one estimate of the error, or two that are combined as in `DormandPrince8`.
-        order: of the combined estimate; that of a step falls with the next higher power.
+        order: of the estimate; the error of a step falls with the next higher power.
         least: smallest factor from one step to the next.
         most: largest factor.
         memory: exponent of the error of the step before (the integral part is the rest).
         stable: |h lambda| up to which steps are stable, about.
     """
 
-    weights: tuple[tuple[float, ...], ...]
     order: int
     least: float
     most: float
@@ -64,13 +60,8 @@ DORMAND_PRINCE_5 = Tableau(
     order=5,
 )
 
-DORMAND_PRINCE_5_ERROR = ErrorEstimate(
-    weights=((-71 / 57600, 0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40),),
-    order=4,
-    least=0.2,
-    most=10.0,
-    memory=0.04,
-    stable=3.25,
+DORMAND_PRINCE_5_ERRORS = (
+    (-71 / 57600, 0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40),
 )
 
 TSITOURAS_5 = Tableau(
@@ -100,23 +91,16 @@ TSITOURAS_5 = Tableau(
     order=5,
 )
 
-TSITOURAS_5_ERROR = ErrorEstimate(
-    weights=(
-        (
-            -0.00178001105222577714,
-            -0.0008164344596567469,
-            0.007880878010261995,
-            -0.1447110071732629,
-            0.5823571654525552,
-            -0.45808210592918697,
-            1 / 66,
-        ),
+TSITOURAS_5_ERRORS = (
+    (
+        -0.00178001105222577714,
+        -0.0008164344596567469,
+        0.007880878010261995,
+        -0.1447110071732629,
+        0.5823571654525552,
+        -0.45808210592918697,
+        1 / 66,
     ),
-    order=4,
-    least=0.2,
-    most=10.0,
-    memory=0.04,
-    stable=3.25,
 )
 
 DORMAND_PRINCE_8 = Tableau(
@@ -240,42 +224,38 @@ DORMAND_PRINCE_8 = Tableau(
     order=8,
 )
 
-DORMAND_PRINCE_8_ERROR = ErrorEstimate(
-    weights=(
-        (
-            0.01312004499419488,
-            0,
-            0,
-            0,
-            0,
-            -1.2251564463762044,
-            -0.4957589496572502,
-            1.6643771824549864,
-            -0.35032884874997366,
-            0.3341791187130175,
-            0.08192320648511571,
-            -0.022355307863886294,
-            0,
-        ),
-        (
-            -0.18980075407240762,
-            0,
-            0,
-            0,
-            0,
-            4.450312892752409,
-            1.8915178993145003,
-            -5.801203960010585,
-            -0.4226823213237919,
-            -0.1521609496625161,
-            0.20136540080403034,
-            0.02265179219836082,
-            0,
-        ),
+DORMAND_PRINCE_8_ERRORS = (
+    (
+        0.01312004499419488,
+        0,
+        0,
+        0,
+        0,
+        -1.2251564463762044,
+        -0.4957589496572502,
+        1.6643771824549864,
+        -0.35032884874997366,
+        0.3341791187130175,
+        0.08192320648511571,
+        -0.022355307863886294,
+        0,
     ),
-    order=7,
-    least=1 / 3,
-    most=6.0,
-    memory=0.0,
-    stable=6.1,
+    (
+        -0.18980075407240762,
+        0,
+        0,
+        0,
+        0,
+        4.450312892752409,
+        1.8915178993145003,
+        -5.801203960010585,
+        -0.4226823213237919,
+        -0.1521609496625161,
+        0.20136540080403034,
+        0.02265179219836082,
+        0,
+    ),
 )
+
+CONTROL_5 = StepControl(order=4, least=0.2, most=10.0, memory=0.04, stable=3.25)
+CONTROL_8 = StepControl(order=7, least=1 / 3, most=6.0, memory=0.0, stable=6.1)

@@ -91,10 +91,10 @@ def test_policies_are_values() -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_error_estimates_vanish_up_to_their_order(name: str) -> None:
     """e . Phi(tree) = 0 for all trees up to order 4, or 5 and 3 for the pair of order 8."""
-    tableau, estimate = PAIRS[name].tableau, PAIRS[name].estimate
+    tableau, errors = PAIRS[name].tableau, PAIRS[name].errors
     a = square([*tableau.stages, tableau.weights])
-    orders = (4,) if len(estimate.weights) == 1 else (5, 3)
-    for given, order in zip(estimate.weights, orders, strict=True):
+    orders = (4,) if len(errors) == 1 else (5, 3)
+    for given, order in zip(errors, orders, strict=True):
         error = np.zeros(len(a))
         error[: len(given)] = given
         found = {tree: abs(error @ weights(tree, a)) for tree in trees(order + 1)}

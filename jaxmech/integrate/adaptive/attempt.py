@@ -12,11 +12,14 @@ from jaxmech.formulations import AbstractChart
 from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
 from jaxmech.integrate.adaptive.norm import ErrorNorm
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.methods import AbstractPair
-from jaxmech.integrate.step import Scheme
+from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
+from jaxmech.integrate.methods import AbstractRungeKuttaPair
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.stabilization import RowsBefore
 from jaxmech.status import Status
 from jaxmech.system import Params
+
+_ITERATION = 1e-2  # error of the iteration of an implicit step, in tolerances
 
 
 class Knot(eqx.Module):
@@ -79,34 +82,96 @@ def attempt(
     """A step of size h from time t."""
     method = scheme.method
     assert isinstance(method, Adaptive)
-    stages = _StageWeights.of(method.pair, start.q.dtype)
-    chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params)
-    last = _run_stages(scheme, stages, chart, start, t, h, params)
-    q, v = start.q + h * last.speeds[stages.step], start.v + h * last.accelerations[stages.step]
-    rows = RowsBefore(~last.independent, start.rank)
+    if isinstance(method.pair, AbstractImplicit):
+        chart, moved = None, _implicit(scheme, tolerance, method.pair, start, t, h, params)
+    else:
+        assert isinstance(method.pair, AbstractRungeKuttaPair)
+        chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params)
+        moved = _explicit(scheme, method.pair, chart, start, t, h, params)
     after = t + h
-    norm = ErrorNorm.of(scheme, tolerance, (start.q, start.v), (q, v), after, params)
+    norm = ErrorNorm.of(scheme, tolerance, (start.q, start.v), (moved.q, moved.v), after, params)
     with jax.named_scope("projection"):
-        new_q, new_v, reached = scheme.after_step(chart, q, v, after, params, rows)
+        rows = RowsBefore(~moved.independent, start.rank)
+        new_q, new_v, reached = scheme.after_step(chart, moved.q, moved.v, after, params, rows)
     end = knot(scheme, new_q, new_v, after, params)
-    at_end = jnp.asarray(stages.error_at_end, q.dtype)[:, None]
-    in_q, in_v = (
-        h * (sums[stages.step + 1 :] + at_end * rate[None])
-        for sums, rate in ((last.speeds, new_v), (last.accelerations, end.qdd))
+    at_end = jnp.asarray(moved.error_at_end, new_q.dtype)[:, None]
+    error, errors = norm.error(
+        moved.in_q + h * at_end * new_v[None], moved.in_v + h * at_end * end.qdd[None]
     )
-    error, errors = norm.error(in_q, in_v)
     finite = jnp.isfinite(new_q.sum() + new_v.sum() + end.qdd.sum())
     status = first_that_holds(
-        (last.status == Status.SINGULAR_MASS, Status.SINGULAR_MASS),
+        (moved.status == Status.SINGULAR_MASS, Status.SINGULAR_MASS),
         (~finite, Status.NONFINITE),
-        (last.status != Status.OK, last.status),
+        (moved.status != Status.OK, moved.status),
         (~reached, Status.PROJECTION_FAILED),
         (end.status != Status.OK, end.status),
     )
-    stiffness = jnp.abs(h) * _ratio(
-        (new_v - last.v, end.qdd - last.qdd), (new_q - last.q, new_v - last.v)
+    stiffness = jnp.zeros_like(h)
+    if moved.last is not None:
+        last_q, last_v, last_qdd = moved.last
+        stiffness = jnp.abs(h) * _ratio(
+            (new_v - last_v, end.qdd - last_qdd), (new_q - last_q, new_v - last_v)
+        )
+    return Attempt(end, error, errors, jnp.minimum(moved.rank, end.rank), status, stiffness)
+
+
+class _Moved(eqx.Module):
+    """A step before projection.
+
+    Attributes:
+        q: coordinates at its end.
+        v: velocities at its end.
+        in_q: estimates of the error of q, without the rate at the end, shape (E, n).
+        in_v: the same of v.
+        error_at_end: weights of the rate at the end of the step in the estimates.
+        independent: whether all rows were independent.
+        rank: smallest rank.
+        status: what went wrong, a `Status`.
+        last: q, v and accelerations of the last stage; None for implicit methods.
+    """
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    in_q: Float[Array, " E n"]
+    in_v: Float[Array, " E n"]
+    error_at_end: tuple[float, ...] = eqx.field(static=True)
+    independent: Bool[Array, ""]
+    rank: Int[Array, ""]
+    status: Int[Array, ""]
+    last: tuple[Array, Array, Array] | None
+
+
+def _implicit(
+    scheme: Scheme, tolerance: Tolerance, pair: AbstractImplicit, start: Knot, t: Array, h: Array,
+    params: Params,
+) -> _Moved:  # fmt: skip
+    sizes = jnp.stack([jnp.max(jnp.abs(x)) for x in (start.q, start.v)])
+    allowed = jax.lax.stop_gradient(tolerance.atol + tolerance.rtol * sizes)
+    enough = jnp.maximum(_ITERATION * allowed, rounding(start.q, start.v))
+    found = pair.step(scheme, StepData(start.q, start.v, t, h, params, enough))
+    in_q, in_v = found.errors[:, None]
+    return _Moved(
+        found.q, found.v, in_q, in_v, (0.0,), found.independent, found.rank, found.status, None
     )
-    return Attempt(end, error, errors, jnp.minimum(last.rank, end.rank), status, stiffness)
+
+
+def _explicit(
+    scheme: Scheme, pair: AbstractRungeKuttaPair, chart: AbstractChart | None, start: Knot,
+    t: Array, h: Array, params: Params,
+) -> _Moved:  # fmt: skip
+    stages = _StageWeights.of(pair, start.q.dtype)
+    last = _run_stages(scheme, stages, chart, start, t, h, params)
+    return _Moved(
+        start.q + h * last.speeds[stages.step],
+        start.v + h * last.accelerations[stages.step],
+        h * last.speeds[stages.step + 1 :],
+        h * last.accelerations[stages.step + 1 :],
+        stages.error_at_end,
+        last.independent,
+        last.rank,
+        last.status,
+        (last.q, last.v, last.qdd),
+    )
 
 
 def _ratio(rates: tuple[Array, Array], states: tuple[Array, Array]) -> Array:
@@ -204,9 +269,9 @@ class _StageWeights(eqx.Module):
     error_at_end: tuple[float, ...] = eqx.field(static=True)
 
     @staticmethod
-    def of(pair: AbstractPair, dtype: Any) -> "_StageWeights":
+    def of(pair: AbstractRungeKuttaPair, dtype: Any) -> "_StageWeights":
         """The stages of a pair, their weights padded with zeros."""
-        tableau, errors = pair.tableau, np.asarray(pair.estimate.weights)
+        tableau, errors = pair.tableau, np.asarray(pair.errors)
         count = len(tableau.nodes)
         table = np.zeros((count, count))
         for j, row in enumerate(tableau.stages):

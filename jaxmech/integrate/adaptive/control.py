@@ -7,7 +7,7 @@ from jaxtyping import Array
 from jaxmech.integrate.adaptive.attempt import Knot
 from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
 from jaxmech.integrate.adaptive.norm import ErrorNorm
-from jaxmech.integrate.step import Scheme
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 
 SAFETY = 0.9
@@ -21,19 +21,19 @@ def grown(method: Adaptive, error: Array, before: Array) -> Array:
     PI control after Gustafsson; Hairer and Wanner, Solving Ordinary Differential Equations II,
     IV.2: err^-(1/k - 3/4 beta) err_before^beta, k the order of the error of a step.
     """
-    estimate = method.pair.estimate
-    integral = 1 / (estimate.order + 1) - 0.75 * estimate.memory
+    control = method.pair.control
+    integral = 1 / (control.order + 1) - 0.75 * control.memory
     factor = SAFETY * jnp.maximum(error, 1e-14) ** -integral
-    if estimate.memory:
-        factor *= before**estimate.memory
-    return jnp.clip(factor, estimate.least, estimate.most)
+    if control.memory:
+        factor *= before**control.memory
+    return jnp.clip(factor, control.least, control.most)
 
 
 def shrunk(method: Adaptive, error: Array) -> Array:
     """The factor from a rejected step to the next attempt."""
-    estimate = method.pair.estimate
-    factor = SAFETY * jnp.maximum(error, 1.0) ** (-1 / (estimate.order + 1))
-    return jnp.where(jnp.isfinite(error), jnp.maximum(factor, estimate.least), FAILED)
+    control = method.pair.control
+    factor = SAFETY * jnp.maximum(error, 1.0) ** (-1 / (control.order + 1))
+    return jnp.where(jnp.isfinite(error), jnp.maximum(factor, control.least), FAILED)
 
 
 def first_step(
@@ -57,7 +57,7 @@ def first_step(
     change = jnp.sqrt(norm.measure(h * start.qdd, law.qdd - start.qdd)) / guess
     largest = jnp.maximum(speed, jnp.where(jnp.isfinite(change), change, jnp.inf))
     assert isinstance(scheme.method, Adaptive)
-    power = 1 / (scheme.method.pair.estimate.order + 1)
+    power = 1 / (scheme.method.pair.control.order + 1)
     better = jnp.where(largest <= 1e-15, jnp.maximum(1e-6, guess * 1e-3), (0.01 / largest) ** power)
     better = jnp.where(jnp.isfinite(largest), better, guess * 1e-3)
     return jnp.minimum(jnp.minimum(100 * guess, better), jnp.abs(span))

@@ -8,7 +8,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrince8
+from jaxmech.stabilization import AbstractStabilization
+from jaxmech.system import System
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.field_docs import doc
 
@@ -42,7 +45,8 @@ class Adaptive(AbstractMethod):
 
     Args:
         pair: the method with its error estimate: `DormandPrince5()`, `Tsitouras5()` or
-            `DormandPrince8()`, which takes the fewest evaluations at tolerances below about 1e-6.
+            `DormandPrince8()`, which takes the fewest evaluations at tolerances below about 1e-6;
+            for stiff systems `Rodas5P()` or `RadauIIA5()`.
         rtol: error of a step relative to the state.
         atol: absolute error of a step, in the units of the coordinates and velocities.
         max_steps: most attempted steps, rejected ones included; a trajectory that needs more has
@@ -94,6 +98,13 @@ class Adaptive(AbstractMethod):
     def order(self) -> int:
         """Order of accuracy."""
         return self.pair.order
+
+    def require(
+        self, system: System, formulation: AbstractFormulation,
+        stabilization: AbstractStabilization, *state: Any,
+    ) -> None:  # fmt: skip
+        """Raise a ValueError unless the pair suits the system and the other policies."""
+        self.pair.require(system, formulation, stabilization, *state)
 
     def tolerance(self, dtype: Any) -> Tolerance:
         """Its tolerances."""

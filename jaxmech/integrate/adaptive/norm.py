@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.integrate.adaptive.method import Tolerance
-from jaxmech.integrate.step import Scheme
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.linalg import times
 from jaxmech.stabilization import Tangent, metric_mass
 from jaxmech.system import Params

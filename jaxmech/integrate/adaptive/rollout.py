@@ -15,7 +15,7 @@ from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import relative
 from jaxmech.integrate.rollout import Trajectory, residuals, start_status
-from jaxmech.integrate.step import Scheme
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -163,7 +163,7 @@ class _Run:
     @property
     def evaluations(self) -> int:
         """Evaluations of the law of motion in an attempt."""
-        return len(self.method.pair.tableau.nodes)
+        return self.method.pair.evaluations
 
     @property
     def span(self) -> Array:
@@ -273,8 +273,7 @@ class _Run:
             elapsed, place = target(state.saved), state.saved
             t = self.time(elapsed)
             at = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
-            q, v = interpolated(self.places, states, self.sign * step.size, at)
-            q, v, reached = self._projected(q, v, t)
+            q, v, reached = self._within(before, step, states, at, t)
             audit = state.audit
             position, velocity = residuals(self.scheme, q, v, t, self.params)
             position = jnp.maximum(audit.position, position)
@@ -325,6 +324,28 @@ class _Run:
         needed = step.accepted & (target < step.end)
         return [ends[0], jax.lax.cond(needed, middle, lambda: ends[0]), ends[1]]
 
+    def _within(
+        self,
+        before: _State,
+        step: "StepSpan",
+        states: list[tuple[Array, Array, Array]],
+        at: Array,
+        t: Array,
+    ) -> tuple[Array, Array, Array]:
+        """The state at a fraction of a step, and whether it could be brought onto the constraints.
+
+        Accelerations of stiff systems are too sensitive to interpolate with: a shorter step is
+        made there.
+        """
+        if self.method.pair.interpolates:
+            q, v = interpolated(self.places, states, self.sign * step.size, at)
+            return self._projected(q, v, t)
+        h = self.sign * at * step.size
+        found = attempt(
+            self.scheme, self.tolerance, before.knot, self.time(step.begin), h, self.params
+        )
+        return found.end.q, found.end.v, found.status == Status.OK
+
     def _projected(self, q: Array, v: Array, t: Array) -> tuple[Array, Array, Array]:
         """An interpolated state on the constraints, and whether it could be brought there."""
         by, system = self.scheme.stabilization, self.scheme.system
@@ -359,7 +380,7 @@ class _Run:
 
     def _stiffness(self, before: _Stiffness, product: Array, t: Array) -> _Stiffness:
         """Hairer and Wanner, Solving Ordinary Differential Equations II, IV.2."""
-        is_limited = product > self.method.pair.estimate.stable
+        is_limited = product > self.method.pair.control.stable
         free = jnp.where(is_limited, 0, before.free + 1)
         limited = jnp.where(is_limited, before.limited + 1, before.limited)
         limited = jnp.where(free >= _CLEARED, 0, limited)

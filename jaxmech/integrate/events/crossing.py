@@ -15,7 +15,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.log import EventState, Occurrences
 from jaxmech.integrate.events.watch import Watch
-from jaxmech.integrate.step import Health, Scheme, step
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step import Health, step
 from jaxmech.status import Status
 from jaxmech.system import Params
 

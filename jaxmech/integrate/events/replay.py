@@ -26,6 +26,7 @@ from jaxmech.integrate.events.log import IN_SEGMENT, Occurrences
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import SegmentEvents, Trajectory, rollout, segments
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.segment_parts import (
     RolloutInputs,
     SegmentEnds,
@@ -34,7 +35,7 @@ from jaxmech.integrate.segment_parts import (
     segment_starts,
     segment_times,
 )
-from jaxmech.integrate.step import Scheme, step
+from jaxmech.integrate.step import step
 from jaxmech.system import Params
 
 _NEWTON = 2

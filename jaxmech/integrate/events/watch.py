@@ -15,7 +15,7 @@ from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event
 from jaxmech.integrate.events.log import EventState, Occurrences, Replay
 from jaxmech.integrate.events.switches import Switched, with_switches
-from jaxmech.integrate.step import Scheme
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.linalg import LDL, metric
 from jaxmech.stabilization import constraint_jacobians, metric_mass, near
 from jaxmech.system import Params, System

@@ -1,0 +1,182 @@
+"""The Jacobian of the constrained accelerations, and linear systems with it.
+
+The motion as a system of first order is q' = v, v' = a(q, v, t), where a and the multipliers
+solve M a - A^T lambda = Q + C and A a = b. Implicit methods solve linear systems with
+mu I - J, where J is the Jacobian of (v, a). The derivatives of a are never formed: they solve the
+same equations with the residuals R = Q + C - M a + A^T lambda and S = b - A a, differentiated at
+constant a and lambda, on the right. With them, (mu I - J) (x, w) = (r, s) becomes x = (w + r) / mu
+and the saddle-point system
+
+    (M - R_v / mu - R_q / mu^2) w - (A^T + C_lambda) nu = (M s + R_q r / mu) / mu
+    (A - S_v / mu - S_q / mu^2) w                       = (A s + S_q r / mu) / mu
+
+of the size of the equations of motion, whose matrices tend to M and A for short steps.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.equations import EquationsOfMotion, SingularMass
+from jaxmech.formulations import Law
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.linalg import SaddlePoint, product, row_weights, saddle_point, times
+from jaxmech.system import Params
+
+
+class Linearization(eqx.Module):
+    """Derivatives of the residuals at a state, with constant accelerations and multipliers.
+
+    Attributes:
+        M: mass matrix, shape (n, n).
+        A: constraint matrix, shape (m, n).
+        push: A^T + C_lambda transposed, the directions of the constraint forces, shape (m, n).
+        in_q: R_q and S_q, one above the other, shape (n + m, n).
+        in_v: R_v and S_v, shape (n + m, n).
+        in_t: R_t and S_t, shape (n + m,).
+        kept: which constraint rows count as independent, shape (m,).
+        singular: rows of A that make up for a singular M, as in `System`.
+    """
+
+    M: Float[Array, " n n"]
+    A: Float[Array, " m n"]
+    push: Float[Array, " m n"]
+    in_q: Float[Array, " nm n"]
+    in_v: Float[Array, " nm n"]
+    in_t: Float[Array, " nm"]
+    kept: Bool[Array, " m"]
+    singular: SingularMass = eqx.field(static=True)
+
+    def resolvent(self, real: Array, imaginary: Array | None = None) -> "Resolvent":
+        """The factors of mu I - J; complex ones are kept as real matrices of twice the size."""
+        n = len(self.M)
+        both = jnp.concatenate([self.M, self.A])
+        if imaginary is None:
+            z = 1 / real
+            matrix = both - self.in_v * z - self.in_q * (z * z)
+            return Resolvent(self, self._factors(matrix[:n], self.push, matrix[n:]), z, None)
+        size = real**2 + imaginary**2
+        z, zi = real / size, -imaginary / size
+        re = both - self.in_v * z - self.in_q * (z * z - zi * zi)
+        im = -self.in_v * zi - self.in_q * (2 * z * zi)
+        K, J = (_embedded(re[part], im[part]) for part in (slice(n), slice(n, None)))
+        return Resolvent(self, self._factors(K, _embedded(self.push, None), J), z, zi)
+
+    def _factors(self, K: Array, B: Array, J: Array) -> "_Factors":
+        times_two = len(K) // len(self.M)
+        kept = jnp.concatenate([self.kept] * times_two)
+        if not self.singular:
+            return _Factors(saddle_point(K, B, J, kept), None)
+        # With B^T W (J w - g) = 0 added to the first equations, K may be singular by itself.
+        m = len(self.A)
+        rows = np.arange(m) if self.singular is True else np.array(self.singular)
+        weights = jnp.where(np.isin(np.arange(m), rows), row_weights(self.M, self.A), 0.0)
+        weights = jax.lax.stop_gradient(jnp.concatenate([weights] * times_two))
+        return _Factors(saddle_point(K + product((B * weights[:, None]).T, J), B, J, kept), weights)
+
+
+def _embedded(re: Array, im: Array | None) -> Array:
+    """A complex matrix as a real one of twice the size."""
+    im = jnp.zeros_like(re) if im is None else im
+    return jnp.concatenate([jnp.concatenate([re, -im], 1), jnp.concatenate([im, re], 1)])
+
+
+class _Factors(eqx.Module):
+    matrix: SaddlePoint
+    weights: Array | None
+
+    def solve(self, f: Array, g: Array) -> Array:
+        more = 0.0 if self.weights is None else times(self.matrix.B.T, self.weights * g)
+        return self.matrix.solve(f + more, g)[0]
+
+
+class Pair(NamedTuple):
+    """A vector of the system of first order: the part of q and that of v, shape (n,) each."""
+
+    q: Array
+    v: Array
+
+
+class Resolvent(eqx.Module):
+    """(mu I - J)^-1.
+
+    Attributes:
+        at: the derivatives.
+        factors: of the saddle-point system.
+        z: real part of 1 / mu.
+        zi: imaginary part, None for a real mu.
+    """
+
+    at: Linearization
+    factors: _Factors
+    z: Array
+    zi: Array | None
+
+    @property
+    def regular(self) -> Bool[Array, ""]:
+        """Whether the matrices could be factorized; if not, all results are meaningless."""
+        return self.factors.matrix.regular
+
+    def solve(self, right: Pair, in_t: Array | float | None = None) -> Pair:
+        """(x, w) of a real mu; `in_t` times the derivative by t is added to the right-hand side."""
+        at, z = self.at, self.z
+        n = len(at.M)
+        given = _above(at, right.v) + z * times(at.in_q, right.q)
+        if in_t is not None:
+            given = given + in_t * at.in_t
+        w = self.factors.solve(z * given[:n], z * given[n:])
+        return Pair((w + right.q) * z, w)
+
+    def solve_complex(self, re: Pair, im: Pair) -> tuple[Pair, Pair]:
+        """Real and imaginary part of (x, w) of a complex mu."""
+        at, z, zi = self.at, self.z, self.zi
+        assert zi is not None
+        n = len(at.M)
+        in_re, in_im = times(at.in_q, re.q), times(at.in_q, im.q)
+        first = _above(at, re.v) + z * in_re - zi * in_im
+        second = _above(at, im.v) + z * in_im + zi * in_re
+        first, second = z * first - zi * second, z * second + zi * first
+        f = jnp.concatenate([first[:n], second[:n]])
+        g = jnp.concatenate([first[n:], second[n:]])
+        w = self.factors.solve(f, g)
+        w, wi = w[:n], w[n:]
+        x, xi = w + re.q, wi + im.q
+        return Pair(z * x - zi * xi, w), Pair(z * xi + zi * x, wi)
+
+
+def _above(at: Linearization, s: Array) -> Array:
+    """M s and A s, one above the other."""
+    return jnp.concatenate([times(at.M, s), times(at.A, s)])
+
+
+def linearized(
+    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, known: tuple[Any, Law],
+    kept: Array,
+) -> Linearization:  # fmt: skip
+    """The derivatives at a state whose equations and law of motion are known."""
+    eom, law = known
+    system, formulation = scheme.system, scheme.formulation
+
+    def pushed(q: Array, v: Array, t: Array, multipliers: Array) -> Array:
+        return system.nonideal_force(q, v, multipliers, t, params)
+
+    def residuals(q: Array, v: Array, t: Array) -> Array:
+        at: EquationsOfMotion = formulation.equations(system, q, v, t, params)
+        feedback = scheme.stabilization.feedback(system, q, v, t, params)
+        R = at.Q - times(at.M, law.qdd) + times(at.A.T, law.multipliers)
+        if system.nonideal is not None:
+            R = R + pushed(q, v, t, law.multipliers)
+        return jnp.concatenate([R, at.b + feedback - times(at.A, law.qdd)])
+
+    in_q, in_v = jax.jacfwd(residuals, argnums=(0, 1))(q, v, t)
+    in_t = jax.jvp(lambda t: residuals(q, v, t), (t,), (jnp.ones_like(t),))[1]
+    push = eom.A
+    if system.nonideal is not None:
+        push = push + jax.jacfwd(pushed, argnums=3)(q, v, t, law.multipliers).T
+    return Linearization(
+        eom.M, eom.A, push, in_q, in_v, in_t, jax.lax.stop_gradient(kept), eom.singular_mass
+    )

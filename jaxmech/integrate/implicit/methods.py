@@ -1,0 +1,242 @@
+"""`Rodas5P` and `RadauIIA5`: implicit methods for stiff systems."""
+
+import abc
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
+from jaxmech.integrate.implicit.coefficients import RODAS_5P
+from jaxmech.integrate.implicit.linearization import Linearization, linearized
+from jaxmech.integrate.implicit.radau import radau_error, radau_step
+from jaxmech.integrate.implicit.rosenbrock import rosenbrock_step
+from jaxmech.integrate.methods import AbstractPair
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.tableaus import StepControl
+from jaxmech.linalg import SVD
+from jaxmech.stabilization import AbstractStabilization
+from jaxmech.status import Status
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_positive_integer
+from jaxmech.utils.field_docs import doc
+
+
+class ImplicitStep(eqx.Module):
+    """The end of a step before projection.
+
+    Attributes:
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        errors: of q and of v, shape (2, n).
+        independent: whether all constraint rows were independent at the start.
+        rank: how many were.
+        status: what went wrong, a `Status`.
+    """
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    errors: Float[Array, "2 n"]
+    independent: Bool[Array, ""]
+    rank: Int[Array, ""]
+    status: Int[Array, ""]
+
+
+class StepData(eqx.Module):
+    """Where a step starts, and how exactly its equations are to be solved.
+
+    Attributes:
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        t: time.
+        h: size of the step.
+        params: the parameters of the system.
+        enough: allowed error of an iteration, in q and in v, shape (2,).
+    """
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+    params: Params
+    enough: Float[Array, "2"]
+
+
+@dataclass(frozen=True)
+class AbstractImplicit(AbstractPair):
+    """A method that solves linear systems with the Jacobian of the constrained accelerations."""
+
+    interpolates: ClassVar[bool] = False
+
+    @property
+    def error_constant(self) -> float:
+        """The error of a step relative to the first missing term of the series, about."""
+        return 1.0
+
+    def require(
+        self, system: System, formulation: AbstractFormulation,
+        stabilization: AbstractStabilization, *state: Any,
+    ) -> None:  # fmt: skip
+        """Raise a ValueError unless the law of motion tells which rows are independent."""
+        name = f"jm.{type(self).__name__}"
+        if not isinstance(formulation, UdwadiaKalaba):
+            raise ValueError(
+                f"Argument `formulation` must be left out for `{name}`, which linearizes the "
+                f"equations of motion itself, but is {formulation!r}; other laws go with "
+                "`jm.RK4()` and `jm.Adaptive()`."
+            )
+        if isinstance(formulation.solver, SVD):
+            raise ValueError(
+                f"Argument `formulation` must have a solver that keeps single rows for `{name}`, "
+                "but has SVD(); pass `UdwadiaKalaba(solver=LDL())` or `UdwadiaKalaba(solver=QR())`."
+            )
+
+    def step(self, scheme: Scheme, data: StepData) -> ImplicitStep:
+        """One step, not yet projected."""
+        q, v, t, params = data.q, data.v, data.t, data.params
+        every, yes = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool), jnp.asarray(True)
+        with jax.named_scope("law_of_motion"):
+            eom, law = scheme.law(q, v, t, params, every)
+        kept = every if law.kept is None else law.kept
+        at = linearized(scheme, q, v, t, params, (eom, law), kept)
+        changes, errors, converged = self.solved(scheme, data, at, law.qdd)
+        status = first_that_holds(
+            (~law.definite, Status.SINGULAR_MASS),
+            *unless(law.converged, Status.NONIDEAL_FAILED),
+            check_dependent_rows(eom, law, every, yes, yes),
+            (~converged, Status.NOT_CONVERGED),
+        )
+        independent = law.rank == jnp.asarray(every.size, law.rank.dtype)
+        return ImplicitStep(q + changes[0], v + changes[1], errors, independent, law.rank, status)
+
+    @abc.abstractmethod
+    def solved(
+        self, scheme: Scheme, data: StepData, at: Linearization, qdd: Array
+    ) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"], Bool[Array, ""]]:
+        """Changes of q and v, their errors, and whether all equations could be solved."""
+
+
+def rounding(q: Array, v: Array) -> Float[Array, "2"]:
+    """A multiple of the round-off in q and in v."""
+    q, v = jax.lax.stop_gradient((q, v))
+    eps = 256 * jnp.finfo(q.dtype).eps
+    return eps * (1 + jnp.stack([jnp.max(jnp.abs(q)), jnp.max(jnp.abs(v))]))
+
+
+class Rodas5P(AbstractImplicit):
+    """A Rosenbrock method of order 5 for stiff systems, eight stages (Steinebach 2023).
+
+    L-stable and stiffly accurate: stiff springs and strong damping do not limit its steps. Each
+    step solves linear systems with the exact Jacobian of the constrained accelerations, from
+    automatic differentiation, and iterates nothing. Usually the first choice for stiff systems at
+    tolerances down to 1e-8: `Adaptive(Rodas5P())`. Steps end on the constraints by projection.
+
+    Args:
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
+            chosen from the motion, the same for all trajectories of a batch.
+
+    Raises:
+        ValueError: `substeps` is not a positive integer; by `simulate`, if the law of motion is not
+            `UdwadiaKalaba`, or its solver is `SVD`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> def lagrangian(q, v, t, p):  # a mass of 1 kg on a stiff spring
+        ...     return 0.5 * v @ v
+        >>> def force(q, v, t, p):
+        ...     return -1e6 * (q - jnp.cos(t)) - 2e3 * v
+        >>> system = jm.System(lagrangian, force=force, coordinates=("x",))
+        >>> sol = jm.simulate(
+        ...     system, [1.0], [0.0], [0.0, 1.0, 2.0], None, method=jm.Rodas5P(substeps=20)
+        ... )
+        >>> print(abs(sol.q[-1, 0] - (jnp.cos(2.0) + 2e-3 * jnp.sin(2.0))) < 1e-5)
+        True
+    """
+
+    control = StepControl(order=4, least=0.2, most=6.0, memory=0.0, stable=float("inf"))
+
+    @property
+    def order(self) -> int:
+        """Order of accuracy."""
+        return RODAS_5P.order
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the law of motion in a step."""
+        return len(RODAS_5P.nodes)
+
+    def solved(
+        self, scheme: Scheme, data: StepData, at: Linearization, qdd: Array
+    ) -> tuple[Array, Array, Array]:
+        """By linear systems alone."""
+        step, error, good, regular = rosenbrock_step(
+            scheme, RODAS_5P, at, data.q, data.v, data.t, data.h, data.params
+        )
+        return jnp.stack(step), jnp.stack(error), good & regular
+
+
+@dataclass(frozen=True)
+class RadauIIA5(AbstractImplicit):
+    """Collocation at three Radau points, order 5, for very stiff systems: RADAU5.
+
+    L-stable and stiffly accurate (Hairer and Wanner, Solving Ordinary Differential Equations II,
+    IV.8). The three stages are found together by simplified Newton iterations with the exact
+    Jacobian at the start of the step; the error estimate is of third order. Steps end on the
+    constraints by projection. `Rodas5P` is usually faster.
+
+    Args:
+        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
+            chosen from the motion, the same for all trajectories of a batch.
+        iterations: most corrections in a step; if these are not enough, an adaptive step is
+            repeated with a smaller size, and the status of a fixed one is `NOT_CONVERGED`.
+
+    Raises:
+        ValueError: `substeps` or `iterations` is not a positive integer; by `simulate`, if the law
+            of motion is not `UdwadiaKalaba`, or its solver is `SVD`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> ts = jnp.linspace(0.0, 10.0, 101)
+        >>> method = jm.Adaptive(jm.RadauIIA5(), rtol=1e-8, atol=1e-10)
+        >>> sol = jm.simulate(model.system, *model.initial(), ts, model.params, method=method)
+        >>> print(sol.energy_drift < 1e-5, sol.position_residual.max() < 1e-14)
+        True True
+    """
+
+    control = StepControl(order=3, least=0.2, most=8.0, memory=0.0, stable=float("inf"))
+
+    iterations: int = field(
+        default=20, metadata=doc("most corrections by Newton's method in a step", most=100)
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        remedy = "leave it out for 20, of which four to eight are usually needed"
+        require_positive_integer("iterations", self.iterations, remedy)
+
+    @property
+    def order(self) -> int:
+        """Order of accuracy."""
+        return 5
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the law of motion in a step, about: three in each of five corrections."""
+        return 15
+
+    def solved(
+        self, scheme: Scheme, data: StepData, at: Linearization, qdd: Array
+    ) -> tuple[Array, Array, Array]:
+        """By simplified Newton iterations."""
+        q, v, t, h, params = data.q, data.v, data.t, data.h, data.params
+        found, solvers = radau_step(scheme, self.iterations, at, q, v, t, h, params, data.enough)
+        fixed = jax.lax.stop_gradient((q, v, t, h, params, qdd))
+        error = radau_error(scheme, found, solvers, *fixed, at.kept)
+        return found.Z[2], jnp.stack(error), found.converged

@@ -1,0 +1,171 @@
+"""One step of Radau IIA: collocation at three points, solved by simplified Newton iterations.
+
+With increments Z_i = Y_i - y of the three stages, F_i = f(y + Z_i, t + c_i h) and the tableau A,
+the equations are F - A^-1 Z / h = 0. The transformation T splits their Jacobian, taken at the start
+of the step, into a real system with mu = gamma / h and a complex one with mu = (alpha + i beta) / h
+(Hairer and Wanner, Solving Ordinary Differential Equations II, IV.8).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.compiler import hoisted
+from jaxmech.integrate.implicit.coefficients import RADAU_5
+from jaxmech.integrate.implicit.linearization import Linearization, Pair, Resolvent
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.system import Params
+
+_INVERSE = np.linalg.inv(RADAU_5.matrix)
+_BACK = np.linalg.inv(RADAU_5.transform)
+_ROOT = np.sqrt(6.0)
+_ERROR = np.array([-(13 + 7 * _ROOT), -13 + 7 * _ROOT, -1.0]) / 3
+_DERIVATIVE_SWEEPS = 10  # of a linear iteration that gains a digit or more in each
+
+_UNKNOWN_RATE = 0.9  # of the first correction
+_ROUNDING = 1 / 16  # correction, relative to what is enough, below which only round-off is left
+
+_Rates = Callable[[Array, Any], Array]
+
+
+class Solvers(eqx.Module):
+    """The factorized matrices of the real and of the complex system."""
+
+    real: Resolvent
+    pair: Resolvent
+
+    @staticmethod
+    def of(at: Linearization, h: Array) -> "Solvers":
+        """For a step of size h."""
+        re, im = RADAU_5.complex
+        return Solvers(at.resolvent(RADAU_5.real / h), at.resolvent(re / h, im / h))
+
+    @property
+    def regular(self) -> Bool[Array, ""]:
+        """Whether the matrices could be factorized."""
+        return self.real.regular & self.pair.regular
+
+    def correction(self, missing: Float[Array, "3 2 n"]) -> Float[Array, "3 2 n"]:
+        """The change of Z that makes up for what is missing, to first order."""
+        first, second, third = (Pair(*x) for x in _combined(_BACK, missing))
+        real = self.real.solve(first)
+        re, im = self.pair.solve_complex(second, third)
+        return _combined(RADAU_5.transform, jnp.stack([jnp.stack(x) for x in (real, re, im)]))
+
+
+class Collocation(eqx.Module):
+    """The solution of a step.
+
+    Attributes:
+        Z: increments of q and v at the stages, of which the last is that of the step.
+        converged: whether the last correction, extrapolated, was small enough.
+    """
+
+    Z: Float[Array, "3 2 n"]
+    converged: Bool[Array, ""]
+
+
+def _combined(matrix: np.ndarray, x: Array) -> Array:
+    """A matrix (3, 3) times x (3, 2, n)."""
+    return (jnp.asarray(matrix, x.dtype)[:, :, None, None] * x[None]).sum(1)
+
+
+def radau_step(
+    scheme: Scheme, iterations: int, at: Linearization, q: Array, v: Array, t: Array, h: Array,
+    params: Params, enough: Float[Array, "2"],
+) -> tuple[Collocation, Solvers]:  # fmt: skip
+    """The stages of a step; `enough` is the allowed error of the iteration in q and in v."""
+    solvers = jax.lax.stop_gradient(Solvers.of(at, h))
+
+    def missing(Z: Array, data: Any) -> Array:
+        """F - A^-1 Z / h."""
+        q, v, t, h, params, kept = data
+
+        def one(_: None, own: Any) -> tuple[None, Array]:
+            node, increment = own
+            stage_q, stage_v = q + increment[0], v + increment[1]
+            with jax.named_scope("law_of_motion"):
+                law = scheme.law(stage_q, stage_v, t + node * h, params, kept)[1]
+            return None, jnp.stack([stage_v, law.qdd])
+
+        rates = jax.lax.scan(one, None, (jnp.asarray(RADAU_5.nodes, Z.dtype), Z))[1]
+        return rates - _combined(_INVERSE, Z) / h
+
+    start = jnp.zeros((3, 2, q.size), q.dtype)
+    data = q, v, t, h, params, at.kept
+    hoisted_missing, traced = hoisted(missing, start, data)
+
+    def with_traced(Z: Array, data: Any) -> Array:
+        own, traced = data
+        return hoisted_missing(traced, Z, own) if traced else missing(Z, own)
+
+    Z, converged = _collocation(with_traced, iterations, solvers, (data, traced), enough)
+    return Collocation(Z, converged), solvers
+
+
+class _Iteration(eqx.Module):
+    Z: Float[Array, "3 2 n"]
+    size: Float[Array, ""]
+    converged: Bool[Array, ""]
+    diverged: Bool[Array, ""]
+
+
+def _solve(
+    missing: _Rates, iterations: int, solvers: Solvers, data: Any, enough: Array
+) -> tuple[Array, Array]:
+    n = data[0][0].size
+    start = jnp.zeros((3, 2, n), enough.dtype)
+
+    def correct(state: _Iteration) -> _Iteration:
+        change = solvers.correction(missing(state.Z, data))
+        size = jnp.max(jnp.abs(change).max((0, 2)) / enough)
+        rate = jnp.where(state.size > 0, size / state.size, _UNKNOWN_RATE)
+        # Corrections fall geometrically: this is the sum of those that would follow.
+        rest = size * rate / jnp.maximum(1 - rate, 0.1)
+        is_small = ((rest <= 1.0) & (rate < 1.0)) | (size <= _ROUNDING)
+        return _Iteration(state.Z + change, size, is_small, ~(rate < 2.0))
+
+    def more(_: Array, state: _Iteration) -> _Iteration:
+        ended = state.converged | state.diverged
+        return jax.lax.cond(~ended, lambda: correct(state), lambda: state)
+
+    no = jnp.asarray(False)
+    first = _Iteration(start, jnp.zeros((), enough.dtype), no, no)
+    end = jax.lax.fori_loop(0, iterations, more, first)
+    return end.Z, end.converged & solvers.regular
+
+
+_collocation = jax.custom_jvp(_solve, nondiff_argnums=(0, 1))
+
+
+@_collocation.defjvp
+def _collocation_jvp(
+    missing: _Rates, iterations: int, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """The derivative of the implicit function, by the same linear iteration."""
+    solvers, data, _ = primals
+    Z, converged = _collocation(missing, iterations, *primals)
+
+    def sweep(_: Array, dZ: Array) -> Array:
+        left = jax.jvp(missing, (Z, data), (dZ, tangents[1]))[1]
+        return dZ + solvers.correction(left)
+
+    dZ = jax.lax.fori_loop(0, _DERIVATIVE_SWEEPS, sweep, jnp.zeros_like(Z))
+    return (Z, converged), (dZ, np.zeros((), jax.dtypes.float0))
+
+
+def radau_error(
+    scheme: Scheme, found: Collocation, solvers: Solvers, q: Array, v: Array, t: Array, h: Array,
+    params: Params, qdd: Array, kept: Array,
+) -> Pair:  # fmt: skip
+    """The error of q and v, of order 3, with the stiff components filtered twice."""
+    weights = jnp.asarray(_ERROR, q.dtype)[:, None, None]
+    spread = (weights * found.Z).sum(0) / h
+    first = solvers.real.solve(Pair(v + spread[0], qdd + spread[1]))
+    _, law = scheme.law(q + first.q, v + first.v, t, params, kept)
+    return solvers.real.solve(Pair(v + first.v + spread[0], law.qdd + spread[1]))

@@ -1,0 +1,92 @@
+"""One step of a Rosenbrock method: linear systems with the exact Jacobian, no iteration."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.integrate.implicit.coefficients import RosenbrockTableau
+from jaxmech.integrate.implicit.linearization import Linearization, Pair
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.system import Params
+
+
+class _Sums(eqx.Module):
+    """What earlier stages contribute to those that follow, the next one first.
+
+    Attributes:
+        states: to q and v at which the stages are taken, shape (S, 2, n).
+        rights: to the right-hand sides, shape (S, 2, n).
+        step: to the step, shape (2, n).
+        last: the last U, shape (2, n).
+        good: whether all laws of motion could be solved.
+    """
+
+    states: Float[Array, " S 2 n"]
+    rights: Float[Array, " S 2 n"]
+    step: Float[Array, "2 n"]
+    last: Float[Array, "2 n"]
+    good: Bool[Array, ""]
+
+
+def rosenbrock_step(
+    scheme: Scheme, tableau: RosenbrockTableau, at: Linearization, q: Array, v: Array, t: Array,
+    h: Array, params: Params,
+) -> tuple[Pair, Pair, Bool[Array, ""], Bool[Array, ""]]:  # fmt: skip
+    """The change of q and v, its error, and whether the laws and linear systems could be solved."""
+    solver = at.resolvent(1 / (h * tableau.gamma))
+
+    # A loop, so that the law of motion is compiled once for all stages.
+    def one(so_far: _Sums, own: Any) -> tuple[_Sums, None]:
+        node, time, in_states, in_rights, weight = own
+        stage_q, stage_v = q + so_far.states[0, 0], v + so_far.states[0, 1]
+        with jax.named_scope("law_of_motion"):
+            _, law = scheme.law(stage_q, stage_v, t + node * h, params, at.kept)
+        right = Pair(stage_v + so_far.rights[0, 0] / h, law.qdd + so_far.rights[0, 1] / h)
+        found = jnp.stack(solver.solve(right, time * h))
+        good = so_far.good & law.definite
+        if law.converged is not None:
+            good &= law.converged.all()
+        return _Sums(
+            _shifted(so_far.states, in_states, found),
+            _shifted(so_far.rights, in_rights, found),
+            so_far.step + weight * found,
+            found,
+            good,
+        ), None
+
+    none = jnp.zeros((2, q.size), q.dtype)
+    many = jnp.zeros((len(tableau.nodes) - 1, 2, q.size), q.dtype)
+    start = _Sums(many, many, none, none, jnp.asarray(True))
+    stages = jax.tree.map(
+        lambda x: jnp.asarray(x, q.dtype),
+        (
+            np.array(tableau.nodes, float),
+            np.array(tableau.time, float),
+            _following(tableau.stages),
+            _following(tableau.couplings),
+            np.array(tableau.weights, float),
+        ),
+    )
+    end = jax.lax.scan(one, start, stages)[0]
+    return Pair(*end.step), Pair(*end.last), end.good, solver.regular
+
+
+def _following(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:
+    """Row i has the weights of stage i in the stages that follow it, padded with zeros."""
+    count = len(rows)
+    found = np.zeros((count, count - 1))
+    for i, row in enumerate(rows):
+        for j, weight in enumerate(row):
+            found[j, i - j - 1] = weight
+    return found
+
+
+def _shifted(sums: Array, weights: Array, found: Array) -> Array:
+    """The sums for the next stage, its own first."""
+    moved = jnp.concatenate([sums[1:], jnp.zeros_like(sums[:1])])
+    # The weights are those before the shift: that of the next stage comes first.
+    return moved + weights[:, None, None] * found[None]

@@ -1,0 +1,83 @@
+"""`Scheme`: the policies of a rollout, and what they do within a step."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.constraints import Acceleration
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
+from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.properties import singular_mass
+from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
+from jaxmech.system import Params, System
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The policies of a rollout.
+
+    Attributes:
+        system: the system, with its `singular_mass` set.
+        method: method of integration with its number of substeps.
+        formulation: law of motion.
+        stabilization: what is done against drift.
+    """
+
+    system: System
+    method: AbstractMethod
+    formulation: AbstractFormulation
+    stabilization: AbstractStabilization
+
+    @staticmethod
+    def of(
+        system: System, method: AbstractMethod, formulation: AbstractFormulation,
+        stabilization: AbstractStabilization, *state: Any,
+    ) -> "Scheme":  # fmt: skip
+        """The scheme for states of these shapes: q, v, t and params."""
+        found = formulation.takes_as_singular(singular_mass(system, *state))
+        system = system.with_singular_mass(found)
+        method.require(system, formulation, stabilization, *state)
+        return Scheme(system, method, formulation, stabilization)
+
+    def law(
+        self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
+    ) -> tuple[EquationsOfMotion, Law]:
+        """The equations at a state, with feedback, and their solution; only `kept` rows count."""
+        eom = self.formulation.equations(self.system, q, v, t, params)
+        feedback = self.stabilization.feedback(self.system, q, v, t, params)
+        eom = replace(eom, b=eom.b + feedback)
+        return eom, solve_law(self.formulation, self.system, eom, (q, v, t, params), kept=kept)
+
+    def completed(
+        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Array, Array, Array | None]:
+        """The state completed by a chart, and whether that succeeded; None without a chart."""
+        return (q, v, None) if chart is None else chart.complete(self.system, q, v, t, params)
+
+    def after_step(
+        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params,
+        before: RowsBefore,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """The stabilized state, and whether it could be reached."""
+        # Projection knows nothing of constraints on accelerations, so it cannot compare ranks.
+        some_are_not_projected = any(isinstance(c, Acceleration) for c in self.system.constraints)
+        known = None if some_are_not_projected else before
+
+        def moved(by: AbstractStabilization) -> tuple[Array, Array, Array]:
+            return by.after_step(self.system, q, v, t, params, known)
+
+        state = moved(self.stabilization)
+        if chart is None:
+            return state
+        # Where the chart was not usable the step was done in all coordinates, and drifts.
+        if not isinstance(self.stabilization, Projection):
+            state = jax.tree.map(partial(jnp.where, chart.usable), state, moved(Projection()))
+        q, v, reached = state
+        following = self.formulation.chart(self.system, q, v, t, params)
+        q, v, found = self.completed(following, q, v, t, params)
+        return q, v, reached if found is None else reached & found
