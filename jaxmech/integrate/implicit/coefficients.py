@@ -43,8 +43,8 @@ _LAST = (
 # Julia Differential Equations package, BIT Numerical Mathematics 63, 27 (2023).
 RODAS_5P = RosenbrockTableau(
     gamma=0.21193756319429014,
-    nodes=(0, 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664)
-    + (1,) * 3,
+    nodes=(0.0, 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664)
+    + (1.0,) * 3,
     stages=(
         (),
         (3.0,),
@@ -52,8 +52,8 @@ RODAS_5P = RosenbrockTableau(
         (-6.954028509809101, 2.489845061869568, -10.358996098473584),
         (2.8029986275628964, 0.5072464736228206, -0.3988312541770524, -0.04721187230404641),
         _LAST,
-        (*_LAST, 1),
-        (*_LAST, 1, 1),
+        (*_LAST, 1.0),
+        (*_LAST, 1.0, 1.0),
     ),
     couplings=(
         (),
@@ -93,8 +93,8 @@ RODAS_5P = RosenbrockTableau(
         1.8046452872882734,
         2.325825639765069,
     )
-    + (0,) * 3,
-    weights=(*_LAST, 1, 1, 1),
+    + (0.0,) * 3,
+    weights=(*_LAST, 1.0, 1.0, 1.0),
     order=5,
 )
 
@@ -127,7 +127,7 @@ def _radau() -> CollocationTableau:
     matrix = np.linalg.solve(monomials.T, (nodes[:, None] ** powers / powers).T).T
     values, vectors = np.linalg.eig(np.linalg.inv(matrix))
     real, pair = np.argmin(abs(values.imag)), np.argmin(values.imag)
-    # The block of u and w, for alpha - i beta and its vector u + i w: [[alpha, -beta], [beta, alpha]]
+    # For alpha - i beta and u + i w, (u, w) have the block [[alpha, -beta], [beta, alpha]].
     value, vector = values[pair], vectors[:, pair]
     transform = np.stack([vectors[:, real].real, vector.real, vector.imag], axis=1)
     complex_pair = float(value.real), float(-value.imag)

@@ -151,9 +151,10 @@ def _collocation_jvp(
     solvers, data, _ = primals
     Z, converged = _collocation(missing, iterations, *primals)
 
+    _, linear = jax.linearize(missing, Z, data)
+
     def sweep(_: Array, dZ: Array) -> Array:
-        left = jax.jvp(missing, (Z, data), (dZ, tangents[1]))[1]
-        return dZ + solvers.correction(left)
+        return dZ + solvers.correction(linear(dZ, tangents[1]))
 
     dZ = jax.lax.fori_loop(0, _DERIVATIVE_SWEEPS, sweep, jnp.zeros_like(Z))
     return (Z, converged), (dZ, np.zeros((), jax.dtypes.float0))

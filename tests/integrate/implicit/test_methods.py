@@ -1,0 +1,182 @@
+"""Implicit methods: their orders, stiff systems, constraints, derivatives and messages."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from tests.small import DOUBLE, from_angles, solved
+
+METHODS = [jm.Rodas5P, jm.RadauIIA5]
+START = np.array([0.9, 0.4, 0.5, -1.0])
+
+
+@pytest.fixture(scope="module", params=METHODS, ids=lambda kind: kind.__name__)
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def swing(kind: Any) -> Any:
+    """The double pendulum from angles, in steps between the times."""
+
+    def run(start: Any, ts: Any, params: Any) -> Any:
+        q, v = from_angles(start[:2], start[2:], params)
+        return jm.simulate(DOUBLE.system, q, v, ts, params, method=kind(1))
+
+    return jax.jit(run)
+
+
+def times_of(steps: int, span: float = 0.4) -> np.ndarray:
+    """The times of few steps, the last one repeated, so that all runs have one shape."""
+    return np.minimum(np.arange(33) * (span / steps), span)
+
+
+def end_of(sol: Any) -> np.ndarray:
+    return np.concatenate([sol.q[-1], sol.v[-1]])
+
+
+def test_order_five_on_the_constraints(swing: Any) -> None:
+    end = solved(START, 0.4)
+    sols = [swing(START, times_of(steps), DOUBLE.params) for steps in (8, 16, 32)]
+    errors = np.array([np.abs(end_of(sol) - end).max() for sol in sols])
+    assert np.all(np.log2(errors[:-1] / errors[1:]) > 4.7)
+    assert errors[-1] < 2e-8
+    for sol in sols:
+        assert sol.position_residual.max() < 1e-14
+        assert sol.velocity_residual.max() < 1e-13
+
+
+def test_derivatives_forward_and_reverse(swing: Any) -> None:
+    """By the parameters and the start, against central differences."""
+    ts = times_of(8)
+
+    def height(l1: Any, start: Any) -> Any:
+        sol = swing(start, ts, {**DOUBLE.params, "l1": l1})
+        return sol.q[-1, 3] + 0.3 * sol.v[-1, 0]
+
+    at, turn = (DOUBLE.params["l1"], START), (0.7, np.array([0.3, -0.2, 0.5, 1.0]))
+
+    def along(x: float) -> Any:
+        return height(at[0] + x * turn[0], at[1] + x * turn[1])
+
+    h = 1e-3
+    near, far = ((along(k * h) - along(-k * h)) / (2 * k * h) for k in (1, 2))
+    wanted = (4 * near - far) / 3
+    forward = jax.jvp(lambda x: along(x), (0.0,), (1.0,))[1]
+    reverse = jax.grad(along)(0.0)
+    np.testing.assert_allclose(forward, wanted, rtol=1e-8)
+    np.testing.assert_allclose(reverse, wanted, rtol=1e-8)
+
+
+def _relaxing(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """A stiff spring and damper between a mass of 1 kg and a point that moves as cos t."""
+    return -p["k"] * (q - jnp.cos(t)) - p["d"] * v
+
+
+RELAXING = jm.System(lambda q, v, t, p: 0.5 * v @ v, force=_relaxing, coordinates=("x",))
+
+
+def relaxed(t: Any, k: float, d: float) -> tuple[Any, Any]:
+    """The motion that all others approach: x = a cos t + b sin t."""
+    a, b = np.linalg.solve([[k - 1, d], [-d, k - 1]], [k, 0.0])
+    return a * np.cos(t) + b * np.sin(t), b * np.cos(t) - a * np.sin(t)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_stiff_spring_does_not_limit_the_steps(kind: Any, adaptive: bool) -> None:
+    """h lambda = -1e5: an explicit method overflows in some steps."""
+    k, d = 1e6, 1e6
+    q, v = relaxed(0.0, k, d)
+    ts = np.linspace(0.0, 2.0, 3)
+    method = jm.Adaptive(kind(), rtol=1e-7, atol=1e-7) if adaptive else kind(10)
+    sol = jm.simulate(RELAXING, [q], [v], ts, {"k": k, "d": d}, method=method)
+    np.testing.assert_allclose(sol.q[:, 0], relaxed(ts, k, d)[0], atol=1e-6)
+    assert sol.status == jm.Status.OK
+    assert sol.accepted < 200
+    explicit = jm.RK4(10)
+    other = jm.simulate(RELAXING, [q], [v], ts, {"k": k, "d": d}, method=explicit, throw=False)
+    assert other.status != jm.Status.OK
+
+
+def test_a_transient_is_followed(kind: Any) -> None:
+    """From far away: short steps first, then long ones."""
+    k, d = 1e6, 1e4  # eigenvalues of -100 and -9900 per second
+    start, ts = relaxed(0.0, k, d), np.array([0.0, 2.0])
+    method = jm.Adaptive(kind(), rtol=1e-6, atol=1e-8)
+    sol = jm.simulate(RELAXING, [start[0] + 0.1], [start[1]], ts, {"k": k, "d": d}, method=method)
+    np.testing.assert_allclose(sol.q[-1, 0], relaxed(2.0, k, d)[0], atol=1e-6)
+    assert sol.accepted < 400
+    assert sol.step > 100 / 9900
+
+
+def test_bits_alone_and_in_a_batch(kind: Any) -> None:
+    q0, v0 = from_angles(START[:2], START[2:], DOUBLE.params)
+    ts = jnp.array([0.0, 0.1, 0.2])
+
+    @jax.jit
+    def one(m1: Any) -> Any:
+        method = jm.Adaptive(kind(), rtol=1e-6, atol=1e-6)
+        return jm.simulate(DOUBLE.system, q0, v0, ts, {**DOUBLE.params, "m1": m1}, method=method)
+
+    masses = jnp.linspace(0.5, 5.0, 5)
+    batch = jax.jit(jax.vmap(one))(masses)
+    few = jax.jit(jax.vmap(one))(masses[3:])
+    np.testing.assert_array_equal(batch.q[3:], few.q)
+    np.testing.assert_array_equal(batch.accepted[3:], few.accepted)
+
+
+def test_redundant_and_nonideal_constraints(kind: Any) -> None:
+    """A constraint that is given twice, and Coulomb friction that depends on its multiplier."""
+
+    def friction(q: Any, v: Any, multipliers: Any, t: Any, p: Any) -> Any:
+        # A block on a plane: the normal force is the sum of the multipliers.
+        return -p["mu"] * jnp.abs(multipliers.sum()) * jnp.array([jnp.tanh(v[0] / 1e-4), 0.0])
+
+    def plane(q: Any, t: Any, p: Any) -> Any:
+        return q[1]
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * v @ v - 9.81 * q[1]
+
+    system = jm.System(
+        lagrangian,
+        [jm.Holonomic(plane, "plane"), jm.Holonomic(plane, "again")],
+        nonideal=friction,
+        coordinates=("x", "y"),
+    )
+    ts = np.array([0.0, 0.1, 1.0])
+    method = jm.Adaptive(kind(), rtol=1e-7, atol=1e-9)
+    sol = jm.simulate(system, [0.0, 0.0], [1.0, 0.0], ts, {"mu": 0.2}, method=method)
+    a = 0.2 * 9.81
+    np.testing.assert_allclose(sol.q[1, 0], 0.1 - a * 0.1**2 / 2, atol=1e-6)
+    np.testing.assert_allclose(sol.q[2, 0], 1 / (2 * a), atol=1e-4)  # it creeps to rest
+    assert sol.rank == 1
+
+
+def test_other_laws_are_refused(kind: Any) -> None:
+    name = kind.__name__
+    for formulation, message in (
+        (jm.CoordinatePartition(), f"`formulation` must be left out for `jm.{name}`"),
+        (jm.UdwadiaKalaba(solver=jm.SVD()), "solver that keeps single rows"),
+    ):
+        for method in (kind(5), jm.Adaptive(kind())):
+            with pytest.raises(ValueError, match=message):
+                jm.simulate(
+                    DOUBLE.system, DOUBLE.q, DOUBLE.v, [0.0, 0.1], DOUBLE.params,
+                    method=method, formulation=formulation,
+                )  # fmt: skip
+
+
+def test_iterations_that_do_not_suffice_are_told_of() -> None:
+    """With one iteration no step can converge."""
+    for method in (jm.RadauIIA5(5, iterations=1), jm.Adaptive(jm.RadauIIA5(iterations=1))):
+        sol = jm.simulate(
+            DOUBLE.system, DOUBLE.q, DOUBLE.v, [0.0, 0.1], DOUBLE.params, method=method, throw=False
+        )
+        assert sol.status in (jm.Status.NOT_CONVERGED, jm.Status.MAX_STEPS)
+    with pytest.raises(ValueError, match="`iterations`"):
+        jm.RadauIIA5(iterations=0)
