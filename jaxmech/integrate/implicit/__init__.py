@@ -1,6 +1,6 @@
 """Implicit methods for stiff systems: `Rodas5P` and `RadauIIA5`.
 
-`linearization` has the linear systems with the Jacobian of the constrained accelerations, with
+`jacobian` has the linear systems with the Jacobian of the constrained accelerations, with
 which `rosenbrock` and `radau` make a step; `methods` has what users see.
 """
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit.coefficients import RODAS_5P
-from jaxmech.integrate.implicit.linearization import Linearization, linearized
+from jaxmech.integrate.implicit.jacobian import MotionJacobian, jacobian_at
 from jaxmech.integrate.implicit.radau import radau_error, radau_step
 from jaxmech.integrate.implicit.rosenbrock import rosenbrock_step
 from jaxmech.integrate.methods import AbstractPair
@@ -102,7 +102,7 @@ class AbstractImplicit(AbstractPair):
         with jax.named_scope("law_of_motion"):
             eom, law = scheme.law(q, v, t, params, every)
         kept = every if law.kept is None else law.kept
-        at = linearized(scheme, q, v, t, params, (eom, law), kept)
+        at = jacobian_at(scheme, q, v, t, params, (eom, law), kept)
         changes, errors, converged = self.solved(scheme, data, at, law.qdd)
         status = first_that_holds(
             (~law.definite, Status.SINGULAR_MASS),
@@ -115,7 +115,7 @@ class AbstractImplicit(AbstractPair):
 
     @abc.abstractmethod
     def solved(
-        self, scheme: Scheme, data: StepData, at: Linearization, qdd: Array
+        self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
     ) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"], Bool[Array, ""]]:
         """Changes of q and v, their errors, and whether all equations could be solved."""
 
@@ -171,7 +171,7 @@ class Rodas5P(AbstractImplicit):
         return len(RODAS_5P.nodes)
 
     def solved(
-        self, scheme: Scheme, data: StepData, at: Linearization, qdd: Array
+        self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
     ) -> tuple[Array, Array, Array]:
         """By linear systems alone."""
         step, error, good, regular = rosenbrock_step(
@@ -232,7 +232,7 @@ class RadauIIA5(AbstractImplicit):
         return 15
 
     def solved(
-        self, scheme: Scheme, data: StepData, at: Linearization, qdd: Array
+        self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
     ) -> tuple[Array, Array, Array]:
         """By simplified Newton iterations."""
         q, v, t, h, params = data.q, data.v, data.t, data.h, data.params

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import hoisted
 from jaxmech.integrate.implicit.coefficients import RADAU_5
-from jaxmech.integrate.implicit.linearization import Linearization, Pair, Resolvent
+from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair, Resolvent
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 
@@ -40,7 +40,7 @@ class Solvers(eqx.Module):
     pair: Resolvent
 
     @staticmethod
-    def of(at: Linearization, h: Array) -> "Solvers":
+    def of(at: MotionJacobian, h: Array) -> "Solvers":
         """For a step of size h."""
         re, im = RADAU_5.complex
         return Solvers(at.resolvent(RADAU_5.real / h), at.resolvent(re / h, im / h))
@@ -76,7 +76,7 @@ def _combined(matrix: np.ndarray, x: Array) -> Array:
 
 
 def radau_step(
-    scheme: Scheme, iterations: int, at: Linearization, q: Array, v: Array, t: Array, h: Array,
+    scheme: Scheme, iterations: int, at: MotionJacobian, q: Array, v: Array, t: Array, h: Array,
     params: Params, enough: Float[Array, "2"],
 ) -> tuple[Collocation, Solvers]:  # fmt: skip
     """The stages of a step; `enough` is the allowed error of the iteration in q and in v."""

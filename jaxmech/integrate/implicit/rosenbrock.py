@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.implicit.coefficients import RosenbrockTableau
-from jaxmech.integrate.implicit.linearization import Linearization, Pair
+from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 
@@ -33,7 +33,7 @@ class _Sums(eqx.Module):
 
 
 def rosenbrock_step(
-    scheme: Scheme, tableau: RosenbrockTableau, at: Linearization, q: Array, v: Array, t: Array,
+    scheme: Scheme, tableau: RosenbrockTableau, at: MotionJacobian, q: Array, v: Array, t: Array,
     h: Array, params: Params,
 ) -> tuple[Pair, Pair, Bool[Array, ""], Bool[Array, ""]]:  # fmt: skip
     """The change of q and v, its error, and whether the laws and linear systems could be solved."""

@@ -54,10 +54,10 @@ def test_derivatives_forward_and_reverse(kind: Any) -> None:
     """By a parameter and the start, against central differences."""
 
     @jax.jit
-    def height(l: Any, angle: Any) -> Any:
-        q = l * jnp.array([jnp.sin(angle), -jnp.cos(angle)])
+    def height(length: Any, angle: Any) -> Any:
+        q = length * jnp.array([jnp.sin(angle), -jnp.cos(angle)])
         v = 0.7 * jnp.array([jnp.cos(angle), jnp.sin(angle)])
-        params = {**PENDULUM.params, "l": l}
+        params = {**PENDULUM.params, "l": length}
         sol = jm.simulate(PENDULUM.system, q, v, jnp.arange(5) / 10, params, method=kind(1))
         return sol.q[-1, 1] + 0.3 * sol.v[-1, 0]
 

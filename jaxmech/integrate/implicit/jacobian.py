@@ -28,7 +28,7 @@ from jaxmech.linalg import SaddlePoint, product, row_weights, saddle_point, time
 from jaxmech.system import Params
 
 
-class Linearization(eqx.Module):
+class MotionJacobian(eqx.Module):
     """Derivatives of the residuals at a state, with constant accelerations and multipliers.
 
     Attributes:
@@ -111,7 +111,7 @@ class Resolvent(eqx.Module):
         zi: imaginary part, None for a real mu.
     """
 
-    at: Linearization
+    at: MotionJacobian
     factors: _Factors
     z: Array
     zi: Array | None
@@ -148,15 +148,15 @@ class Resolvent(eqx.Module):
         return Pair(z * x - zi * xi, w), Pair(z * xi + zi * x, wi)
 
 
-def _above(at: Linearization, s: Array) -> Array:
+def _above(at: MotionJacobian, s: Array) -> Array:
     """M s and A s, one above the other."""
     return jnp.concatenate([times(at.M, s), times(at.A, s)])
 
 
-def linearized(
+def jacobian_at(
     scheme: Scheme, q: Array, v: Array, t: Array, params: Params, known: tuple[Any, Law],
     kept: Array,
-) -> Linearization:  # fmt: skip
+) -> MotionJacobian:  # fmt: skip
     """The derivatives at a state whose equations and law of motion are known."""
     eom, law = known
     system, formulation = scheme.system, scheme.formulation
@@ -177,6 +177,6 @@ def linearized(
     push = eom.A
     if system.nonideal is not None:
         push = push + jax.jacfwd(pushed, argnums=3)(q, v, t, law.multipliers).T
-    return Linearization(
+    return MotionJacobian(
         eom.M, eom.A, push, in_q, in_v, in_t, jax.lax.stop_gradient(kept), eom.singular_mass
     )
