@@ -45,6 +45,12 @@ class AbstractRule(abc.ABC):
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
         """Tangents of the smooth results, from those of the wanted arguments."""
 
+    def smooth_jvp(
+        self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays
+    ) -> list[Array]:
+        """The same, by operations that JAX can differentiate in both modes."""
+        return self.jvp(args, residuals, wanted, tangents)
+
     @abc.abstractmethod
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
@@ -53,12 +59,12 @@ class AbstractRule(abc.ABC):
 
 
 class PlainRule(AbstractRule):
-    """The derivatives that JAX takes of the function."""
+    """The derivatives that JAX takes of the function, or of one that is equal to it."""
 
     residuals = ()
 
-    def __init__(self, call: ClosedJaxpr) -> None:
-        self.call = call
+    def __init__(self, call: ClosedJaxpr, smooth: Callable[[], ClosedJaxpr] | None = None) -> None:
+        self.call, self._differentiable = call, smooth or (lambda: call)
         floating = (jnp.issubdtype(x.dtype, jnp.inexact) for x in call.out_avals)
         self.smooth = tuple(k for k, flag in enumerate(floating) if flag)
 
@@ -78,7 +84,7 @@ class PlainRule(AbstractRule):
         """The smooth results as a function of the wanted arguments."""
 
         def smooth(*some: Array) -> list[Array]:
-            outs = jaxpr_as_fun(self.call)(*_merge(wanted, some, args))
+            outs = jaxpr_as_fun(self._differentiable())(*_merge(wanted, some, args))
             return [outs[k] for k in self.smooth]
 
         return smooth
@@ -108,8 +114,16 @@ class Operation:
             args, residuals, tangents = self._split(rest)
             return _select(given, self.rule.jvp(args, residuals, wanted, tangents))
 
+        def smooth(*rest: Array) -> list[Array]:
+            args, residuals, tangents = self._split(rest)
+            return _select(given, self.rule.smooth_jvp(args, residuals, wanted, tangents))
+
         avals = [*self._known_avals(), *_select(wanted, self.call.in_avals)]
-        return _linear(push, avals, sum(wanted), lambda ct: self.vjp(wanted, _expand(given, ct)))
+        is_smooth = type(self.rule).smooth_jvp is AbstractRule.smooth_jvp
+        return _linear(
+            push, avals, sum(wanted), lambda ct: self.vjp(wanted, _expand(given, ct)),
+            None if is_smooth else smooth,
+        )  # fmt: skip
 
     def vjp(self, wanted: Flags, given: Flags) -> "Operation":
         """The operation from cotangents of the given results to those of the wanted arguments."""
@@ -135,10 +149,16 @@ class Operation:
 
 def _linear(
     fn: Callable[..., list[Array]], avals: Sequence[Any], count: int,
-    adjoint: Callable[[Flags], Operation],
+    adjoint: Callable[[Flags], Operation], smooth: Callable[..., list[Array]] | None = None,
 ) -> Operation:  # fmt: skip
+    """An operation; where there is one, its derivatives are those of the smooth function."""
     call, _ = traced(fn, avals)
-    return Operation(call, PlainRule(call), count, adjoint)
+    rule = PlainRule(call, None if smooth is None else partial(_program_of, smooth, avals))
+    return Operation(call, rule, count, adjoint)
+
+
+def _program_of(fn: Callable[..., list[Array]], avals: Sequence[Any]) -> ClosedJaxpr:
+    return traced(fn, avals)[0]
 
 
 def operation_of(

@@ -23,12 +23,11 @@ from jaxmech.compiler import (
     AbstractRule,
     Arrays,
     Flags,
-    batched_closure,
     bind,
     hoisted,
     operation_of,
 )
-from jaxmech.integrate.adaptive import Tolerance, adaptive_rollout
+from jaxmech.integrate.adaptive import Tolerance, adaptive_trajectory
 from jaxmech.integrate.events.replay import event_trajectory
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -99,11 +98,7 @@ class ReverseMode(AbstractDerivative):
     ) -> Trajectory:  # fmt: skip
         """The rollout, whose derivatives recompute its steps."""
         if tolerance is not None:
-            run, args = (
-                partial(adaptive_rollout, scheme, segment=64),
-                (q0, v0, ts, params, tolerance),
-            )
-            return batched_closure(run, *args)(*args)[0]
+            return adaptive_trajectory(scheme, q0, v0, ts, params, tolerance, self.segment)
         assert isinstance(scheme.method, AbstractFixedStep)
         steps = self._steps(scheme.method.count, len(ts) - 1)
         if watch is not None:
@@ -151,9 +146,9 @@ class ForwardMode(AbstractDerivative):
         self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
         tolerance: Tolerance | None = None, watch: Watch | None = None,
     ) -> Trajectory:  # fmt: skip
-        """The rollout as plain JAX operations, with events one that has both modes."""
+        """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
         if tolerance is not None:
-            return adaptive_rollout(scheme, q0, v0, ts, params, tolerance, segment=64)[0]
+            return adaptive_trajectory(scheme, q0, v0, ts, params, tolerance)
         if watch is not None:
             return ReverseMode().trajectory(scheme, q0, v0, ts, params, watch=watch)
         return rollout(scheme, q0, v0, ts, params)[0]

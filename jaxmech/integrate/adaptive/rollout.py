@@ -12,6 +12,7 @@ from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
 from jaxmech.integrate.adaptive.dense import interpolated
 from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
+from jaxmech.integrate.adaptive.record import MoveRows, StepRecord
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import relative
 from jaxmech.integrate.rollout import Trajectory, residuals, start_status
@@ -73,43 +74,14 @@ class _State(eqx.Module):
     audit: _Audit
 
 
-class StepRecord(eqx.Module):
-    """What the derivatives need of a run; rows that were not reached are undefined.
-
-    Attributes:
-        sizes: of the accepted steps [s], not negative, shape (max_steps,).
-        starts: time since the start, q and v before every segment of steps, shape (S, 1 + 2 n).
-        anchors: the same before the step in which each save lies, shape (T, 1 + 2 n).
-        steps: the numbers of these steps, shape (T,).
-    """
-
-    sizes: Array
-    starts: Array
-    anchors: Array
-    steps: Array
-
-
-class _Saves(eqx.Module):
-    """What is written at a save: q, v and the two residuals, and the `StepRecord` of saves."""
-
-    rows: Array
-    anchors: Array
-    steps: Array
-
-
-class _Rows(eqx.Module):
-    """What a run writes: its saves, and the `StepRecord` of steps."""
-
-    saves: _Saves
-    sizes: Array
-    starts: Array
+_Rows = tuple[Array, MoveRows]
 
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
     *, segment: int,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
-    """The trajectory from (q0, v0) saved at ts, and its steps in segments of so many."""
+    """The trajectory from (q0, v0) saved at ts, and its moves in segments of so many."""
     elapsed = jnp.abs(jax.lax.stop_gradient(ts - ts[0]))
     run = _Run(scheme, tolerance, ts[0], jnp.sign(ts[-1] - ts[0]), elapsed, params, segment)
     start = run.start(q0, v0)
@@ -121,7 +93,7 @@ def adaptive_rollout(
     place = jnp.arange(len(ts))
     known = (place < state.saved) & jnp.isnan(start.t_failed)
     first = jnp.concatenate([q0, v0, jnp.stack([start.audit.position, start.audit.velocity])])
-    saves = jnp.where((place == 0)[:, None], first[None], rows.saves.rows)
+    saves = jnp.where((place == 0)[:, None], first[None], rows[0])
     saves = jnp.where(known[:, None], saves, jnp.nan)
     n, audit = q0.size, state.audit
     in_q, in_v = audit.errors
@@ -138,8 +110,7 @@ def adaptive_rollout(
         error=error,
         counts=replace(state.counts, t_stiff=state.stiffness.t),
     )
-    record = StepRecord(rows.sizes, rows.starts, rows.saves.anchors, rows.saves.steps)
-    return trajectory, record
+    return trajectory, rows[1].record(state.counts.accepted + state.saved - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,19 +141,11 @@ class _Run:
         """The time from the start to the end, not negative."""
         return self.elapsed[-1]
 
-    def rows(self, q: Array) -> _Rows:
-        """What is written, yet empty."""
-        times, most = len(self.elapsed), self.method.max_steps
-        state, number = jnp.zeros(1 + 2 * q.size, q.dtype), jnp.zeros((), jnp.int32)
-        return _Rows(
-            _Saves(
-                empty_rows(times, jnp.zeros(2 + 2 * q.size, q.dtype)),
-                empty_rows(times, state),
-                empty_rows(times, number),
-            ),
-            empty_rows(most, state[0]),
-            empty_rows(-(-most // self.segment), state),
-        )
+    def rows(self, q: Array) -> "_Rows":
+        """What is written, yet empty: q, v and the two residuals at each save, and the moves."""
+        times, state = len(self.elapsed), jnp.zeros(2 * q.size, q.dtype)
+        saves = empty_rows(times, jnp.zeros(2 + 2 * q.size, q.dtype))
+        return saves, MoveRows.empty(self.method.max_steps + times - 1, self.segment, state)
 
     def time(self, elapsed: Array) -> Array:
         """The time after so much of it."""
@@ -234,24 +197,15 @@ class _Run:
             longest=jnp.where(accepted, jnp.maximum(counts.longest, size), counts.longest),
         )
         step = StepSpan(state.elapsed, elapsed, size, accepted)
-        rows = self._recorded(rows, state, step)
         moved = self._accepted(state, tried, elapsed, size)
         error = jnp.where(computed, tried.error, jnp.inf)
         stays = replace(state, size=size * shrunk(self.method, error), is_repeat=jnp.asarray(True))
         after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
         after = self._ended(replace(after, counts=counts), tried)
-        return self._saved(state, after, step, rows)
-
-    def _recorded(self, rows: _Rows, state: _State, step: "StepSpan") -> _Rows:
-        """The rows with an accepted step."""
-        number = state.counts.accepted
-        begin = _packed(state)
-        is_first = step.accepted & (number % self.segment == 0)
-        return replace(
-            rows,
-            sizes=with_row(rows.sizes, number, step.size, step.accepted),
-            starts=with_row(rows.starts, number // self.segment, begin, is_first),
-        )
+        after, (saves, moves) = self._saved(state, after, step, rows)
+        number = state.counts.accepted + after.saved - 1
+        made = step.begin, step.size, jnp.zeros_like(number)
+        return after, (saves, moves.with_move(number, made, _packed(state), accepted))
 
     def _saved(
         self, before: _State, after: _State, step: "StepSpan", rows: _Rows
@@ -268,8 +222,8 @@ class _Run:
 
         states = self._states(before, after, step, target(after.saved))
 
-        def save(carry: tuple[_State, _Saves]) -> tuple[_State, _Saves]:
-            state, saves = carry
+        def save(carry: tuple[_State, _Rows]) -> tuple[_State, _Rows]:
+            state, (saves, moves) = carry
             elapsed, place = target(state.saved), state.saved
             t = self.time(elapsed)
             at = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
@@ -279,11 +233,10 @@ class _Run:
             position = jnp.maximum(audit.position, position)
             velocity = jnp.maximum(audit.velocity, velocity)
             row = jnp.concatenate([q, v, jnp.stack([position, velocity])])
-            saves = _Saves(
-                with_row(saves.rows, place, row, reached),
-                with_row(saves.anchors, place, _packed(before), reached),
-                with_row(saves.steps, place, before.counts.accepted, reached),
-            )
+            number = before.counts.accepted + place - 1
+            made = step.begin, jnp.zeros_like(t), place
+            moves = moves.with_move(number, made, _packed(before), reached)
+            saves = with_row(saves, place, row, reached)
             none = jnp.zeros_like(position)
             failed = ~reached
             code = jnp.asarray(Status.PROJECTION_FAILED, jnp.int32)
@@ -294,14 +247,13 @@ class _Run:
                 status=jnp.where(failed, code, state.status),
                 t_failed=jnp.where(failed, self.time(step.begin), state.t_failed),
             )
-            return state, saves
+            return state, (saves, moves)
 
-        after, saves = jax.lax.while_loop(
+        return jax.lax.while_loop(
             lambda carry: is_within(carry[0].saved) & (carry[0].status == Status.OK),
             save,
-            (after, rows.saves),
+            (after, rows),
         )
-        return after, replace(rows, saves=saves)
 
     @property
     def places(self) -> tuple[float, ...]:
@@ -415,5 +367,5 @@ class StepSpan(eqx.Module):
 
 
 def _packed(state: _State) -> Array:
-    """Time since the start, q and v."""
-    return jnp.concatenate([state.elapsed[None], state.knot.q, state.knot.v])
+    """q and v."""
+    return jnp.concatenate([state.knot.q, state.knot.v])

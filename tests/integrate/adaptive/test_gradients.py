@@ -1,0 +1,125 @@
+"""Derivatives through the accepted steps, in both modes, alone and in batches."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from jaxmech import Adaptive, DormandPrince5, DormandPrince8, ForwardMode, simulate
+from tests.small import DOUBLE, QUATERNION
+
+PAIRS = {"5": DormandPrince5(), "8": DormandPrince8()}
+WEIGHTS = np.random.default_rng(0).normal(size=(4, 8))
+GIVEN = {
+    "p": {name: jnp.asarray(value) for name, value in DOUBLE.params.items()},
+    "rate": jnp.asarray(0.3),
+    "ts": jnp.array([0.0, 0.13, 0.3, 0.7]),
+}
+X, UNRAVEL = ravel_pytree(GIVEN)
+ANGLES = 0.4, 1.1
+
+
+def start(x: Any) -> tuple[Any, Any]:
+    """Both rods at given angles, the upper one turning."""
+    (a, b), l1, l2 = ANGLES, x["p"]["l1"], x["p"]["l2"]
+    upper = l1 * jnp.array([np.cos(a), -np.sin(a)])
+    across = l1 * x["rate"] * jnp.array([-np.sin(a), -np.cos(a)])
+    lower = upper + l2 * jnp.array([np.cos(b), -np.sin(b)])
+    return jnp.concatenate([upper, lower]), jnp.concatenate([across, across])
+
+
+def motion(flat: Any, pair: Any) -> Any:
+    """A number that depends on all saved states."""
+    x = UNRAVEL(flat)
+    sol = simulate(
+        DOUBLE.system, *start(x), x["ts"], x["p"],
+        method=Adaptive(pair, rtol=1e-10, atol=1e-10, max_steps=500),
+    )  # fmt: skip
+    return (WEIGHTS * jnp.concatenate([sol.q, sol.v], axis=1)).sum()
+
+
+@pytest.fixture(scope="module", params=PAIRS)
+def loss(request: pytest.FixtureRequest) -> Any:
+    return lambda flat: motion(flat, PAIRS[request.param])
+
+
+def central(loss: Any, x: Any) -> np.ndarray:
+    """Central differences, extrapolated from two sizes."""
+    run = jax.jit(jax.vmap(loss))
+    size = 1e-3
+    moves = np.concatenate([k * size * np.eye(len(x)) for k in (1, -1, 2, -2)])
+    values = np.asarray(run(np.asarray(x) + moves)).reshape(4, -1)
+    near, far = (values[0] - values[1]) / 2, (values[2] - values[3]) / 4
+    return (4 * near - far) / (3 * size)
+
+
+def test_both_modes_agree_with_differences(loss: Any) -> None:
+    """Initial velocities, parameters, which move the initial state too, and save times."""
+    reverse = jax.jit(jax.grad(loss))(X)
+    wanted = central(loss, X)
+    np.testing.assert_allclose(reverse, wanted, rtol=1e-7, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(loss))(X), reverse, rtol=1e-11)
+
+
+def test_orders_of_transformations() -> None:
+    def loss(x: Any) -> Any:
+        return motion(x, PAIRS["5"])
+
+    batch = np.asarray(X) + 0.01 * np.arange(3.0)[:, None] * (np.arange(len(X)) < 3)
+    each = jax.jit(jax.vmap(jax.grad(loss)))(batch)
+    total = jax.jit(jax.grad(lambda xs: jax.vmap(loss)(xs).sum()))(batch)
+    np.testing.assert_allclose(each, total, rtol=1e-12)
+    alone = jax.jit(jax.grad(loss))(batch[1])
+    np.testing.assert_array_equal(alone, each[1])
+    scanned = jax.jit(lambda xs: jax.lax.map(jax.grad(loss), xs))(batch)
+    np.testing.assert_allclose(scanned, each, rtol=1e-12)
+
+
+def test_second_derivatives() -> None:
+    def loss(some: Any) -> Any:
+        return motion(X.at[:2].set(some), PAIRS["5"])
+
+    found = jax.jit(jax.jacfwd(jax.grad(loss)))(X[:2])
+    np.testing.assert_allclose(found, found.T, rtol=1e-6)
+    change = 1e-4 * jnp.eye(2)
+    gradient = jax.jit(jax.grad(loss))
+    wanted = [(gradient(X[:2] + d) - gradient(X[:2] - d)) / 2e-4 for d in change]
+    np.testing.assert_allclose(found, jnp.stack(wanted), rtol=1e-5, atol=1e-5)
+
+
+def test_a_singular_mass_matrix_and_closed_over_values() -> None:
+    """A quaternion, whose stiffness is not passed as a parameter."""
+
+    def end(k: Any) -> Any:
+        params = {**QUATERNION.params, "k": k}
+        sol = simulate(
+            QUATERNION.system, QUATERNION.q, QUATERNION.v, np.array([0.0, 0.8]), params,
+            method=Adaptive(rtol=1e-10, atol=1e-10, max_steps=100), derivative=ForwardMode(),
+        )  # fmt: skip
+        return sol.q[-1]
+
+    run = jax.jit(end)
+    slope = jax.jit(jax.jacfwd(end))(0.4)
+    wanted = (run(0.4 + 1e-4) - run(0.4 - 1e-4)) / 2e-4
+    np.testing.assert_allclose(slope, wanted, atol=1e-7)
+
+
+def test_a_failed_trajectory_has_nan_derivatives_and_leaves_others_alone() -> None:
+    method = Adaptive(DormandPrince5(), rtol=1e-6, atol=1e-6, max_steps=20)
+
+    def end(g: Any) -> Any:
+        sol = simulate(
+            DOUBLE.system, DOUBLE.q, DOUBLE.v, np.array([0.0, 0.01, 1.0]),
+            {**DOUBLE.params, "g": g}, method=method, throw=False,
+        )  # fmt: skip
+        return sol.q[-1, 0], sol.q[1, 0]
+
+    g = jnp.array([1.0, 1000.0])
+    last = jax.jit(jax.vmap(jax.grad(lambda g: end(g)[0])))(g)
+    early = jax.jit(jax.vmap(jax.grad(lambda g: end(g)[1])))(g)
+    assert np.isfinite(last[0])
+    assert np.isnan(last[1])
+    assert np.isfinite(early).all()
