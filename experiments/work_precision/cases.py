@@ -1,0 +1,186 @@
+"""The motions of the work-precision diagrams, each with what it is hard for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmech as jm
+
+
+@dataclass(frozen=True)
+class Case:
+    """A motion from 0 to `end` [s].
+
+    Attributes:
+        name: of the case.
+        system: the system.
+        params: its parameters.
+        q: initial coordinates, consistent.
+        v: initial velocities, consistent.
+        end: last time [s].
+        spread: relative change of the gravity or torque `varied` in a batch.
+        varied: the parameter that differs in a batch.
+        step: a first step of RK4 [s].
+        stiff: whether explicit steps are limited by stability.
+    """
+
+    name: str
+    system: jm.System
+    params: dict[str, Any]
+    q: np.ndarray
+    v: np.ndarray
+    end: float
+    varied: str
+    step: float
+    stiff: bool = False
+    spread: float = 0.02
+
+
+def cases() -> dict[str, Case]:
+    """All of them by name."""
+    found = [
+        _model("andrews", "mom", 0.03, 1e-4),
+        _car_axis(),
+        _slider_crank(),
+        _model("double_pendulum", "g", 3.0, 1e-2),
+        _spherical_pendulum(),
+        _model("four_bars", "g", 2.0, 1e-2),
+        _rolling_disc(),
+        _governor(),
+    ]
+    return {case.name: case for case in found}
+
+
+def _model(name: str, varied: str, end: float, step: float) -> Case:
+    model = jm.models.make(name)
+    q, v = (np.asarray(x) for x in model.initial())
+    return Case(name, model.system, dict(model.params), q, v, end, varied, step)
+
+
+def _car_axis() -> Case:
+    """The car axis of the Test Set for IVP Solvers (Bari): a constraint that moves with time."""
+
+    def wheel(t: Any, p: Any) -> Any:
+        height = p["r"] * jnp.sin(p["w"] * t)
+        return jnp.sqrt(p["L"] ** 2 - height**2), height
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        xb, yb = wheel(t, p)
+        left, right = jnp.hypot(q[0], q[1]), jnp.hypot(q[2] - xb, q[3] - yb)
+        springs = 0.5 * (left - p["L0"]) ** 2 + 0.5 * (right - p["L0"]) ** 2
+        mass = p["M"] * p["eps"] ** 2 / 2
+        return 0.5 * mass * v @ v - springs - mass * p["g"] * (q[1] + q[3])
+
+    def level(q: Any, t: Any, p: Any) -> Any:
+        xb, yb = wheel(t, p)
+        return xb * q[0] + yb * q[1]
+
+    def axle(q: Any, t: Any, p: Any) -> Any:
+        return (q[0] - q[2]) ** 2 + (q[1] - q[3]) ** 2 - p["L"] ** 2
+
+    constraints = [jm.Holonomic(level), jm.Holonomic(axle)]
+    system = jm.System(lagrangian, constraints, coordinates=("xl", "yl", "xr", "yr"))
+    params = {"eps": 0.01, "M": 10.0, "L": 1.0, "L0": 0.5, "r": 0.1, "w": 10.0, "g": 1.0}
+    q, v = np.array([0.0, 0.5, 1.0, 0.5]), np.array([-0.5, 0.0, -0.5, 0.0])
+    return Case("car_axis", system, params, q, v, 3.0, "g", 1e-2)
+
+
+def _slider_crank() -> Case:
+    """A crank, a rod by its centre and angle, and a slider on the x axis; the crank turns over."""
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        rod = p["m"] * (v[1] ** 2 + v[2] ** 2) + p["m"] * (2 * p["b"]) ** 2 / 12 * v[3] ** 2
+        kinetic = 0.5 * (p["J"] * v[0] ** 2 + rod + p["ms"] * v[4] ** 2)
+        return kinetic - p["m"] * p["g"] * q[2]
+
+    def joints(q: Any, t: Any, p: Any) -> Any:
+        along = p["b"] * jnp.stack([jnp.cos(q[3]), jnp.sin(q[3])])
+        pin = p["a"] * jnp.stack([jnp.cos(q[0]), jnp.sin(q[0])])
+        center = q[1:3]
+        slider = jnp.stack([q[4], 0.0 * q[4]])
+        return jnp.concatenate([center - along - pin, center + along - slider])
+
+    system = jm.System(
+        lagrangian, [jm.Holonomic(joints)], coordinates=("crank", "x", "y", "rod", "slider")
+    )
+    params = {"a": 0.1, "b": 0.15, "m": 0.5, "ms": 0.3, "J": 2e-3, "g": 9.81}
+    crank = np.pi / 3
+    rod = -np.arcsin(params["a"] * np.sin(crank) / (2 * params["b"]))
+    pin = params["a"] * np.array([np.cos(crank), np.sin(crank)])
+    center = pin + params["b"] * np.array([np.cos(rod), np.sin(rod)])
+    slider = pin[0] + 2 * params["b"] * np.cos(rod)
+    q = np.array([crank, *center, rod, slider])
+    rate = 20.0
+    turn = -params["a"] * np.cos(crank) * rate / (2 * params["b"] * np.cos(rod))
+    speed = rate * params["a"] * np.array([-np.sin(crank), np.cos(crank)])
+    across = params["b"] * turn * np.array([-np.sin(rod), np.cos(rod)])
+    v = np.array([rate, *(speed + across), turn, speed[0] + 2 * across[0]])
+    return Case("slider_crank", system, params, q, v, 2.0, "g", 5e-3)
+
+
+def _spherical_pendulum() -> Case:
+    system = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v - p["g"] * q[2],
+        [jm.Holonomic(lambda q, t, p: q @ q - p["L"] ** 2)],
+        coordinates=("x", "y", "z"),
+    )
+    q, v = np.array([0.8, 0.0, -0.6]), np.array([0.0, 1.5, 0.0])
+    return Case("spherical_pendulum", system, {"g": 9.81, "L": 1.0}, q, v, 5.0, "g", 1e-2)
+
+
+def _rolling_disc() -> Case:
+    """A thin disc that leans while it rolls (Le Saux, Leine and Glocker 2005), attitude Rz Rx Ry."""
+
+    def rates(q: Any, v: Any) -> Any:
+        lean = q[4]
+        return jnp.stack([v[4], v[5] + v[3] * jnp.sin(lean), v[3] * jnp.cos(lean)])
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        w, J = rates(q, v), p["m"] * p["r"] ** 2 / 4
+        rotation = 0.5 * J * (w[0] ** 2 + 2 * w[1] ** 2 + w[2] ** 2)
+        return 0.5 * p["m"] * v[:3] @ v[:3] + rotation - p["m"] * p["g"] * q[2]
+
+    def height(q: Any, t: Any, p: Any) -> Any:
+        return q[2] - p["r"] * jnp.cos(q[4])
+
+    def rolling(q: Any, v: Any, t: Any, p: Any) -> Any:
+        w, (c, s) = rates(q, v), (jnp.cos(q[3]), jnp.sin(q[3]))
+        along, across = -p["r"] * w[1], p["r"] * w[0] * jnp.cos(q[4])
+        return jnp.stack([v[0] + along * c - across * s, v[1] + along * s + across * c])
+
+    system = jm.System(
+        lagrangian,
+        [jm.Holonomic(height), jm.Nonholonomic(rolling)],
+        coordinates=("x", "y", "z", "alpha", "beta", "gamma"),
+    )
+    params = {"m": 0.3, "r": 0.05, "g": 9.81}
+    q = np.array([0.0, 0.0, params["r"] * np.cos(0.3), 0.2, 0.3, 0.0])
+    guess = np.array([0.0, 0.0, 0.0, 2.0, 0.0, 30.0])
+    state = jm.assemble(system, q, guess, 0.0, params, fixed=("alpha", "beta", "gamma"))
+    q, v = (np.asarray(x) for x in state)
+    return Case("rolling_disc", system, params, q, v, 2.0, "g", 2e-3)
+
+
+def _governor() -> Case:
+    """A fly-ball governor whose sleeve has a spring and a strong damper: stiff."""
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        balls = p["m"] * p["l"] ** 2 * (v[1] ** 2 + (jnp.sin(q[1]) * v[0]) ** 2)
+        kinetic = balls + 0.5 * p["J"] * v[0] ** 2 + 0.5 * p["M"] * v[2] ** 2
+        weight = -2 * p["m"] * p["g"] * p["l"] * jnp.cos(q[1]) - p["M"] * p["g"] * q[2]
+        return kinetic - weight - 0.5 * p["k"] * (q[2] - p["rest"]) ** 2
+
+    system = jm.System(
+        lagrangian,
+        [jm.Holonomic(lambda q, t, p: q[2] - 2 * p["l"] * jnp.cos(q[1]), name="sleeve")],
+        force=lambda q, v, t, p: jnp.stack([p["torque"] * jnp.sin(t), 0.0 * t, -p["c"] * v[2]]),
+        coordinates=("spindle", "arm", "sleeve"),
+    )
+    params = {
+        "m": 1.0, "M": 5.0, "J": 0.1, "l": 0.2, "k": 1e3, "rest": 0.4, "c": 4e4, "g": 9.81,
+        "torque": 2.0,
+    }  # fmt: skip
+    q, v = np.array([0.0, 0.5, 0.4 * np.cos(0.5)]), np.array([10.0, 0.0, 0.0])
+    return Case("governor", system, params, q, v, 1.0, "torque", 5e-5, stiff=True)
