@@ -131,7 +131,7 @@ def _spherical_pendulum() -> Case:
 
 
 def _rolling_disc() -> Case:
-    """A thin disc that leans while it rolls (Le Saux, Leine and Glocker 2005), attitude Rz Rx Ry."""
+    """A thin disc that leans while it rolls (Le Saux, Leine and Glocker 2005)."""
 
     def rates(q: Any, v: Any) -> Any:
         lean = q[4]

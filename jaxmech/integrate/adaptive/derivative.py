@@ -55,7 +55,7 @@ class _Kept(eqx.Module):
 
 
 @dataclass(frozen=True)
-class _Program:
+class _MoveProgram:
     """The run, a step of the pair and the rates at a state, with closed-over values as arguments.
 
     Attributes:
@@ -87,14 +87,14 @@ def adaptive_trajectory(
         known = ~jnp.isnan(states[:, 0])
         return trajectory, _Kept(record, jnp.where(known[:, None], states, 0.0), known)
 
-    operation, outs = operation_of(run, leaves, partial(_Rule, program, structure))
+    operation, outs = operation_of(run, leaves, partial(_MoveRule, program, structure))
     return jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
 
 
 def _program(
     scheme: Scheme, segment: int, q0: Array, v0: Array, ts: Array, params: Any,
     tolerance: Tolerance,
-) -> tuple[_Program, list[Array]]:  # fmt: skip
+) -> tuple[_MoveProgram, list[Array]]:  # fmt: skip
     assert isinstance(scheme.method, Adaptive)
     by_pair = replace(scheme, method=replace(scheme.method.pair, substeps=1))
 
@@ -141,17 +141,17 @@ def _program(
             return rates(state, t, params)
         return rates_hoisted([values[k] for k in of_rates], state, t, params)
 
-    return _Program(run_inputs, step_inputs, rates_inputs, segment), traced
+    return _MoveProgram(run_inputs, step_inputs, rates_inputs, segment), traced
 
 
-class _Rule(AbstractRule):
+class _MoveRule(AbstractRule):
     """Derivatives by the moves alone.
 
     The smooth results are q and v at the save times, the same as kept, and the states before the
     segments, which derivatives of derivatives need.
     """
 
-    def __init__(self, program: _Program, structure: Any, outs: Any) -> None:
+    def __init__(self, program: _MoveProgram, structure: Any, outs: Any) -> None:
         self.program, self.structure = program, structure
         trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
         self.residuals = tuple(jax.tree.leaves(kept))
@@ -212,7 +212,7 @@ class _Moves(eqx.Module):
     shared: Any
 
     def moved(
-        self, program: _Program, state: Array, begin: Array, size: Array, target: Array,
+        self, program: _MoveProgram, state: Array, begin: Array, size: Array, target: Array,
         is_save: Array,
     ) -> Array:  # fmt: skip
         """The state after a move."""
@@ -223,11 +223,11 @@ class _Moves(eqx.Module):
 
 # From the tangents of the start, of its time and of `shared` to those of the saves (T, 2 n) and of
 # the states before the segments (S, 2 n); undefined where there are none.
-_Along = Callable[[_Program, _Kept, _Moves, _Moves, Array, Array], tuple[Array, Array]]
+_Along = Callable[[_MoveProgram, _Kept, _Moves, _Moves, Array, Array], tuple[Array, Array]]
 
 
 def _jvp(
-    program: _Program, along: _Along, x: RolloutInputs, kept: _Kept, tangents: RolloutInputs
+    program: _MoveProgram, along: _Along, x: RolloutInputs, kept: _Kept, tangents: RolloutInputs
 ) -> list[Array]:
     """Tangents of q, v, the starts and the kept states; None is a zero tangent of an input."""
     moves = _moves(x, (x.params, x.traced))
@@ -260,7 +260,7 @@ def _moves(x: RolloutInputs, shared: Any) -> _Moves:
     return _Moves(x.ts[0], jnp.sign(x.ts[-1] - x.ts[0]), jax.lax.stop_gradient(x.ts), shared)
 
 
-def _rates(program: _Program, x: RolloutInputs, kept: _Kept) -> Array:
+def _rates(program: _MoveProgram, x: RolloutInputs, kept: _Kept) -> Array:
     """Speeds and accelerations at the saves, shape (T, 2 n)."""
 
     def one(_: None, save: tuple[Array, Array]) -> tuple[None, Array]:
@@ -272,7 +272,7 @@ def _rates(program: _Program, x: RolloutInputs, kept: _Kept) -> Array:
 
 
 def _along_moves(
-    program: _Program, kept: _Kept, moves: _Moves, d_moves: _Moves, start: Array, d_start: Array
+    program: _MoveProgram, kept: _Kept, moves: _Moves, d_moves: _Moves, start: Array, d_start: Array
 ) -> tuple[Array, Array]:
     """By a loop over the moves that were made."""
     record = kept.record
@@ -299,7 +299,7 @@ def _along_moves(
 
 
 def _pushed(
-    program: _Program, moves: _Moves, d_moves: _Moves, state: tuple[Array, Array], begin: Array,
+    program: _MoveProgram, moves: _Moves, d_moves: _Moves, state: tuple[Array, Array], begin: Array,
     size: Array, target: Array, save: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
     """A state and its tangent after a move."""
@@ -314,7 +314,7 @@ def _pushed(
 
 
 def _along_all_moves(
-    program: _Program, kept: _Kept, moves: _Moves, d_moves: _Moves, start: Array, d_start: Array
+    program: _MoveProgram, kept: _Kept, moves: _Moves, d_moves: _Moves, start: Array, d_start: Array
 ) -> tuple[Array, Array]:
     """By a loop over as many moves as there could have been."""
     record = kept.record
@@ -344,7 +344,7 @@ def _listed(record: StepRecord, moves: _Moves) -> tuple[Array, ...]:
 
 
 def _vjp(
-    program: _Program, x: RolloutInputs, kept: _Kept, wanted: RolloutInputs,
+    program: _MoveProgram, x: RolloutInputs, kept: _Kept, wanted: RolloutInputs,
     given: Sequence[Array | None],
 ) -> RolloutInputs:  # fmt: skip
     """Cotangents of the wanted inputs; None among the given ones is zero."""
@@ -365,7 +365,7 @@ def _vjp(
 
 
 def _backwards(
-    program: _Program, x: RolloutInputs, kept: _Kept, wanted: RolloutInputs, saves: Array,
+    program: _MoveProgram, x: RolloutInputs, kept: _Kept, wanted: RolloutInputs, saves: Array,
     starts: Array,
 ) -> RolloutInputs:  # fmt: skip
     """Run the segments again, from the last to the first, and pull the cotangents back."""
@@ -415,7 +415,7 @@ def _backwards(
 
 
 def _wrt_times(
-    program: _Program, x: RolloutInputs, kept: _Kept, saves: Array, wrt_t0: Array
+    program: _MoveProgram, x: RolloutInputs, kept: _Kept, saves: Array, wrt_t0: Array
 ) -> Array:
     """The cotangent of the save times."""
     later = jnp.arange(len(x.ts)) > 0
