@@ -29,8 +29,8 @@ from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
 from jaxmech.integrate.adaptive.record import StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
 from jaxmech.integrate.rollout import Trajectory
-from jaxmech.integrate.segment_parts import RolloutInputs
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.segment_parts import RolloutInputs
 from jaxmech.integrate.step import step
 
 SEGMENT = 64  # moves; with the default of `max_steps` about as many segments
