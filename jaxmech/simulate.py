@@ -134,7 +134,6 @@ def simulate(
     if isinstance(method, Adaptive):
         tolerance = method.tolerance(q0.dtype)
         policies = replace(policies, method=method.without_tolerance())
-        _refuse_events(policies.watch)
     elif isinstance(method, AbstractFixedStep):
         plan = Plan(own, method, formulation, policies.projection)
         policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, own_params))
@@ -208,14 +207,6 @@ def _simulate(
         coordinates=tuple(system.coordinates),
         events=found,
     )
-
-
-def _refuse_events(watch: Watch | None) -> None:
-    if watch is not None:
-        raise ValueError(
-            "Argument `events` must be empty with `Adaptive`; give a method with fixed steps, such "
-            "as `RK4()`."
-        )
 
 
 def _times(ts: Any, dtype: Any) -> Array:

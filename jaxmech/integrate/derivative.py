@@ -28,6 +28,7 @@ from jaxmech.compiler import (
     operation_of,
 )
 from jaxmech.integrate.adaptive import Tolerance, adaptive_trajectory
+from jaxmech.integrate.events.adaptive import adaptive_event_trajectory
 from jaxmech.integrate.events.replay import event_trajectory
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -97,6 +98,8 @@ class ReverseMode(AbstractDerivative):
         tolerance: Tolerance | None = None, watch: Watch | None = None,
     ) -> Trajectory:  # fmt: skip
         """The rollout, whose derivatives recompute its steps."""
+        if tolerance is not None and watch is not None:
+            return adaptive_event_trajectory(scheme, watch, q0, v0, ts, params, tolerance)
         if tolerance is not None:
             return adaptive_trajectory(scheme, q0, v0, ts, params, tolerance, self.segment)
         assert isinstance(scheme.method, AbstractFixedStep)
@@ -147,10 +150,10 @@ class ForwardMode(AbstractDerivative):
         tolerance: Tolerance | None = None, watch: Watch | None = None,
     ) -> Trajectory:  # fmt: skip
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
+        if watch is not None:
+            return ReverseMode().trajectory(scheme, q0, v0, ts, params, tolerance, watch)
         if tolerance is not None:
             return adaptive_trajectory(scheme, q0, v0, ts, params, tolerance)
-        if watch is not None:
-            return ReverseMode().trajectory(scheme, q0, v0, ts, params, watch=watch)
         return rollout(scheme, q0, v0, ts, params)[0]
 
 

@@ -1,6 +1,7 @@
 """A whole trajectory in steps of the size that a tolerance asks for."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,8 +16,13 @@ from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
 from jaxmech.integrate.adaptive.record import MoveRows, StepRecord
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import relative
+from jaxmech.integrate.events.crossing import through_events
+from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.events.switches import Switched
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory, residuals, start_status
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step import Health
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -59,6 +65,7 @@ class _State(eqx.Module):
         status: `Status` so far.
         t_failed: as in `Trajectory`.
         saved: number of the next save time.
+        events: what is known of the events; None without any.
     """
 
     elapsed: Float[Array, ""]
@@ -72,6 +79,7 @@ class _State(eqx.Module):
     counts: StepCounts
     stiffness: _Stiffness
     audit: _Audit
+    events: EventState | None
 
 
 _Rows = tuple[Array, MoveRows]
@@ -79,11 +87,14 @@ _Rows = tuple[Array, MoveRows]
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int,
+    *, segment: int, watch: Watch | None = None,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
-    """The trajectory from (q0, v0) saved at ts, and its moves in segments of so many."""
+    """The trajectory from (q0, v0) saved at ts, and its moves in segments of so many.
+
+    With events, the system of the scheme is that of the watch.
+    """
     elapsed = jnp.abs(jax.lax.stop_gradient(ts - ts[0]))
-    run = _Run(scheme, tolerance, ts[0], jnp.sign(ts[-1] - ts[0]), elapsed, params, segment)
+    run = _Run(scheme, tolerance, ts[0], jnp.sign(ts[-1] - ts[0]), elapsed, params, segment, watch)
     start = run.start(q0, v0)
     state, rows = jax.lax.while_loop(
         lambda carry: (carry[0].elapsed < elapsed[-1]) & (carry[0].status == Status.OK),
@@ -93,7 +104,17 @@ def adaptive_rollout(
     place = jnp.arange(len(ts))
     known = (place < state.saved) & jnp.isnan(start.t_failed)
     first = jnp.concatenate([q0, v0, jnp.stack([start.audit.position, start.audit.velocity])])
-    saves = jnp.where((place == 0)[:, None], first[None], rows[0])
+    switches = rows[0][:, len(first) :]
+    saves = jnp.where((place == 0)[:, None], first[None], rows[0][:, : len(first)])
+    events, active = state.events, None
+    if events is not None and start.events is not None:
+        # After a terminal event the trajectory stands still.
+        is_later = ((place >= state.saved) & (events.stopped_by >= 0))[:, None]
+        none = jnp.zeros(2, q0.dtype)
+        saves = jnp.where(is_later, jnp.concatenate([state.knot.q, state.knot.v, none]), saves)
+        known |= is_later[:, 0]
+        active = jnp.where((place == 0)[:, None], start.events.active, switches > 0)
+        active = jnp.where(is_later, events.active, active)
     saves = jnp.where(known[:, None], saves, jnp.nan)
     n, audit = q0.size, state.audit
     in_q, in_v = audit.errors
@@ -109,6 +130,8 @@ def adaptive_rollout(
         t_failed=state.t_failed,
         error=error,
         counts=replace(state.counts, t_stiff=state.stiffness.t),
+        events=events,
+        active=active,
     )
     return trajectory, rows[1].record(state.counts.accepted + state.saved - 1)
 
@@ -124,6 +147,7 @@ class _Run:
     elapsed: Array
     params: Params
     segment: int
+    watch: Watch | None = None
 
     @property
     def method(self) -> Adaptive:
@@ -144,7 +168,8 @@ class _Run:
     def rows(self, q: Array) -> "_Rows":
         """What is written, yet empty: q, v and the two residuals at each save, and the moves."""
         times, state = len(self.elapsed), jnp.zeros(2 * q.size, q.dtype)
-        saves = empty_rows(times, jnp.zeros(2 + 2 * q.size, q.dtype))
+        switches = len(self.watch.names) if self.watch else 0
+        saves = empty_rows(times, jnp.zeros(2 + 2 * q.size + switches, q.dtype))
         return saves, MoveRows.empty(self.method.max_steps + times - 1, self.segment, state)
 
     def time(self, elapsed: Array) -> Array:
@@ -153,10 +178,16 @@ class _Run:
 
     def start(self, q: Array, v: Array) -> _State:
         """The state before the first step."""
-        scheme, t, params = self.scheme, self.t0, self.params
+        scheme, t, params, events = self.scheme, self.t0, self.params, None
+        if self.watch is not None:
+            events = self.watch.start(scheme, q, v, t, params)
+            params = self.watch.params(params, events.active)
         first = knot(scheme, q, v, t, params)
         status = start_status(scheme, q, v, t, params)
         status = jnp.where(status == Status.OK, first.status, status)
+        if events is not None:
+            bad = (status == Status.OK) & jnp.isnan(events.values).any()
+            status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
         zero, none = jnp.zeros_like(t), jnp.zeros((), jnp.int32)
         nan, at = jnp.full_like(t, jnp.nan), jax.lax.stop_gradient(t)
         fixed_q, fixed_v = jax.lax.stop_gradient((q, v))
@@ -175,10 +206,16 @@ class _Run:
                 *residuals(scheme, q, v, t, params), first.rank,
                 jnp.zeros((2, *q.shape), q.dtype), fixed_q, fixed_q, jnp.abs(fixed_v),
             ),
+            events=events,
         )  # fmt: skip
 
     def advanced(self, carry: tuple[_State, _Rows]) -> tuple[_State, _Rows]:
         """The state after one attempt, and what it wrote."""
+        events = carry[0].events
+        if self.watch is not None and events is not None and not isinstance(self.params, Switched):
+            now = self.watch.params(self.params, events.active)
+            if isinstance(now, Switched):
+                return replace(self, params=now).advanced(carry)
         state, rows = carry
         left = self.span - state.elapsed
         is_last = _STRETCH * state.size >= left
@@ -188,6 +225,12 @@ class _Run:
         computed = tried.status == Status.OK
         accepted = computed & (tried.error <= 1.0)
         elapsed = jnp.where(is_last, self.span, state.elapsed + size)
+        proposed, event = size, None
+        if self.watch is not None and state.events is not None:
+            event = self._event(self.watch, state, tried, t, h, accepted)
+            size = jnp.where(event.cut, event.share * size, size)
+            elapsed = jnp.where(event.cut, state.elapsed + size, elapsed)
+            tried = replace(tried, end=event.end)
         counts = state.counts
         counts = replace(
             counts,
@@ -197,12 +240,14 @@ class _Run:
             longest=jnp.where(accepted, jnp.maximum(counts.longest, size), counts.longest),
         )
         step = StepSpan(state.elapsed, elapsed, size, accepted)
-        moved = self._accepted(state, tried, elapsed, size)
+        moved = self._accepted(state, tried, elapsed, proposed)
         error = jnp.where(computed, tried.error, jnp.inf)
         stays = replace(state, size=size * shrunk(self.method, error), is_repeat=jnp.asarray(True))
         after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
         after = self._ended(replace(after, counts=counts), tried)
         after, (saves, moves) = self._saved(state, after, step, rows)
+        if event is not None:
+            after = self._after_event(after, event)
         number = state.counts.accepted + after.saved - 1
         made = step.begin, step.size, jnp.zeros_like(number)
         return after, (saves, moves.with_move(number, made, _packed(state), accepted))
@@ -221,6 +266,7 @@ class _Run:
             return step.accepted & (saved <= last) & (target(saved) <= step.end)
 
         states = self._states(before, after, step, target(after.saved))
+        switches = [] if before.events is None else [before.events.active.astype(step.size.dtype)]
 
         def save(carry: tuple[_State, _Rows]) -> tuple[_State, _Rows]:
             state, (saves, moves) = carry
@@ -232,7 +278,7 @@ class _Run:
             position, velocity = residuals(self.scheme, q, v, t, self.params)
             position = jnp.maximum(audit.position, position)
             velocity = jnp.maximum(audit.velocity, velocity)
-            row = jnp.concatenate([q, v, jnp.stack([position, velocity])])
+            row = jnp.concatenate([q, v, jnp.stack([position, velocity]), *switches])
             number = before.counts.accepted + place - 1
             made = step.begin, jnp.zeros_like(t), place
             moves = moves.with_move(number, made, _packed(before), reached)
@@ -253,6 +299,66 @@ class _Run:
             lambda carry: is_within(carry[0].saved) & (carry[0].status == Status.OK),
             save,
             (after, rows),
+        )
+
+    def _event(
+        self, watch: Watch, state: _State, tried: Attempt, t: Array, h: Array, accepted: Array
+    ) -> "_StepEvents":
+        """The events in an accepted step."""
+        was, end = state.events, tried.end
+        assert was is not None
+        values = watch.values(self.scheme, end.q, end.v, t + h, self.params)
+        happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
+
+        def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
+            found = attempt(self.scheme, self.tolerance, state.knot, t, h, params)
+            good = found.status == Status.OK
+            return found.end.q, found.end.v, Health(good, found.status, found.rank, good)
+
+        plain = self.params.params if isinstance(self.params, Switched) else self.params
+
+        def rarely() -> _StepEvents:
+            at = through_events(
+                self.scheme, watch, state.knot.q, state.knot.v, t, h, plain, was,
+                jnp.zeros((), jnp.int32), part,
+            )  # fmt: skip
+            cut = at.cut & (at.count > 0)
+            end_t = t + at.base_u * h
+            before = knot(self.scheme, at.end_q, at.end_v, end_t, self.params)
+            now = watch.params(plain, at.events.active)
+            after = knot(self.scheme, at.q, at.v, end_t, now)
+            is_nan = at.health.good & jnp.isnan(at.events.values).any()
+            code = jnp.where(at.health.good, int(Status.OK), at.health.status)
+            code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
+            stopped = (code == Status.OK) & (at.events.stopped_by >= 0)
+            code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
+            ends = jax.tree.map(lambda x, y: jnp.where(cut, x, y), before, end)
+            return _StepEvents(at.events, cut, at.base_u, ends, after, code)
+
+        def usually() -> _StepEvents:
+            signs = watch.settled(was.signs, values, was.active)
+            signs, new = (jnp.where(accepted, x, y) for x, y in (
+                (signs, was.signs), (values, was.values)
+            ))  # fmt: skip
+            no, ok = jnp.asarray(False), jnp.asarray(Status.OK, jnp.int32)
+            return _StepEvents(
+                replace(was, signs=signs, values=new), no, jnp.ones_like(t), end, end, ok
+            )
+
+        return jax.lax.cond(accepted & happens, rarely, usually)
+
+    def _after_event(self, state: _State, event: "_StepEvents") -> _State:
+        """The state from which the motion goes on after the events of a step."""
+        is_ok = state.status == Status.OK
+        status = jnp.where(is_ok, event.status, state.status)
+        failed = is_ok & (status != Status.OK) & (status != Status.STOPPED)
+        at = jax.lax.stop_gradient(self.time(state.elapsed))
+        return replace(
+            state,
+            knot=jax.tree.map(lambda x, y: jnp.where(event.cut, x, y), event.after, state.knot),
+            status=status,
+            t_failed=jnp.where(failed, at, state.t_failed),
+            events=event.events,
         )
 
     @property
@@ -355,6 +461,26 @@ class _Run:
         status = jnp.where(is_repeated, underflow, status).astype(jnp.int32)
         failed = status != Status.OK
         return replace(state, status=status, t_failed=jnp.where(failed, at, state.t_failed))
+
+
+class _StepEvents(eqx.Module):
+    """The events in an accepted step.
+
+    Attributes:
+        events: what is known of them after it.
+        cut: whether the step ends at one.
+        share: the part of the step up to there.
+        end: the end of that part.
+        after: where the motion goes on.
+        status: `STOPPED` after a terminal event, or what went wrong.
+    """
+
+    events: EventState
+    cut: Bool[Array, ""]
+    share: Float[Array, ""]
+    end: Knot
+    after: Knot
+    status: Int[Array, ""]
 
 
 class StepSpan(eqx.Module):

@@ -6,7 +6,9 @@ bisection. Every trial is a step of its own from the state that the motion last 
 the state at an event is on the constraints and as accurate as any other.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -24,6 +26,10 @@ MOST = 8  # events in a step
 ACCURACY = 2e-14  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
 _APART = 4.0  # accuracies of the time between two occurrences of the same event
 _SETTLING = 0.01  # fraction of a step from which on a sign can be told that was unknown
+
+
+# A step: from q, v, t, h and parameters to q, v and whether it went well.
+PartialStep = Callable[[Array, Array, Array, Array, Params], tuple[Array, Array, Health]]
 
 
 class StepSearch(eqx.Module):
@@ -46,8 +52,10 @@ class StepSearch(eqx.Module):
         u: where the next trial ends.
         searching: whether it is known that there is an event.
         events: what is known of the events.
-        latest: where each event last occurred in this step, shape (E,).
         count: events in this step so far.
+        end_q: coordinates at the last event, before its transition, shape (n,).
+        end_v: velocities there, shape (n,).
+        cut: whether the motion changed at that event.
         done: whether the step is over.
     """
 
@@ -67,36 +75,42 @@ class StepSearch(eqx.Module):
     u: Float[Array, ""]
     searching: Bool[Array, ""]
     events: EventState
-    latest: Float[Array, " E"]
     count: Int[Array, ""]
+    end_q: Float[Array, " n"]
+    end_v: Float[Array, " n"]
+    cut: Bool[Array, ""]
     done: Bool[Array, ""]
 
 
 def through_events(
     scheme: Scheme, watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params,
-    events: EventState, place: Array,
+    events: EventState, place: Array, advance: PartialStep | None = None,
 ) -> StepSearch:  # fmt: skip
     """A step from (q, v) through all events on its way; `place` is its number in the segment.
 
-    The result has the state at its end, or at a terminal event, in `q` and `v`.
+    The result has the state at its end, or at a terminal event, in `q` and `v`. `advance` makes a
+    step in place of the method of the scheme; then the step ends at the first event that changes
+    the motion, with the state after it.
     """
+    by, resume = advance or partial(step, scheme), advance is None
     zero, one = jnp.zeros((), q.dtype), jnp.ones((), q.dtype)
     false, none = jnp.asarray(False), jnp.zeros((), jnp.int32)
     start = StepSearch(
         base_q=q, base_v=v, base_u=zero, q=q, v=v, values=events.values,
         health=Health(~false, none, none, ~false), low=zero, high=one, at_low=events.values,
         at_high=events.values, side=none, tries=none, u=one, searching=false, events=events,
-        latest=jnp.full_like(events.values, -jnp.inf), count=none, done=false,
+        count=none, end_q=q, end_v=v, cut=false, done=false,
     )  # fmt: skip
-    tolerance = _tolerance(t, h)
+    accuracy = _accuracy(t, h)
+    tolerance = accuracy / jnp.abs(h)
 
     def trial(at: StepSearch) -> StepSearch:
         now = watch.params(params, at.events.active)
         from_t, to_t = t + at.base_u * h, t + at.u * h
         size = (at.u - at.base_u) * h
-        q, v, health = step(scheme, at.base_q, at.base_v, from_t, size, now)
+        q, v, health = by(at.base_q, at.base_v, from_t, size, now)
         values = watch.values(scheme, q, v, to_t, now)
-        crossed = _crossed(watch, at, at.u, values, tolerance).any()
+        crossed = _crossed(watch, at.events, to_t, values, accuracy).any()
         ends = ~at.searching & ~crossed
         past = crossed | ~health.good
         at = _narrowed(at, q, v, values, health, ends, past, tolerance)
@@ -106,31 +120,31 @@ def through_events(
         kept = jnp.where(ends, values, at.events.values)
         at = replace(at, events=replace(at.events, signs=signs, values=kept), done=at.done | ends)
         found = ~ends & (at.high - at.low <= tolerance)
-        at = replace(at, u=_next(at, watch, tolerance))
+        at = replace(at, u=_next(at, watch, t + at.high * h, accuracy, tolerance))
 
         def occurs() -> StepSearch:
-            return _occurred(scheme, watch, at, t, h, params, place, tolerance)
+            return _occurred(scheme, watch, at, t, h, params, place, accuracy, resume)
 
         return jax.lax.cond(found, occurs, lambda: at)
 
     return jax.lax.while_loop(lambda at: ~at.done, trial, start)
 
 
-def _tolerance(t: Array, h: Array) -> Array:
-    """The width of the last bracket, as a fraction of the step."""
+def _accuracy(t: Array, h: Array) -> Array:
+    """The width of the last bracket [s]."""
     eps = float(jnp.finfo(t.dtype).eps)
     rounding = 4 * eps * jnp.maximum(jnp.abs(t), jnp.abs(t + h))
     wanted = jnp.minimum(ACCURACY, 1e-9 * jnp.abs(h))
-    return jnp.maximum(jnp.maximum(wanted, rounding) / jnp.abs(h), 4 * eps)
+    return jnp.maximum(jnp.maximum(wanted, rounding), 4 * eps * jnp.abs(h))
 
 
 def _crossed(
-    watch: Watch, at: StepSearch, u: Array, values: Array, tolerance: Array
+    watch: Watch, events: EventState, t: Array, values: Array, accuracy: Array
 ) -> Bool[Array, " E"]:
-    """Which events occur before u, where the functions have these values."""
+    """Which events occur before a time, at which the functions have these values."""
     # Right after an event its function is zero but for rounding errors.
-    is_apart = u - at.latest > _APART * tolerance
-    return is_apart & watch.crossed(at.events.signs, values, at.events.active)
+    is_apart = jnp.abs(t - events.latest) > _APART * accuracy
+    return is_apart & watch.crossed(events.signs, values, events.active)
 
 
 def _narrowed(
@@ -159,10 +173,10 @@ def _narrowed(
     )  # fmt: skip
 
 
-def _next(at: StepSearch, watch: Watch, tolerance: Array) -> Array:
+def _next(at: StepSearch, watch: Watch, t: Array, accuracy: Array, tolerance: Array) -> Array:
     """Where the next trial ends: the first estimated root, or the middle."""
     middle = (at.low + at.high) / 2
-    crossed = _crossed(watch, at, at.high, at.values, tolerance)
+    crossed = _crossed(watch, at.events, t, at.values, accuracy)
     # Unknown values, and those of the wrong sign beside an event that has just occurred, bisect.
     usable = (at.at_low * at.at_high < 0) & jnp.isfinite(at.at_low) & jnp.isfinite(at.at_high)
     share = at.at_low / jnp.where(usable, at.at_low - at.at_high, 1.0)
@@ -176,11 +190,11 @@ def _next(at: StepSearch, watch: Watch, tolerance: Array) -> Array:
 
 def _occurred(
     scheme: Scheme, watch: Watch, at: StepSearch, t: Array, h: Array, params: Params,
-    place: Array, tolerance: Array,
+    place: Array, accuracy: Array, resume: bool,
 ) -> StepSearch:  # fmt: skip
     """After the first of the events at the end of the bracket."""
     was, to_t = at.events, t + at.high * h
-    crossed = _crossed(watch, at, at.high, at.values, tolerance)
+    crossed = _crossed(watch, was, to_t, at.values, accuracy)
     which = jnp.argmax(crossed).astype(jnp.int32)
     cuts = watch.chosen(which, watch.flags([e.cuts for e in watch.events]))
     terminal = watch.chosen(which, watch.flags([e.terminal for e in watch.events]))
@@ -199,6 +213,7 @@ def _occurred(
         signs=_signs_after(watch, was, values, which, crossed, active, side),
         values=values,
         counts=was.counts + mine,
+        latest=jnp.where(mine, to_t, was.latest),
         found=_added(was.found, row, to_t, (at.q, at.v), (q, v)),
         active=active,
         stopped_by=jnp.where(terminal, which, was.stopped_by),
@@ -224,8 +239,8 @@ def _occurred(
         low=at.high, high=jnp.ones_like(at.high), at_low=values, at_high=values,
         side=jnp.zeros_like(at.side), tries=jnp.zeros_like(at.tries),
         u=jnp.ones_like(at.u), searching=jnp.zeros_like(at.searching),
-        events=events, latest=jnp.where(mine, at.high, at.latest), count=at.count + 1,
-        done=terminal | ~good | (at.high >= 1),
+        events=events, count=at.count + 1, end_q=at.q, end_v=at.v, cut=cuts,
+        done=terminal | ~good | (at.high >= 1) | (cuts & (not resume)),
     )  # fmt: skip
 
 

@@ -87,6 +87,7 @@ class EventState(eqx.Module):
         signs: on which side of zero the function of each event is, 0 where unknown, shape (E,).
         values: the functions, shape (E,).
         counts: how often each event has occurred, shape (E,).
+        latest: when each event last occurred [s], shape (E,).
         found: times and states.
         active: which of the constraints with a switch are on, shape (C,).
         stopped_by: the number of the terminal event that occurred, else -1.
@@ -97,6 +98,7 @@ class EventState(eqx.Module):
     signs: Int[Array, " E"]
     values: Float[Array, " E"]
     counts: Int[Array, " E"]
+    latest: Float[Array, " E"]
     found: Occurrences
     active: Bool[Array, " C"]
     stopped_by: Int[Array, ""]

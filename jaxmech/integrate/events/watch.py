@@ -125,6 +125,7 @@ class Watch:
             signs=self.settled(none, values, active),
             values=values,
             counts=none,
+            latest=jnp.full_like(values, -jnp.inf),
             found=Occurrences.none(self.rows[-1], q, self.has_transitions),
             active=active,
             stopped_by=zero - 1,

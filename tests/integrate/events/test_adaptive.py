@@ -1,0 +1,73 @@
+"""Events in steps by a tolerance: the same events as in fixed steps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.status import Status
+from tests.integrate.events.falling import (
+    BALL,
+    BALL_PARAMS,
+    BEAD,
+    BEAD_PARAMS,
+    BOUNCE,
+    DROPPED,
+    LANDS,
+    LEAVES,
+    TOP,
+    G,
+    released,
+)
+
+TS = jnp.linspace(0.0, 3.0, 31)
+
+
+def bouncing(height: jax.Array) -> jm.Solution:
+    q0 = jnp.stack([jnp.zeros_like(height), height])
+    return jm.simulate(
+        BALL, q0, DROPPED[1], TS, BALL_PARAMS, method=jm.Adaptive(), events=(BOUNCE, TOP)
+    )
+
+
+def test_bounces_in_long_steps_and_the_same_bits_in_a_batch() -> None:
+    heights = jnp.array([0.5, 1.0, 1.7])
+    batch = jax.jit(jax.vmap(bouncing))(heights)
+    np.testing.assert_allclose(batch.events["bounce"].t[:, 0], np.sqrt(2 * heights / G), atol=1e-12)
+    one = bouncing(heights[1])
+    np.testing.assert_array_equal(one.q, batch.q[1])
+    np.testing.assert_array_equal(one.events["top"].t, batch.events["top"].t[1])
+    fixed = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=(BOUNCE, TOP))
+    np.testing.assert_allclose(one.q, fixed.q, atol=1e-12)
+    for name in ("bounce", "top"):
+        np.testing.assert_array_equal(one.events[name].count, fixed.events[name].count)
+        np.testing.assert_allclose(one.events[name].t, fixed.events[name].t, atol=1e-12)
+    assert one.accepted < 20  # of 31 saves
+
+
+def test_a_terminal_event_holds_the_state() -> None:
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.Adaptive(), events=LANDS)
+    t = np.sqrt(2 / G)
+    assert sol.status == Status.STOPPED
+    np.testing.assert_allclose(sol.events.t_end, t, atol=1e-12)
+    after = np.asarray(TS) > t
+    np.testing.assert_allclose(sol.q[after], [[t, 0.0]] * after.sum(), atol=1e-12)
+    np.testing.assert_allclose(sol.q[~after, 1], 1 - G / 2 * TS[~after] ** 2, atol=1e-12)
+
+
+def test_a_bead_leaves_its_hoop() -> None:
+    q0, v0 = released(0.3, BEAD_PARAMS)
+    ts, method = jnp.linspace(0.0, 1.0, 11), jm.Adaptive(rtol=1e-10, atol=1e-12)
+    sol = jm.simulate(BEAD, q0, v0, ts, BEAD_PARAMS, method=method, events=LEAVES)
+    at = sol.events["leaves"]
+    np.testing.assert_allclose(at.q[0, 1], 2 / 3 * np.cos(0.3), atol=1e-10)
+    flight = np.asarray(ts[-1] - at.t[0])
+    expected = at.q[0] + at.v[0] * flight - np.array([0.0, G / 2 * flight**2])
+    np.testing.assert_allclose(sol.q[-1], expected, atol=1e-9)
+    np.testing.assert_array_equal(sol.events.active["hoop"], ts <= at.t[0])
+
+
+def test_derivatives_are_refused() -> None:
+    with pytest.raises(NotImplementedError, match="fixed steps"):
+        jax.grad(lambda height: bouncing(height).q[-1, 1])(jnp.asarray(1.0))
