@@ -11,7 +11,7 @@ from jaxmech.integrate.adaptive.method import Tolerance
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory
-from jaxmech.integrate.step import Scheme
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 
 _SEGMENT = 64  # moves, which nothing reads

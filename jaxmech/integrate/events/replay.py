@@ -1,14 +1,8 @@
 """A run with events as one JAX operation, and its derivatives.
 
 The forward run keeps what `jaxmech.integrate.derivative` does, and where in each segment which
-events occurred. A derivative runs through the segments again in pieces: from the end of a step or
-an event to the next. At an event, the size s of its piece is found again by Newton's method from
-the size that the run had found, and this is differentiated:
-
-    s <- s - g(x(s)) / (dg/ds),    x <- x + (dx/ds) ds
-
-The first iteration gives the derivative of the implicit function; the second one makes derivatives
-up to the third right.
+events occurred. A derivative runs through the segments again in pieces (`pieces`): from the end of
+a step or an event to the next.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import AbstractRule, Arrays, Flags, bind, hoisted, operation_of
 from jaxmech.integrate.events.log import IN_SEGMENT, Occurrences
+from jaxmech.integrate.events.pieces import EventPiece, PieceState, to_event, to_step_end
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import SegmentEvents, Trajectory, rollout, segments
@@ -35,10 +30,7 @@ from jaxmech.integrate.segment_parts import (
     segment_starts,
     segment_times,
 )
-from jaxmech.integrate.step import step
 from jaxmech.system import Params
-
-_NEWTON = 2
 
 
 def event_trajectory(
@@ -75,20 +67,6 @@ class _EventResiduals(eqx.Module):
     t_failed: Float[Array, ""]
 
 
-class _Here(eqx.Module):
-    """A state within a segment: what derivatives go through.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        offset: time since the step began.
-    """
-
-    q: Array
-    v: Array
-    offset: Array
-
-
 class _Along(eqx.Module):
     """Where in a segment the replay is, and how the motion goes on.
 
@@ -105,24 +83,6 @@ class _Along(eqx.Module):
     moving: Bool[Array, ""]
 
 
-class _Piece(eqx.Module):
-    """What ends a piece.
-
-    Attributes:
-        t: when its step began [s].
-        size: of the piece, if an event ends it [s].
-        which: the number of that event, -1 for the end of the step.
-        row: where the event is kept, -1 if it is not.
-        active: which constraints are on.
-    """
-
-    t: Array
-    size: Array
-    which: Array
-    row: Array
-    active: Array
-
-
 @dataclass(frozen=True)
 class _EventProgram:
     """The rollout and its two kinds of pieces, with closed-over values as arguments.
@@ -137,8 +97,8 @@ class _EventProgram:
     """
 
     run: Callable[..., Any]
-    plain: Callable[..., _Here]
-    event: Callable[..., tuple[_Here, Occurrences]]
+    plain: Callable[..., PieceState]
+    event: Callable[..., tuple[PieceState, Occurrences]]
     watch: Watch
     substeps: int
     steps: int
@@ -150,9 +110,14 @@ def _program(
     """The program, and the traced values that the system and the events close over."""
     assert isinstance(scheme.method, AbstractFixedStep)
     run = partial(rollout, scheme, segment=steps, watch=watch)
-    plain, event = partial(_to_step_end, scheme, watch), partial(_to_event, scheme, watch)
+    plain, event = partial(to_step_end, scheme, watch), partial(to_event, scheme, watch)
     zero, whole = jnp.zeros_like(ts[0]), jnp.zeros((), jnp.int32)
-    example = _Here(q0, v0, zero), _Piece(zero, zero, whole, whole, watch.active()), zero, params
+    example = (
+        PieceState(q0, v0, zero),
+        EventPiece(zero, zero, whole, whole, watch.active()),
+        zero,
+        params,
+    )
     hoisted_run, traced = hoisted(run, q0, v0, ts, params)
 
     def with_traced(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,49 +138,6 @@ def _program(
         run_inputs, with_traced(plain), with_traced(event), watch, scheme.method.count, steps
     )
     return own, traced
-
-
-def _to_step_end(
-    scheme: Scheme, watch: Watch, state: _Here, piece: _Piece, h: Array, params: Params
-) -> _Here:
-    """The state at the end of the step."""
-    now = watch.params(params, piece.active)
-    q, v, _ = step(scheme, state.q, state.v, piece.t + state.offset, h - state.offset, now)
-    return _Here(q, v, jnp.zeros_like(state.offset))
-
-
-def _to_event(
-    scheme: Scheme, watch: Watch, state: _Here, piece: _Piece, h: Array, params: Params
-) -> tuple[_Here, Occurrences]:
-    """The state from which the motion goes on after an event, and what is kept of the event."""
-    now, start = watch.params(params, piece.active), piece.t + state.offset
-
-    def moved(size: Array) -> tuple[Array, Array]:
-        return step(scheme, state.q, state.v, start, size, now)[:2]
-
-    def newton(carry: Any, _: None) -> tuple[Any, None]:
-        size = carry[0]
-        ends, rates = jax.jvp(moved, (size,), (jnp.ones_like(size),))
-
-        def value(q: Array, v: Array, t: Array) -> Array:
-            return watch.chosen(piece.which, watch.values(scheme, q, v, t, now))
-
-        now_t = (*ends, start + size), (*rates, jnp.ones_like(size))
-        g, slope = jax.jvp(value, *now_t)
-        change = -g / slope
-        q, v = (x + rate * change for x, rate in zip(ends, rates, strict=True))
-        return (size + change, q, v), None
-
-    found = piece.size, state.q, state.v
-    (size, q, v), _ = jax.lax.scan(newton, found, None, length=_NEWTON)
-    t, q_after, v_after = start + size, q, v
-    if watch.has_transitions:
-        q_after, v_after, _ = watch.after(scheme, piece.which, q, v, t, params, piece.active)
-    cuts = watch.chosen(piece.which, watch.flags([e.cuts for e in watch.events]))
-    ended = _Here(q_after, v_after, state.offset + size)
-    state = jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, state)
-    more = (q_after, v_after) if watch.has_transitions else (None, None)
-    return state, Occurrences(t, q, v, *more)
 
 
 class _EventRule(AbstractRule):
@@ -270,7 +192,7 @@ def _rows(
 def _next(
     program: _EventProgram, place: _Along, t: Array, done: Array, h: Array, events: SegmentEvents,
     t_failed: Array,
-) -> tuple[_Piece, Array, _Along]:  # fmt: skip
+) -> tuple[EventPiece, Array, _Along]:  # fmt: skip
     """The next piece of a segment, whether there is one, and the place after it."""
     watch, replay = program.watch, events.replay
     at, size, which, row = replay.at(place.entry)
@@ -279,7 +201,7 @@ def _next(
     failed = (t_failed - t) / h < 0.5  # false for NaN
     goes_on = place.moving & (place.step < program.steps) & ~failed
     which = jnp.where(is_event, which, -1)
-    piece = _Piece(t, size, which, jnp.where(is_event, row, -1), place.active)
+    piece = EventPiece(t, size, which, jnp.where(is_event, row, -1), place.active)
     is_terminal = watch.flags([event.terminal for event in watch.events])
     ended = is_event & watch.chosen(which, is_terminal)
     after = _Along(
@@ -291,26 +213,26 @@ def _next(
     return piece, goes_on, after
 
 
-def _first(state: Sequence[Array], events: SegmentEvents, t: Array) -> tuple[_Here, _Along]:
+def _first(state: Sequence[Array], events: SegmentEvents, t: Array) -> tuple[PieceState, _Along]:
     """The beginning of a segment."""
     none = jnp.zeros((), jnp.int32)
     place = _Along(none, none, events.active, events.moving)
-    return _Here(state[0], state[1], jnp.zeros_like(t)), place
+    return PieceState(state[0], state[1], jnp.zeros_like(t)), place
 
 
 def _moved(
-    program: _EventProgram, state: _Here, piece: _Piece, goes_on: Array, h: Array, shared: Any,
-    none: Occurrences,
-) -> tuple[_Here, Occurrences]:  # fmt: skip
+    program: _EventProgram, state: PieceState, piece: EventPiece, goes_on: Array, h: Array,
+    shared: Any, none: Occurrences,
+) -> tuple[PieceState, Occurrences]:  # fmt: skip
     """The state after a piece, and what is kept of an event; `none` where there is no event."""
 
-    def event() -> tuple[_Here, Occurrences]:
+    def event() -> tuple[PieceState, Occurrences]:
         return program.event(state, piece, h, shared)
 
-    def plain() -> tuple[_Here, Occurrences]:
+    def plain() -> tuple[PieceState, Occurrences]:
         return program.plain(state, piece, h, shared), none
 
-    def moved() -> tuple[_Here, Occurrences]:
+    def moved() -> tuple[PieceState, Occurrences]:
         return jax.lax.cond(piece.which >= 0, event, plain)
 
     return jax.lax.cond(goes_on, moved, lambda: (state, none))
@@ -348,7 +270,7 @@ def _jvp(
         def piece(carry: Any, _: Any) -> tuple[Any, None]:
             state, d_state, place, d_found = carry
 
-            def run(state: _Here, t: Array, h: Array, shared: Any) -> Any:
+            def run(state: PieceState, t: Array, h: Array, shared: Any) -> Any:
                 own, goes_on, _ = _next(program, place, t, done, h, events, kept.t_failed)
                 return _moved(program, state, own, goes_on, h, eqx.combine(shared, fixed), none)
 
@@ -363,7 +285,7 @@ def _jvp(
             )  # fmt: skip
             return (state, d_state, after, d_found), None
 
-        d_state = _Here(d_state[0], d_state[1], jnp.zeros_like(t))
+        d_state = PieceState(d_state[0], d_state[1], jnp.zeros_like(t))
         start = state, d_state, place, d_found
         (_, d_state, _, d_found), _ = jax.lax.scan(piece, start, None, length=_pieces(program))
         d_ends = _known(events, [d_state.q, d_state.v])
@@ -482,23 +404,28 @@ class _Pull:
         begin = _first(start, self.events, t)
         _, states = jax.lax.scan(forward, begin, None, length=_pieces(self.program))
         zero = jnp.zeros_like(t)
-        last = _Here(given[0], given[1], zero), zero, zero, jax.tree.map(jnp.zeros_like, shared)
+        last = (
+            PieceState(given[0], given[1], zero),
+            zero,
+            zero,
+            jax.tree.map(jnp.zeros_like, shared),
+        )
         (wrt, wrt_t, wrt_h, wrt_shared), _ = jax.lax.scan(backward, last, states, reverse=True)
         return [wrt.q, wrt.v], (wrt_t, wrt_h), wrt_shared
 
-    def _next(self, place: _Along, t: Array, h: Array) -> tuple[_Piece, Array, _Along]:
+    def _next(self, place: _Along, t: Array, h: Array) -> tuple[EventPiece, Array, _Along]:
         return _next(self.program, place, t, self.done, h, self.events, self.t_failed)
 
     def _piece(
-        self, state: _Here, place: _Along, t: Array, h: Array, shared: Any, given: _Here
-    ) -> tuple[_Here, Array, Array, Any]:
+        self, state: PieceState, place: _Along, t: Array, h: Array, shared: Any, given: PieceState
+    ) -> tuple[PieceState, Array, Array, Any]:
         """Cotangents of what a piece depends on; one kind of piece at a time is differentiated."""
         # Not by the derivative of a `cond`, which would hand intermediate values of loops from one
         # `cond` to another: native code cannot do that.
         piece, goes_on, _ = self._next(place, t, h)
 
         def pulled(kind: Callable[..., Any], given: Any) -> Any:
-            def run(state: _Here, t: Array, h: Array, shared: Any) -> Any:
+            def run(state: PieceState, t: Array, h: Array, shared: Any) -> Any:
                 own, _, _ = self._next(place, t, h)
                 return kind(state, own, h, eqx.combine(shared, self.fixed))
 

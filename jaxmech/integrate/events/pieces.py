@@ -1,0 +1,100 @@
+"""Pieces of a run between steps and events, which its derivatives go through.
+
+At an event, the size s of its piece is found again by Newton's method from the size that the run
+had found, and this is differentiated:
+
+    s <- s - g(x(s)) / (dg/ds),    x <- x + (dx/ds) ds
+
+The first iteration gives the derivative of the implicit function; the second one makes derivatives
+up to the third right.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.integrate.events.log import Occurrences
+from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step import step
+from jaxmech.system import Params
+
+_NEWTON = 2
+
+
+class PieceState(eqx.Module):
+    """A state within a segment: what derivatives go through.
+
+    Attributes:
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,).
+        offset: time since the step began.
+    """
+
+    q: Array
+    v: Array
+    offset: Array
+
+
+class EventPiece(eqx.Module):
+    """What ends a piece.
+
+    Attributes:
+        t: when its step began [s].
+        size: of the piece, if an event ends it [s].
+        which: the number of that event, -1 for the end of the step.
+        row: where the event is kept, -1 if it is not.
+        active: which constraints are on.
+    """
+
+    t: Array
+    size: Array
+    which: Array
+    row: Array
+    active: Array
+
+
+def to_step_end(
+    scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+) -> PieceState:
+    """The state at the end of the step."""
+    now = watch.params(params, piece.active)
+    q, v, _ = step(scheme, state.q, state.v, piece.t + state.offset, h - state.offset, now)
+    return PieceState(q, v, jnp.zeros_like(state.offset))
+
+
+def to_event(
+    scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+) -> tuple[PieceState, Occurrences]:
+    """The state from which the motion goes on after an event, and what is kept of the event."""
+    now, start = watch.params(params, piece.active), piece.t + state.offset
+
+    def moved(size: Array) -> tuple[Array, Array]:
+        return step(scheme, state.q, state.v, start, size, now)[:2]
+
+    def newton(carry: Any, _: None) -> tuple[Any, None]:
+        size = carry[0]
+        ends, rates = jax.jvp(moved, (size,), (jnp.ones_like(size),))
+
+        def value(q: Array, v: Array, t: Array) -> Array:
+            return watch.chosen(piece.which, watch.values(scheme, q, v, t, now))
+
+        now_t = (*ends, start + size), (*rates, jnp.ones_like(size))
+        g, slope = jax.jvp(value, *now_t)
+        change = -g / slope
+        q, v = (x + rate * change for x, rate in zip(ends, rates, strict=True))
+        return (size + change, q, v), None
+
+    found = piece.size, state.q, state.v
+    (size, q, v), _ = jax.lax.scan(newton, found, None, length=_NEWTON)
+    t, q_after, v_after = start + size, q, v
+    if watch.has_transitions:
+        q_after, v_after, _ = watch.after(scheme, piece.which, q, v, t, params, piece.active)
+    cuts = watch.chosen(piece.which, watch.flags([e.cuts for e in watch.events]))
+    ended = PieceState(q_after, v_after, state.offset + size)
+    state = jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, state)
+    more = (q_after, v_after) if watch.has_transitions else (None, None)
+    return state, Occurrences(t, q, v, *more)
