@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmech.config.errors import InputError, refuse
@@ -36,11 +37,43 @@ def connected(cluster: Cluster, tell: Callable[[str], None]) -> Iterator[Tasks]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told by `tell`
     if cluster.kind in ("local", "slurm"):
         with _started(cluster) as own, Client(own, set_as_default=False) as client:
-            yield Tasks(client, losses=0, waiting=tell)
+            revive = _Keeper(own) if cluster.kind == "local" else _nothing
+            yield Tasks(client, losses=0, waiting=tell, revive=revive)
         return
     with _client(cluster) as client:
         losses = cluster.allowed_failures // (_SCHEDULER_FAILURES + 1)
         yield Tasks(client, losses=losses, waiting=tell)
+
+
+def _nothing() -> None:
+    """Jobs and workers of others are started again by others."""
+
+
+@dataclass
+class _Keeper:
+    """Starts workers of this machine again that neither their nanny nor their cluster does.
+
+    A nanny gives up a worker that is killed while it starts; the cluster gives up one that needs
+    longer than a few seconds to start again.
+    """
+
+    own: "SpecCluster"
+    _dead: frozenset[Any] = frozenset()
+
+    def __call__(self) -> None:
+        dead = frozenset(
+            name
+            for name, nanny in self.own.workers.items()
+            if nanny.process is None or not nanny.process.is_alive()
+        )
+        for name in dead & self._dead:  # for some seconds
+            self.own.sync(self._given_up, name)
+        self._dead = dead
+        self.own.scale(len(self.own.worker_spec))
+
+    async def _given_up(self, name: Any) -> None:
+        if nanny := self.own.workers.pop(name, None):
+            await nanny.close(timeout=1)
 
 
 def _require_dask() -> None:

@@ -49,13 +49,15 @@ class Tasks:
         client: of the cluster.
         losses: how often the scheduler may give up a task because its workers were lost.
         again: the item that a second worker is given in place of a slow one.
-        waiting: is told once while there are no workers.
+        waiting: is told when all workers are lost.
+        revive: is called every few seconds, to start lost workers again.
     """
 
     client: "Client"
     losses: int = 20
     again: Callable[[Any], Any] = lambda item: item
     waiting: Callable[[str], None] = lambda text: None
+    revive: Callable[[], None] = lambda: None
     _workers: int = 0
     _counted: float = -_COUNT
 
@@ -66,6 +68,7 @@ class Tasks:
             found = len(self.client.nthreads())
             if not found and self._workers:
                 self.waiting("all workers are lost; waiting for others")
+            self.revive()
             self._workers, self._counted = found, time.monotonic()
         return self._workers
 

@@ -73,6 +73,7 @@ def test_workers_are_killed_at_ten_random_moments(tmp_path) -> None:
             if crew := workers_of(process):
                 chance.choice(crew).kill()
                 killed += 1
+                print(f"run {trial}: killed worker {killed} after {len(marked_blocks(out))} blocks")
         error = process.communicate(timeout=900)[1]
         assert process.returncode == 0, error
         assert killed == 5
@@ -96,6 +97,7 @@ def test_the_scheduler_is_killed_at_five_random_moments(tmp_path) -> None:
         assert process.returncode == 2, error
         assert "the connection to the scheduler was lost; what is finished is kept" in error
         done.append(len(marked_blocks(out)))
+        print(f"killed the scheduler after {done[-1]} blocks")
     assert done == sorted(done)
     assert done[-1] < blocks
     with running_cluster(tmp_path, workers=3) as (address, _):
