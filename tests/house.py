@@ -28,7 +28,7 @@ ONLY = {  # folders that may import less than their layer allows
     "utils": set(),
 }
 # where jax.config and os.environ may be written: where processes begin
-MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.worker"}
+MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.precision"}
 MOST_FILES = 19  # in one folder
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 

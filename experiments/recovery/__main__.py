@@ -12,6 +12,7 @@ are the defaults. The script exits with 1 unless
 
 import json
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from scipy.stats import norm
 from experiments.recovery.study import Recovery, Result, run
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
+from jaxmech.ensemble import cluster_tasks
 
 
 def table(results: list[Result]) -> str:
@@ -79,7 +81,9 @@ def main(config: Path, out: Path) -> int:
     """Run the study of a configuration file, write the run folder, and return the exit code."""
     study = read(config, Recovery)
     out.mkdir(parents=True, exist_ok=True)
-    results = list(run(study, progress=sys.stderr.isatty()))
+    with cluster_tasks(study.cluster) if study.cluster else nullcontext() as tasks:
+        workers = tasks.map if tasks else map
+        results = list(run(study, progress=sys.stderr.isatty(), workers=workers))
     missed = [text for one in results for text in one.missed]
     facts = {
         "config": asdict(study),

@@ -14,6 +14,7 @@ In the fits without noise the recorded initial states of "measured" still have e
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from tqdm import tqdm
 import jaxmech as jm
 from experiments.recovery.mechanisms import Case, double_pendulum, four_bar, pendulum
 from jaxmech.identify import Fit, Recording, Table, fit, read_table
+from jaxmech.identify.identifiable import MapLike
 
 EXACT = 1e-6  # relative error without noise, at most
 COVERED = (0.90, 0.99)  # share of the 95 % intervals that contain the truth
@@ -76,6 +78,7 @@ class Recovery:
     rate_noise: float = 1e-2  # that of its rate [rad/s]
     spread: float = 0.1  # largest relative error of the initial guess of a parameter
     seed: int = 1
+    cluster: Cluster | None = None  # whose workers compute the fits
 
 
 @dataclass(frozen=True)
@@ -127,11 +130,11 @@ class Result:
         return [f"{self.title}: {text}" for text in found]
 
 
-def run(study: Recovery, *, progress: bool = False) -> Iterator[Result]:
-    """All series of the study, one after the other."""
+def run(study: Recovery, *, progress: bool = False, workers: MapLike = map) -> Iterator[Result]:
+    """All series of the study, one after the other; the fits of each by `workers`."""
     for series in study.series:
         case = MECHANISMS[series.mechanism]()
-        yield _result(study, series, case, list(_motions(study, series, case)), progress)
+        yield _result(study, series, case, list(_motions(study, series, case)), progress, workers)
 
 
 def _motions(study: Recovery, series: Series, case: Case) -> Iterator[Recording]:
@@ -153,14 +156,18 @@ def _shown(case: Case, sol: jm.Solution) -> Any:
 
 
 def _result(
-    study: Recovery, series: Series, case: Case, motions: list[Recording], progress: bool
+    study: Recovery,
+    series: Series,
+    case: Case,
+    motions: list[Recording],
+    progress: bool,
+    workers: MapLike,
 ) -> Result:
     numbers = range(-study.exact, series.repeats)
     label = f"{series.mechanism}, {series.starts}"
-    fits = [
-        _one(study, series, case, motions, number)
-        for number in tqdm(numbers, label, disable=not progress, leave=False)
-    ]
+    one = partial(_one, study, series, case, motions)
+    done = tqdm(workers(one, numbers), label, len(numbers), disable=not progress, leave=False)
+    fits = list(done)
     exact, noisy = fits[: study.exact], fits[study.exact :]
     unit = series.noise if series.starts == "positions" else 1.0
     return Result(

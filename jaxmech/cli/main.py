@@ -89,6 +89,7 @@ def _fit(arguments: Namespace) -> int:
     from jaxmech.cli.fit.report import as_text
     from jaxmech.cli.fit.run import FitError, run_fit
     from jaxmech.cli.fit.study import FitStudy
+    from jaxmech.cli.studies import cluster_of
     from jaxmech.config.errors import StudyError
     from jaxmech.config.toml import located, read
 
@@ -99,9 +100,10 @@ def _fit(arguments: Namespace) -> int:
     if arguments.data:
         data = replace(study.data, file=str(Path(arguments.data).resolve()))
         study = replace(study, data=data)
+    study = replace(study, cluster=cluster_of(study.cluster, arguments.cluster))
     begun, bar = time.perf_counter(), sys.stderr.isatty()
     try:
-        with resumable(arguments, "out", "data"):
+        with resumable(arguments, "out", "data", "cluster"):
             outcome = run_fit(study, out, folder=config.parent, progress=bar, tell=tell)
     except StudyError as error:
         raise located(error, config) from error

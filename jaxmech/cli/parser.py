@@ -36,6 +36,11 @@ def parser() -> argparse.ArgumentParser:
     for command in (ensemble, fit):
         command.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
         _add_out(command)
+        command.add_argument(
+            "--cluster",
+            metavar="WHERE",
+            help="local:4, slurm, tcp://host:8786 or file:scheduler.json, in place of `cluster`",
+        )
     ensemble.add_argument(
         "--chunk", metavar="N", type=_positive, help="in place of the `chunk` of CONFIG"
     )
@@ -46,9 +51,6 @@ def parser() -> argparse.ArgumentParser:
         "--blocks", metavar="FIRST:LAST", type=_part,
         help="compute only these blocks, from the first up to but without the last",
     )  # fmt: skip
-    ensemble.add_argument(
-        "--cluster", metavar="WHERE", help="local:4, slurm, tcp://host:8786 or file:scheduler.json"
-    )
     fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
     plot = add("plot", "draw the pictures of a run folder again")
     plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")

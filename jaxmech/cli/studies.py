@@ -19,10 +19,10 @@ def study_of(arguments: Namespace, config: Path) -> Study:
     study = read(config, Study, lambda data: name_problems(data, config.parent))
     if arguments.chunk is not None:
         study = replace(study, chunk=arguments.chunk)
-    return replace(study, cluster=_cluster(study.cluster, arguments.cluster))
+    return replace(study, cluster=cluster_of(study.cluster, arguments.cluster))
 
 
-def _cluster(table: Cluster | None, scheduler: str | None) -> Cluster | None:
+def cluster_of(table: Cluster | None, scheduler: str | None) -> Cluster | None:
     """The table `cluster` with the scheduler of the option in place of its own."""
     if scheduler is None:
         return table

@@ -53,4 +53,5 @@ from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.summary import as_table as as_table
 from jaxmech.ensemble.summary import failed as failed
 from jaxmech.ensemble.until import Until as Until
+from jaxmech.ensemble.work.checks import cluster_tasks as cluster_tasks
 from jaxmech.ensemble.work.settings import Cluster as Cluster

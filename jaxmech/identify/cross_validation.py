@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.fit import fit_identifiable
-from jaxmech.identify.identifiable import Identifiable, Settings
+from jaxmech.identify.identifiable import Identifiable, MapLike, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.refit_starts import errors_with_fitted_starts
 
@@ -137,6 +137,7 @@ def cross_validate(
     settings: Settings = Settings(),
     folder: Path | None = None,
     progress: bool = False,
+    workers: MapLike = map,
 ) -> CrossValidation:
     """Judge candidates by recordings that they were not fitted to.
 
@@ -151,6 +152,8 @@ def cross_validate(
         settings: how each fit is done; an optimizer with `patience` would use what is held out.
         folder: finished fits are kept here, where the same call resumes.
         progress: whether to show how many fits are done.
+        workers: a function like `map` that computes the fits, such as the `map` of
+            `jaxmech.ensemble.cluster_tasks`; by default one after the other in this process.
 
     Raises:
         ValueError: an argument is invalid, or no candidate can be fitted.
@@ -188,14 +191,17 @@ def cross_validate(
     if folder is not None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    jobs = [(c, k) for c in range(len(candidates)) for k in range(folds)]
+    places = [(c, k) for c in range(len(candidates)) for k in range(folds)]
     names = tuple(candidates)
-    for c, k in tqdm(jobs, unit=" fits", disable=None if progress else True):
+    jobs = []
+    for c, k in places:
         held = np.flatnonzero(fold_of == k)
-        job = _Job(names[c], candidates[names[c]], given, held, score, settings)
-        own = None if folder is None else folder / f"{c}-{k}"
-        done = _computed(job, None) if own is None else _kept(job, own)
-        numbers[c], errors[c, held] = done.numbers, done.errors
+        own = None if folder is None else folder.resolve() / f"{c}-{k}"
+        jobs.append(_Job(names[c], candidates[names[c]], given, held, score, settings, own))
+    hidden = None if progress else True
+    found = tqdm(workers(_done, jobs), total=len(jobs), unit=" fits", disable=hidden)
+    for (c, _), job, done in zip(places, jobs, found, strict=True):
+        numbers[c], errors[c, job.held] = done.numbers, done.errors
     errors = np.where(np.isfinite(errors), errors, np.inf)
     if not np.isfinite(errors).all(1).any():
         raise ValueError(
@@ -211,6 +217,7 @@ class _Job(NamedTuple):
     held: np.ndarray
     score: Score
     settings: Settings
+    folder: Path | None  # where its result and state are kept
 
 
 class _Done(NamedTuple):
@@ -232,8 +239,11 @@ def _require_policies(rule: str, score: str, settings: Settings) -> None:
         )
 
 
-def _kept(job: _Job, folder: Path) -> _Done:
-    """The result of a job from its file, which is written if there is none."""
+def _done(job: _Job) -> _Done:
+    """The result of a job, from its file if it has one, which is written if it is not there."""
+    folder = job.folder
+    if folder is None:
+        return _computed(job, None)
     file, code = folder.with_suffix(".json"), _fingerprint(job)
     if file.is_file():
         facts = json.loads(file.read_text(encoding="utf-8"))

@@ -16,7 +16,13 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
 from jaxmech.identify.fit_warnings import horizon_of, remarks
-from jaxmech.identify.identifiable import Identifiable, InitialStates, Optimizer, Settings
+from jaxmech.identify.identifiable import (
+    Identifiable,
+    InitialStates,
+    MapLike,
+    Optimizer,
+    Settings,
+)
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.checkpoint import checkpoint
 from jaxmech.identify.optimize.gradient_descent import Descent, Validation
@@ -54,6 +60,7 @@ def fit(
     step: float | None = None,
     folder: Any = None,
     progress: bool = False,
+    workers: MapLike = map,
 ) -> Fit:
     """Fit parameters so that the simulated motion is as near as possible to the recorded one.
 
@@ -89,6 +96,8 @@ def fit(
         step: largest step [s]; longer intervals between samples are divided.
         folder: the state of the fit is kept here after each step, where the same call resumes it.
         progress: whether to show the loss.
+        workers: a function like `map` that fits from the points of `multistart`, such as the `map`
+            of `jaxmech.ensemble.cluster_tasks`; by default one after the other in this process.
 
     Returns:
         A `Fit`.
@@ -117,7 +126,13 @@ def fit(
         optimizer, initial_states, horizon, multistart, method, projection, formulation, step
     )
     return fit_identifiable(
-        subject, recordings, settings, validation=validation, folder=folder, progress=progress
+        subject,
+        recordings,
+        settings,
+        validation=validation,
+        folder=folder,
+        progress=progress,
+        workers=workers,
     )
 
 
@@ -129,6 +144,7 @@ def fit_identifiable(
     validation: Any = (),
     folder: Any = None,
     progress: bool = False,
+    workers: MapLike = map,
 ) -> Fit:
     """`fit`, with what is fitted in one object and how it is fitted in another."""
     policy = settings.optimizer
@@ -150,13 +166,19 @@ def fit_identifiable(
     watched = _validation(task, others) if isinstance(policy, Descent) and others else None
     multistart = settings.multistart
     tasks = starting_points(task, multistart) if multistart else [task]
-    ends = []
-    for number, one in enumerate(tasks):
-        own = folder if folder is None or len(tasks) == 1 else Path(folder) / f"start-{number}"
-        kept = checkpoint(own, one, policy)
-        ends.append((one, solve(one, policy, watched, checkpoint=kept, progress=progress)))
+    several = folder is not None and len(tasks) > 1
+    places = [Path(folder) / f"start-{k}" if several else folder for k in range(len(tasks))]
+    one = partial(_solved, policy, watched, progress)
+    ends = zip(tasks, workers(one, list(zip(tasks, places, strict=True))), strict=True)
     task, solved = min(ends, key=lambda end: end[1].history[-1])
     return _result(task, solved, others, subject.params)
+
+
+def _solved(policy: Any, watched: Any, progress: bool, given: tuple[Task, Any]) -> Solved:
+    """A fit from one point, whose state is kept in a folder."""
+    task, folder = given
+    kept = checkpoint(folder, task, policy)
+    return solve(task, policy, watched, checkpoint=kept, progress=progress)
 
 
 def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> None:

@@ -1,6 +1,6 @@
 """`Identifiable`, what is fitted, and `Settings`, how it is fitted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from jaxmech.utils.checks import require_function, require_kind
 
 InitialStates = Literal["fixed", "free"]
 Optimizer = LevenbergMarquardt | Any  # or Descent, or an optax transformation
+MapLike = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # results in order
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,11 +49,12 @@ from jaxmech.ensemble.checksums import (
     told,
     write_seal,
 )
+from jaxmech.ensemble.work.checks import cluster_tasks
 from jaxmech.identify.cross_validation import CrossValidation, cross_validate
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.table import Recordings, read_table
 from jaxmech.identify.fit import fit_identifiable
-from jaxmech.identify.identifiable import Identifiable
+from jaxmech.identify.identifiable import Identifiable, MapLike
 from jaxmech.identify.result import Fit
 from jaxmech.identify.storage import load_fit, save_fit
 from jaxmech.plot.fit_figures import draw_fit
@@ -85,10 +86,11 @@ def run_fit(
     name, facts = study.model, _facts(study, found, recordings, folder)
     study = _resolved(study, found, folder, out)
     with _opened(out, study, found, facts, tell or warn):
-        comparison = _compared(study, found, recordings, out, progress)
-        add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
-        chosen = comparison.chosen if comparison else next(iter(found.by_name))
-        fit = _fitted(study, found.by_name[chosen], recordings, out, progress)
+        with _workers(study, tell or warn) as workers:
+            comparison = _compared(study, found, recordings, out, progress, workers)
+            add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
+            chosen = comparison.chosen if comparison else next(iter(found.by_name))
+            fit = _fitted(study, found.by_name[chosen], recordings, out, progress, workers)
         add_to_seal(out, [out / FIT])
         title = f"{name}, {chosen}" if comparison else name
         outcome = Outcome(title, fit, comparison, tuple(map(str, study.data.observed)))
@@ -182,7 +184,7 @@ def _opened(
         with locked(out):
             if any((out / name).exists() for name in (SEAL, FIT, "progress")):
                 again = _lost(out)
-                require_same_config(out, plain(study), {"data.file"})
+                require_same_config(out, plain(study), {"data.file", "cluster"})
                 finished = (out / FIT).is_file() and not again
                 require_same_environment(out, facts, INPUT if finished else DECISIVE)
                 # From the beginning: a step from the last checkpoint would have other bits.
@@ -215,8 +217,23 @@ def _lost(out: Path) -> list[str]:
     return [one.file for one in lost]
 
 
+@contextmanager
+def _workers(study: FitStudy, tell: Callable[[str], None]) -> Iterator[MapLike]:
+    """What computes fits: the workers of the study, or this process."""
+    if study.cluster is None:
+        yield map
+        return
+    with cluster_tasks(study.cluster, tell) as tasks:
+        yield tasks.map
+
+
 def _compared(
-    study: FitStudy, found: Subjects, recordings: Recordings, out: Path, progress: bool
+    study: FitStudy,
+    found: Subjects,
+    recordings: Recordings,
+    out: Path,
+    progress: bool,
+    workers: MapLike,
 ) -> CrossValidation | None:
     if study.choice is None:
         return None
@@ -230,11 +247,17 @@ def _compared(
             settings=settings(study),
             folder=out / "progress" / "candidates",
             progress=progress,
+            workers=workers,
         )
 
 
 def _fitted(
-    study: FitStudy, subject: Identifiable, recordings: Recordings, out: Path, progress: bool
+    study: FitStudy,
+    subject: Identifiable,
+    recordings: Recordings,
+    out: Path,
+    progress: bool,
+    workers: MapLike,
 ) -> Fit:
     """The fit, or the one that is already stored."""
     if (out / FIT).is_file():
@@ -245,8 +268,9 @@ def _fitted(
             recordings.train,
             settings(study),
             validation=recordings.validation,
-            folder=out / "progress" / "fit",
+            folder=(out / "progress" / "fit").resolve(),
             progress=progress,
+            workers=workers,
         )
         save_fit(fit, out / FIT)
     return fit

@@ -13,6 +13,7 @@ import optax
 
 from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.config.schema import OneOf
+from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, Shooting
 from jaxmech.identify.cross_validation import Rule, Score
@@ -214,6 +215,10 @@ class FitStudy:
         default=(), metadata=doc("models to choose from, inside the recordings to fit")
     )
     choice: Choice | None = field(default=None, metadata=doc("how one of them is chosen"))
+    cluster: Cluster | None = field(
+        default=None,
+        metadata=doc("workers that fit candidates and starting points; changes no result"),
+    )
 
     def __post_init__(self) -> None:
         if problems := list(_problems(self)):

@@ -1,6 +1,5 @@
 """The computation of blocks by the workers of a cluster: handed out, and added up in order."""
 
-import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -101,7 +100,7 @@ class AwayWork:
         self._add_up(blocks)
         path, lease = self.target.path.resolve(), uuid4().hex
         x64 = bool(jax.config.read("jax_enable_x64"))
-        order = pickle.dumps(Order(self.study, self.folder.resolve(), path, lease, x64))
+        order = _packed(Order(self.study, self.folder.resolve(), path, lease, x64))
         self.tasks.again = _reversed
         sizes, ended = self._sizes(), False
 
@@ -164,6 +163,13 @@ class AwayWork:
                 raise FolderError(f"{self.target.path}: {text}; is it on a shared file system?")
             time.sleep(0.2)
         return self.target.states(block)
+
+
+def _packed(order: Order) -> bytes:
+    """An order as bytes, also of a study whose functions have no name in a module."""
+    from distributed.protocol import pickle as pickles
+
+    return bytes(pickles.dumps(order))
 
 
 def _reversed(blocks: Blocks) -> Blocks:

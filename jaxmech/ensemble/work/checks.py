@@ -1,17 +1,48 @@
 """The workers of a cluster before they compute: versions that must agree, and what may differ."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from jaxmech.config.environment import environment
-from jaxmech.ensemble.work.tasks import ClusterError
+from jaxmech.config.run_folder import warn
+from jaxmech.ensemble.work.connect import connected
+from jaxmech.ensemble.work.settings import Cluster
+from jaxmech.ensemble.work.tasks import ClusterError, Tasks
 from jaxmech.ensemble.work.worker import MAY_DIFFER, facts_of_worker, refusal
 
 if TYPE_CHECKING:
     from distributed import Client
+
+
+@contextmanager
+def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -> Iterator[Tasks]:
+    """The workers of a cluster, whose `map` computes a function of many items.
+
+    Functions and items are pickled; workers need the same versions of jaxmech and JAX, which is
+    checked. What was lost with a worker is computed again.
+
+    Args:
+        cluster: which workers.
+        tell: called with messages; by default a `RunWarning`.
+
+    Raises:
+        InputError: the extra `cluster` is not installed.
+        ClusterError: the cluster cannot be reached, or has no workers that can compute.
+
+    Example:
+        Fits from several points, each in a process of its own::
+
+            with cluster_tasks(Cluster(scheduler="local:4")) as tasks:
+                found = jm.fit(..., multistart=jm.MultiStart(refine=4), workers=tasks.map)
+    """
+    tell = tell or warn
+    with connected(cluster, tell) as tasks:
+        facts_of_all(tasks.client, cluster.device, cluster.wait, tell)
+        yield tasks
 
 
 def facts_of_all(

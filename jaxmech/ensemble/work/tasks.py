@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaxmech.config.errors import InputError
+from jaxmech.ensemble.work.precision import Parcel
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -76,7 +77,8 @@ class Tasks:
         """The results in the order of the items, as the `map` of Python gives them."""
         held: dict[int, Result] = {}
         following = 0
-        for (place, _), result in self.as_done(_Second(function), enumerate(items)):
+        parcels = ((place, Parcel.of(function, item)) for place, item in enumerate(items))
+        for (place, _), result in self.as_done(_computed, parcels):
             held[place] = result
             while following in held:
                 yield held.pop(following)
@@ -192,11 +194,5 @@ class _Open:
         return sorted(late, key=lambda task: task.begun)[:free]
 
 
-@dataclass(frozen=True)
-class _Second:
-    """A function of the second of two."""
-
-    function: Callable[[Any], Any]
-
-    def __call__(self, pair: tuple[int, Any]) -> Any:
-        return self.function(pair[1])
+def _computed(numbered: tuple[int, Parcel]) -> Any:
+    return numbered[1].computed()

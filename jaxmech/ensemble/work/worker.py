@@ -15,8 +15,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-import jax
-
 from jaxmech.config.environment import changes, environment
 from jaxmech.config.run_folder import FolderError, stored_environment
 from jaxmech.ensemble.checksums import mark_of
@@ -26,6 +24,7 @@ from jaxmech.ensemble.store import RunFolder
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.work.here import arrays_of, computed_blocks
 from jaxmech.ensemble.work.plan import planned
+from jaxmech.ensemble.work.precision import use_x64
 from jaxmech.ensemble.work.tasks import ClusterError
 
 SAME = ("jaxmech", "jaxmech_sha256", "jax", "jaxlib", "xla_flags", "x64", "platform")
@@ -75,8 +74,7 @@ def is_leased(path: Path, lease: str) -> bool:
 
 def facts_of_worker(x64: bool) -> dict[str, Any]:
     """The environment of the process of a worker, which computes with 64 bits or not."""
-    if jax.config.read("jax_enable_x64") != x64:
-        jax.config.update("jax_enable_x64", x64)
+    use_x64(x64)
     return {**environment(), "host": platform.node()}
 
 

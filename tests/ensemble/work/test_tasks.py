@@ -1,14 +1,19 @@
 """The map over workers: lost ones are made up for, slow ones helped, lost schedulers told."""
 
+import pickle
 import time
 from concurrent.futures import CancelledError
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from distributed import KilledWorker
 
 from jaxmech.ensemble.work import tasks as module
 from jaxmech.ensemble.work.connect import _Keeper
+from jaxmech.ensemble.work.precision import Parcel
 from jaxmech.ensemble.work.tasks import ClusterError, Tasks
 from tests.ensemble.work.crews import Crew
 
@@ -135,3 +140,16 @@ def test_a_worker_that_its_nanny_gives_up_is_replaced() -> None:
     assert set(own.workers) == {0}
     assert lost.closed
     assert own.scaled == [2, 2]
+
+
+def test_functions_and_arrays_travel_as_they_are() -> None:
+    factor = np.float64(1 / 3)
+    parcel = pickle.loads(pickle.dumps(Parcel.of(lambda x: x * factor, jnp.float64(1.5))))
+    jax.config.update("jax_enable_x64", False)
+    try:
+        found = parcel.computed()
+        assert found.dtype == jnp.float64
+        assert jax.config.read("jax_enable_x64")
+    finally:
+        jax.config.update("jax_enable_x64", True)
+    assert float(found) == 0.5
