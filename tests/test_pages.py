@@ -21,7 +21,7 @@ BLOCK = re.compile(
     r"^```python\n(.*?)^```\n(?:\nprints\n\n```\n(.*?)^```)?", re.DOTALL | re.MULTILINE
 )
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-PAGES = ("modes", "gallery", "long_time", "events")
+PAGES = ("modes", "gallery", "long_time", "study_tutorial", "events")
 
 
 def text(page: str) -> str:

@@ -87,6 +87,6 @@ def _merging(study: Study, config: Path, path: Path) -> float:
     for block in (0, 1):  # which compile
         accumulator.add(accumulator.unpacked(np.asarray(states[block])))
     begun = time.perf_counter()
-    for block in range(2, len(states)):
+    for block in range(2, states.shape[0]):
         accumulator.add(accumulator.unpacked(np.asarray(states[block])))
-    return (time.perf_counter() - begun) / (len(states) - 2)
+    return (time.perf_counter() - begun) / (states.shape[0] - 2)

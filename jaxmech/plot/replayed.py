@@ -9,7 +9,9 @@ from matplotlib.figure import Figure
 from jaxmech.animate import animate
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory
 from jaxmech.plot.panels import BLUE, MOST_PANELS, ORANGE, grid, labelled, save, single
-from jaxmech.status import Status
+from jaxmech.status import succeeded
+
+_SECONDS, _FPS = 5.0, 12.5  # of an animation, if the motion is very short or long
 
 
 def draw_replay(found: ReplayedTrajectory, folder: Path) -> list[Path]:
@@ -20,7 +22,7 @@ def draw_replay(found: ReplayedTrajectory, folder: Path) -> list[Path]:
 
 def _title(found: ReplayedTrajectory) -> str:
     text = f"{found.results.name}: trajectory {found.index:,}"
-    if found.status == Status.OK:
+    if succeeded(found.status):
         return text
     return f"{text}, {found.status.name} at t = {float(found.values['t_failed']):.4g} s"
 
@@ -50,5 +52,7 @@ def _animated(found: ReplayedTrajectory, folder: Path) -> list[Path]:
     model = found.subject.model
     if model is None or model.geometry is None or found.last_good < 1:
         return []
-    motion = (found.ts, found.values["q"])
-    return [animate(model, motion, found.params).save(folder / "motion.gif", progress=False)]
+    motion, span = (found.ts, found.values["q"]), float(found.ts[-1] - found.ts[0])
+    speed = 1.0 if 1.0 <= span <= _SECONDS else span / _SECONDS
+    shown = animate(model, motion, found.params, speed=speed, fps=_FPS)
+    return [shown.save(folder / "motion.gif", progress=False)]

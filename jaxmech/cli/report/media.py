@@ -13,10 +13,10 @@ from jaxmech.config.errors import InputError, StudyError
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory, replays
 from jaxmech.plot.ensemble_figures import draw_pictures
-from jaxmech.status import Status
+from jaxmech.status import succeeded
 
 _SHOWN = 3  # trajectories that are animated by default
-_SECONDS, _FPS, _DPI = 8.0, 20.0, 72.0
+_SECONDS, _FPS, _DPI = 8.0, 12.5, 72.0
 _TYPES = {".png": "image/png", ".gif": "image/gif"}
 
 
@@ -64,7 +64,7 @@ def _animated(found: list[ReplayedTrajectory], folder: Path) -> Iterator[Html]:
         speed = max(float(one.ts[-1] - one.ts[0]) / _SECONDS, 1.0)
         motion = animate(model, (one.ts, one.values["q"]), one.params, speed=speed, fps=_FPS)
         file = motion.save(folder / f"{one.index}.gif", dpi=_DPI, progress=False)
-        end = "" if one.status == Status.OK else f", {one.status.name}"
+        end = "" if succeeded(one.status) else f", {one.status.name}"
         yield _figure(file, f"trajectory {one.index:,}{end}")
 
 
@@ -78,9 +78,9 @@ def _default(results: Results) -> list[int]:
     first = [int(b) * int(results.config["block"]) for b in results.blocks[:1]]
     failed = []
     if results.has_trajectories:
-        bad = np.flatnonzero(results.status[: int(results.config["block"])] != Status.OK)
+        ended_well = np.asarray(succeeded(results.status[: int(results.config["block"])]))
+        bad, good = np.flatnonzero(~ended_well), np.flatnonzero(ended_well)
         failed = [first[0] + int(k) for k in bad[:1]]
-        good = np.flatnonzero(results.status[: int(results.config["block"])] == Status.OK)
         first = [first[0] + int(k) for k in good[:2]]
     return list(dict.fromkeys([*worst, *failed, *first]))[:_SHOWN]
 

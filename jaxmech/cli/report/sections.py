@@ -14,7 +14,8 @@ from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.checksums import mark_of
 from jaxmech.ensemble.layout import array_of
-from jaxmech.status import Status
+from jaxmech.ensemble.summary import failed as failures_of
+from jaxmech.status import Status, succeeded
 
 MOST_FAILURES = 100
 _MOST_ROWS = 12  # of an array with intervals
@@ -22,9 +23,9 @@ _LIMITS = {"probability": ("low", "high"), "mean": ("mean_low", "mean_high"),
            "quantiles": ("low", "high")}  # fmt: skip
 
 
-def headline(results: Results, summary: Mapping[str, Any]) -> Html:
+def headline(results: Results, summary: dict[str, Any]) -> Html:
     """What the run is, in a sentence."""
-    failed = summary["done"] - summary["status"]["OK"]["count"]
+    failed = failures_of(summary)
     text = f"{summary['done']:,} of {summary['size']:,} trajectories"
     text += f", {failed:,} failed" if failed else ", none failed"
     if len(results.blocks) < results.count and not (results.path / "summary.json").is_file():
@@ -83,7 +84,7 @@ def _number(value: Any) -> object:
     return number if isinstance(number, int) or np.isfinite(number) else "–"
 
 
-def audit(summary: Mapping[str, Any]) -> Html:
+def audit(summary: dict[str, Any]) -> Html:
     """How trajectories ended, and the worst of the good ones."""
     ends = [(name, x["count"], x["message"]) for name, x in summary["status"].items()]
     worst = [(name.replace("_", " "), number_text(x)) for name, x in summary["worst"].items()]
@@ -98,19 +99,19 @@ def audit(summary: Mapping[str, Any]) -> Html:
     )
 
 
-def bands(summary: Mapping[str, Any]) -> Html | None:
+def bands(summary: dict[str, Any]) -> Html | None:
     """Quantiles of the coordinates at the end."""
     found = summary["quantiles"]
-    if not found or not summary["status"]["OK"]["count"]:
+    if not found or summary["done"] == failures_of(summary):
         return None
     titles = ("coordinate", *(f"{100 * p:g} %" for p in found["probabilities"]))
     rows = [(name, *rows[-1]) for name, rows in found["coordinates"].items()]
     return section(f"Quantiles at t = {found['times'][-1]:g} s", table(titles, rows))
 
 
-def failures(results: Results, summary: Mapping[str, Any]) -> Html | None:
+def failures(results: Results, summary: dict[str, Any]) -> Html | None:
     """Each failed trajectory, with what was drawn for it and the command that replays it."""
-    count = summary["done"] - summary["status"]["OK"]["count"]
+    count = failures_of(summary)
     if not count:
         return None
     rows, names = (
@@ -128,7 +129,7 @@ def failures(results: Results, summary: Mapping[str, Any]) -> Html | None:
 def _stored_failures(results: Results) -> tuple[list[tuple[Any, ...]], list[str]]:
     step = int(results.config["block"])
     numbers = [np.arange(b * step, min((b + 1) * step, results.size)) for b in results.blocks]
-    bad = np.concatenate(numbers)[results.status != Status.OK][:MOST_FAILURES]
+    bad = np.concatenate(numbers)[~np.asarray(succeeded(results.status))][:MOST_FAILURES]
     arrays = {name: array_of(results.group, name) for name in ("status", "t_failed")}
     drawn = [
         name

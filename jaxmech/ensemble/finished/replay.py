@@ -21,7 +21,7 @@ from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.study import LANES, Study
 from jaxmech.ensemble.trajectory import StudyTrajectory
 from jaxmech.ensemble.work.plan import planned
-from jaxmech.status import Status
+from jaxmech.status import Status, succeeded
 
 SERIES: tuple[Series, ...] = ("q", "v", "energy", "position_residual", "velocity_residual")
 _ENVIRONMENT = ("jaxmech_sha256", "jax", "jaxlib", "platform", "device", "processor", "xla_flags")
@@ -188,7 +188,7 @@ def _card(found: ReplayedTrajectory) -> Iterator[str]:
     seed = results.config.get("seed", 0)
     yield f"trajectory {found.index:,} of {results.size:,} of {results.name}, seed {seed}"
     yield f"  {'status':<19}{status.name}: {status.message}"
-    if status != Status.OK:
+    if not succeeded(status):
         last = found.last_good
         yield f"  {'failed at':<19}t = {float(values['t_failed']):.6g} s"
         q, v = (_vector(values[name][last]) for name in ("q", "v"))
