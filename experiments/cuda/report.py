@@ -45,8 +45,16 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
     small = [row for row in spilled if row["coordinates"] <= 4]
     yield f"{len(rows)} kernels, {len(spilled)} of which spill on some architecture."
     of_models = sum(row["coordinates"] <= 4 for row in rows)
-    yield f"Of the {of_models} kernels of models with n ≤ 4, {len(small)} spill"
-    yield "(" + "; ".join(f"{row['model']}, {row['way']}, {row['type']}" for row in small) + ")."
+    yield f"Of the {of_models} kernels of models with n ≤ 4, {len(small)} spill:"
+    yield ""
+    for dtype in dict.fromkeys(row["type"] for row in small):
+        ways: dict[str, dict[str, None]] = {}
+        for row in small:
+            if row["type"] == dtype:
+                ways.setdefault(row["model"], {})[row["way"]] = None
+        listed = "; ".join(f"{model} ({', '.join(found)})" for model, found in ways.items())
+        yield f"- in {dtype}: {listed}"
+    yield ""
     double = sum(row["type"] == "float32" and row["lines_in_double"] > 0 for row in rows)
     yield f"Kernels in float32 with an instruction in double precision: {double}."
 

@@ -105,7 +105,7 @@ def test_a_spill_is_reported() -> None:
     assert "Not computed" not in text
     assert "| pendulum | 2 | forward (1) | float64 | 1,234 | 0.10 | 255, 1,024 B, 0.50 |" in text
     assert "1 kernels, 1 of which spill" in text
-    assert "n ≤ 4, 1 spill" in text
+    assert "n ≤ 4, 1 spill:\n\n- in float64: pendulum (forward)\n" in text
 
 
 def test_differences_are_found() -> None:
