@@ -20,6 +20,9 @@ class StepRecord(eqx.Module):
         saves: the number of the save, 0 for a step, shape (E,).
         starts: q and v before each segment of moves, shape (S, 2 n).
         count: number of moves.
+        which: the number of the event that ends each move, -1 for none, shape (E,); None without
+            events. With them, the shift of time (zero) and the switches follow q and v in a start.
+        row: where that event is kept, shape (E,).
     """
 
     begins: Float[Array, " E"]
@@ -27,13 +30,16 @@ class StepRecord(eqx.Module):
     saves: Int[Array, " E"]
     starts: Float[Array, " S n2"]
     count: Int[Array, ""]
+    which: Int[Array, " E"] | None = None
+    row: Int[Array, " E"] | None = None
 
 
 class MoveRows(eqx.Module):
     """The same while it is written.
 
     Attributes:
-        moves: begin, size and number of the save.
+        moves: begin, size and number of the save; with events also the number of the event and
+            where it is kept, each counted from 1.
         starts: as above.
         segment: moves in a segment.
     """
@@ -43,18 +49,18 @@ class MoveRows(eqx.Module):
     segment: int = eqx.field(static=True)
 
     @staticmethod
-    def empty(most: int, segment: int, state: Array) -> "MoveRows":
-        """For so many moves, and states (q, v) of this shape."""
+    def empty(most: int, segment: int, state: Array, columns: int = 3) -> "MoveRows":
+        """For so many moves of so many numbers, and states of this shape."""
         count = segments_of(most, segment)
-        moves = empty_rows(count * segment, jnp.zeros(3, state.dtype))
+        moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype))
         return MoveRows(moves, empty_rows(count, state), segment)
 
     def with_move(
-        self, number: Array, move: tuple[Array, Array, Array], state: Array, when: Array
+        self, number: Array, move: tuple[Array, ...], state: Array, when: Array
     ) -> "MoveRows":
-        """With begin, size and number of the save of a move from a state, if it is made."""
+        """With the numbers of a move from a state, if it is made."""
         is_first = when & (number % self.segment == 0)
-        row = jnp.stack([move[0], move[1], move[2].astype(state.dtype)])
+        row = jnp.stack([x.astype(state.dtype) for x in move])
         return MoveRows(
             with_row(self.moves, number, row, when),
             with_row(self.starts, number // self.segment, state, is_first),
@@ -68,7 +74,10 @@ class MoveRows(eqx.Module):
         moves = jnp.where(made, self.moves, 0.0)
         starts = jnp.where(begun, self.starts, 0.0)
         saves = moves[:, 2].astype(jnp.int32)
-        return StepRecord(moves[:, 0], moves[:, 1], saves, starts, count)
+        which = row = None
+        if moves.shape[1] > 3:
+            which, row = moves[:, 3:].astype(jnp.int32).T - 1
+        return StepRecord(moves[:, 0], moves[:, 1], saves, starts, count, which, row)
 
 
 def segments_of(moves: int, segment: int) -> int:

@@ -1,7 +1,6 @@
 """A whole trajectory in steps of the size that a tolerance asks for."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,15 +13,14 @@ from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, s
 from jaxmech.integrate.adaptive.dense import interpolated
 from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
 from jaxmech.integrate.adaptive.record import MoveRows, StepRecord
+from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import relative
-from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory, residuals, start_status
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import Health
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -133,7 +131,9 @@ def adaptive_rollout(
         events=events,
         active=active,
     )
-    return trajectory, rows[1].record(state.counts.accepted + state.saved - 1)
+    return trajectory, rows[1].record(
+        state.counts.accepted + state.saved - 1 + run.observed_before(state)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,12 @@ class _Run:
         times, state = len(self.elapsed), jnp.zeros(2 * q.size, q.dtype)
         switches = len(self.watch.names) if self.watch else 0
         saves = empty_rows(times, jnp.zeros(2 + 2 * q.size + switches, q.dtype))
-        return saves, MoveRows.empty(self.method.max_steps + times - 1, self.segment, state)
+        if self.watch is None:
+            return saves, MoveRows.empty(self.method.max_steps + times - 1, self.segment, state)
+        # Events that change nothing are moves of their own, as far as they are kept.
+        most = self.method.max_steps + times - 1 + self.watch.rows[-1]
+        state = jnp.zeros(2 * q.size + 1 + switches, q.dtype)
+        return saves, MoveRows.empty(most, self.segment, state, columns=5)
 
     def time(self, elapsed: Array) -> Array:
         """The time after so much of it."""
@@ -227,7 +232,10 @@ class _Run:
         elapsed = jnp.where(is_last, self.span, state.elapsed + size)
         proposed, event = size, None
         if self.watch is not None and state.events is not None:
-            event = self._event(self.watch, state, tried, t, h, accepted)
+            how = self.scheme, self.tolerance, self.watch
+            event = events_in_step(
+                *how, state.knot, state.events, tried, t, h, self.params, accepted
+            )
             size = jnp.where(event.cut, event.share * size, size)
             elapsed = jnp.where(event.cut, state.elapsed + size, elapsed)
             tried = replace(tried, end=event.end)
@@ -248,8 +256,9 @@ class _Run:
         after, (saves, moves) = self._saved(state, after, step, rows)
         if event is not None:
             after = self._after_event(after, event)
-        number = state.counts.accepted + after.saved - 1
-        made = step.begin, step.size, jnp.zeros_like(number)
+            moves = self._observed(state, after, step, event, moves)
+        number = state.counts.accepted + after.saved - 1 + self.observed_before(after)
+        made = self._move(step.begin, step.size, jnp.zeros_like(number), event)
         return after, (saves, moves.with_move(number, made, _packed(state), accepted))
 
     def _saved(
@@ -279,8 +288,8 @@ class _Run:
             position = jnp.maximum(audit.position, position)
             velocity = jnp.maximum(audit.velocity, velocity)
             row = jnp.concatenate([q, v, jnp.stack([position, velocity]), *switches])
-            number = before.counts.accepted + place - 1
-            made = step.begin, jnp.zeros_like(t), place
+            number = before.counts.accepted + place - 1 + self.observed_before(before)
+            made = self._move(step.begin, jnp.zeros_like(t), place)
             moves = moves.with_move(number, made, _packed(before), reached)
             saves = with_row(saves, place, row, reached)
             none = jnp.zeros_like(position)
@@ -301,53 +310,49 @@ class _Run:
             (after, rows),
         )
 
-    def _event(
-        self, watch: Watch, state: _State, tried: Attempt, t: Array, h: Array, accepted: Array
-    ) -> "_StepEvents":
-        """The events in an accepted step."""
-        was, end = state.events, tried.end
-        assert was is not None
-        values = watch.values(self.scheme, end.q, end.v, t + h, self.params)
-        happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
+    def _move(
+        self, begin: Array, size: Array, save: Array, event: StepEvents | None = None
+    ) -> tuple[Array, ...]:
+        """What is recorded of a move."""
+        if self.watch is None:
+            return begin, size, save
+        none = jnp.zeros_like(save)
+        if event is None:
+            return begin, size, save, none, none
+        which, row = (jnp.where(event.cut, x + 1, 0) for x in (event.which, event.row))
+        return begin, size, save, which, row
 
-        def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
-            found = attempt(self.scheme, self.tolerance, state.knot, t, h, params)
-            good = found.status == Status.OK
-            return found.end.q, found.end.v, Health(good, found.status, found.rank, good)
+    def observed_before(self, state: _State) -> Array:
+        """How many events that changed nothing were recorded so far."""
+        if self.watch is None or state.events is None:
+            return jnp.zeros((), jnp.int32)
+        kept = jnp.asarray([0 if e.cuts else e.keep for e in self.watch.events], jnp.int32)
+        return jnp.minimum(state.events.counts, kept).sum()
 
-        plain = self.params.params if isinstance(self.params, Switched) else self.params
+    def _observed(
+        self, before: _State, after: _State, step: "StepSpan", event: StepEvents, moves: MoveRows
+    ) -> MoveRows:
+        """The moves to the events in a step that changed nothing."""
+        watch, replay = self.watch, event.events.replay
+        assert watch is not None
+        is_plain = watch.flags([not e.cuts for e in watch.events])
+        first = before.counts.accepted + after.saved - 1 + self.observed_before(before)
 
-        def rarely() -> _StepEvents:
-            at = through_events(
-                self.scheme, watch, state.knot.q, state.knot.v, t, h, plain, was,
-                jnp.zeros((), jnp.int32), part,
-            )  # fmt: skip
-            cut = at.cut & (at.count > 0)
-            end_t = t + at.base_u * h
-            before = knot(self.scheme, at.end_q, at.end_v, end_t, self.params)
-            now = watch.params(plain, at.events.active)
-            after = knot(self.scheme, at.q, at.v, end_t, now)
-            is_nan = at.health.good & jnp.isnan(at.events.values).any()
-            code = jnp.where(at.health.good, int(Status.OK), at.health.status)
-            code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
-            stopped = (code == Status.OK) & (at.events.stopped_by >= 0)
-            code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
-            ends = jax.tree.map(lambda x, y: jnp.where(cut, x, y), before, end)
-            return _StepEvents(at.events, cut, at.base_u, ends, after, code)
+        def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
+            entry, number, moves = carry
+            _, size, which, row = replay.at(entry)
+            when = watch.chosen(which, is_plain) & (row >= 0)
+            made = step.begin, jnp.abs(size), jnp.zeros_like(number), which + 1, row + 1
+            moves = moves.with_move(number, made, _packed(before), when)
+            return entry + 1, number + when, moves
 
-        def usually() -> _StepEvents:
-            signs = watch.settled(was.signs, values, was.active)
-            signs, new = (jnp.where(accepted, x, y) for x, y in (
-                (signs, was.signs), (values, was.values)
-            ))  # fmt: skip
-            no, ok = jnp.asarray(False), jnp.asarray(Status.OK, jnp.int32)
-            return _StepEvents(
-                replace(was, signs=signs, values=new), no, jnp.ones_like(t), end, end, ok
-            )
+        none = jnp.zeros((), jnp.int32)
+        found: tuple[Array, Array, MoveRows] = jax.lax.while_loop(
+            lambda carry: event.happened & (carry[0] < replay.count), add, (none, first, moves)
+        )
+        return found[2]
 
-        return jax.lax.cond(accepted & happens, rarely, usually)
-
-    def _after_event(self, state: _State, event: "_StepEvents") -> _State:
+    def _after_event(self, state: _State, event: StepEvents) -> _State:
         """The state from which the motion goes on after the events of a step."""
         is_ok = state.status == Status.OK
         status = jnp.where(is_ok, event.status, state.status)
@@ -463,26 +468,6 @@ class _Run:
         return replace(state, status=status, t_failed=jnp.where(failed, at, state.t_failed))
 
 
-class _StepEvents(eqx.Module):
-    """The events in an accepted step.
-
-    Attributes:
-        events: what is known of them after it.
-        cut: whether the step ends at one.
-        share: the part of the step up to there.
-        end: the end of that part.
-        after: where the motion goes on.
-        status: `STOPPED` after a terminal event, or what went wrong.
-    """
-
-    events: EventState
-    cut: Bool[Array, ""]
-    share: Float[Array, ""]
-    end: Knot
-    after: Knot
-    status: Int[Array, ""]
-
-
 class StepSpan(eqx.Module):
     """An attempted step: times since the start, its size, and whether it was accepted."""
 
@@ -493,5 +478,8 @@ class StepSpan(eqx.Module):
 
 
 def _packed(state: _State) -> Array:
-    """q and v."""
-    return jnp.concatenate([state.knot.q, state.knot.v])
+    """q and v; with events also a shift of time, which is zero, and the switches."""
+    q, v, events = state.knot.q, state.knot.v, state.events
+    if events is None:
+        return jnp.concatenate([q, v])
+    return jnp.concatenate([q, v, jnp.zeros_like(q[:1]), events.active.astype(q.dtype)])

@@ -1,5 +1,8 @@
 """Events in steps by a tolerance: the same events as in fixed steps."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +71,28 @@ def test_a_bead_leaves_its_hoop() -> None:
     np.testing.assert_array_equal(sol.events.active["hoop"], ts <= at.t[0])
 
 
-def test_derivatives_are_refused() -> None:
-    with pytest.raises(NotImplementedError, match="fixed steps"):
-        jax.grad(lambda height: bouncing(height).q[-1, 1])(jnp.asarray(1.0))
+def landed(x: jax.Array) -> jax.Array:
+    """When the second of two bounces is, and where the ball is at the end, for e, g and height."""
+    e, g, height = x
+    method = jm.Adaptive(rtol=1e-9, atol=1e-10, max_steps=64)
+    sol = jm.simulate(
+        BALL, jnp.stack([0 * height, height]), DROPPED[1], jnp.array([0.0, 1.0, 2.0]),
+        {"e": e, "g": g}, method=method, events=BOUNCE,
+    )  # fmt: skip
+    return jnp.stack([sol.events["bounce"].t[1], sol.q[-1, 1]])
+
+
+def landed_exactly(x: jax.Array) -> jax.Array:
+    e, g, height = x
+    first = jnp.sqrt(2 * height / g)
+    second = first * (1 + 2 * e)
+    left = 2.0 - second
+    return jnp.stack([second, e**2 * g * first * left - g / 2 * left**2])
+
+
+@pytest.mark.parametrize("mode", [jax.jacrev, jax.jacfwd])
+def test_derivatives_are_those_of_the_closed_form(mode: Callable[..., Any]) -> None:
+    x = jnp.array([0.9, 9.0, 1.2])
+    np.testing.assert_allclose(landed(x), landed_exactly(x), atol=1e-11)
+    expected = jax.jacrev(landed_exactly)(x)
+    np.testing.assert_allclose(mode(landed)(x), expected, rtol=1e-9, atol=1e-10)

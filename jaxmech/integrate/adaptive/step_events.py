@@ -1,0 +1,86 @@
+"""The events in an accepted step, which ends at the first of them that changes the motion."""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
+from jaxmech.integrate.adaptive.method import Tolerance
+from jaxmech.integrate.events.crossing import through_events
+from jaxmech.integrate.events.log import EventState, Replay
+from jaxmech.integrate.events.switches import Switched
+from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step import Health
+from jaxmech.status import Status
+from jaxmech.system import Params
+
+
+class StepEvents(eqx.Module):
+    """The events in an accepted step.
+
+    Attributes:
+        events: what is known of them after it; their `replay` has those of this step.
+        happened: whether there were any.
+        cut: whether the step ends at one.
+        which: the number of that event.
+        row: where it is kept, -1 if it is not.
+        share: the part of the step up to there.
+        end: the end of that part.
+        after: where the motion goes on.
+        status: `STOPPED` after a terminal event, or what went wrong.
+    """
+
+    events: EventState
+    happened: Bool[Array, ""]
+    cut: Bool[Array, ""]
+    which: Int[Array, ""]
+    row: Int[Array, ""]
+    share: Float[Array, ""]
+    end: Knot
+    after: Knot
+    status: Int[Array, ""]
+
+
+def events_in_step(
+    scheme: Scheme, tolerance: Tolerance, watch: Watch, start: Knot, was: EventState,
+    tried: Attempt, t: Array, h: Array, params: Params, accepted: Array,
+) -> StepEvents:  # fmt: skip
+    """The events in a step from a knot, of which a whole attempt is given."""
+    end, none = tried.end, jnp.zeros((), jnp.int32)
+    was = replace(was, replay=Replay.none(t.dtype))
+    values = watch.values(scheme, end.q, end.v, t + h, params)
+    happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
+    plain = params.params if isinstance(params, Switched) else params
+
+    def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
+        found = attempt(scheme, tolerance, start, t, h, params)
+        good = found.status == Status.OK
+        return found.end.q, found.end.v, Health(good, found.status, found.rank, good)
+
+    def rarely() -> StepEvents:
+        at = through_events(scheme, watch, start.q, start.v, t, h, plain, was, none, part)
+        events, end_t = at.events, t + at.base_u * h
+        cut = at.cut & (at.count > 0)
+        before = knot(scheme, at.end_q, at.end_v, end_t, params)
+        after = knot(scheme, at.q, at.v, end_t, watch.params(plain, events.active))
+        _, _, which, row = events.replay.at(events.replay.count - 1)
+        is_nan = at.health.good & jnp.isnan(events.values).any()
+        code = jnp.where(at.health.good, int(Status.OK), at.health.status)
+        code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
+        stopped = (code == Status.OK) & (events.stopped_by >= 0)
+        code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
+        ends = jax.tree.map(lambda x, y: jnp.where(cut, x, y), before, end)
+        return StepEvents(events, at.count > 0, cut, which, row, at.base_u, ends, after, code)
+
+    def usually() -> StepEvents:
+        signs = jnp.where(accepted, watch.settled(was.signs, values, was.active), was.signs)
+        events = replace(was, signs=signs, values=jnp.where(accepted, values, was.values))
+        no, ok = jnp.asarray(False), jnp.asarray(Status.OK, jnp.int32)
+        return StepEvents(events, no, no, none, none - 1, jnp.ones_like(t), end, end, ok)
+
+    return jax.lax.cond(accepted & happens, rarely, usually)
