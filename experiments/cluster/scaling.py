@@ -1,4 +1,4 @@
-"""The rate of a study with some processes, and what it writes."""
+"""The rate of a study with some processes of one core each, and what it writes."""
 
 import json
 import os
@@ -19,7 +19,10 @@ from jaxmech.ensemble.work.plan import planned
 
 
 def scaling(config: Path, processes: list[int], out: Path) -> dict[str, Any]:
-    """A study in this process, and with workers: the same statistics first, then the rates."""
+    """A study in this process, on all cores, and with workers of one core each.
+
+    The statistics must be the same, bit by bit, before any rate is told.
+    """
     study = read(config, Study)
     rows = [_row(study, config, out, 0), *(_row(study, config, out, n) for n in processes)]
     content = {(out / _name(n) / "statistics.npz").read_bytes() for n in (0, *processes)}
@@ -43,7 +46,7 @@ def _name(processes: int) -> str:
 
 def _row(study: Study, config: Path, out: Path, processes: int) -> dict[str, Any]:
     path = out / _name(processes)
-    cluster = Cluster(scheduler=f"local:{processes}") if processes else None
+    cluster = Cluster(scheduler=f"local:{processes}", cores=1) if processes else None
     begun = time.time()
     run_study(replace(study, cluster=cluster), path, folder=config.parent, tell=print)
     results = open_results(path)

@@ -1,6 +1,8 @@
 """Blocks that are handed out and come back in any order: the bits of one process."""
 
+import errno
 import json
+import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -10,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from jaxmech.config.run_folder import FolderError
+from jaxmech.config.run_folder import FolderError, locked
 from jaxmech.config.toml import read
 from jaxmech.ensemble import RunWarning, Study, run_study
 from jaxmech.ensemble.checksums import marked_blocks
+from jaxmech.ensemble.store import RunFolder
 from jaxmech.ensemble.work.away import Sizes
 from jaxmech.ensemble.work.tasks import ClusterError, Tasks
 from tests.ensemble.studies import STUDY, killed, resealed, same_bits, write_study
@@ -118,6 +121,36 @@ def test_other_processors_are_told_on_a_cluster_and_refused_elsewhere(
     with pytest.warns(RunWarning, match='processor is "Other" there .* last bits of the other'):
         run_study(study, out, folder=tmp_path)
     assert same_results(out, whole)
+
+
+def test_a_full_disk_of_a_worker_is_told_and_its_block_computed_later(
+    whole, tmp_path, crew, monkeypatch
+) -> None:
+    config, out = written(tmp_path, ON), tmp_path / "run"
+    plain = RunFolder.write
+
+    def full(self, block, arrays) -> None:
+        if block == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        plain(self, block, arrays)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "write", full)
+        with pytest.raises(FolderError, match="cannot be used: No space left on device"):
+            run_study(read(config, Study), out, folder=tmp_path)
+    assert 2 not in marked_blocks(out)
+    assert not (out / ".lease").exists()
+    run_study(read(config, Study), out, folder=tmp_path)
+    assert same_results(out, whole)
+
+
+def test_two_masters_are_refused(whole, tmp_path, crew) -> None:
+    config, out = written(tmp_path, ON), tmp_path / "run"
+    shutil.copytree(whole, out)
+    killed(out, 1)
+    with locked(out), pytest.raises(FolderError, match=r"by another process \(\d+ on "):
+        run_study(read(config, Study), out, folder=tmp_path)
+    assert crew.given == []
 
 
 def test_the_processors_of_a_cluster_are_recorded(tmp_path, crew) -> None:

@@ -1,5 +1,6 @@
 """Clusters whose processes are killed: the bits of one process, and how to go on."""
 
+import os
 import random
 import signal
 import time
@@ -20,7 +21,7 @@ BLOCKS = 60
 def whole(tmp_path_factory) -> Path:
     """A run that this process has computed alone."""
     config = write_study(tmp_path_factory.mktemp("whole"), many(BLOCKS))
-    run_study(read(config, Study), config.parent / "run", folder=config.parent)
+    run_study(read(config, Study), config.parent / "run", folder=config.parent, tell=print)
     return config.parent / "run"
 
 
@@ -35,8 +36,12 @@ def test_a_worker_is_killed_and_nobody_can_tell(whole, tmp_path) -> None:
     config, out = write_study(tmp_path, many(BLOCKS)), tmp_path / "run"
     process = study_on(config, out, "--cluster", "local:2", "--chunk", 8)
     assert wait_until(lambda: marked_blocks(out), process)
-    victim = workers_of(process)[0]
-    victim.kill()
+    crew = workers_of(process)
+    cores = len(os.sched_getaffinity(0))
+    pinned = [frozenset(one.cpu_affinity()) for one in crew]
+    assert all(len(own) == max(cores // 2, 1) for own in pinned)
+    assert len(set(pinned)) == min(cores, 2)
+    crew[0].kill()
     error = process.communicate(timeout=180)[1]
     assert process.returncode == 0, error
     assert len(marked_blocks(out)) == BLOCKS
@@ -54,8 +59,34 @@ def test_sigterm_stops_a_cluster_at_the_next_block(whole, tmp_path) -> None:
     ours = f"continue with: jaxmech ensemble {config} --out {out} --cluster local:1"
     assert error.splitlines()[-1].endswith(ours)
     assert 0 < len(marked_blocks(out)) < BLOCKS
-    run_study(read(config, Study), out, folder=tmp_path)
+    run_study(read(config, Study), out, folder=tmp_path, tell=print)
     assert same_results(out, whole)
+
+
+SBATCH = """#!/bin/bash
+echo "Submitted batch job $$"
+setsid bash "$1" > "$0.$$.log" 2>&1 < /dev/null &
+echo $! > "$0.$$.pid"
+"""
+SCANCEL = """#!/bin/bash
+for job in "$@"; do kill -- -$(cat "$(dirname "$0")/sbatch.$job.pid"); done
+"""
+
+
+@pytest.mark.slow
+def test_jobs_of_slurm_compute(whole, tmp_path, monkeypatch) -> None:
+    """With commands that start a job at once, in place of those of SLURM."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in {"sbatch": SBATCH, "scancel": SCANCEL}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    table = '\n[cluster]\nscheduler = "slurm:2"\nmemory = "2 GiB"\n'
+    config, out = write_study(tmp_path, many(BLOCKS) + table), tmp_path / "run"
+    error = study_on(config, out).communicate(timeout=400)[1]
+    assert same_results(out, whole), error
+    assert len(list(folder.glob("sbatch.*.pid"))) >= 2
 
 
 @pytest.mark.slow
