@@ -26,6 +26,7 @@ from jaxmech.ensemble.work.worker import Computed, Order, compute_blocks
 
 QUIET = {  # what workers do beside work, which a process has to do a thousand times here
     "distributed.admin.system-monitor.interval": "60s",
+    "distributed.admin.tick.interval": "60s",
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.work-stealing": True,
     "distributed.comm.timeouts.connect": "120s",
