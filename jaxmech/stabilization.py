@@ -8,7 +8,6 @@ psi = 0 in the mass metric; `Baumgarte` feeds the violation back into b; `Free` 
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
@@ -16,7 +15,7 @@ from jaxtyping import Array, Bool, Int
 from jaxmech.compiler import batched_closure
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.formulations.regular import regular
-from jaxmech.linalg import LDL, AbstractSolver, Metric, metric, times
+from jaxmech.linalg import LDL, AbstractSolver, metric, times
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.field_docs import doc
@@ -35,30 +34,6 @@ class RowsBefore(NamedTuple):
     rank: Int[Array, ""]
 
 
-class Tangent(eqx.Module):
-    """Takes the part out of a small change of state that a projection would take out.
-
-    Attributes:
-        positions: M and the rows for changes of q; None without a projection.
-        velocities: the same for changes of v.
-    """
-
-    positions: Metric | None = None
-    velocities: Metric | None = None
-
-    def position(self, dq: Array) -> Array:
-        """What is left of a change of q."""
-        return _along(self.positions, dq)
-
-    def velocity(self, dv: Array) -> Array:
-        """What is left of a change of v."""
-        return _along(self.velocities, dv)
-
-
-def _along(rows: Metric | None, change: Array) -> Array:
-    return change if rows is None else change - rows.smallest(times(rows.A, change))[0]
-
-
 @dataclass(frozen=True)
 class AbstractStabilization:
     """What is done against drift: in the accelerations, and after each step; by default nothing."""
@@ -73,10 +48,6 @@ class AbstractStabilization:
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """The state to go on from, and whether it could be reached."""
         return q, v, jnp.asarray(True)
-
-    def tangent(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Tangent:
-        """What `after_step` leaves of small changes of a state; all of them by default."""
-        return Tangent()
 
 
 class Free(AbstractStabilization):
@@ -157,16 +128,6 @@ class Projection(AbstractStabilization):
             plain &= ~before.dependent
         reached = jax.lax.cond(~plain, is_right, lambda: jnp.asarray(True))
         return q, v, reached & positions.definite
-
-    def tangent(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Tangent:
-        """What `after_step` leaves of small changes of a state: those along the constraints."""
-        A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-        if A_velocity.shape[0] == 0:
-            return Tangent()
-        M = metric_mass(system, q, v, t, params)
-        positions = metric(M, A_position, self.solver)
-        same = A_position is A_velocity
-        return Tangent(positions, positions if same else metric(M, A_velocity, self.solver))
 
 
 @dataclass(frozen=True)

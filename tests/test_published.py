@@ -113,6 +113,18 @@ def test_andrews_mechanism_to_nine_digits(reference: Reference) -> None:
     assert absolute(energy[-1], energy[0]) < 1e-10  # 1.3e-11 of 0.5 J
 
 
+def test_tolerances_alone_give_ten_digits(reference: Reference) -> None:
+    """Andrews' mechanism and the car axis, for which no step is chosen by hand."""
+    method = jm.Adaptive(jm.DormandPrince8(), rtol=1e-12, atol=1e-12)
+    case, model = reference("andrews"), make("andrews")
+    sol = run(model.system, model.initial(), [0.0, case["t_end"]], case["params"], method)
+    assert relative(sol.q[-1], case["our_converged"][:7]) < 1e-10
+    case = reference("caraxis")
+    start, ts = (case["q0"], case["v0"]), [0.0, case["t_end"]]
+    sol = run(systems.car_axis(), start, ts, case["params"], method)
+    assert relative(sol.q[-1], case["reference"][:4]) < 1e-10
+
+
 def test_andrews_mechanism_starts_with_the_published_acceleration(reference: Reference) -> None:
     case, model = reference("andrews"), make("andrews")
     motion = acceleration(model.system, *model.initial(), 0.0, model.params)

@@ -34,7 +34,7 @@ from jaxmech.identify.problem.least_squares import Conditions, Task
 from jaxmech.identify.problem.residuals import Data, Observe, SegmentRun, runs
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
-from jaxmech.integrate import RK4, AbstractFixedStep
+from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 
@@ -54,7 +54,7 @@ def fit(
     horizon: Shooting | None = None,
     validation: Any = (),
     multistart: MultiStart | None = None,
-    method: AbstractFixedStep = RK4(),
+    method: AbstractMethod = RK4(),
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
     step: float | None = None,
@@ -90,7 +90,7 @@ def fit(
         validation: recordings that are not fitted, to judge the result. They decide nothing, except
             with the `patience` of `Descent`.
         multistart: random starting points, of which the best are fitted.
-        method: Runge-Kutta method, with its steps per interval between samples.
+        method: Runge-Kutta method, with its steps per interval between samples, or `Adaptive`.
         projection: against drift, as for `simulate`.
         formulation: law of motion.
         step: largest step [s]; longer intervals between samples are divided.
@@ -195,7 +195,10 @@ def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> N
 
 def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
     """Whole recordings from their recorded initial states."""
-    step = None if task.step is None else task.step * task.problem.method.count
+    method = task.problem.method
+    step = None
+    if isinstance(method, AbstractFixedStep) and task.step is not None:
+        step = task.step * method.count
     cut, origin = segments(recordings, step=step)
     none = jnp.zeros((*cut.q0.shape, 0))
     return Data(cut, task.data.leaves, none, none), origin

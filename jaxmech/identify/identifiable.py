@@ -10,7 +10,7 @@ from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.multistart import MultiStart
 from jaxmech.identify.problem.residuals import Observe
-from jaxmech.integrate import RK4, AbstractFixedStep
+from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_function, require_kind
@@ -73,7 +73,7 @@ class Settings:
     initial_states: InitialStates = "free"
     horizon: Shooting | None = None
     multistart: MultiStart | None = None
-    method: AbstractFixedStep = RK4()
+    method: AbstractMethod = RK4()
     projection: AbstractStabilization | None = Projection()
     formulation: AbstractFormulation = UdwadiaKalaba()
     step: float | None = None

@@ -18,7 +18,7 @@ from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, Shooting
 from jaxmech.identify.cross_validation import Rule, Score
 from jaxmech.identify.data.table import Table
-from jaxmech.integrate import RK4, AbstractFixedStep
+from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.utils.field_docs import doc
 
@@ -124,7 +124,7 @@ Optimizer = Annotated[
 class Integration:
     """The method of integration and the largest step, an argument of `fit`, in one table."""
 
-    method: AbstractFixedStep = field(
+    method: AbstractMethod = field(
         default=RK4(), metadata=doc("method of integration", inline=True)
     )
     step: float | None = field(

@@ -19,7 +19,7 @@ from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.problem.parameters import ParameterLayout
-from jaxmech.integrate import AbstractDerivative, AbstractFixedStep, ForwardMode, ReverseMode
+from jaxmech.integrate import AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
 from jaxmech.sensitivity.forward import direction_groups
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import AbstractStabilization
@@ -37,7 +37,7 @@ class FitProblem:
     observe: Observe  # observe(q, v, t, params) gives what the sensors show, (d,)
     start: Start | None  # start(q0, v0, params) gives the state; None projects q0 and v0
     layout: ParameterLayout
-    method: AbstractFixedStep
+    method: AbstractMethod
     projection: AbstractStabilization | None
     formulation: AbstractFormulation
 

@@ -17,6 +17,7 @@ from jaxmech.identify.problem.initial_states import InitialState, free_direction
 from jaxmech.identify.problem.least_squares import Conditions, Task
 from jaxmech.identify.problem.parameters import Parameters, parameters
 from jaxmech.identify.problem.residuals import Data, FitProblem
+from jaxmech.integrate import AbstractFixedStep
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.simulate import simulate
@@ -52,6 +53,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         states = initial_states(problem, cut, params)
     problem, step = _with_chosen_steps(problem, params, given, cut, states, settings.step)
     if step is not None:
+        assert isinstance(problem.method, AbstractFixedStep)
         cut, origin = segments(given, horizon=horizon, step=step * problem.method.count)
     weighted = all(one.weights is not None for one in given)
     if not weighted:
@@ -133,11 +135,18 @@ def _with_chosen_steps(
 ) -> tuple[FitProblem, float | None]:  # fmt: skip
     """The problem with the substeps of its method, and the largest step [s], if there is one."""
     method = problem.method
+    if not isinstance(method, AbstractFixedStep):
+        if step is not None:
+            raise ValueError(
+                "Argument `step` is for methods with fixed steps; leave it out with "
+                f"{type(method).__name__}(...), whose tolerance chooses the steps."
+            )
+        return problem, None
     if method.substeps is not None:
         return problem, step
     if step is not None:
         return replace(problem, method=replace(method, substeps=1)), step
-    largest = _largest_step(problem, params, s, states)
+    largest = _largest_step(problem, method, params, s, states)
     # substeps are for nine of ten intervals between samples; the longer ones are divided instead
     usual = float(np.quantile(np.concatenate([np.diff(one.ts) for one in given]), 0.9))
     substeps = rounded_up(usual / largest)
@@ -145,11 +154,12 @@ def _with_chosen_steps(
 
 
 def _largest_step(
-    problem: FitProblem, params: Params, s: Segments, states: Sequence[InitialState]
-) -> float:
+    problem: FitProblem, method: AbstractFixedStep, params: Params, s: Segments,
+    states: Sequence[InitialState],
+) -> float:  # fmt: skip
     """The largest step that is accurate enough for a few of the segments [s]."""
     stabilization = Free() if problem.projection is None else problem.projection
-    plan = Plan(problem.system, problem.method, problem.formulation, stabilization)
+    plan = Plan(problem.system, method, problem.formulation, stabilization)
     count, largest = len(states), np.inf
     for k in np.unique(np.linspace(0, count - 1, min(count, MEMBERS)).round().astype(int)):
         ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]

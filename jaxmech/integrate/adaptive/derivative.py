@@ -245,7 +245,7 @@ def _jvp(
     d_moves = _Moves(d_t0, zero, jnp.zeros_like(x.ts), change)
     start = jnp.concatenate([x.q0, x.v0])
     saves, starts = along(program, kept, moves, d_moves, start, d_start)
-    first = (jnp.arange(len(x.ts)) == 0)[:, None]
+    first = (x.ts == x.ts[0])[:, None]
     saves = jnp.where(first, d_start[None], saves)
     if tangents.ts is not None:
         shift = jnp.where(first[:, 0], 0.0, tangents.ts - d_t0)
@@ -406,7 +406,8 @@ def _backwards(
     (wrt_state, wrt_t0, wrt_shared), _ = jax.lax.scan(
         one, end, (states, begun, starts, segments), reverse=True
     )
-    wrt_q, wrt_v = jnp.split(wrt_state + saves[0], 2)
+    at_start = jnp.where((x.ts == x.ts[0])[:, None], saves, 0.0).sum(0)
+    wrt_q, wrt_v = jnp.split(wrt_state + at_start, 2)
     return RolloutInputs(
         wrt_q if wanted.q0 else None,
         wrt_v if wanted.v0 else None,
@@ -419,6 +420,7 @@ def _wrt_times(
     program: _MoveProgram, x: RolloutInputs, kept: _Kept, saves: Array, wrt_t0: Array
 ) -> Array:
     """The cotangent of the save times."""
-    later = jnp.arange(len(x.ts)) > 0
+    later = x.ts != x.ts[0]
     each = jnp.where(later, (saves * _rates(program, x, kept)).sum(1), 0.0)
-    return jnp.where(later, each, wrt_t0 - each.sum())
+    is_first = jnp.arange(len(x.ts)) == 0
+    return jnp.where(is_first, wrt_t0 - each.sum(), each)

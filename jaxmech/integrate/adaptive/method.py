@@ -32,8 +32,8 @@ class Tolerance(eqx.Module):
 class Adaptive(AbstractMethod):
     """Steps that choose their size by an error estimate, for each trajectory by itself.
 
-    The error of a step is the difference of the two methods of the pair, without the part that the
-    projection takes away, in the metric of the mass matrix:
+    The error of a step is the difference of the two methods of the pair, in the metric of the mass
+    matrix at its end:
 
         |x|_M = sqrt(x^T M x / tr M),
 

@@ -103,7 +103,8 @@ def adaptive_rollout(
     known = (place < state.saved) & jnp.isnan(start.t_failed)
     first = jnp.concatenate([q0, v0, jnp.stack([start.audit.position, start.audit.velocity])])
     switches = rows[0][:, len(first) :]
-    saves = jnp.where((place == 0)[:, None], first[None], rows[0][:, : len(first)])
+    at_start = (place < run.at_start)[:, None]
+    saves = jnp.where(at_start, first[None], rows[0][:, : len(first)])
     events, active = state.events, None
     if events is not None and start.events is not None:
         # After a terminal event the trajectory stands still.
@@ -111,7 +112,7 @@ def adaptive_rollout(
         none = jnp.zeros(2, q0.dtype)
         saves = jnp.where(is_later, jnp.concatenate([state.knot.q, state.knot.v, none]), saves)
         known |= is_later[:, 0]
-        active = jnp.where((place == 0)[:, None], start.events.active, switches > 0)
+        active = jnp.where(at_start, start.events.active, switches > 0)
         active = jnp.where(is_later, events.active, active)
     saves = jnp.where(known[:, None], saves, jnp.nan)
     n, audit = q0.size, state.audit
@@ -132,7 +133,7 @@ def adaptive_rollout(
         active=active,
     )
     return trajectory, rows[1].record(
-        state.counts.accepted + state.saved - 1 + run.observed_before(state)
+        state.counts.accepted + state.saved - run.at_start + run.observed_before(state)
     )
 
 
@@ -159,6 +160,11 @@ class _Run:
     def evaluations(self) -> int:
         """Evaluations of the law of motion in an attempt."""
         return self.method.pair.evaluations
+
+    @property
+    def at_start(self) -> Array:
+        """The number of save times at the start: one, or more if it is repeated."""
+        return (self.elapsed <= 0).sum().astype(jnp.int32)
 
     @property
     def span(self) -> Array:
@@ -204,7 +210,7 @@ class _Run:
             is_repeat=jnp.asarray(False),
             status=status,
             t_failed=jnp.where(status == Status.OK, nan, at),
-            saved=none + 1,
+            saved=self.at_start,
             counts=StepCounts(none, none, none + 2, zero, nan),
             stiffness=_Stiffness(none, none, jnp.asarray(False), nan),
             audit=_Audit(
@@ -257,7 +263,7 @@ class _Run:
         if event is not None:
             after = self._after_event(after, event)
             moves = self._observed(state, after, step, event, moves)
-        number = state.counts.accepted + after.saved - 1 + self.observed_before(after)
+        number = state.counts.accepted + after.saved - self.at_start + self.observed_before(after)
         made = self._move(step.begin, step.size, jnp.zeros_like(number), event)
         return after, (saves, moves.with_move(number, made, _packed(state), accepted))
 
@@ -288,7 +294,7 @@ class _Run:
             position = jnp.maximum(audit.position, position)
             velocity = jnp.maximum(audit.velocity, velocity)
             row = jnp.concatenate([q, v, jnp.stack([position, velocity]), *switches])
-            number = before.counts.accepted + place - 1 + self.observed_before(before)
+            number = before.counts.accepted + place - self.at_start + self.observed_before(before)
             made = self._move(step.begin, jnp.zeros_like(t), place)
             moves = moves.with_move(number, made, _packed(before), reached)
             saves = with_row(saves, place, row, reached)
