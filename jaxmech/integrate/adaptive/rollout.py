@@ -342,7 +342,7 @@ class _Run:
         watch, replay = self.watch, event.events.replay
         assert watch is not None
         is_plain = watch.flags([not e.cuts for e in watch.events])
-        first = before.counts.accepted + after.saved - 1 + self.observed_before(before)
+        first = before.counts.accepted + after.saved - self.at_start + self.observed_before(before)
 
         def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
             entry, number, moves = carry

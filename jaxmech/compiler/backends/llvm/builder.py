@@ -169,29 +169,30 @@ class Text:
         kind: np.dtype, when: str,
     ) -> None:  # fmt: skip
         """Store a row of numbers at the place of each lane for which `when` holds."""
-        # The other lanes write where nobody reads: a jump for each lane would take longer.
-        aside, many = self.scratch(len(values), dtype), type_of(kind, self.lanes)
-        stored = _in_memory(dtype)
+        kinds = type_of(kind, self.lanes), type_of(dtype, self.lanes)
+        # The other lanes write where nobody reads: a jump for each lane would take longer. A single
+        # lane is here only if `when` holds.
+        aside = self.scratch(len(values), dtype) if self.lanes > 1 else ""
         for lane in range(self.lanes):
-            number, holds = place, when
-            if self.lanes > 1:
-                number = self.line(f"extractelement {many} {place}, i64 {lane}")
-                holds = self.line(f"extractelement <{self.lanes} x i1> {when}, i64 {lane}")
+            number = self._of_lane(place, kinds[0], lane)
             if kind.itemsize < 8:
                 number = self.line(f"sext {type_of(kind, 1)} {number} to i64")
             offset = self.line(f"mul i64 {number}, {len(values)}")
-            own = self.address(self.address(base, dtype, offset), dtype, lane * apart)
-            address = self.line(f"select i1 {holds}, ptr {own}, ptr {aside}")
+            address = self.address(self.address(base, dtype, offset), dtype, lane * apart)
+            if self.lanes > 1:
+                holds = self._of_lane(when, f"<{self.lanes} x i1>", lane)
+                address = self.line(f"select i1 {holds}, ptr {address}, ptr {aside}")
             for k, value in enumerate(values):
-                if self.lanes > 1:
-                    vector_kind = type_of(dtype, self.lanes)
-                    value = self.line(f"extractelement {vector_kind} {value}, i64 {lane}")
+                one = self._of_lane(value, kinds[1], lane)
                 if dtype.kind == "b":
-                    value = self.line(f"zext i1 {value} to i8")
-                self.lines.append(
-                    f"store {stored} {value}, ptr {self.address(address, dtype, k)}, "
-                    f"align {max(dtype.itemsize, 1)}"
-                )
+                    one = self.line(f"zext i1 {one} to i8")
+                at = self.address(address, dtype, k)
+                aligned = max(dtype.itemsize, 1)
+                self.lines.append(f"store {_in_memory(dtype)} {one}, ptr {at}, align {aligned}")
+
+    def _of_lane(self, value: str, kind: str, lane: int) -> str:
+        """The number of one lane."""
+        return value if self.lanes == 1 else self.line(f"extractelement {kind} {value}, i64 {lane}")
 
     def _aligned(self, align: int) -> str:
         return f", align {align}" if self.on_gpu and align else ""
