@@ -95,9 +95,12 @@ class _Partition:
     def _is_known(self, eqn: JaxprEqn) -> bool:
         return all(isinstance(atom, Literal) or atom in self.known for atom in eqn.invars)
 
-    def _finish(self, eqn: JaxprEqn, outs: Sequence[Batch]) -> None:
-        for var, (x, has_axis) in zip(eqn.outvars, outs, strict=True):
-            self.values[var] = x, has_axis
+    def _finish(self, eqn: JaxprEqn, outs: Sequence[Batch | None]) -> None:
+        for var, out in zip(eqn.outvars, outs, strict=True):
+            if out is None:  # not used
+                continue
+            self.values[var] = out
+            has_axis = out[1]
             (self.batched.add if has_axis else self.batched.discard)(var)
 
     def _prologue(self, atoms: Iterable[Any]) -> list[JaxprEqn]:
@@ -123,7 +126,7 @@ class _Partition:
         outs = jax.vmap(lambda *xs: evaluated(eqn, *xs), axes, axis_size=self.size)(*values)
         return [(x, True) for x in outs]
 
-    def _loop(self, place: int, eqn: JaxprEqn) -> list[Batch]:
+    def _loop(self, place: int, eqn: JaxprEqn) -> Sequence[Batch | None]:
         """The results of a loop: compiled with equations around it, or alone, or by `jax.vmap`."""
         length = eqn.params.get("length")
         what = "while loop" if length is None else f"loop of {length} iterations"
@@ -173,27 +176,31 @@ class _Partition:
 
     def _compiled(
         self, eqn: JaxprEqn, what: str, prologue: list[JaxprEqn], epilogue: dict[int, JaxprEqn]
-    ) -> list[Batch]:
+    ) -> list[Batch | None]:
         """The results of a loop, by native code that computes the equations around it too."""
         around = [*prologue, *epilogue.values()]
         others = [one for one in self.jaxpr.eqns if one is not eqn and one not in around]
         used = _variables(self.jaxpr.outvars).union(*(_variables(one.invars) for one in others))
         wanted = [var for one in around for var in one.outvars if var in used]
         kernel, args = loop_kernel(eqn, prologue, list(epilogue.values()), wanted)
+        # JAX keeps all results of a `while`, though rows that nobody reads may be large.
+        is_used = [var in used for var in eqn.outvars]
+        kernel = kernel.restricted([*is_used, *[True] * len(wanted)])
         passed = [var for var in (*args, *wanted) if around and self._has_axis(var)]
         if sum(_size(var) for var in passed) > MOST_PASSED:
             raise UnsupportedError("sequences")
         sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
         values, flags = zip(*(self.value(atom) for atom in (*args, *sequences)), strict=True)
-        outs = [(x, True) for x in over_batch(kernel, flags, self.size, values)]
+        computed = iter(over_batch(kernel, flags, self.size, values))
+        outs = [(next(computed), True) if flag else None for flag in is_used]
         if self.found is not None:
             self.found.parts.append(part(what, kernel))
-        results = dict(zip(wanted, outs[len(eqn.outvars) :], strict=True))
+        results = {var: (x, True) for var, x in zip(wanted, computed, strict=True)}
         self.values.update(results)
         self.batched.update(results)
         self.waiting = [one for one in self.waiting if one not in prologue]
         self.done.update(epilogue)
-        return outs[: len(eqn.outvars)]
+        return outs
 
 
 def _variables(atoms: Iterable[Any]) -> set[Any]:
