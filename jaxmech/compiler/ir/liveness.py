@@ -282,12 +282,14 @@ def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = 
 
 
 def most_carried(loops: list[Loop], live: Live) -> int:
-    """The largest number of live values that an innermost loop carries in registers."""
-    # A loop around another one may spill its carry: it does so rarely.
+    """The largest number of live values that an innermost loop, or a `while`, carries."""
+    # A loop around another one may spill its carry: it does so rarely. A `while` around another one
+    # mostly does its work itself, such as steps with a loop over what they save.
     counts = [0]
     for k, part in live.loops.items():
-        if part.body is not None and part.body.loops:
+        has_inner = part.body is not None and bool(part.body.loops)
+        if part.body is not None and has_inner:
             counts.append(most_carried(loops[k].inner, part.body))
-        else:
+        if not has_inner or loops[k].length is None:
             counts.append(len(part.carry) - len(part.in_memory))
     return max(counts)

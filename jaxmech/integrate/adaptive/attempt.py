@@ -19,6 +19,8 @@ from jaxmech.stabilization import RowsBefore
 from jaxmech.status import Status
 from jaxmech.system import Params
 
+_SMALL = 8  # coordinates and constraint equations of a system whose stages are unrolled
+_TOGETHER = 6  # stages of one loop there
 _ITERATION = 1e-2  # error of the iteration of an implicit step, in tolerances
 
 
@@ -243,7 +245,16 @@ def _run_stages(
         stages.added(none, stages.weights[0], start.qdd),
         start.q, start.v, start.qdd, start.rank == m, start.status, start.rank,
     )  # fmt: skip
-    return jax.lax.scan(one, first, (stages.nodes[1:], stages.weights[1:], stages.is_last[1:]))[0]
+    # Native code unrolls short loops, and then knows the zeros among the weights. That halves the
+    # time of a step of a small system; a large one would take too long to compile.
+    count = len(stages.nodes)
+    is_small = start.q.size + start.kept.size <= _SMALL
+    for k in range(1, count, _TOGETHER if is_small else count):
+        part = slice(k, min(k + _TOGETHER, count) if is_small else count)
+        first, _ = jax.lax.scan(
+            one, first, (stages.nodes[part], stages.weights[part], stages.is_last[part])
+        )
+    return first
 
 
 class _StageWeights(eqx.Module):
