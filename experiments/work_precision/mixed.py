@@ -14,7 +14,7 @@ from experiments.work_precision.contenders import MOST, PAIRS, Run, timed
 
 RTOL = 1e-8
 END = 3.0
-FEWEST, LARGEST = 4000, 500_000  # steps of RK4 that are tried
+FEWEST, LARGEST = 1000, 500_000  # steps of RK4 that are tried
 
 
 def starts(size: int) -> tuple[np.ndarray, np.ndarray]:
