@@ -101,7 +101,7 @@ _MESSAGES = {
     Status.STOPPED: "a terminal event ended the trajectory; this is no failure",
     Status.TOO_MANY_EVENTS: (
         "more than 8 events in one step, as when a ball comes to rest in ever shorter bounces; end "
-        "such a sequence by a transition that switches the constraint on, or take a smaller step"
+        "such a motion before, by a terminal event at a small energy, or take a smaller step"
     ),
     Status.NOT_ON_CONSTRAINT: (
         "a transition left the state off the positions of a constraint that is on; let the event "

@@ -181,7 +181,7 @@ def _begun(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:
     """The state at the start of a segment, and the same without the events of the one before."""
     if state.events is None:
         return state, state
-    none = Replay.none(state.q.dtype)
+    none = Replay.none(len(state.events.signs), state.q.dtype)
     return state, replace(state, events=replace(state.events, replay=none))
 
 

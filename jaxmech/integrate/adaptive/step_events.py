@@ -52,7 +52,7 @@ def events_in_step(
 ) -> StepEvents:  # fmt: skip
     """The events in a step from a knot, of which a whole attempt is given."""
     end, none = tried.end, jnp.zeros((), jnp.int32)
-    was = replace(was, replay=Replay.none(t.dtype))
+    was = replace(was, replay=Replay.none(len(watch.events), t.dtype))
     values = watch.values(scheme, end.q, end.v, t + h, params)
     happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
     plain = params.params if isinstance(params, Switched) else params
@@ -65,7 +65,7 @@ def events_in_step(
     def rarely() -> StepEvents:
         at = through_events(scheme, watch, start.q, start.v, t, h, plain, was, none, part)
         events, end_t = at.events, t + at.base_u * h
-        cut = at.cut & (at.count > 0)
+        cut = at.cut
         before = knot(scheme, at.end_q, at.end_v, end_t, params)
         after = knot(scheme, at.q, at.v, end_t, watch.params(plain, events.active))
         _, _, which, row = events.replay.at(events.replay.count - 1)
@@ -75,7 +75,9 @@ def events_in_step(
         stopped = (code == Status.OK) & (events.stopped_by >= 0)
         code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
         ends = jax.tree.map(lambda x, y: jnp.where(cut, x, y), before, end)
-        return StepEvents(events, at.count > 0, cut, which, row, at.base_u, ends, after, code)
+        return StepEvents(
+            events, events.replay.count > 0, cut, which, row, at.base_u, ends, after, code
+        )
 
     def usually() -> StepEvents:
         signs = jnp.where(accepted, watch.settled(was.signs, values, was.active), was.signs)

@@ -22,7 +22,7 @@ from jaxmech.integrate.step import Health, step
 from jaxmech.status import Status
 from jaxmech.system import Params
 
-MOST = 8  # events in a step
+MOST = 8  # events in a step that change the motion; each of the others occurs once between them
 ACCURACY = 2e-14  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
 _APART = 4.0  # accuracies of the time between two occurrences of the same event
 _SETTLING = 0.01  # fraction of a step from which on a sign can be told that was unknown
@@ -52,7 +52,7 @@ class StepSearch(eqx.Module):
         u: where the next trial ends.
         searching: whether it is known that there is an event.
         events: what is known of the events.
-        count: events in this step so far.
+        count: events in this step so far that changed the motion.
         end_q: coordinates at the last event, before its transition, shape (n,).
         end_v: velocities there, shape (n,).
         cut: whether the motion changed at that event.
@@ -110,7 +110,7 @@ def through_events(
         size = (at.u - at.base_u) * h
         q, v, health = by(at.base_q, at.base_v, from_t, size, now)
         values = watch.values(scheme, q, v, to_t, now)
-        crossed = _crossed(watch, at.events, to_t, values, accuracy).any()
+        crossed = _crossed(watch, at, to_t, values, accuracy).any()
         ends = ~at.searching & ~crossed
         past = crossed | ~health.good
         at = _narrowed(at, q, v, values, health, ends, past, tolerance)
@@ -139,9 +139,10 @@ def _accuracy(t: Array, h: Array) -> Array:
 
 
 def _crossed(
-    watch: Watch, events: EventState, t: Array, values: Array, accuracy: Array
+    watch: Watch, at: StepSearch, t: Array, values: Array, accuracy: Array
 ) -> Bool[Array, " E"]:
     """Which events occur before a time, at which the functions have these values."""
+    events = at.events
     # Right after an event its function is zero but for rounding errors.
     is_apart = jnp.abs(t - events.latest) > _APART * accuracy
     return is_apart & watch.crossed(events.signs, values, events.active)
@@ -176,7 +177,7 @@ def _narrowed(
 def _next(at: StepSearch, watch: Watch, t: Array, accuracy: Array, tolerance: Array) -> Array:
     """Where the next trial ends: the first estimated root, or the middle."""
     middle = (at.low + at.high) / 2
-    crossed = _crossed(watch, at.events, t, at.values, accuracy)
+    crossed = _crossed(watch, at, t, at.values, accuracy)
     # Unknown values, and those of the wrong sign beside an event that has just occurred, bisect.
     usable = (at.at_low * at.at_high < 0) & jnp.isfinite(at.at_low) & jnp.isfinite(at.at_high)
     share = at.at_low / jnp.where(usable, at.at_low - at.at_high, 1.0)
@@ -194,7 +195,7 @@ def _occurred(
 ) -> StepSearch:  # fmt: skip
     """After the first of the events at the end of the bracket."""
     was, to_t = at.events, t + at.high * h
-    crossed = _crossed(watch, was, to_t, at.values, accuracy)
+    crossed = _crossed(watch, at, to_t, at.values, accuracy)
     which = jnp.argmax(crossed).astype(jnp.int32)
     cuts = watch.chosen(which, watch.flags([e.cuts for e in watch.events]))
     terminal = watch.chosen(which, watch.flags([e.terminal for e in watch.events]))
@@ -220,7 +221,7 @@ def _occurred(
         smooth=jnp.where(cuts, 0, was.smooth),
         replay=was.replay.added(place, (at.high - at.base_u) * h, which, row),
     )
-    good, full = at.health.good & met & crossed.any(), at.count >= MOST
+    good, full = at.health.good & met & crossed.any(), cuts & (at.count >= MOST)
     code = jnp.where(
         at.health.good,
         jnp.where(met, jnp.asarray(Status.TOO_MANY_EVENTS), Status.NOT_ON_CONSTRAINT),
@@ -239,7 +240,7 @@ def _occurred(
         low=at.high, high=jnp.ones_like(at.high), at_low=values, at_high=values,
         side=jnp.zeros_like(at.side), tries=jnp.zeros_like(at.tries),
         u=jnp.ones_like(at.u), searching=jnp.zeros_like(at.searching),
-        events=events, count=at.count + 1, end_q=at.q, end_v=at.v, cut=cuts,
+        events=events, count=at.count + cuts, end_q=at.q, end_v=at.v, cut=cuts,
         done=terminal | ~good | (at.high >= 1) | (cuts & (not resume)),
     )  # fmt: skip
 

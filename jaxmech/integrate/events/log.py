@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-IN_SEGMENT = 8  # events of a segment that a derivative can replay
+IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if there are more
 
 
 class Occurrences(eqx.Module):
@@ -52,15 +52,17 @@ class Replay(eqx.Module):
     count: Int[Array, " *S"]
 
     @staticmethod
-    def none(dtype: Any) -> "Replay":
-        """No event in this segment so far."""
-        zeros = jnp.zeros(IN_SEGMENT, jnp.int32)
-        size = jnp.zeros(IN_SEGMENT, dtype)
+    def none(events: int, dtype: Any) -> "Replay":
+        """None of these events in this segment so far."""
+        most = max(
+            IN_SEGMENT, events + 1
+        )  # each of them in a step, and one that changes the motion
+        zeros, size = jnp.zeros(most, jnp.int32), jnp.zeros(most, dtype)
         return Replay(zeros, size, zeros, zeros, jnp.zeros((), jnp.int32))
 
     def added(self, step: Array, size: Array, which: Array, row: Array) -> "Replay":
         """With one more event."""
-        here = jnp.arange(IN_SEGMENT) == self.count
+        here = jnp.arange(len(self.step)) == self.count
 
         def put(entries: Array, x: Array) -> Array:
             return jnp.where(here, x.astype(entries.dtype), entries)
@@ -72,7 +74,7 @@ class Replay(eqx.Module):
 
     def at(self, k: Array) -> tuple[Array, Array, Array, Array]:
         """Step, size, number and row of entry k."""
-        here = jnp.arange(IN_SEGMENT) == k
+        here = jnp.arange(len(self.step)) == k
 
         def get(entries: Array) -> Array:
             return jnp.where(here, entries, 0).sum().astype(entries.dtype)

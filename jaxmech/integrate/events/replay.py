@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import AbstractRule, Arrays, Flags, bind, hoisted, operation_of
-from jaxmech.integrate.events.log import IN_SEGMENT, Occurrences
+from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.events.pieces import EventPiece, PieceState, to_event, to_step_end
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -238,9 +238,9 @@ def _moved(
     return jax.lax.cond(goes_on, moved, lambda: (state, none))
 
 
-def _pieces(program: _EventProgram) -> int:
-    """The number of pieces of a segment at most."""
-    return program.steps + IN_SEGMENT
+def _pieces(program: _EventProgram, most: int) -> int:
+    """The number of pieces of a segment with so many events at most."""
+    return program.steps + most
 
 
 def _jvp(
@@ -287,7 +287,9 @@ def _jvp(
 
         d_state = PieceState(d_state[0], d_state[1], jnp.zeros_like(t))
         start = state, d_state, place, d_found
-        (_, d_state, _, d_found), _ = jax.lax.scan(piece, start, None, length=_pieces(program))
+        (_, d_state, _, d_found), _ = jax.lax.scan(
+            piece, start, None, length=_pieces(program, len(events.replay.step))
+        )
         d_ends = _known(events, [d_state.q, d_state.v])
         return (d_ends, d_found), d_ends
 
@@ -304,7 +306,7 @@ def _jvp(
 
 def _known(events: SegmentEvents, derivatives: list[Array]) -> list[Array]:
     """NaN where a segment had more events than are kept for a derivative."""
-    complete = events.replay.count <= IN_SEGMENT
+    complete = events.replay.count <= events.replay.step.shape[-1]
     return [jnp.where(complete, d, jnp.nan) for d in derivatives]
 
 
@@ -402,7 +404,9 @@ class _Pull:
             return (wrt_state, wrt_t + d_t, wrt_h + d_h, summed), None
 
         begin = _first(start, self.events, t)
-        _, states = jax.lax.scan(forward, begin, None, length=_pieces(self.program))
+        _, states = jax.lax.scan(
+            forward, begin, None, length=_pieces(self.program, len(self.events.replay.step))
+        )
         zero = jnp.zeros_like(t)
         last = (
             PieceState(given[0], given[1], zero),

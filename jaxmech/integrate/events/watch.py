@@ -130,7 +130,7 @@ class Watch:
             active=active,
             stopped_by=zero - 1,
             smooth=zero + 1,
-            replay=Replay.none(q.dtype),
+            replay=Replay.none(len(self.events), q.dtype),
         )
 
     def flags(self, wanted: Sequence[bool]) -> Bool[Array, " E"]:

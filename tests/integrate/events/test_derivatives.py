@@ -43,8 +43,40 @@ def test_reverse_mode_agrees_with_differences(reverse: Any) -> None:
 
 
 def test_forward_mode_agrees_with_reverse_mode(reverse: Any) -> None:
-    for a, b in zip(jax.jacfwd(seen, ALL)(*AT), reverse, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+    along = tuple(map(jnp.asarray, (0.3, -2.0, 0.7)))
+    _, found = jax.jvp(seen, AT, along)
+    expected = sum(slope * x for slope, x in zip(reverse, along, strict=True))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_second_derivatives_are_those_of_the_closed_form() -> None:
+    def height(x: Array, exactly: bool = False) -> Array:
+        """At the end, after two bounces."""
+        e, start = x
+        p = {"g": jnp.asarray(9.0), "e": e}
+        if exactly:
+            first = jnp.sqrt(2 * start / 9.0)
+            left = 2.0 - first * (1 + 2 * e)
+            return e**2 * 9.0 * first * left - 9.0 / 2 * left**2
+        q0 = jnp.stack([0 * start, start])
+        sol = jm.simulate(BALL, q0, DROPPED[1], TS, p, method=jm.RK4(2), events=BOUNCE)
+        return sol.q[-1, 1]
+
+    x = jnp.array([0.9, 1.2])
+    found = jax.jacfwd(jax.grad(height))(x)
+    expected = jax.hessian(lambda x: height(x, exactly=True))(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_derivatives_through_more_events_than_are_kept_are_nan() -> None:
+    def end(height: Array, rate: float) -> Array:
+        ticks = jm.Event(lambda q, v, t, p: jnp.sin(rate * t), name="ticks")
+        q0 = jnp.stack([0 * height, height])
+        sol = jm.simulate(BALL, q0, DROPPED[1], TS, BALL_PARAMS, method=jm.RK4(20), events=ticks)
+        return sol.q[-1, 1]
+
+    np.testing.assert_allclose(jax.grad(end)(jnp.asarray(1.0), 20.0), 1.0, rtol=1e-12)
+    assert np.isnan(jax.grad(end)(jnp.asarray(1.0), 240.0))
 
 
 def test_a_batch_has_the_derivatives_of_its_trajectories(reverse: Any) -> None:

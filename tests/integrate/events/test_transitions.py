@@ -116,6 +116,24 @@ def test_ever_shorter_bounces_end_with_a_status() -> None:
     assert np.isnan(found.q[-1]).all()
 
 
+def test_many_events_in_one_long_step_that_change_nothing() -> None:
+    """They are all found, and the motion has the same bits without them."""
+    levels = np.linspace(0.05, 0.95, 12)
+    events = [
+        jm.Event(lambda q, v, t, p, level=level: q[1] - level, name=f"at {k}", keep=1)
+        for k, level in enumerate(levels)
+    ]
+    ts = jnp.array([0.0, 0.45])
+    args = BALL, *DROPPED, ts, BALL_PARAMS
+    sol = jm.simulate(*args, method=jm.RK4(1), events=events)
+    found = np.array([sol.events[event.name].t[0] for event in events])
+    np.testing.assert_allclose(found, np.sqrt(2 * (1 - levels) / G), atol=1e-12)
+    np.testing.assert_array_equal(sol.q, jm.simulate(*args, method=jm.RK4(1)).q)
+    adaptive = jm.simulate(*args, method=jm.Adaptive(max_steps=64), events=events)
+    again = np.array([adaptive.events[event.name].t[0] for event in events])
+    np.testing.assert_allclose(again, found, atol=1e-12)
+
+
 def test_a_function_that_is_nan_ends_with_a_status() -> None:
     event = jm.Event(lambda q, v, t, p: jnp.sqrt(q[1]) - 0.1, name="root")
     sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=event, throw=False)
