@@ -89,3 +89,20 @@ def test_same_bits_alone_and_in_a_batch() -> None:
             np.testing.assert_array_equal(one.events[name].t, batch.events[name].t[k])
             np.testing.assert_array_equal(one.events[name].v, batch.events[name].v[k])
         np.testing.assert_array_equal(one.q, batch.q[k])
+
+
+def test_directions_and_a_zero_at_the_start() -> None:
+    """sin 4t is zero at the start, which is no event, then it falls, rises and falls."""
+
+    def wave(q: jax.Array, v: jax.Array, t: jax.Array, p: dict) -> jax.Array:
+        return jnp.sin(4 * t)
+
+    events = [jm.Event(wave, direction, name=str(direction)) for direction in (-1, 0, 1)]
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(1), events=events)
+    zeros = np.pi / 4 * np.arange(1, 4)
+    for direction, expected in ((-1, zeros[::2]), (0, zeros), (1, zeros[1::2])):
+        found = sol.events[str(direction)]
+        assert int(found.count) == len(expected)
+        np.testing.assert_allclose(found.t[: len(expected)], expected, atol=1e-12)
+    back = jm.simulate(BALL, *DROPPED, -TS, BALL_PARAMS, method=jm.RK4(1), events=events)
+    np.testing.assert_allclose(back.events["1"].t[:2], -zeros[::2], atol=1e-12)  # as it is met
