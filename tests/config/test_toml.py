@@ -161,7 +161,8 @@ def test_keys_that_a_method_leaves_out_have_defaults() -> None:
             '"euler"',
             (
                 "FILE:14: method.name is not a known name; Known: adaptive, dormand-prince5, "
-                "dormand-prince8, midpoint, rattle, rk4, tsitouras5, variational"
+                "dormand-prince8, midpoint, radau-iia5, rattle, rk4, rodas5p, tsitouras5, "
+                "variational"
             ),
         ),
         (
