@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxmech.config.errors import StoppedError
 from jaxmech.config.run_folder import FolderError, locked
 from jaxmech.config.toml import read
 from jaxmech.ensemble import RunWarning, Study, run_study
@@ -170,6 +171,17 @@ def test_workers_of_another_version_are_refused_before_anything_is_made(tmp_path
         run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     assert not (tmp_path / "run").exists()
     assert crew.given == []
+
+
+def test_it_stops_when_it_is_asked_to(whole, tmp_path, crew) -> None:
+    config, out = written(tmp_path, ON), tmp_path / "run"
+    study = read(config, Study)
+    with pytest.raises(StoppedError):
+        run_study(study, out, folder=tmp_path, stop=lambda: len(marked_blocks(out)) > 1)
+    assert 2 <= len(marked_blocks(out)) < 5
+    assert not (out / ".lease").exists()
+    run_study(study, out, folder=tmp_path)
+    assert same_results(out, whole)
 
 
 def test_a_chunk_that_is_given_is_a_task(tmp_path, crew) -> None:

@@ -14,7 +14,7 @@ from jaxmech.ensemble.checksums import marked_blocks
 from tests.ensemble.studies import same_bits, write_study
 from tests.ensemble.work.clusters import many, running_cluster, study_on, wait_until, workers_of
 
-BLOCKS = 60
+BLOCKS = 32
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,7 @@ def test_a_worker_is_killed_and_nobody_can_tell(whole, tmp_path) -> None:
     assert not (out / ".lease").exists()
 
 
+@pytest.mark.slow
 def test_sigterm_stops_a_cluster_at_the_next_block(whole, tmp_path) -> None:
     config, out = write_study(tmp_path, many(BLOCKS)), tmp_path / "run"
     process = study_on(config, out, "--cluster", "local:1", "--chunk", 100)
