@@ -43,8 +43,9 @@ table { border-collapse: collapse; display: block; overflow-x: auto; }
 th, td { text-align: left; padding: .2rem .9rem .2rem 0; border-bottom: 1px solid #ddd;
  vertical-align: top; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
 th { font-weight: 600; }
-figure { display: inline-block; margin: 0 1rem 1rem 0; vertical-align: top; max-width: 100%; }
-figure img { max-width: min(31rem, 100%); height: auto; border: 1px solid #eee; }
+figure { display: inline-block; margin: 0 1rem 1rem 0; vertical-align: top;
+ width: min(31rem, 100%); }
+figure img { max-width: 100%; height: auto; border: 1px solid #eee; }
 figcaption { color: #555; font-size: .9rem; }
 details { margin: 1.5rem 0; } summary { font-size: 1.15rem; font-weight: 600; cursor: pointer; }
 pre, code { font: 13px/1.4 ui-monospace, monospace; background: #f6f6f6; }
