@@ -25,6 +25,7 @@ from jaxmech.config.environment import environment
 
 TOLERANCES = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12]
 DECADES = 1e-10, 1e-4  # of the slopes
+FOR_STIFF = "scipy Radau", "diffrax Kvaerno5"
 LONGEST = 20.0  # seconds of processor time, after which a contender gets no finer setting
 
 
@@ -32,7 +33,7 @@ def settings_of(case: Case, name: str) -> list[float]:
     """Steps for RK4, tolerances for the others."""
     if name.startswith("RK4"):
         return [case.step / 2**k for k in range(9)]
-    return TOLERANCES[:6:2] if name.endswith("Radau") else TOLERANCES
+    return TOLERANCES[:6:2] if name in FOR_STIFF else TOLERANCES
 
 
 def diagram(case: Case, batch: np.ndarray | None, contenders: Any) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def diagram(case: Case, batch: np.ndarray | None, contenders: Any) -> dict[str, 
     wanted = reference(case, batch)
     scale, found = np.maximum(1.0, np.abs(wanted)), {}
     for name, run in contenders.items():
-        if name.endswith("Radau") and not case.stiff:
+        if name in FOR_STIFF and not case.stiff:
             continue
         rows = []
         for setting in settings_of(case, name):
