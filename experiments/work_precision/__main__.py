@@ -95,13 +95,13 @@ def draw(name: str, found: dict[str, Any], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the cases and write results.json and the pictures."""
+    jax.config.update("jax_enable_x64", True)  # before the cases: they have initial states
     known = cases()
     parser = argparse.ArgumentParser(prog="python -m experiments.work_precision")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("--case", nargs="+", choices=[*known, "mixed"], help="all by default")
     parser.add_argument("--batch", type=int, default=4096, help="trajectories of a batch")
     given = parser.parse_args(arguments)
-    jax.config.update("jax_enable_x64", True)
     given.out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {"environment": environment(), "batch": given.batch}
     for name in given.case or [*known, "mixed"]:
