@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 import jaxmech as jm
 from experiments.recovery.mechanisms import Case, double_pendulum, four_bar, pendulum
+from jaxmech.ensemble import Cluster
 from jaxmech.identify import Fit, Recording, Table, fit, read_table
 from jaxmech.identify.identifiable import MapLike
 

@@ -164,7 +164,9 @@ def _echelon(basis: Numbers) -> Numbers:
     basis = basis.copy()
     for k in range(len(basis)):
         rest = np.abs(basis[k:])
-        row, column = divmod(int(np.argmax(rest)), rest.shape[1])
+        # Of numbers that differ by round-off the first one, on every processor.
+        largest = rest >= (1 - 1e-6) * rest.max()
+        row, column = divmod(int(np.argmax(largest)), rest.shape[1])
         basis[[k, k + row]] = basis[[k + row, k]]
         basis[k] /= basis[k, column]
         others = np.arange(len(basis)) != k
