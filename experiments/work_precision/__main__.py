@@ -80,14 +80,14 @@ def _summary(rows: list[dict[str, Any]]) -> str:
 
 def draw(name: str, found: dict[str, Any], path: Path) -> None:
     """The errors over the times."""
-    figure, axes = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8.5, 4.5), layout="constrained")
     for contender, rows in found.items():
         good = [r for r in rows if r["error"]]
         axes.loglog(
             [r["seconds"] for r in good], [r["error"] for r in good], "o-", ms=4, label=contender
         )
     axes.set(xlabel="processor time [s]", ylabel="error at the end, relative", title=name)
-    axes.legend(fontsize=8)
+    figure.legend(loc="outside right upper", fontsize=8)
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=110)
     plt.close(figure)
