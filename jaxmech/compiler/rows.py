@@ -69,7 +69,6 @@ def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 
 def _over_batch(args: Any, axes: Any) -> tuple[Array, int]:
-    axes = [None if axis is batching.not_mapped else axis for axis in axes]
     return jax.vmap(_updated, axes)(*args), 0
 
 
