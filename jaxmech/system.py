@@ -1,7 +1,7 @@
 """`System`: a Lagrangian, a force and named constraints, and the equations of motion at a state."""
 
+import inspect
 import pickle
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -205,10 +205,11 @@ class System:
 
 def _asked_by(package: str) -> bool:
     """Whether a function of a package is being executed: a pickler does not say who it is."""
-    frame = sys._getframe()  # noqa: SLF001
-    while frame := frame.f_back:  # type: ignore[assignment]
+    frame = inspect.currentframe()
+    while frame is not None:
         if str(frame.f_globals.get("__name__")).split(".")[0] == package:
             return True
+        frame = frame.f_back
     return False
 
 
