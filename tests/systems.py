@@ -10,32 +10,6 @@ import jax.numpy as jnp
 from jaxmech import Holonomic, Nonholonomic, System
 
 
-def car_axis() -> System:
-    """Two masses on springs, the right wheel on a moving road (Test Set for IVP Solvers, Bari)."""
-
-    def wheel(t: Any, p: Any) -> Any:
-        height = p["r"] * jnp.sin(p["w"] * t)
-        return jnp.sqrt(p["L"] ** 2 - height**2), height
-
-    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
-        xb, yb = wheel(t, p)
-        left, right = jnp.hypot(q[0], q[1]), jnp.hypot(q[2] - xb, q[3] - yb)
-        springs = 0.5 * (left - p["L0"]) ** 2 + 0.5 * (right - p["L0"]) ** 2
-        mass = p["M"] * p["eps"] ** 2 / 2
-        return 0.5 * mass * v @ v - springs - mass * p["g"] * (q[1] + q[3])
-
-    def level(q: Any, t: Any, p: Any) -> Any:
-        xb, yb = wheel(t, p)
-        return xb * q[0] + yb * q[1]
-
-    def axle(q: Any, t: Any, p: Any) -> Any:
-        return (q[0] - q[2]) ** 2 + (q[1] - q[3]) ** 2 - p["L"] ** 2
-
-    return System(
-        lagrangian, [Holonomic(level), Holonomic(axle)], coordinates=("xl", "yl", "xr", "yr")
-    )
-
-
 def knife_edge() -> System:
     """A blade on an incline that slides only along itself (Bloch, chapter 1)."""
 

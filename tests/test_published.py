@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from experiments.work_precision.cases import car_axis
 from jaxmech.models import make
 from tests import systems
 
@@ -121,7 +122,7 @@ def test_tolerances_alone_give_ten_digits(reference: Reference) -> None:
     assert relative(sol.q[-1], case["our_converged"][:7]) < 1e-10
     case = reference("caraxis")
     start, ts = (case["q0"], case["v0"]), [0.0, case["t_end"]]
-    sol = run(systems.car_axis(), start, ts, case["params"], method)
+    sol = run(car_axis(), start, ts, case["params"], method)
     assert relative(sol.q[-1], case["reference"][:4]) < 1e-10
 
 
@@ -134,7 +135,7 @@ def test_andrews_mechanism_starts_with_the_published_acceleration(reference: Ref
 
 
 def test_car_axis_to_eleven_digits(reference: Reference) -> None:
-    case, system = reference("caraxis"), systems.car_axis()
+    case, system = reference("caraxis"), car_axis()
     start, ts, params = (case["q0"], case["v0"]), [0.0, case["t_end"]], case["params"]
     sol = run(system, start, ts, params, jm.DormandPrince5(substeps=12000))
     q, v, published = sol.q[-1], sol.v[-1], np.array(case["reference"])

@@ -59,8 +59,8 @@ def _model(name: str, varied: str, end: float, step: float) -> Case:
     return Case(name, model.system, dict(model.params), q, v, end, varied, step)
 
 
-def _car_axis() -> Case:
-    """The car axis of the Test Set for IVP Solvers (Bari): a constraint that moves with time."""
+def car_axis() -> jm.System:
+    """Two masses on springs, the right wheel on a moving road (Test Set for IVP Solvers, Bari)."""
 
     def wheel(t: Any, p: Any) -> Any:
         height = p["r"] * jnp.sin(p["w"] * t)
@@ -81,10 +81,14 @@ def _car_axis() -> Case:
         return (q[0] - q[2]) ** 2 + (q[1] - q[3]) ** 2 - p["L"] ** 2
 
     constraints = [jm.Holonomic(level), jm.Holonomic(axle)]
-    system = jm.System(lagrangian, constraints, coordinates=("xl", "yl", "xr", "yr"))
+    return jm.System(lagrangian, constraints, coordinates=("xl", "yl", "xr", "yr"))
+
+
+def _car_axis() -> Case:
+    """A constraint that moves with time."""
     params = {"eps": 0.01, "M": 10.0, "L": 1.0, "L0": 0.5, "r": 0.1, "w": 10.0, "g": 1.0}
     q, v = np.array([0.0, 0.5, 1.0, 0.5]), np.array([-0.5, 0.0, -0.5, 0.0])
-    return Case("car_axis", system, params, q, v, 3.0, "g", 1e-2)
+    return Case("car_axis", car_axis(), params, q, v, 3.0, "g", 1e-2)
 
 
 def _slider_crank() -> Case:

@@ -67,15 +67,15 @@ class MotionJacobian(eqx.Module):
         return Resolvent(self, self._factors(K, _embedded(self.push, None), J), z, zi)
 
     def _factors(self, K: Array, B: Array, J: Array) -> "_Factors":
-        times_two = len(K) // len(self.M)
-        kept = jnp.concatenate([self.kept] * times_two)
+        copies = len(K) // len(self.M)
+        kept = jnp.concatenate([self.kept] * copies)
         if not self.singular:
             return _Factors(saddle_point(K, B, J, kept), None)
         # With B^T W (J w - g) = 0 added to the first equations, K may be singular by itself.
         m = len(self.A)
         rows = np.arange(m) if self.singular is True else np.array(self.singular)
         weights = jnp.where(np.isin(np.arange(m), rows), row_weights(self.M, self.A), 0.0)
-        weights = jax.lax.stop_gradient(jnp.concatenate([weights] * times_two))
+        weights = jax.lax.stop_gradient(jnp.concatenate([weights] * copies))
         return _Factors(saddle_point(K + product((B * weights[:, None]).T, J), B, J, kept), weights)
 
 

@@ -20,7 +20,7 @@ from jaxmech.ensemble.checksums import marked_blocks
 from jaxmech.ensemble.store import RunFolder
 from jaxmech.ensemble.work.away import Sizes
 from jaxmech.ensemble.work.tasks import ClusterError, Tasks
-from tests.ensemble.studies import STUDY, killed, resealed, same_bits, write_study
+from tests.ensemble.studies import STUDY, killed, resealed, same_results, write_study
 from tests.ensemble.work.crews import Crew
 
 RUN = import_module("jaxmech.ensemble.run")
@@ -68,13 +68,6 @@ def whole(tmp_path_factory) -> Path:
     config = written(tmp_path_factory.mktemp("whole"), ON.partition("[cluster]")[0])
     run_study(read(config, Study), config.parent / "run", folder=config.parent)
     return config.parent / "run"
-
-
-def same_results(one: Path, other: Path) -> bool:
-    files = ("statistics.npz", "summary.json", "summary.txt")
-    return same_bits(one, other) and all(
-        (one / name).read_bytes() == (other / name).read_bytes() for name in files
-    )
 
 
 def test_the_bits_are_those_of_one_process(whole, tmp_path, crew) -> None:

@@ -11,7 +11,7 @@ import pytest
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.checksums import marked_blocks
-from tests.ensemble.studies import same_bits, write_study
+from tests.ensemble.studies import same_results, write_study
 from tests.ensemble.work.clusters import many, running_cluster, study_on, wait_until, workers_of
 
 BLOCKS = 32
@@ -23,13 +23,6 @@ def whole(tmp_path_factory) -> Path:
     config = write_study(tmp_path_factory.mktemp("whole"), many(BLOCKS))
     run_study(read(config, Study), config.parent / "run", folder=config.parent, tell=print)
     return config.parent / "run"
-
-
-def same_results(one: Path, other: Path) -> bool:
-    files = ("statistics.npz", "summary.json", "summary.txt")
-    return same_bits(one, other) and all(
-        (one / name).read_bytes() == (other / name).read_bytes() for name in files
-    )
 
 
 def test_a_worker_is_killed_and_nobody_can_tell(whole, tmp_path) -> None:

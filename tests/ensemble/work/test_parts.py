@@ -17,7 +17,7 @@ from jaxmech.config.toml import read
 from jaxmech.ensemble import RunWarning, Study, run_study
 from jaxmech.ensemble.checksums import marked_blocks
 from jaxmech.ensemble.work.part import BlockRange
-from tests.ensemble.studies import STUDY, same_bits, write_study
+from tests.ensemble.studies import STUDY, same_results, write_study
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDIED = (
@@ -47,13 +47,6 @@ def whole(tmp_path_factory) -> Path:
     config = written(tmp_path_factory.mktemp("whole"))
     run_study(read(config, Study), config.parent / "run", folder=config.parent)
     return config.parent / "run"
-
-
-def same_results(one: Path, other: Path) -> bool:
-    files = ("statistics.npz", "summary.json", "summary.txt")
-    return same_bits(one, other) and all(
-        (one / name).read_bytes() == (other / name).read_bytes() for name in files
-    )
 
 
 def test_parts_and_the_rest_are_the_whole(whole, tmp_path, capsys) -> None:
