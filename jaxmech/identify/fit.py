@@ -90,7 +90,8 @@ def fit(
         validation: recordings that are not fitted, to judge the result. They decide nothing, except
             with the `patience` of `Descent`.
         multistart: random starting points, of which the best are fitted.
-        method: Runge-Kutta method, with its steps per interval between samples, or `Adaptive`.
+        method: Runge-Kutta method, with its steps per interval between samples, or `Adaptive`,
+            whose `max_steps` are for one recording, or one segment of a `horizon`.
         projection: against drift, as for `simulate`.
         formulation: law of motion.
         step: largest step [s]; longer intervals between samples are divided.

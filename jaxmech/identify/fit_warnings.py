@@ -29,9 +29,9 @@ def remarks(
     if solved.stuck:
         yield (
             f"Stuck after {len(solved.history)} steps: no step makes the fit better, though the "
-            "linear model predicts it. The motion fails nearby or changes too wildly; take shorter "
-            "steps (`step`), shorter segments (`horizon`), bounds, other parameters to begin with, "
-            "or a smaller learning rate of a descent."
+            "linear model predicts it. The motion fails nearby or changes too wildly; take "
+            f"{_smaller_errors(task)}, shorter segments (`horizon`), bounds, other parameters to "
+            "begin with, or a smaller learning rate of a descent."
         )
     elif not solved.converged:
         yield (
@@ -47,6 +47,11 @@ def remarks(
         )
     if solved.y.dtype == jnp.float32:
         yield "Computed in single precision: set jax_enable_x64 for a fit that can be trusted."
+
+
+def _smaller_errors(task: Task) -> str:
+    is_fixed = isinstance(task.problem.method, AbstractFixedStep)
+    return "shorter steps (`step`)" if is_fixed else "smaller tolerances (`method`)"
 
 
 def _at_bounds(task: Task, y: Array) -> list[str]:

@@ -18,7 +18,7 @@ from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, Shooting
 from jaxmech.identify.cross_validation import Rule, Score
 from jaxmech.identify.data.table import Table
-from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.utils.field_docs import doc
 
@@ -133,6 +133,12 @@ class Integration:
 
     def __post_init__(self) -> None:
         _require_positive(self, "step")
+        if self.step is not None and not isinstance(self.method, AbstractFixedStep):
+            raise refuse(
+                "step",
+                "is for methods with fixed steps, but the tolerance chooses them; leave out "
+                "either `step` or `rtol`",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import SegmentOrigin
 from jaxmech.identify.problem.initial_states import InitialState, initial_state
 from jaxmech.identify.problem.residuals import Data, FitProblem, runs
+from jaxmech.integrate import AbstractFixedStep
 from jaxmech.stabilization import violations
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -125,9 +126,15 @@ def require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigi
             raise ValueError(f"Argument `observe` gives NaN along {name}.")
         raise ValueError(
             f"{_capital(name)} cannot be simulated with the parameters at the start of the fit: "
-            f"{what.name}, {what.message}; begin nearer, take shorter steps (`step`, `method`) or "
-            "shorter segments (`horizon`)."
+            f"{what.name}, {what.message}; begin nearer, take {_shorter_steps(problem)}shorter "
+            "segments (`horizon`)."
         )
+
+
+def _shorter_steps(problem: FitProblem) -> str:
+    """The remedy that only methods with fixed steps have."""
+    is_fixed = isinstance(problem.method, AbstractFixedStep)
+    return "shorter steps (`step`, `method`) or " if is_fixed else ""
 
 
 def _capital(text: str) -> str:
