@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 
 from experiments.speed import benchmarks, charts, report
-from experiments.speed.benchmarks import Measured, Results, places
+from experiments.speed.benchmarks import Measured, Results
 from experiments.speed.compare import compare
 from experiments.speed.settings import Speed
 from jaxmech.compiler.platforms import NATIVE
@@ -42,7 +42,7 @@ def main(config: Path, out: Path | None = None, devices: Sequence[str] = ("cpu",
         )
     code = 0
     try:
-        benchmarks.run(results, _progress, _finished)
+        benchmarks.run(results, _progress, lambda measured: _finished(results, measured))
     except KeyboardInterrupt:
         code = INTERRUPTED
     finally:
@@ -55,18 +55,20 @@ def main(config: Path, out: Path | None = None, devices: Sequence[str] = ("cpu",
 
 def write(results: Results, out: Path) -> list[str]:
     """Write the run folder, and return the names of its files."""
-    texts = {"speed.json": report.as_json(results), "speed.md": report.as_markdown(results)}
-    for name, text in texts.items():
+    found = report.content(results)
+    files = {"speed.json": report.as_json(found), "speed.md": report.as_markdown(found)}
+    for name, text in files.items():
         (out / name).write_text(text, encoding="utf-8")
-    pictures = {}
-    for k, (_, table) in enumerate(places(results.table)):
-        if any(measured.speed(name) for measured in table for name in measured.outcomes):
-            pictures[f"speed_{k + 1}.png" if k else "speed.png"] = charts.bars(table)
-    if any(measured.outcomes for measured in results.scaling):
-        pictures["scaling.png"] = charts.scaling(results.scaling)
-    for name, figure in pictures.items():
-        figure.savefig(out / name, dpi=150)
-    return [*texts, *pictures]
+    pictures = {
+        f"speed_{k + 1}.png" if k else "speed.png": charts.bars(table)
+        for k, (_, table) in enumerate(report.places(found["table"]))
+        if any(outcome["best"] for row in table for outcome in row["outcomes"].values())
+    }
+    if any(row["outcomes"] for row in found["scaling"]):
+        pictures["scaling.png"] = charts.scaling(found["scaling"])
+    for name, picture in pictures.items():
+        picture.savefig(out / name, dpi=150)
+    return [*files, *pictures]
 
 
 def _progress(text: str) -> None:
@@ -75,9 +77,10 @@ def _progress(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _finished(measured: Measured) -> None:
+def _finished(results: Results, measured: Measured) -> None:
     _progress("")
-    lines = [report.heading(measured), report.facts(measured), *report.problems([measured])]
+    row = report.as_row(results, measured)
+    lines = [report.heading(row), report.facts(row), *report.problems([row])]
     print("\n".join([*lines, ""]), flush=True)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from experiments.speed import cases, gradients, peak, routes
 from experiments.speed.cases import Case
-from experiments.speed.measure import Entrant, Outcome, Outcomes, Pool, contest
+from experiments.speed.contest import Entrant, Outcome, Outcomes, contest
 from experiments.speed.routes import Unavailable
 from experiments.speed.settings import Speed
 from experiments.speed.straight_line import rollout_kernel
-from experiments.speed.workers import Arrays, JobError, Worker
+from experiments.speed.workers import Arrays, JobError, Pool, Worker
 
 SINGLE = 2e-3  # largest difference between routes in float32, relative to their size
 FEW = 1000  # trajectories, which do not fill a device
@@ -33,20 +33,6 @@ class Measured:
     precision: str
     operations: float | None = None  # of a step
     outcomes: Outcomes = field(default_factory=dict)
-
-    def speed(self, name: str) -> float | None:
-        """Trajectory-steps per second."""
-        best = self.outcomes[name].best if name in self.outcomes else None
-        return self.case.batch * self.case.steps / best if best else None
-
-    def ratio(self, name: str, base: str) -> float | None:
-        """The seconds of a run, divided by those of `base`."""
-        own, other = self.speed(name), self.speed(base)
-        return other / own if own and other else None
-
-    def compile_seconds(self, name: str) -> float | None:
-        """Seconds that a route or form took to compile."""
-        return self.outcomes[name].compile_seconds if name in self.outcomes else None
 
 
 @dataclass
@@ -65,37 +51,15 @@ class Results:
     finished: bool = False
     load: float = field(default_factory=lambda: os.getloadavg()[0])  # before the start
 
-    def share(self, measured: Measured, name: str) -> float | None:
-        """The operations of the scalar graph per second, divided by the peak of the device."""
-        peak = self.devices[measured.platform].get("peak", {}).get(measured.precision)
-        speed, operations = measured.speed(name), measured.operations
-        return operations * speed / peak if operations and speed and peak else None
-
-
-def names(group: Sequence[Measured]) -> list[str]:
-    """The routes that occur in a group, in their order."""
-    return list(dict.fromkeys(name for measured in group for name in measured.outcomes))
-
-
-def places(group: Sequence[Measured]) -> list[tuple[str, list[Measured]]]:
-    """The platforms and precisions of a group, as text, with what was measured there."""
-    found: dict[str, list[Measured]] = {}
-    for x in group:
-        found.setdefault(f"{x.platform}, {x.precision}", []).append(x)
-    return list(found.items())
-
 
 def present(wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The environment of each platform that can be used."""
     found = {}
     for platform in wanted:
         worker = Worker(120.0, platform)
-        try:
+        with suppress(JobError):
             found[platform] = worker.environment()
-        except JobError:
-            continue
-        finally:
-            worker.close()
+        worker.close()
     return found
 
 
@@ -157,8 +121,11 @@ def _measure(
         tolerances, prepare = dict.fromkeys(gradients.FORMS, gradients.TOLERANCE), gradients.prepare
         audit: Callable[[Outcome, Arrays], None] = lambda outcome, arrays: None  # noqa: E731
     else:
-        names = getattr(config, part).routes
-        names = [name for name in names if routes.runs_on(name, measured.platform, precision)]
+        names = [
+            name
+            for name in getattr(config, part).routes
+            if routes.runs_on(name, measured.platform, precision)
+        ]
         tolerances, audit = {x: routes.ROUTES[x].tolerance for x in names}, residuals(case)
     entrants, left_out = {}, {}
     for name, tolerance in tolerances.items():
@@ -168,18 +135,20 @@ def _measure(
             job = partial(prepare, name, case, config.seed)
             entrants[name] = Entrant(job, SINGLE if precision == "float32" else tolerance)
     about = f"{measured.platform}, {precision}, {case.title} x {case.batch:,}: "
-    outcomes = measured.outcomes
     contest(
-        entrants, pool, config.timing, outcomes, audit=audit, tell=lambda text: tell(about + text)
-    )
-    outcomes.update(left_out)
+        entrants, pool, config.timing, measured.outcomes, audit=audit,
+        tell=lambda text: tell(about + text),
+    )  # fmt: skip
+    measured.outcomes.update(left_out)
 
 
 def expected(case: Case, name: str, smaller: Sequence[Measured]) -> float:
     """Seconds of a run, by the speed of the same case in a smaller batch that is not small."""
-    alike = (x for x in reversed(smaller) if x.case.name == case.name and x.case.batch > FEW)
-    speed = next((speed for x in alike if (speed := x.speed(name))), None)
-    return case.batch * case.steps / speed if speed else 0.0
+    for x in reversed(smaller):
+        best = x.outcomes[name].best if name in x.outcomes else None
+        if best and x.case.name == case.name and x.case.batch > FEW:
+            return best * case.batch * case.steps / (x.case.batch * x.case.steps)
+    return 0.0
 
 
 def residuals(case: Case) -> Callable[[Outcome, Arrays], None]:

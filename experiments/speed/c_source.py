@@ -73,31 +73,32 @@ def source(kernel: Kernel, copies: int = 1) -> str:
     lines = ["const long first@ = first + @ * WIDTH;", *writer.lines, *stores]
     names = [f"in{k}" for k in range(len(kernel.avals))] + [f"out{k}" for k in range(len(outs))]
     parameters = ", ".join(f"{'const ' * name.startswith('in')}double *{name}" for name in names)
-    return "\n".join(
-        [
-            *_prelude(),
-            f"static void group(long first, long size, {parameters})\n{{",
-            # Every line with an @ is written once for each copy, with its number in that place.
-            *(x.replace("@", str(k)) for x in lines for k in range(copies if "@" in x else 1)),
-            f"}}\n\nvoid run(long size, int threads, {parameters})\n{{",
-            "#pragma omp parallel for schedule(dynamic) num_threads(threads)",
-            f"for (long first = 0; first < size; first += {copies} * WIDTH)",
-            f"  group(first, size, {', '.join(names)});\n}}\n",
-        ]
-    )
+    # Every line with an @ is written once for each copy, with its number in that place.
+    body = [x.replace("@", str(k)) for x in lines for k in range(copies if "@" in x else 1)]
+    return f"""{_prelude()}
+static void group(long first, long size, {parameters})
+{{
+{chr(10).join(body)}
+}}
+
+void run(long size, int threads, {parameters})
+{{
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (long first = 0; first < size; first += {copies} * WIDTH)
+    group(first, size, {", ".join(names)});
+}}
+"""
 
 
-def _prelude() -> list[str]:
+def _prelude() -> str:
     """The vectors of `vectors.h`, with the constants of sine and cosine."""
     constants = {"LARGE": LARGE.hex(), **{f"PART{k}": x.hex() for k, x in enumerate(PARTS)}}
     for name, (first, *rest) in (("SINE", SINE), ("COSINE", COSINE)):
         constants[name] = first.hex()
         for coefficient in rest:
             constants[name] = f"({constants[name]} * z + {coefficient.hex()})"
-    return [
-        *(f"#define {name} {text}" for name, text in constants.items()),
-        Path(__file__).with_name("vectors.h").read_text(encoding="utf-8"),
-    ]
+    text = Path(__file__).with_name("vectors.h").read_text(encoding="utf-8")
+    return "".join(f"#define {name} {value}\n" for name, value in constants.items()) + text
 
 
 class _Writer:

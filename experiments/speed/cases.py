@@ -17,10 +17,8 @@ import jaxmech as jm
 # The ranges from which the start variables of each model are drawn.
 _RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "double_pendulum": {
-        "theta1": (-0.6, 0.6),
-        "theta2": (-0.6, 0.6),
-        "omega1": (-0.3, 0.3),
-        "omega2": (-0.3, 0.3),
+        **dict.fromkeys(("theta1", "theta2"), (-0.6, 0.6)),
+        **dict.fromkeys(("omega1", "omega2"), (-0.3, 0.3)),
     },
     "four_bar": {"angle": (-np.pi / 2 - 0.5, -np.pi / 2 + 0.5), "omega": (-0.5, 0.5)},
     "andrews": {"beta": (-0.1, 0.1), "beta_rate": (-20.0, 20.0)},

@@ -8,12 +8,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments.speed.charts import add_legend, over_batches, panels
-from experiments.speed.report import device, grid
+from experiments.speed.report import NONE, device, grid, in_brackets
 from jaxmech.config.errors import InputError
 
 NATIVE_ROUTES = ("jaxmech, bare kernel", "jaxmech, default")
-Key = tuple[str, int, str]  # case, batch, precision
-Speeds = Mapping[Key, Mapping[str, Any]]  # by case: the outcome of the first known route
+Speeds = Mapping[tuple[str, int, str], Mapping[str, Any]]  # outcome by case, batch and precision
 
 
 def compare(files: Sequence[Path], out: Path) -> int:
@@ -30,57 +29,39 @@ def compare(files: Sequence[Path], out: Path) -> int:
 
 
 def _devices(file: Path) -> dict[str, Speeds]:
-    """What was measured on each device of a file, by its name."""
+    """What the first known route did on each device of a file, by the name of the device."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        devices, measured = content["devices"], content["table"] + content["scaling"]
+        devices, rows = content["devices"], content["table"] + content["scaling"]
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file} is not a speed.json of this version of the benchmark") from error
-    found: dict[str, Speeds] = {}
-    for platform, known in devices.items():
-        here = [x for x in measured if x["platform"] == platform]
-        found[f"{file}, {device(known)}"] = {
-            (x["title"], x["batch"], x["precision"]): outcome
-            for x in here
-            if (outcome := _native(x["outcomes"])) is not None
-        }
-    return found
-
-
-def _native(outcomes: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    known = [outcomes[x] for x in NATIVE_ROUTES if x in outcomes]
-    return next((x for x in known if x["steps_per_second"]), None)
+    found: dict[str, dict] = {platform: {} for platform in devices}
+    for row in rows:
+        for outcome in (row["outcomes"].get(name) for name in reversed(NATIVE_ROUTES)):
+            if outcome is not None and outcome["steps_per_second"]:
+                key = row["title"], row["batch"], row["precision"]
+                found[row["platform"]][key] = outcome
+    return {f"{file}, {device(known)}": found[platform] for platform, known in devices.items()}
 
 
 def as_table(machines: Mapping[str, Speeds]) -> str:
-    """Cases down, devices across: speed, share of the peak, ratio to the first, compile time."""
+    """Cases down, devices across: speed, share of the peak, compile time, ratio to the first."""
     letters = [chr(ord("A") + k) for k in range(len(machines))]
     head = [f"{x}, M steps/s (of peak, compile)" for x in letters]
-    rows = [["case", "batch", "precision", *head, *(f"{x} / A" for x in letters[1:])]]
+    lines = [["case", "batch", "precision", *head, *(f"{x} / A" for x in letters[1:])]]
     for key in dict.fromkeys(key for speeds in machines.values() for key in speeds):
         known = [speeds.get(key) for speeds in machines.values()]
-        cells = [_cell(x) for x in known]
-        ratios = [_ratio(x, known[0]) for x in known[1:]]
-        rows.append([key[0], f"{key[1]:,}", key[2], *cells, *ratios])
+        speed = [None if x is None else x["steps_per_second"] for x in known]
+        cells = [
+            NONE if y is None else f"{y / 1e6:,.4g}{in_brackets(x)}"
+            for x, y in zip(known, speed, strict=True)
+        ]
+        ratios = [f"{y / speed[0]:.3g}×" if y and speed[0] else NONE for y in speed[1:]]
+        lines.append([key[0], f"{key[1]:,}", key[2], *cells, *ratios])
     legend = [f"- {x}: {name}" for x, name in zip(letters, machines, strict=True)]
-    return "\n".join([*legend, "", grid(rows)])
-
-
-def _cell(outcome: Mapping[str, Any] | None) -> str:
-    if outcome is None:
-        return "–"
-    share = outcome["share_of_peak"]
-    of_peak = "–" if share is None else f"{100 * share:.2g} %"
-    speed = outcome["steps_per_second"] / 1e6
-    return f"{speed:,.4g} ({of_peak}, {outcome['compile_seconds']:.1f} s)"
-
-
-def _ratio(outcome: Mapping[str, Any] | None, base: Mapping[str, Any] | None) -> str:
-    if outcome is None or base is None:
-        return "–"
-    return f"{outcome['steps_per_second'] / base['steps_per_second']:.3g}×"
+    return "\n".join([*legend, "", grid(lines)])
 
 
 def picture(machines: Mapping[str, Speeds]) -> Figure:

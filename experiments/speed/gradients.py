@@ -4,7 +4,7 @@ In reverse mode with respect to q0, v0 and all parameters; in forward mode with 
 p parameters, which costs as much as the sensitivities of all of q and v.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,21 +17,36 @@ from jax.flatten_util import ravel_pytree
 
 import jaxmech as jm
 from experiments.speed.cases import Case, states
-from experiments.speed.jax_routes import one_simulation
+from experiments.speed.jax_routes import end_of_simulation
 from experiments.speed.routes import Prepared, Unavailable, compiled
 
 FORWARD, INSIDE, OUTSIDE = "forward run", "vmap of grad", "grad of vmap"
 SENSITIVITIES = {f"sensitivities, p = {p}": p for p in (1, 2, 3, 5)}
+FORMS = (FORWARD, INSIDE, OUTSIDE, *SENSITIVITIES)
 TOLERANCE = 1e-9  # largest difference from the first form, relative to its size
-_ARGUMENTS, _AXES = (0, 1, 2), (0, 0, None)
 
 
 def prepare(form: str, case: Case, seed: int) -> Prepared:
     """Compile one of `FORMS` for a case; all trajectories share the parameters."""
     q0, v0 = states(case, seed)
-    jax.clear_caches()
+    jax.clear_caches()  # what tracing the states left behind would shorten the compile time
     params = jax.tree.map(jnp.asarray, dict(case.model.params))
-    return replace(compiled(FORMS[form](case), q0, v0, params), compared=partial(_of_mean, form))
+    run, by = end_of_simulation(case, None), (0, 1, 2)
+
+    def scalar(q: Array, v: Array, params: Any) -> Array:
+        q, v = run(q, v, params)
+        return q @ q + v @ v
+
+    def over_batch(fn: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.vmap(fn, (0, 0, None))
+
+    if form in SENSITIVITIES:
+        fn = over_batch(_sensitivities(case, SENSITIVITIES[form]))
+    elif form == OUTSIDE:
+        fn = jax.grad(lambda *args: jnp.mean(over_batch(scalar)(*args)), by)
+    else:
+        fn = over_batch(jax.grad(scalar, by) if form == INSIDE else scalar)
+    return replace(compiled(fn, q0, v0, params), compared=partial(_of_mean, form))
 
 
 def _of_mean(form: str, found: Any) -> list[np.ndarray]:
@@ -48,30 +63,8 @@ def _of_mean(form: str, found: Any) -> list[np.ndarray]:
     return [*np.concatenate([x.ravel() for x in by_params]), *by_state]
 
 
-def _scalar(case: Case) -> Callable[..., Array]:
-    run = one_simulation(case, None)
-
-    def scalar(q: Array, v: Array, params: Any) -> Array:
-        q, v = run(q, v, params)
-        return q @ q + v @ v
-
-    return scalar
-
-
-def _forward(case: Case) -> Callable[..., Array]:
-    return jax.vmap(_scalar(case), _AXES)
-
-
-def _vmap_of_grad(case: Case) -> Callable[..., Any]:
-    return jax.vmap(jax.grad(_scalar(case), _ARGUMENTS), _AXES)
-
-
-def _grad_of_vmap(case: Case) -> Callable[..., Any]:
-    return jax.grad(lambda *args: jnp.mean(_forward(case)(*args)), _ARGUMENTS)
-
-
-def _sensitivities(count: int, case: Case) -> Callable[..., Array]:
-    """The derivatives of the same scalar by the first parameters."""
+def _sensitivities(case: Case, count: int) -> Callable[..., Array]:
+    """The derivatives of the same scalar by the first parameters, for one trajectory."""
     known = sum(np.size(x) for x in jax.tree.leaves(case.model.params))
     if known < count:
         raise Unavailable(f"its parameters are {known} numbers")
@@ -89,12 +82,4 @@ def _sensitivities(count: int, case: Case) -> Callable[..., Array]:
         end = found.solution
         return 2 * (end.q[-1] @ found.q[-1] + end.v[-1] @ found.v[-1])
 
-    return jax.vmap(slopes, _AXES)
-
-
-FORMS: Mapping[str, Callable[[Case], Callable[..., Any]]] = {
-    FORWARD: _forward,
-    INSIDE: _vmap_of_grad,
-    OUTSIDE: _grad_of_vmap,
-    **{form: partial(_sensitivities, p) for form, p in SENSITIVITIES.items()},
-}
+    return slopes

@@ -5,7 +5,9 @@ classical Runge-Kutta method in a `lax.scan`, or in diffrax.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,43 +21,37 @@ from experiments.speed.cases import Case
 from experiments.speed.routes import Prepared, Unavailable, compiled
 from jaxmech.compiler import off
 
+State = tuple[Array, Array]
 Law = Callable[[jm.EquationsOfMotion], Array]  # accelerations from M, Q, A, b
 OneRun = Callable[[Array, Array, Any], Any]
 
 
-def default(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """`jm.simulate` with default arguments: projection, and the whole `Solution`."""
-    return _whole_solution(case, jm.Projection(), q0, v0)
+def simulated(
+    case: Case, q0: np.ndarray, v0: np.ndarray, *,
+    projection: jm.Projection | None, audit: bool = False, lanes: bool = True,
+) -> Prepared:  # fmt: skip
+    """`jm.simulate`: the whole `Solution`, or without `audit` only the final state.
 
-
-def without_audit(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """With projection, but only the final state, so that the audit is eliminated."""
-    return _compiled(case, one_simulation(case, jm.Projection()), q0, v0)
-
-
-def without_projection(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The whole `Solution` with `projection=None`."""
-    return _whole_solution(case, None, q0, v0)
-
-
-def bare_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """Only the final state, with `projection=None`: what the other routes compute."""
-    return _compiled(case, one_simulation(case, None), q0, v0)
-
-
-def bare_kernel_by_vmap(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The same program by plain `jax.vmap`."""
-    with off():
-        return bare_kernel(case, q0, v0)
+    What is not used of a solution is eliminated. Without `lanes` the same program runs by plain
+    `jax.vmap`.
+    """
+    run = end_of_simulation(case, projection)
+    if audit:
+        run = partial(_simulation, case, projection)
+    with nullcontext() if lanes else off():
+        prepared = _compiled(case, run, q0, v0)
+    if audit:
+        return replace(prepared, compared=lambda found: (found.q[:, -1], found.v[:, -1]))
+    return prepared
 
 
 def pseudoinverse(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The formula of Udwadia and Kalaba with `jnp.linalg.pinv`."""
+    """The formula of Udwadia and Kalaba with `jnp.linalg.pinv`, in a `lax.scan`."""
     return _compiled(case, _scanned(case, _with_pinv), q0, v0)
 
 
 def library_cholesky(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The multipliers from A M^-1 A^T by `jax.scipy.linalg.cho_factor`."""
+    """The multipliers from A M^-1 A^T by `jax.scipy.linalg.cho_factor`, in a `lax.scan`."""
     return _compiled(case, _scanned(case, _with_cholesky), q0, v0)
 
 
@@ -78,7 +74,7 @@ def with_diffrax(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
         def order(self, terms: object) -> int:
             return 4
 
-    def run(q: Array, v: Array, params: Any) -> tuple[Array, Array]:
+    def run(q: Array, v: Array, params: Any) -> State:
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(lambda t, y, p: _slope(case, _with_cholesky, *y, t, p)),
             RK4(scan_kind="lax"),  # the fastest of the variants for a forward run
@@ -96,22 +92,14 @@ def with_diffrax(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
     return _compiled(case, run, q0, v0)
 
 
-def one_simulation(case: Case, projection: jm.Projection | None) -> OneRun:
+def end_of_simulation(case: Case, projection: jm.Projection | None) -> OneRun:
     """The final state of one trajectory by `jm.simulate`."""
 
-    def run(q: Array, v: Array, params: Any) -> tuple[Array, Array]:
+    def run(q: Array, v: Array, params: Any) -> State:
         solution = _simulation(case, projection, q, v, params)
         return solution.q[-1], solution.v[-1]
 
     return run
-
-
-def _whole_solution(
-    case: Case, projection: jm.Projection | None, q0: np.ndarray, v0: np.ndarray
-) -> Prepared:
-    """A run that returns all that a `Solution` holds, so that nothing is eliminated."""
-    prepared = _compiled(case, lambda *args: _simulation(case, projection, *args), q0, v0)
-    return replace(prepared, compared=lambda found: (found.q[:, -1], found.v[:, -1]))
 
 
 def _simulation(
@@ -136,7 +124,7 @@ def _with_cholesky(eom: jm.EquationsOfMotion) -> Array:
     return a + moved @ cho_solve(cho_factor(eom.A @ moved), eom.b - eom.A @ a)
 
 
-def _slope(case: Case, law: Law, q: Array, v: Array, t: Array, params: Any) -> tuple[Array, Array]:
+def _slope(case: Case, law: Law, q: Array, v: Array, t: Array, params: Any) -> State:
     return v, law(case.model.system.equations(q, v, t, params))
 
 
@@ -144,21 +132,20 @@ def _scanned(case: Case, law: Law) -> OneRun:
     """The classical Runge-Kutta method in a `lax.scan`."""
     h = case.step_size
 
-    def step(params: Any, state: tuple[Array, Array], t: Array) -> tuple[tuple[Array, Array], None]:
-        def slope(weight: float, k: tuple[Array, Array]) -> tuple[Array, Array]:
-            q, v = (x + weight * h * dx for x, dx in zip(state, k, strict=True))
-            return _slope(case, law, q, v, t + weight * h, params)
+    def run(q: Array, v: Array, params: Any) -> State:
+        def step(state: State, t: Array) -> tuple[State, None]:
+            def slope(weight: float, k: State) -> State:
+                q, v = (x + weight * h * dx for x, dx in zip(state, k, strict=True))
+                return _slope(case, law, q, v, t + weight * h, params)
 
-        k1 = slope(0.0, state)
-        k2 = slope(0.5, k1)
-        k3 = slope(0.5, k2)
-        k4 = slope(1.0, k3)
-        rates = zip(state, k1, k2, k3, k4, strict=True)
-        return tuple(x + h / 6 * (a + 2 * b + 2 * c + d) for x, a, b, c, d in rates), None
+            k1 = slope(0.0, state)
+            k2 = slope(0.5, k1)
+            k3 = slope(0.5, k2)
+            k4 = slope(1.0, k3)
+            rates = zip(state, k1, k2, k3, k4, strict=True)
+            return tuple(x + h / 6 * (a + 2 * b + 2 * c + d) for x, a, b, c, d in rates), None
 
-    def run(q: Array, v: Array, params: Any) -> tuple[Array, Array]:
-        times = h * jnp.arange(case.steps)
-        return jax.lax.scan(lambda state, t: step(params, state, t), (q, v), times)[0]
+        return jax.lax.scan(step, (q, v), h * jnp.arange(case.steps))[0]
 
     return run
 

@@ -1,24 +1,30 @@
-"""Results as text: tables in Markdown, and everything as JSON."""
+"""Results as JSON, and that as tables in Markdown.
+
+A row is what the JSON holds of a case on a device: its size, and its outcomes by route or form.
+"""
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from typing import Any
 
-from experiments.speed import gradients
-from experiments.speed.benchmarks import Measured, Results, names, places
-from experiments.speed.measure import Outcome
+from experiments.speed.benchmarks import Measured, Results
 
+Row = Mapping[str, Any]
 NONE = "–"
 _RESIDUALS = ("difference", "position_residual", "velocity_residual")
+_SECTIONS = {
+    "scaling": "Speed over the size of the batch and of the system: M steps/s",
+    "gradients": "Gradient of a scalar of the final state, and sensitivities: in forward runs",
+}
 
 
-def as_json(results: Results) -> str:
-    """Every figure, with the configuration and the devices."""
-    content = {
+def content(results: Results) -> dict[str, Any]:
+    """Every figure, with the configuration and the devices, as `speed.json` holds them."""
+    return {
         "finished": results.finished,
         "host": {
             **{package: _version(package) for package in ("diffrax", "mujoco")},
@@ -27,92 +33,148 @@ def as_json(results: Results) -> str:
         },
         "devices": results.devices,
         "config": asdict(results.config),
-        "table": [_plain(results, x) for x in results.table],
-        "scaling": [_plain(results, x) for x in results.scaling],
-        "gradients": [_plain(results, x) for x in results.gradient],
+        "table": [as_row(results, x) for x in results.table],
+        "scaling": [as_row(results, x) for x in results.scaling],
+        "gradients": [as_row(results, x) for x in results.gradient],
     }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def as_markdown(results: Results) -> str:
-    """All tables, the one for the README first."""
-    return "\n\n".join(_sections(results)) + "\n"
+def as_json(found: Mapping[str, Any]) -> str:
+    """The text of `speed.json`."""
+    return json.dumps(found, indent=1, allow_nan=False) + "\n"
 
 
-def heading(measured: Measured) -> str:
-    """The case with its size."""
-    case = measured.case
-    n, m = case.equations
-    size = f"{case.batch:,} trajectories of {case.steps:,} steps"
-    where = f"{measured.platform}, {measured.precision}"
-    return f"{case.title} (n {n}, m {m}), {size}, {where}"
-
-
-def facts(measured: Measured) -> str:
-    """A table of one case: a row for each route."""
-    base = next(iter(measured.outcomes), "")
-    rows = [["route", "steps/s", "times slower", "compile", *_RESIDUALS]]
+def as_row(results: Results, measured: Measured) -> Row:
+    """A case with its outcomes; the share of the peak is that of the operations of the graph."""
+    case, operations = measured.case, measured.operations
+    peak = results.devices[measured.platform].get("peak", {}).get(measured.precision)
+    outcomes = {}
     for name, outcome in measured.outcomes.items():
-        speed = measured.speed(name)
-        row = [name, f"{_millions(speed)} M" if speed else _in_short(outcome)]
-        row += [_times(measured.ratio(name, base)), _compile(measured, name)]
-        rows.append([*row, *(_size(getattr(outcome, what)) for what in _RESIDUALS)])
-    rows[0] = [text.replace("_", " ") for text in rows[0]]
-    return grid(rows)
+        best = outcome.best
+        speed = case.batch * case.steps / best if best else None
+        outcomes[name] = {
+            **{key: _finite(value) for key, value in asdict(outcome).items()},
+            "best": best,
+            "steps_per_second": speed,
+            "share_of_peak": operations * speed / peak if operations and speed and peak else None,
+        }
+    n, m = case.equations
+    return {
+        "case": case.name, "title": case.title, "n": n, "m": m,
+        "platform": measured.platform, "precision": measured.precision, "operations": operations,
+        "batch": case.batch, "steps": case.steps, "step_size": case.step_size,
+        "outcomes": outcomes,
+    }  # fmt: skip
 
 
-def problems(group: Sequence[Measured]) -> Iterator[str]:
+def names(group: Sequence[Row]) -> list[str]:
+    """The routes that occur in a group, in their order."""
+    return list(dict.fromkeys(name for row in group for name in row["outcomes"]))
+
+
+def places(group: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The platforms and precisions of a group, as text, with what was measured there."""
+    found: dict[str, list[Row]] = {}
+    for row in group:
+        found.setdefault(f"{row['platform']}, {row['precision']}", []).append(row)
+    return list(found.items())
+
+
+def figure(row: Row, name: str, what: str) -> Any:
+    """What is known of a route, None if it was not measured."""
+    return row["outcomes"].get(name, {}).get(what)
+
+
+def as_markdown(found: Mapping[str, Any]) -> str:
+    """All tables of the content of a `speed.json`, the one for the README first."""
+    return "\n\n".join(_sections(found)) + "\n"
+
+
+def heading(row: Row) -> str:
+    """The case with its size."""
+    size = f"{row['batch']:,} trajectories of {row['steps']:,} steps"
+    return f"{_title(row)}, {size}, {row['platform']}, {row['precision']}"
+
+
+def facts(row: Row) -> str:
+    """A table of one case: a line for each route."""
+    base = next(iter(row["outcomes"]), "")
+    head = [text.replace("_", " ") for text in ("compile", *_RESIDUALS)]
+    lines = [["route", "M steps/s", "times slower", *head]]
+    for name, outcome in row["outcomes"].items():
+        sizes = [_text(outcome[what], ".1e") for what in _RESIDUALS]
+        compiling = _text(outcome["compile_seconds"], ".1f", " s")
+        lines.append([name, _speed(row, name), _times(row, name, base), compiling, *sizes])
+    return grid(lines)
+
+
+def problems(group: Sequence[Row]) -> Iterator[str]:
     """Why routes have no speed, a line for each."""
     found = [
-        f"- {measured.case.title}, {name}: {outcome.problem}"
-        for measured in group
-        for name, outcome in measured.outcomes.items()
-        if outcome.problem
+        f"- {row['title']}, {name}: {outcome['problem']}"
+        for row in group
+        for name, outcome in row["outcomes"].items()
+        if outcome["problem"]
     ]
     if found:
         yield "\n".join(dict.fromkeys(found))
 
 
-def _sections(results: Results) -> Iterator[str]:
-    for k, (place, table) in enumerate(places(results.table)):
+def _sections(found: Mapping[str, Any]) -> Iterator[str]:
+    for k, (place, table) in enumerate(places(found["table"])):
         if k:
             yield f"### {place}"
         yield _summary(table)
         yield from problems(table)
-    yield _setting(results)
-    for measured in results.table:
-        yield f"### {heading(measured)}"
-        yield facts(measured)
-    for place, group in places(results.scaling):
-        yield f"### Speed over the size of the batch and of the system, {place}"
-        yield _scaling(results, group)
-        yield from problems(group)
-    for place, group in places(results.gradient):
-        yield f"### Gradient of a scalar of the final state by q0, v0 and all parameters, {place}"
-        yield _gradients(group)
-        yield f"### Sensitivities of q and v to p numbers, in forward runs, {place}"
-        yield _sensitivities(group)
-        yield from problems(group)
-
-
-def _summary(table: list[Measured]) -> str:
-    """Routes down, cases across: speed, and how many times slower than the first route."""
-    routes = names(table)
-    head = [f"{x.case.title} (n {x.case.equations[0]}, m {x.case.equations[1]})" for x in table]
-    rows = [["million steps per second", *head], ["", *(f"batch {x.case.batch:,}" for x in table)]]
-    rows += [[route, *(_cell(x, route, routes[0]) for x in table)] for route in routes]
-    return grid(rows)
-
-
-def _setting(results: Results) -> str:
-    return (
-        f"Trajectory-steps per second, RK4, best of {results.config.timing.rounds} rounds; in "
-        "brackets how many times slower than the first route. The share of the peak is what the "
+    yield (
+        f"Trajectory-steps per second, RK4, best of {found['config']['timing']['rounds']} rounds; "
+        "in brackets how many times slower than the first route. The share of the peak is what the "
         "operations of the scalar graph (a sine is one) would need of the arithmetic peak, which "
         "is measured by chains of multiply-add (two operations).\n\n"
-        + "\n".join(f"- {place}: {device(known)}" for place, known in results.devices.items())
-        + f"\n- load of the machine before the start: {results.load:.1f}"
+        + "\n".join(f"- {place}: {device(known)}" for place, known in found["devices"].items())
+        + f"\n- load of the machine before the start: {found['host']['load']:.1f}"
     )
+    for row in found["table"]:
+        yield f"### {heading(row)}"
+        yield facts(row)
+    for part, title in _SECTIONS.items():
+        for place, group in places(found[part]):
+            yield f"### {title} (of peak, compile), {place}"
+            yield _by_case(group, _speed if part == "scaling" else _in_forward_runs)
+            yield from problems(group)
+
+
+def _summary(table: Sequence[Row]) -> str:
+    """Routes down, cases across: speed, and how many times slower than the first route."""
+    first, *rest = names(table)
+    lines = [
+        ["million steps per second", *map(_title, table)],
+        ["", *(f"batch {row['batch']:,}" for row in table)],
+        [first, *(_speed(row, first) for row in table)],
+    ]
+    for name in rest:
+        ratios = [_times(row, name, first) for row in table]
+        cells = zip((_speed(row, name) for row in table), ratios, strict=True)
+        lines.append([name, *(x if y == NONE else f"{x} ({y})" for x, y in cells)])
+    return grid(lines)
+
+
+def _by_case(group: Sequence[Row], cell: Callable[[Row, str], str]) -> str:
+    """Cases down, routes or forms across."""
+    lines = [["case", "batch", *names(group)]]
+    for row in group:
+        known = [f"{cell(row, x)}{in_brackets(row['outcomes'].get(x))}" for x in names(group)]
+        lines.append([row["title"], f"{row['batch']:,}", *known])
+    return grid(lines)
+
+
+def in_brackets(outcome: Mapping[str, Any] | None) -> str:
+    """The share of the peak and the compile time of what has a speed."""
+    if outcome is None or not outcome["steps_per_second"]:
+        return ""
+    share = outcome["share_of_peak"]
+    of_peak = NONE if share is None else f"{100 * share:.2g} %"
+    return f" ({of_peak}, {outcome['compile_seconds']:.1f} s)"
 
 
 def device(known: Mapping[str, Any]) -> str:
@@ -120,110 +182,47 @@ def device(known: Mapping[str, Any]) -> str:
     name = known["processor"] if known["platform"] == "cpu" else known["device"]
     peaks = [f"{peak / 1e9:,.0f} G/s in {kind}" for kind, peak in known.get("peak", {}).items()]
     driver = [f"driver {known['driver']}"] if known.get("driver") else []
-    versions = [f"jax {known['jax']}", f"Python {known['python']}"]
-    return ", ".join([name, *peaks, *driver, *versions])
+    return ", ".join([name, *peaks, *driver, f"jax {known['jax']}", f"Python {known['python']}"])
 
 
-def _scaling(results: Results, group: list[Measured]) -> str:
-    routes = names(group)
-    what = ("M steps/s", "of peak", "compile")
-    rows = [["case", "batch", *(f"{route}, {x}" for route in routes for x in what)]]
-    for x in group:
-        cells = [(_cell(x, r, r), _share(results.share(x, r)), _compile(x, r)) for r in routes]
-        rows.append([x.case.title, f"{x.case.batch:,}", *(text for cell in cells for text in cell)])
-    return grid(rows)
+def grid(lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    first, *rest = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([first, f"|{'---|' * len(lines[0])}", *rest])
 
 
-def _share(value: float | None) -> str:
-    return NONE if value is None else f"{100 * value:.2g} %"
+def _title(row: Row) -> str:
+    return f"{row['title']} (n {row['n']}, m {row['m']})"
 
 
-def _gradients(group: list[Measured]) -> str:
-    forward, forms = gradients.FORWARD, (gradients.INSIDE, gradients.OUTSIDE)
-    head = [f"{form}{what}" for form in forms for what in (", forward runs", ", compile")]
-    rows = [["case", "forward run, M steps/s", "compile", *head, "difference"]]
-    for x in group:
-        row = [_name(x), _cell(x, forward, forward), _compile(x, forward)]
-        for form in forms:
-            row += [_times(x.ratio(form, forward)), _compile(x, form)]
-        rows.append([*row, _size(x.outcomes.get(forms[-1], Outcome()).difference)])
-    return grid(rows)
-
-
-def _sensitivities(group: list[Measured]) -> str:
-    """Cost in forward runs, and relative to 1 + p runs: one for the motion, one per derivative."""
-    forms = gradients.SENSITIVITIES
-    rows = [["case", *(f"{what}p = {p}" for p in forms.values() for what in ("", "compile, "))]]
-    for x in group:
-        row = [_name(x)]
-        for form, p in forms.items():
-            ratio = x.ratio(form, gradients.FORWARD)
-            share = "" if ratio is None else f" = {ratio / (1 + p):.2f} (1 + p)"
-            row += [f"{_times(ratio)}{share}", _compile(x, form)]
-        rows.append(row)
-    return grid(rows)
-
-
-def grid(rows: Sequence[Sequence[str]]) -> str:
-    first, *rest = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([first, f"|{'---|' * len(rows[0])}", *rest])
-
-
-def _name(measured: Measured) -> str:
-    return f"{measured.case.title} × {measured.case.batch:,}"
-
-
-def _cell(measured: Measured, route: str, base: str) -> str:
-    speed, ratio = measured.speed(route), measured.ratio(route, base)
+def _speed(row: Row, name: str) -> str:
+    """Million steps per second, or in a word why there is no speed."""
+    speed = figure(row, name, "steps_per_second")
     if speed is None:
-        return _in_short(measured.outcomes.get(route, Outcome()))
-    times = "" if route == base or ratio is None else f" ({_times(ratio)})"
-    return f"{_millions(speed)}{times}"
-
-
-def _in_short(outcome: Outcome) -> str:
-    """Why there is no speed, in a word."""
-    word = outcome.problem.partition(":")[0]
-    return NONE if word in ("", "unavailable") else word
-
-
-def _millions(speed: float) -> str:
+        word = (figure(row, name, "problem") or "").partition(":")[0]
+        return NONE if word in ("", "unavailable") else word
     millions = speed / 1e6
     digits = 0 if millions >= 100 else 1 if millions >= 10 else 2 if millions >= 1 else 3
     return f"{millions:.{digits}f}"
 
 
-def _times(ratio: float | None) -> str:
-    if ratio is None:
+def _in_forward_runs(row: Row, name: str) -> str:
+    base = next(iter(row["outcomes"]))
+    return f"{_speed(row, name)} M steps/s" if name == base else _times(row, name, base)
+
+
+def _times(row: Row, name: str, base: str) -> str:
+    own, other = (figure(row, x, "best") for x in (name, base))
+    if not own or not other:
         return NONE
+    ratio = own / other
     return f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.2g}×" if ratio < 10 else f"{ratio:.0f}×"
 
 
-def _compile(measured: Measured, name: str) -> str:
-    seconds = measured.compile_seconds(name)
-    return NONE if seconds is None else f"{seconds:.1f} s"
-
-
-def _size(value: float | None) -> str:
-    return NONE if value is None else f"{value:.1e}"
-
-
-def _plain(results: Results, measured: Measured) -> dict[str, Any]:
-    case = measured.case
-    n, m = case.equations
-    sizes = {"batch": case.batch, "steps": case.steps, "step_size": case.step_size}
-    where = {key: getattr(measured, key) for key in ("platform", "precision", "operations")}
-    outcomes = {
-        name: {
-            **{key: _finite(value) for key, value in asdict(outcome).items()},
-            "best": outcome.best,
-            "steps_per_second": measured.speed(name),
-            "share_of_peak": results.share(measured, name),
-        }
-        for name, outcome in measured.outcomes.items()
-    }
-    named = {"case": case.name, "title": case.title, "n": n, "m": m}
-    return {**named, **where, **sizes, "outcomes": outcomes}
+def _text(value: Any, form: str, unit: str = "") -> str:
+    return (
+        NONE if value is None else str(value) if isinstance(value, str) else f"{value:{form}}{unit}"
+    )
 
 
 def _finite(value: Any) -> Any:

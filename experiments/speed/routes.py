@@ -7,7 +7,7 @@ A route is a function of a case and its initial states that compiles what it nee
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import jaxmech as jm
 from experiments.speed.cases import Case, states
 
 States = tuple[np.ndarray, np.ndarray]  # q and v, (batch, n) each
@@ -42,22 +43,27 @@ class Unavailable(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Route:
-    """Where a route is defined, as `module:function`, and how exact it is.
+    """Where a route is defined, as `module:function`, with what options, and how exact it is.
 
     The final states may differ from the reference by `tolerance`, relative to their size.
     """
 
     place: str
     tolerance: float = 1e-9
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _simulated(tolerance: float, **options: Any) -> Route:
+    return Route("jax_routes:simulated", tolerance, options)
 
 
 ROUTES: Mapping[str, Route] = {
     # Projected motion differs from the reference by the drift of RK4 off the constraints.
-    "jaxmech, default": Route("jax_routes:default", 1e-5),
-    "jaxmech, no audit": Route("jax_routes:without_audit", 1e-5),
-    "jaxmech, no projection": Route("jax_routes:without_projection"),
-    "jaxmech, bare kernel": Route("jax_routes:bare_kernel"),
-    "bare kernel, plain vmap": Route("jax_routes:bare_kernel_by_vmap"),
+    "jaxmech, default": _simulated(1e-5, projection=jm.Projection(), audit=True),
+    "jaxmech, no audit": _simulated(1e-5, projection=jm.Projection()),
+    "jaxmech, no projection": _simulated(1e-9, projection=None, audit=True),
+    "jaxmech, bare kernel": _simulated(1e-9, projection=None),
+    "bare kernel, plain vmap": _simulated(1e-9, projection=None, lanes=False),
     "straight-line C": Route("straight_line:straight_line"),
     # MuJoCo integrates other coordinates, and its closed loops are soft.
     "MuJoCo C rollout": Route("mujoco_rollout:mujoco_rollout", 1e-5),
@@ -74,10 +80,11 @@ def runs_on(route: str, platform: str, precision: str) -> bool:
 
 def prepare(route: str, case: Case, seed: int) -> Prepared:
     """Compile a route for a case; the first trajectories are compared."""
-    start = states(case, seed)
     module, _, function = ROUTES[route].place.partition(":")
-    jax.clear_caches()
-    made = getattr(import_module(f"experiments.speed.{module}"), function)(case, *start)
+    begin = getattr(import_module(f"experiments.speed.{module}"), function)
+    start = states(case, seed)
+    jax.clear_caches()  # what tracing the states left behind would shorten the compile time
+    made = begin(case, *start, **ROUTES[route].options)
     return replace(made, compared=lambda result: [x[:COMPARED] for x in made.compared(result)])
 
 

@@ -8,20 +8,29 @@ from experiments.speed.cases import NAMES, is_name
 from experiments.speed.routes import ROUTES
 from jaxmech.config.errors import Problem, StudyError, not_one_of
 
-Precision = Literal["float64", "float32"]
+Precisions = tuple[Literal["float64", "float32"], ...]
 RouteName = Literal[*ROUTES]  # type: ignore[valid-type]
 
 
+class _Checked:
+    """Refuses values that make no sense, by the name of a field."""
+
+    def __post_init__(self) -> None:
+        if problems := [x for f in fields(self) for x in _problems(f.name, getattr(self, f.name))]:
+            raise StudyError(problems)
+
+
 def _problems(name: str, value: Any) -> Iterator[Problem]:
-    """What is wrong with the value of a key."""
     if isinstance(value, tuple | Mapping) and not value:
         yield Problem((name,), "must not be empty")
     match name:
-        case "rounds" | "steps" | "seed":
-            yield from _count(name, value)
-        case "batches":
-            for k, batch in enumerate(value):
-                yield from _count(f"batches[{k}]", batch)
+        case "rounds" | "steps" | "batches" | "seed":
+            least = 0 if name == "seed" else 1
+            several = isinstance(value, tuple)
+            for k, count in enumerate(value if several else (value,)):
+                if count < least:
+                    key = f"{name}[{k}]" if several else name
+                    yield Problem((key,), f"must be at least {least}, but is {count}")
         case "step" | "limit" | "longest" if not value > 0:
             yield Problem((name,), f"must be positive, but is {value:g}")
         case "parts" | "routes" | "precisions":
@@ -31,20 +40,6 @@ def _problems(name: str, value: Any) -> Iterator[Problem]:
             known = {*NAMES, "chain_<links>", "dense_<coordinates>"} - {"chain_10"}
             unknown = (one for one in value if not is_name(one))
             yield from (Problem((name, x), not_one_of(x, known, "a case")) for x in unknown)
-
-
-def _count(name: str, value: int) -> Iterator[Problem]:
-    least = 0 if name == "seed" else 1
-    if value < least:
-        yield Problem((name,), f"must be at least {least}, but is {value}")
-
-
-class _Checked:
-    """Refuses values that make no sense, by the name of a field."""
-
-    def __post_init__(self) -> None:
-        if problems := [x for f in fields(self) for x in _problems(f.name, getattr(self, f.name))]:
-            raise StudyError(problems)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +68,7 @@ class Part(_Checked):
 
     routes: tuple[RouteName, ...]
     cases: Mapping[str, Size]
-    precisions: tuple[Precision, ...] = ("float64",)
+    precisions: Precisions = ("float64",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +76,7 @@ class Gradient(_Checked):
     """The gradient of a scalar of the final state, in both modes, against the forward run."""
 
     cases: Mapping[str, Size]
-    precisions: tuple[Precision, ...] = ("float64",)
+    precisions: Precisions = ("float64",)
 
 
 @dataclass(frozen=True, kw_only=True)

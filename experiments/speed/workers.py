@@ -12,7 +12,7 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -42,15 +42,15 @@ class Worker:
 
     def environment(self) -> dict[str, Any]:
         """Versions and settings of the process."""
-        return self._ask("environment")
+        return self._ask(_environment)
 
     def prepare(self, job: Job) -> tuple[float, Arrays]:
         """Compile seconds and the arrays of a first run; the previous job is dropped."""
-        return self._ask("prepare", job)
+        return self._ask(_prepare, job)
 
     def seconds(self, at_least: float) -> float:
         """Seconds of a run of the prepared job, see `mean_seconds`."""
-        return self._ask("seconds", at_least)
+        return self._ask(_seconds, at_least)
 
     def close(self) -> None:
         """End the process."""
@@ -58,8 +58,7 @@ class Worker:
             self._pipe.close()
             self._process.kill()  # it holds nothing that would be lost
             self._process.join()
-            self._process.close()
-            self._process = self._pipe = None
+            self._process = None
 
     def _ask(self, *request: Any) -> Any:
         if self._process is None:
@@ -71,7 +70,11 @@ class Worker:
                 raise JobError(f"took longer than {self._limit:g} s")
             problem, answer = self._pipe.recv()
         except (EOFError, ConnectionError):
-            raise JobError(self._crash()) from None
+            self._process.join(self._limit)
+            code = self._process.exitcode
+            self.close()
+            name = signal.Signals(-code).name if code and code < 0 else f"exit {code}"
+            raise JobError(f"crashed ({name})") from None
         if problem:
             raise JobError(problem)
         return answer
@@ -88,11 +91,26 @@ class Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
-    def _crash(self) -> str:
-        self._process.join(self._limit)
-        code = self._process.exitcode
-        self.close()
-        return f"crashed ({signal.Signals(-code).name if code and code < 0 else f'exit {code}'})"
+
+class Pool:
+    """One worker per name, kept for the next job, all on one platform and in one precision."""
+
+    def __init__(self, *kind: Any) -> None:
+        self._kind = kind  # the arguments of a worker
+        self._workers: dict[str, Worker] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for worker in self._workers.values():
+            worker.close()
+
+    def worker(self, name: str) -> Worker:
+        """The worker of this name."""
+        if name not in self._workers:
+            self._workers[name] = Worker(*self._kind)
+        return self._workers[name]
 
 
 def _serve(pipe: Connection, platform: str, precision: str) -> None:
@@ -102,7 +120,7 @@ def _serve(pipe: Connection, platform: str, precision: str) -> None:
     jax.config.update("jax_enable_compilation_cache", False)
     jax.config.update("jax_platforms", platform)
     jax.config.update("jax_enable_x64", precision == "float64")
-    prepared: Prepared | None = None
+    held: list[Prepared] = []
     while True:
         try:
             request, *arguments = pipe.recv()
@@ -110,18 +128,7 @@ def _serve(pipe: Connection, platform: str, precision: str) -> None:
             return
         problem, answer = "", None
         try:
-            if request == "environment":
-                answer = {**environment(), "driver": _driver()}
-            elif request == "prepare":
-                prepared = None
-                jax.clear_caches()
-                gc.collect()
-                prepared = arguments[0]()
-                found = jax.tree.leaves(prepared.compared(prepared.run()))
-                answer = prepared.compile_seconds, [np.asarray(x) for x in found]
-            else:
-                assert prepared is not None
-                answer = mean_seconds(prepared.run, *arguments)
+            answer = request(held, *arguments)
         except Unavailable as error:
             problem = f"unavailable: {error}"
         except Exception as error:  # noqa: BLE001  a failing route must not end the others
@@ -129,12 +136,26 @@ def _serve(pipe: Connection, platform: str, precision: str) -> None:
         pipe.send((problem, answer))
 
 
-def _driver() -> str:
-    """The version of NVIDIA's driver, if it is used."""
-    told = Path("/proc/driver/nvidia/version")
-    if jax.devices()[0].platform != "gpu" or not told.is_file():
-        return ""
-    return next(iter(re.findall(r"Module.*?(\d+[\d.]+)", told.read_text())), "")
+def _environment(held: list[Prepared]) -> dict[str, Any]:
+    """The environment of the process, with the version of NVIDIA's driver if that is used."""
+    told, driver = Path("/proc/driver/nvidia/version"), ""
+    if jax.devices()[0].platform == "gpu" and told.is_file():
+        driver = next(iter(re.findall(r"Module.*?(\d+[\d.]+)", told.read_text())), "")
+    return {**environment(), "driver": driver}
+
+
+def _prepare(held: list[Prepared], job: Job) -> tuple[float, Arrays]:
+    held.clear()
+    jax.clear_caches()
+    gc.collect()
+    prepared = job()
+    held.append(prepared)
+    found = jax.tree.leaves(prepared.compared(prepared.run()))
+    return prepared.compile_seconds, [np.asarray(x) for x in found]
+
+
+def _seconds(held: list[Prepared], at_least: float) -> float:
+    return mean_seconds(held[0].run, at_least)
 
 
 def mean_seconds(run: Callable[[], Any], at_least: float) -> float:

@@ -15,8 +15,8 @@ from experiments.speed import __main__ as benchmark
 from experiments.speed import benchmarks, cases, gradients, jax_routes, workers
 from experiments.speed.benchmarks import Measured, Results
 from experiments.speed.compare import compare
-from experiments.speed.measure import Entrant, Outcome, contest, difference
-from experiments.speed.report import as_json
+from experiments.speed.contest import Entrant, Outcome, contest, difference
+from experiments.speed.report import as_json, content
 from experiments.speed.routes import Unavailable, runs_on
 from experiments.speed.settings import Speed, Timing
 from experiments.speed.straight_line import rollout_kernel
@@ -233,7 +233,7 @@ def test_rivals_reach_the_states_of_simulate(route: str) -> None:
         pytest.importorskip("diffrax", reason="diffrax is not installed: see the extra `bench`")
     case = cases.make("double_pendulum", batch=2, steps=7, step_size=0.02)
     start = cases.states(case)
-    expected = jax_routes.bare_kernel(case, *start).run()
+    expected = jax_routes.simulated(case, *start, projection=None).run()
     prepared = getattr(jax_routes, route)(case, *start)
     assert prepared.compile_seconds > 0
     assert difference(prepared.run(), expected) < 1e-13
@@ -301,7 +301,7 @@ def machine(folder: Path, name: str, seconds: float) -> Path:
             measured = Measured(case, "cuda", precision, 50.0, {"jaxmech, bare kernel": outcome})
             results.scaling.append(measured)
     path = folder / f"{name}.json"
-    path.write_text(as_json(results), encoding="utf-8")
+    path.write_text(as_json(content(results)), encoding="utf-8")
     return path
 
 

@@ -13,7 +13,7 @@ from jax import Array, lax
 from experiments.speed import straight_line as route
 from experiments.speed.c_source import source
 from experiments.speed.cases import make
-from experiments.speed.jax_routes import one_simulation
+from experiments.speed.jax_routes import end_of_simulation
 from experiments.speed.routes import Unavailable
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 
@@ -144,7 +144,7 @@ def test_the_route_reaches_the_states_of_simulate() -> None:
     start = {"theta": np.linspace(-3.0, 3.0, 50), "omega": np.linspace(5.0, -2.0, 50)}
     q0, v0 = map(np.asarray, jax.vmap(case.model.initial)(start))
     prepared = route.straight_line(case, q0, v0)
-    run = jax.vmap(one_simulation(case, None), in_axes=(0, 0, None))
+    run = jax.vmap(end_of_simulation(case, None), in_axes=(0, 0, None))
     expected = jax.jit(run)(q0, v0, case.model.params)
     assert prepared.compile_seconds > 0
     for result, exact in zip(prepared.run(), expected, strict=True):
