@@ -157,8 +157,11 @@ class _Problem:
         """Accept the step if it leads nearer to the guess, and plan the next one."""
         y = self.back(search.y + times(self.T, search.step))
         place, old = self.place(y), search.place
+        # Half the difference of the squared distances, without the cancellation of their
+        # subtraction.
         nearer = (old.w - place.w) @ (old.w + place.w) / 2
         round_off = 10 * self.eps * _length(old.w) * self.size(search.y)
+        # Sufficient decrease (Armijo), up to round-off: at the minimum nothing decreases any more.
         better = place.reached & (nearer + round_off >= 1e-4 * search.promised)
         taken = better | (search.count == 0)
         chosen = (y, place), (search.y, old)
@@ -172,6 +175,8 @@ class _Problem:
         diagonal = jnp.diagonal(place.B)
         radii = jnp.abs(place.B).sum(1) - jnp.abs(diagonal)
         lowest, highest = jnp.min(diagonal - radii), jnp.max(jnp.abs(diagonal) + radii)
+        # Where B is definite near the minimum the damping dies out, and Newton's method is
+        # quadratic.
         damping = jnp.where(taken, search.damping / 8, 4 * search.damping + highest / 16)
         damping = jnp.where(damping < highest / 100, 0.0, damping)
         # The gradient vanishes at a saddle on a line of symmetry; a push leaves it.
@@ -182,6 +187,8 @@ class _Problem:
             factor = cholesky(place.B + shift * self.one)
             return factor.definite, -factor.upper(factor.lower(slope + pushed * push))
 
+        # The first two only ask whether B is definite, and nearly so. The last is definite by
+        # Gershgorin's bound, for a B that is not, and is the only one with a push.
         shifts = jnp.stack([0 * damping, 0 * damping + self.eps**0.25, damping, raised])
         definite, steps = jax.vmap(solved)(shifts, jnp.arange(4, dtype=y.dtype) // 3)
         step = jnp.where(definite[0], steps[2], steps[3])

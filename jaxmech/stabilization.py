@@ -97,12 +97,16 @@ class Projection(AbstractStabilization):
             return q, v, jnp.asarray(True)
         M = metric_mass(system, q, v, t, params)
         positions = metric(M, A_position, self.solver)
+        # Without nonholonomic constraints one factorization serves both levels.
         same = A_position is A_velocity
         velocities = positions if same else metric(M, A_velocity, self.solver)
         for _ in range(self.iterations):
             dq = positions.smallest(system.position_level(q, t, params))[0]
             q = q - dq
         for _ in range(self.iterations):
+            # After the positions, because the constraints on v depend on q. The factors are those
+            # of the q before the projection, so one correction is not enough even where the
+            # constraints are linear in v.
             dv = velocities.smallest(system.velocity_level(q, v, t, params))[0]
             v = v - dv
 

@@ -103,6 +103,8 @@ def motion_at(
     force = times(eom.A.T, law.multipliers)
     return Motion(
         qdd=law.qdd,
+        # A law may return any lambda with the right A^T lambda. Its part in the column space of A
+        # is the shortest of them: Kalaba et al. 1995, equation (17), with w3 = 0.
         multipliers=times(column_space_projector(eom.A), law.multipliers),
         constraint_force=force,
         rank=law.rank,

@@ -99,6 +99,7 @@ def christoffel_symbols(system: System, q: Any, t: Any = 0.0, params: Params = N
     first = first_kind(system, q, t, params)
     mass = cholesky(_metric(system, jnp.concatenate([t[None], q]), params)[1:, 1:])
     root = mass.lower(jnp.eye(q.size, dtype=q.dtype))
+    # g^-1 = L^-T L^-1 raises the first index.
     second = jnp.einsum("ks,kr,rab->sab", root, root, first)
     return Christoffel(first, jnp.where(mass.definite, second, jnp.nan))
 
@@ -149,6 +150,7 @@ def _metric(system: System, extended: Array, params: Params) -> Array:
     still = jnp.zeros_like(q)
     border = momentum(still)
     rows = jnp.concatenate([border[None], jax.jacfwd(momentum)(still)])
+    # The corner g_00 is zero here, because U holds all of L that has no velocity.
     return jnp.concatenate([jnp.concatenate([jnp.zeros_like(q[:1]), border])[:, None], rows], 1)
 
 

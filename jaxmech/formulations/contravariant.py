@@ -85,6 +85,8 @@ class Contravariant(AbstractFormulation):
             rows = QR().factor(eom.A)
             E, F = _completed(eom)
             qdd, _ = QR().factor(E).smallest(F)
+            # M qdd - Q = A^T lambda lies in the row space of A, so A times it loses nothing of
+            # lambda.
             _, reactions = rows.smallest(times(eom.A, times(eom.M, qdd) - eom.Q))
             return Law(qdd, free, reactions, rows.rank, mass.definite, kept=rows.kept)
         raised = _raised(mass, eom.A)
@@ -123,6 +125,8 @@ def eliminated(
 def _completed(eom: EquationsOfMotion) -> tuple[Array, Array]:
     """E + A^T W A and F + A^T W b."""
     E, F = eliminated(eom)
+    # E alone cannot be inverted as in the paper: its rank is n - m, since B'^T E = 0 for every
+    # right inverse B' of A. Multiplied by B'^T, the sum gives the missing A qdd = b back.
     W = row_weights(eom.M, eom.A)
     return E + weighted_gram(eom.A, W), F + times(eom.A.T, W * eom.b)
 

@@ -83,6 +83,8 @@ class Partition(AbstractChart):
 
         def newton(_: Array, found: tuple[Array, ...]) -> tuple[Array, ...]:
             A = jax.jacfwd(level)(found[0])
+            # In a step without a chart nothing moves, instead of moving by numbers of an unusable
+            # inverse.
             B = jnp.where(self.usable, chosen.inverse(A), 0.0)
             return found[0] - times(B, level(found[0])), A, B
 
@@ -165,6 +167,7 @@ class CoordinatePartition(AbstractFormulation):
         """Accelerations by (2) and multipliers by (4) at one state; `kept` is not needed."""
         chosen, B, N, mass = _reduced(eom, self.tolerance)
         M, Q, A = eom.M, eom.Q, eom.A
+        # The part of qdd that b alone asks for; the rest is N times the independent accelerations.
         driven = times(B, eom.b)
         factor = metric(mass, A[:0], LDL())
         independent, _, _ = factor.solve(times(N.T, Q - times(M, driven)), eom.b[:0])
@@ -190,4 +193,5 @@ def _reduced(eom: EquationsOfMotion, tolerance: float | None) -> _Reduced:
     B = chosen.inverse(eom.A)
     independent = jnp.diag(1 - chosen.dependent)
     N = independent - B @ eom.A @ independent
+    # The rank is not known while tracing, so the matrix stays (n, n); the ones make it definite.
     return _Reduced(chosen, B, N, N.T @ eom.M @ N + jnp.diag(chosen.dependent))

@@ -53,6 +53,7 @@ class GaussPrinciple(AbstractFormulation):
         mass, rows, N = cholesky(M), QR().factor(eom.A), null_space(eom.A)
         x, _ = rows.smallest(eom.b)
         least_squares = mass.lower(M @ N.T).T
+        # L^T (a - x) = L^-1 (Q - M x), without forming a = M^-1 Q.
         z = mass.lower(Q - times(M, x))
         _, w = QR().factor(least_squares).smallest(times(least_squares, z))
         qdd = x + times(N.T, w)

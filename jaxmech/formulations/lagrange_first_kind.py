@@ -51,6 +51,8 @@ class LagrangeFirstKind(AbstractFormulation):
         K, scale = _scaled(eom)
         rows = QR().factor(K)
         solution = scale * rows.smallest(scale * jnp.concatenate([eom.Q, eom.b]))[0]
+        # U^T U projects onto what the equations determine. The trace of its block for qdd is n
+        # where that is all of qdd, and at most n - 1 where one direction is free.
         determined = (rows.U[:, :n] ** 2).sum()  # dimension of qdd that the equations determine
         return Law(
             qdd=solution[:n],

@@ -76,6 +76,7 @@ def solve_law(
         C = force(jnp.zeros_like(eom.b), state)
         return replace(solve(eom.Q + C), nonideal_force=C)
     ideal = solve(eom.Q)
+    # Friction needs one lambda: the shortest, because others depend on which rows a law drops.
     smallest = column_space_projector(eom.A)
     K = smallest @ jax.jacfwd(lambda Q: solve(Q).multipliers)(eom.Q)
     start = times(smallest, ideal.multipliers)
@@ -117,6 +118,8 @@ def _fixed_point(
         most = jnp.maximum(most, its_count)
     for _ in range(REFINEMENTS):
         multipliers = newton(multipliers, start, K, state)
+    # Terms of K C may cancel, so what counts as zero is relative to their sizes and not to their
+    # sum.
     at_play = times(jnp.abs(K), jnp.abs(force(multipliers, state)))
     size = _largest(multipliers) + _largest(start) + _largest(at_play)
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.5 * size
@@ -145,6 +148,8 @@ def _on_every_side(
         rows = QR().factor(whole)
         multipliers = rows.smallest(right)[0]
         parts = corner_slope * multipliers[None]
+        # A solution on a corner belongs to both of its sides; round-off must not exclude it from
+        # both.
         size = jnp.abs(parts).sum(1) + jnp.abs(corner)
         here = jnp.all(sides * (parts.sum(1) + corner) >= -loose * size)
         left = right - times(whole, multipliers)

@@ -111,6 +111,7 @@ class ReverseMode(AbstractDerivative):
 
     def _steps(self, substeps: int, saves: int) -> int:
         """Steps in a segment: the divisor of the substeps nearest to the root of all steps."""
+        # All segments have one shape, so that they are compiled once; hence a divisor.
         divisors = [k for k in range(1, substeps + 1) if substeps % k == 0]
         if self.segment is None:
             root = math.sqrt(substeps * saves)
@@ -273,6 +274,8 @@ def _jvp(
         (x.q0, tangents.q0), (x.v0, tangents.v0)
     )]  # fmt: skip
 
+    # Only the tangent is carried: the states at the starts of segments are known from the forward
+    # run.
     def one(d_state: list[Array], segment: Any) -> tuple[list[Array], list[Array]]:
         state, timed, done, d_timed = segment
 
@@ -330,6 +333,7 @@ def _backwards(
 
     def one(carry: Any, segment: Any) -> tuple[Any, Any]:
         (wrt_state, wrt_shared), (state, timed, done, added) = carry, segment
+        # A save at the end of this segment depends on the same state as the segment after it.
         wrt_state = [sum(more, start=x) for x, more in zip(wrt_state, added, strict=True)]
 
         def run(state: list[Array], timed: tuple[Array, Array], shared: Any) -> list[Array]:

@@ -118,6 +118,7 @@ def relative(
 
 
 def _share(error: Array, size: Array) -> Array:
+    # A coordinate that neither moves nor errs counts as exact, not as 0 / 0.
     return jnp.where(error == 0, 0.0, error / jnp.where(size == 0, 1.0, size))
 
 
@@ -126,6 +127,8 @@ def _step_errors(
 ) -> tuple[Array, Array]:
     """Errors of one step in q and in v (n,); zero where rounding errors are larger."""
     order = min(method.order, _HIGHEST)
+    # With every state taken twice, divided differences have odd orders: p + 1, which is wanted, for
+    # a method of even order p, and p for an odd one.
     odd = 2 * (order // 2) + 1
     of_q, of_rate = (jnp.abs(x) for x in _derivatives(recent, q, v, h, odd))
     of_v = of_rate / jnp.abs(h)
@@ -134,6 +137,7 @@ def _step_errors(
         of_q, of_v = of_rate / (odd + 1), of_v * faster / (odd + 1)
     size = method.error_constant
     rounding = _ROUNDING * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(q))
+    # Differences of round-off alone say nothing about the method.
     in_q, in_v = size * of_q, (size / _IN_V) * of_v
     smallest = rounding / jnp.abs(h)
     return jnp.where(in_q > rounding, in_q, 0.0), jnp.where(in_v > smallest, in_v, 0.0)
@@ -166,6 +170,7 @@ def _weights(spans: Any, level: int) -> tuple[Any, Any, Any, Any]:
     for k in range(2, level + 1):
         apart = [ends[b] - ends[a] for a, b in zip(places, places[k:], strict=False)]
         row = [(y - x) / over for (x, y), over in zip(pairwise(row), apart, strict=True)]
+    # The two differences are of states one apart, whose means lie (last - first) / states apart.
     states = (level + 1) // 2
     rate = (row[-1] - row[-3]) * (states / (ends[-1] - ends[-1 - states]))
     return row[-1][:STATES], row[-1][STATES:], rate[:STATES], rate[STATES:]

@@ -131,6 +131,8 @@ def rollout(
         at_start, state = _begun(state)
 
         def one_step(k: Array, state: _RolloutState) -> _RolloutState:
+            # Not by adding up steps: a derivative that repeats a segment gets the same times, to
+            # the bit.
             t = own.t + (own.done + k) * own.h
             moved = _advance(scheme, watch, state, t, own.h, params, k)
             return replace(moved, recent=_recent(state, own.h, steps - k))
@@ -223,9 +225,12 @@ def bare_segment(
 ) -> tuple[Array, Array]:  # fmt: skip
     """q and v after one segment, without the audit; nothing moves after `t_failed`."""
 
+    # A derivative of a segment then keeps its states and not the intermediate values of its steps.
+    # The loop around it separates forward and backward pass already, so CSE cannot merge them.
     @partial(jax.checkpoint, prevent_cse=False)
     def one_step(state: tuple[Array, Array], k: Array) -> tuple[Array, Array]:
         t = own.t + (own.done + k) * own.h
+        # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
         failed = (t_failed - t) / own.h < 0.5  # false for NaN
         new_q, new_v, _ = step(scheme, *state, t, own.h, params)
         return jnp.where(failed, state[0], new_q), jnp.where(failed, state[1], new_v)
@@ -262,6 +267,7 @@ def start_status(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -
     position = system.position_level(q, t, params)
     velocity = system.velocity_level(q, v, t, params)
     consistent = near(position, A_position, q) & near(velocity, A_velocity, v)
+    # An infinite Jacobian would make `near` true, since every level is below infinity.
     reached = jnp.stack([reach(A_position, q).sum(), reach(A_velocity, v).sum()])
     finite = jnp.isfinite(jnp.concatenate([q, v, position, velocity, reached])).all()
     status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
@@ -303,6 +309,8 @@ def _advance(
             t_failed=jnp.where(running, jax.lax.stop_gradient(t), state.t_failed),
         )
 
+    # Asked once per step and not number by number: native code skips `stays` where no lane needs
+    # it.
     return jax.lax.cond(~(running & health.good), stays, lambda: moved)
 
 
@@ -318,6 +326,7 @@ def _with_events(
     assert was is not None
     q, v, health = moved
     values = watch.values(scheme, q, v, t + h, watch.params(params, was.active))
+    # NaN crosses nothing, but must be reported.
     happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
 
     def rarely() -> tuple[Array, Array, Health, Array, EventState]:

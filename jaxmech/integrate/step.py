@@ -86,6 +86,7 @@ def _implicit_step(
         new_q, new_v, reached = scheme.after_step(
             None, moved.q, moved.v, t + h, params, RowsBefore(~moved.independent, moved.rank)
         )
+    # NaN and infinity survive the sum, so one test serves for all numbers.
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
     status = first_that_holds(
         (moved.status == Status.SINGULAR_MASS, Status.SINGULAR_MASS),
@@ -160,6 +161,8 @@ def _run_stages(
         ]
         is_ok, good, kept = so_far.status == Status.OK, so_far.good, so_far.kept
         status = jnp.where(is_ok, first_that_holds(*failures), so_far.status)
+        # `status` is read only where `good` is false: native code then computes it in a rare
+        # branch.
         for failed, _ in failures:
             good &= ~failed
         state = _StageState(
@@ -192,6 +195,8 @@ def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
     def bad() -> tuple[Array, Array]:
         definite = end.status != Status.SINGULAR_MASS
         ended = first_that_holds((~finite, Status.NONFINITE), (~reached, Status.PROJECTION_FAILED))
+        # A singular mass comes first, because it makes numbers that are not finite; those come
+        # next, because all other checks are meaningless for them.
         first = definite & (~finite | (end.status == Status.OK))
         return jnp.where(first, ended, end.status), definite & finite
 
@@ -222,6 +227,8 @@ class _Stage(eqx.Module):
 
     def added(self, sums: Float[Array, " sums n"], rate: Array) -> Float[Array, " sums n"]:
         """The sums for the next stage, its own first."""
+        # The first sum has been used by its stage; the others move up by one. A table of all rates
+        # would take a computed index, which loops in native code do not have.
         moved = jnp.concatenate([sums[1:-1], jnp.zeros_like(sums[:1]), sums[-1:]])
         return moved + self.weights[:, None] * rate[None]
 
@@ -232,8 +239,10 @@ def _stages(tableau: Tableau, dtype: Any) -> _Stage:
     table = np.zeros((count, count))
     for j, row in enumerate(tableau.stages):
         table[j, : len(row)] = row
+    # Sums are carried only as far ahead as the method looks: fewer numbers in registers.
     farthest = max(j - i for j, i in zip(*np.nonzero(table), strict=True))
     weights = np.zeros((count, farthest + 1))
+    # Row j, column k - 1: what the rate of stage j counts in stage j + k.
     for k in range(1, farthest + 1):
         weights[: count - k, k - 1] = np.diagonal(table, -k)
     weights[:, -1] = tableau.weights

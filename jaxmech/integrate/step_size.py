@@ -70,11 +70,13 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
         trial = _tried(plan, q, v, ts, params, many)
         if trial is None:
             return None
+        # The error of a whole run falls with the step to the power of the order.
         ratio = (np.maximum(trial.error, 1e-30) / target) ** (1 / order)
         is_settled = trial.settled(before, ratio)
         wanted = np.where(trial.known, many * ratio, 1.0)
         if is_settled.all() or many >= MOST_STEPS:
             break
+        # An unknown error says only that more steps are needed.
         growth = np.clip(np.where(trial.known, ratio, np.inf), 2.0, 8.0)[~is_settled].max()
         many, before = int(np.ceil(many * growth)), trial
     return int(np.ceil(min(wanted.max(), 1e15)))
@@ -127,6 +129,7 @@ def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -
         return None
     error, done, good = (np.asarray(x) for x in found)
     error = np.where(np.isnan(error), np.inf, error)
+    # What the first steps have lost, extended to the whole run.
     error = np.where((done == 0) & ~good, np.inf, error * many / np.maximum(done, 1))
     return _Trial(many, error, done, good)
 
@@ -185,6 +188,8 @@ def _doubled(
 
     start = (q, v), (q, v), jnp.asarray(True)
     whole, (new_q, new_v), good = jax.lax.fori_loop(0, 3, part, start)
+    # An error E of the whole step becomes 2^-p E in two halves, so their difference is (1 - 2^-p)
+    # E.
     factor = 1 / (1 - 0.5**scheme.method.order)
 
     def error(whole: Array, halves: Array) -> Array:

@@ -55,6 +55,8 @@ class AbstractSolver(abc.ABC):
         """The tolerance for numbers of this type."""
         if self.tolerance is not None:
             return self.tolerance
+        # Well above what round-off leaves of a dependent row. LDL compares squared lengths, where
+        # this is a length of eps^(1/3); docs/decisions.md has what a lower one would gain.
         return float(jnp.finfo(dtype).eps) ** (2 / 3)
 
     def thresholds(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None) -> Array:

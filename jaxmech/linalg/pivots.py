@@ -63,6 +63,7 @@ def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
     least = float(jnp.finfo(A.dtype).eps) ** (1 / 3) if tolerance is None else tolerance
 
     def choose(rest: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
+        # One-hot instead of an index: native code takes no indices that are computed.
         place = jnp.argmax(jnp.abs(rest).reshape(-1))
         here = (jnp.arange(m * n) == place).reshape(m, n).astype(A.dtype)
         value = (rest * here).sum()
@@ -88,8 +89,11 @@ def _inverse(rows: Array, columns: Array, A: Array) -> Array:
         row, column = pivot
         along, across = times(table.T, row), times(table[:, :n], column)
         value = (across * row).sum()
+        # Where no pivot was left the row is zero, hence `value` too, and the table stays as it is.
         usable = value != 0
         along = along * jnp.where(usable, 1 / jnp.where(usable, value, 1.0), 0.0)
+        # `- row` leaves the row of the pivot divided by the pivot, and takes its multiple from all
+        # others.
         return table - (across - row)[:, None] * along[None, :], jnp.where(usable, row, 0.0)
 
     start = jnp.concatenate([A, jnp.eye(m, dtype=A.dtype)], axis=1)

@@ -72,6 +72,9 @@ class QR(AbstractSolver):
             j, c, threshold = row
             along = times(U, c)
             rest = c - times(U.T, along)
+            # A second time: what round-off leaves along U after the first is large beside a `rest`
+            # that is nearly zero, and twice is enough (Parlett, The Symmetric Eigenvalue Problem,
+            # 6.9).
             again = times(U, rest)
             rest = rest - times(U.T, again)
             squared = (rest * rest).sum()

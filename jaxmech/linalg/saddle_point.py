@@ -128,6 +128,8 @@ def _solved(
 ) -> tuple[Array, Array]:
     inner, kept = factors.inner, factors.kept
     free = inner.solve(f[:, None])[:, 0]
+    # Zero in rows that do not count, whose Schur complement is the identity: so are their
+    # multipliers.
     missing = jnp.where(kept, g - times(factors.J, free), 0.0)
     multipliers = factors.schur.solve(missing[:, None])[:, 0]
     return free + inner.solve(times(factors.B.T, multipliers)[:, None])[:, 0], multipliers

@@ -102,8 +102,11 @@ def _most_independent(rows: Array, before: Array, count: int) -> tuple[Array, Ar
 
     def take(carry: tuple[Array, Array], k: Array) -> tuple[tuple[Array, Array], Array]:
         rest, U = carry
+        # Which row is taken has no derivative; the row itself has.
         size = jax.lax.stop_gradient((rest * rest).sum(1))
         chosen = (jnp.arange(len(rows)) == jnp.argmax(size)).astype(rows.dtype)
+        # `rest` has been updated once per vector; once more removes what round-off has left along
+        # U.
         u = without(times(rest.T, chosen)[None], U)[0]
         squared = (u * u).sum()
         length = jnp.sqrt(jnp.where(squared > 0, squared, 1.0)) * (squared > 0)

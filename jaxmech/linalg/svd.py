@@ -61,6 +61,8 @@ class SVD(AbstractSolver):
 def _pseudo_inverse(C: Array, thresholds: Array) -> tuple[Array, Array]:
     """C^+ from the singular values above the thresholds, (n, m), and which those are, (m,)."""
     U, sizes, Vt = jnp.linalg.svd(C, full_matrices=False)
+    # A threshold of 2 drops a singular value, since none exceeds the largest: so many values count
+    # as did for the C nearby.
     keep = sizes > thresholds[: sizes.size] * sizes[0]
     inverses = jnp.where(keep, 1 / jnp.where(keep, sizes, 1.0), 0.0)
     beyond = jnp.zeros(C.shape[0] - sizes.size, bool)
