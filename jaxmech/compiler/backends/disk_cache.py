@@ -34,6 +34,7 @@ def load(key: str) -> bytes | None:
         file = place / key
         content = file.read_bytes()
         os.utime(file)  # what is used stays
+        # Damaged code would crash the process, so it is compared before it is loaded.
         digest, entry = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if hashlib.sha256(entry).digest() == digest:
             return entry

@@ -88,6 +88,7 @@ def _partition(
     starts = [(own, _starts(x, len(devices))) for own, x in arrays if own]
     mesh, names = _mesh(devices, len(sizes), starts)
     parts = [math.prod(mesh.shape[name] for name in some) for some in names]
+    # Rounded up, as XLA pads the parts of an axis that it cannot divide evenly.
     local = tuple(-(-size // count) for size, count in zip(sizes, parts, strict=True))
 
     def sharding(own: Sequence[int]) -> NamedSharding:
@@ -150,6 +151,8 @@ def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] |
         factors: the shape of the mesh.
     """
     digits = np.indices(factors).reshape(len(factors), -1)
+    # How far one step along an axis of the mesh moves the start of a part. All starts must be sums
+    # of such steps, and every axis must cut what the ones before it have left.
     weights = starts[[math.prod(factors[k + 1 :]) for k in range(len(factors))]]
     order = sorted(np.flatnonzero(weights).tolist(), key=lambda k: -weights[k])
     sizes = np.cumprod([factors[k] for k in order])

@@ -104,6 +104,7 @@ class Graph:
         self.unsafe.append(node.dtype.kind == "f" and is_unsafe)
 
     def _is_invariant(self, inputs: tuple[int, ...]) -> bool:
+        # Operations on constants alone have been folded, so one input is a capture.
         ops = {self.nodes[i].op for i in inputs}
         return "capture" in ops and ops <= {"capture", "const"}
 

@@ -190,6 +190,8 @@ class _LivenessSearch:
         live = scope.live
         live.branches.clear()
         for number, values in scope.rare.items():
+            # What a branch shares with the rest is computed before the jump, so it becomes live
+            # here.
             own, common = _exclusive(scope.graph, live.nodes, values, set(scope.rare))
             if len(own) + len(values) < SMALLEST_BRANCH:
                 self.work += [(scope, i) for i in values - live.nodes]
@@ -243,6 +245,8 @@ def _readers(loop: Loop, part: LiveLoop, body: Live) -> dict[int, set[int | None
     for i in body.nodes:
         if nodes[i].op == "branch" and nodes[i].params in body.branches:
             which, usual, rare = nodes[i].inputs
+            # A branch that usually hands a place of the carry on does not read it: the value stays
+            # where it is.
             keeps = nodes[usual].op == "carry" and loop.carry[nodes[usual].params] == i
             reads += [(None, which), (nodes[i].params, rare)] + [(None, usual)] * (not keeps)
         else:

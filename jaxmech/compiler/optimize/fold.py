@@ -38,6 +38,7 @@ def _is(g: Graph, number: int, value: int) -> bool:
 
 
 def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+    # Sums of two commute to the bit, so one order finds equal nodes; no sum is reassociated.
     x, y = sorted(inputs)
     if _is(g, x, 0):
         return y
@@ -49,6 +50,7 @@ def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     for a, b in ((x, y), (y, x)):
         if g.nodes[b].op == "neg":
             return _sub(g, "sub", (a, g.nodes[b].inputs[0]), ())
+    # x + x comes from the derivative of x^2 / 2: as a product, 2 meets the 1/2.
     if x == y and dtype.kind == "f":
         return _mul(g, "mul", (x, g.const(2, dtype)), ())
     return g.add("add", (x, y), (), dtype)
@@ -67,6 +69,8 @@ def _sub(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
         return _add(g, "add", (x, g.nodes[y].inputs[0]), ())
     if g.nodes[x].op == "neg":
         return _neg(g, "neg", (_add(g, "add", (g.nodes[x].inputs[0], y), ()),), ())
+    # The derivative of a distance has both x - y and y - x; one is the other
+    # with a sign, which moves outwards until a sum absorbs it.
     if (reverse := g.find(Node("sub", (y, x), (), dtype))) is not None:
         return g.add("neg", (reverse,), (), dtype)
     return g.add("sub", (x, y), (), dtype)
@@ -167,6 +171,7 @@ def _integer_pow(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int
     """An integer power by repeated squaring."""
     (x,), exponent = inputs, dict(params)["y"]
     if exponent < 0:
+        # As JAX lowers it: one division at the end.
         inverse = _integer_pow(g, op, inputs, (("y", -exponent),))
         return _div(g, "div", (g.const(1, g.nodes[x].dtype), inverse), ())
     result, square = g.const(1, g.nodes[x].dtype), x

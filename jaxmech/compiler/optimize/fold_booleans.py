@@ -51,6 +51,9 @@ def comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
             limit, flags = g.values[inputs[1 - place]], _summed_booleans(g, x)
             if limit is not None and flags:
                 counts = range(len(flags) + 1)
+                # The outcome for every possible count. If all but zero agree, the comparison asks
+                # whether any of them holds, and if all but the full count agree, whether every one
+                # does.
                 none, *some = (bool(fn(k, limit) if place == 0 else fn(limit, k)) for k in counts)
                 *few, every = none, *some
                 if len(set(some)) == 1:

@@ -56,6 +56,8 @@ class Source:
 
 def _first(text: Text) -> str:
     """The first trajectory of the block. The last block overlaps the one before."""
+    # A few trajectories are computed twice, to the same bits: simpler and faster than a masked
+    # rest.
     size = text.line(f"load i32, ptr {array_address(text, 0)}")
     last = text.line(f"sub i64 {text.line(f'zext i32 {size} to i64')}, {text.lanes}")
     usual = text.line(f"mul i64 %block, {text.lanes}")

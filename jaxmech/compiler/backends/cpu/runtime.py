@@ -25,6 +25,8 @@ from jaxmech.utils.digests import sha256
 # arrays. Large results are wanted in large pages (advice 14 of Linux, elsewhere refused without
 # harm): most of the time of a run that saves every state went into the first touch of small ones.
 # The weights keep rare cases out of the way.
+# A helper may begin when the call has long returned. Then it finds no block, and the state is still
+# there: whoever gives it up last frees it. The caller waits for blocks, never for helpers.
 _MODULE = """\
 {types}
 %schedule = type {{ i64, ptr, ptr, ptr, ptr }}
@@ -246,6 +248,8 @@ def module(text: Text, arguments: int, results: Sequence[int]) -> tuple[str, str
         "advice": "\n".join(advice),
         "lanes": text.lanes,
         "spare_lanes": text.lanes - 1,
+        # Blocks differ in time (rare cases, loops until the last lane is done), so each thread
+        # takes many small shares rather than one large one.
         "pieces": 16 * threads,
         "helpers": threads - 1,
     }

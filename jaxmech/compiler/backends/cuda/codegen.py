@@ -124,6 +124,8 @@ def module(kernel: Kernel, moving: frozenset[int], registers: int | None = None)
     parts = {
         "tables": "\n".join(text.tables),
         "declared": "\n".join(sorted(text.declared.values())),
+        # `noalias` holds because XLA gives results memory of their own; it lets loads move across
+        # stores.
         "arrays": ", ".join(
             f"ptr noalias {'readonly ' if k < arguments else ''}align {ARRAY_ALIGN} %array{k}"
             for k in range(arrays)

@@ -31,6 +31,7 @@ def _link_libdevice(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None
     names = [function.name for function in library.functions if not function.is_declaration]
     module.link_in(library)
     for name in names:
+        # Not visible outside, so that what is not called is dropped.
         module.get_function(name).linkage = "internal"
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(0))
     passes = llvm.create_new_module_pass_manager()

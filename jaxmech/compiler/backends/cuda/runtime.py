@@ -212,6 +212,7 @@ def handler(
     text = _module(name, cuda, kernel, block, arguments, results)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    # A handler only hands addresses on: that it compiles fast matters more than how fast it runs.
     machine = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     engine.finalize_object()

@@ -226,6 +226,8 @@ class Text:
         self.lines.append(entry)
         self.label(label)
         yield turn, names, ends
+        # They stand at the head of the loop, but name what its body has computed: so they come
+        # last.
         phis = [f"{turn} = phi i64 [ 0, %{before} ], [ {following}, %{self.block} ]"]
         for name, (kind, start), end in zip(names, carry, ends, strict=True):
             phis.append(f"{name} = phi {kind} [ {start}, %{before} ], [ {end}, %{self.block} ]")
@@ -255,6 +257,7 @@ class Text:
         """
         self._count += 1
         label, names, ends = f"case{self._count}", [self.name() for _ in carry], list[str]()
+        # A jump for all lanes at once. Where some need the branch all compute it, and each selects.
         any_lane = self.any_lane(which)
         before = self.block
         self.lines.append(f"br i1 {any_lane}, label %{label}, label %{label}.end, !prof !0")

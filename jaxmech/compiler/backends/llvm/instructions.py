@@ -17,6 +17,8 @@ _LIBRARY = (
 )  # fmt: skip
 _LIBRARY_OF_TWO = {"atan2": "atan2", "pow": "pow", "nextafter": "nextafter", "rem": "fmod"}
 _INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
+# `contract` lets a product and a sum become one multiply-add, and nothing else: reassociation
+# could make the bits depend on the number of lanes, and `nnan` would hide failures.
 _FLOAT = {
     "add": "fadd contract",
     "add_any": "fadd contract",
@@ -85,6 +87,7 @@ def _sign(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
 
 
 def _is_finite(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    # Two operations, and false for NaN because the comparison is ordered.
     size = text.intrinsic("fabs", dtype, x)
     infinite = splat(text, np.inf, dtype)
     return text.line(f"fcmp olt {type_of(dtype, text.lanes)} {size}, {infinite}")

@@ -138,6 +138,7 @@ class Assembler:
 
     def _sine_or_cosine(self, node: Node) -> str:
         (angle,) = node.inputs
+        # Reduction and both polynomials are written once: most angles need sine and cosine.
         if angle not in self._pairs:
             self._pairs[angle] = sine_and_cosine(self.text, self.names[angle], node.dtype)
         return self._pairs[angle][node.op == "cos"]

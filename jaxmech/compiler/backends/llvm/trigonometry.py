@@ -89,6 +89,7 @@ class _Pair:
     def written(self, x: str) -> tuple[str, str]:
         number, own = self.number, self.constants
         raised = self.fused(x, number(2 / np.pi), number(own.large))
+        # Exact: `raised` has no fraction, and neither has `large`.
         k, r = self.op("fsub", raised, number(own.large)), x
         for part in own.parts:
             r = self.fused(k, number(-part), r)
@@ -118,8 +119,11 @@ class _Pair:
             m = text.line(f"or i32 {text.line(f'and i32 {bits}, {2**23 - 1}')}, {2**23}")
             at = text.line(f"getelementptr inbounds i128, ptr {_fractions(text)}, i32 {place}")
             quotient = text.line(f"load i128, ptr {at}")
+            # x 2/pi modulo 4 in units of 2^-126; 128 bits wrap around at 4. The upper half is in
+            # units of 2^-62: two bits of quarters, then the fraction, more than float32 can hold.
             product = text.line(f"mul i128 {text.line(f'zext i32 {m} to i128')}, {quotient}")
             high = text.line(f"trunc i128 {text.line(f'lshr i128 {product}, 64')} to i64")
+            # Rounded to nearest, so that the rest is within pi/4 on either side.
             nearest = text.line(f"lshr i64 {text.line(f'add i64 {high}, {2**61}')}, 62")
             rest = text.line(f"sub i64 {high}, {text.line(f'shl i64 {nearest}, 62')}")
             angle = text.line(f"sitofp i64 {rest} to float")
