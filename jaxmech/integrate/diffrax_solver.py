@@ -152,6 +152,7 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
             terms, t0, t1, y0, args, inner, made_jump=True
         )
         q, v = self.constraints.project(t1, y1, args)
+        # `error_if` may be off (EQX_ON_ERROR); an inconsistent start must not look like a motion.
         y1 = jnp.where(consistent, q, jnp.nan), v
         if error is not None:  # an adaptive controller tries again with a shorter step
             failed = jnp.isnan(q).any()

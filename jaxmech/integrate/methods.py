@@ -99,6 +99,8 @@ class AbstractRungeKutta(AbstractFixedStep):
         table = np.zeros((count, count))
         for j, row in enumerate(self.tableau.stages):
             table[j, : len(row)] = row
+        # b^T A^p 1 is the coefficient of z^(p + 1) in the stability function; that of exp(z) is
+        # 1/(p + 1)!.
         power = np.linalg.matrix_power(table, self.order) @ np.ones(count)
         weights = np.asarray(self.tableau.weights)
         return abs(1.0 - factorial(self.order + 1) * float(weights @ power))

@@ -172,10 +172,13 @@ def _parts(matrix: Numbers, before: Tangents, after: Tangents) -> tuple[Numbers,
 def _rate(matrices: list[Numbers], bases: list[Tangents], span: float) -> float:
     """The rate w that gives both blocks equal size over all intervals; at least 1 / span."""
     parts = [
+        # Only the ratio of the blocks counts, and a chaotic motion would overflow.
         _parts(matrix / np.abs(matrix).max(), before, after)
         for matrix, before, after in zip(matrices, bases[:-1], bases[1:], strict=True)
     ]
     stiffness, inertia = (sum(float((part[k] ** 2).sum()) for part in parts) for k in (0, 1))
+    # dq counts w times: the sums of squares become stiffness / w^2 and inertia w^2, equal at this
+    # w.
     return max((stiffness / inertia) ** 0.25 if inertia else 0.0, 1 / span)
 
 

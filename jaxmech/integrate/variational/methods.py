@@ -105,6 +105,8 @@ class AbstractVariational(AbstractFixedStep):
         q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
         A, _ = constraint_jacobians(system, q, v, t, params)
         rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
+        # Which rows count is decided at the start, for both ends of the step; the choice has no
+        # derivative.
         kept = jax.lax.stop_gradient(rows.kept)
         settings = NewtonSettings(self.iterations, system.singular_mass)
         position = partial(_position_equations, self, system)
@@ -117,6 +119,7 @@ class AbstractVariational(AbstractFixedStep):
             last = linear_step(velocity, settings, u, pushed, kept)
         else:
             last = newton(velocity, settings, u, pushed, kept, _rounding(v))
+        # Dependent rows are not solved for; where the constraints agree they hold all the same.
         reached = jax.lax.cond(
             rows.rank < len(A),
             lambda: _on_constraints(system, end, last.x),
@@ -140,6 +143,7 @@ def _position_equations(
     return Residual(
         balance=method.momenta(system, start, u).start,
         rows=constraint_jacobians(system, q, v, t, params)[0],
+        # Divided by h, a correction is of the size of a velocity, as the balance of momenta is.
         level=system.position_level(q + h * u, t + h, params) / h,
     )
 

@@ -149,6 +149,7 @@ def _solve(
 
     def correct(state: Root) -> Root:
         x, multipliers, regular = _corrected(equations, settings, state.x, data, kept)
+        # Also no smaller than round-off of x, which for a short step is that of positions over h.
         enough = jnp.sqrt(eps) * (1 + jnp.max(jnp.abs(x))) + size
         small = jnp.max(jnp.abs(x - state.x)) <= enough
         return Root(x, multipliers, small & regular)
