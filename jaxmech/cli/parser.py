@@ -29,6 +29,19 @@ def parser() -> argparse.ArgumentParser:
             name, help=text, description=about or text, formatter_class=shape
         )
 
+    _add_studies(add)
+    _add_finished_runs(add)
+    _add_questions(add)
+    _add_bench(add)
+    add("info", "show versions, precision, and devices with what batches run as")
+    return whole
+
+
+_Add = Callable[..., _LazyParser]  # adds a command by its name, a line, and a text about it
+
+
+def _add_studies(add: _Add) -> None:
+    """`ensemble` and `fit`, which make run folders."""
     ensemble = add("ensemble", "run or continue a Monte Carlo study", texts.ENSEMBLE)
     ensemble.closing = _study_keys
     fit = add("fit", "fit parameters to recordings", texts.FIT)
@@ -52,6 +65,10 @@ def parser() -> argparse.ArgumentParser:
         help="compute only these blocks, from the first up to but without the last",
     )  # fmt: skip
     fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
+
+
+def _add_finished_runs(add: _Add) -> None:
+    """What reads a run folder."""
     plot = add("plot", "draw the pictures of a run folder again")
     plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
     replay = add("replay", "compute one trajectory of a study again, alone", texts.REPLAY)
@@ -75,6 +92,10 @@ def parser() -> argparse.ArgumentParser:
         runs.add_argument(name, metavar="RUN", help="run folder of `ensemble`")
     verify = add("verify", "look for damage in a run folder", texts.VERIFY)
     verify.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
+
+
+def _add_questions(add: _Add) -> None:
+    """What asks something of one system."""
     models = add("models", "list the ready models, or show one")
     models.add_argument("name", metavar="NAME", nargs="?", help="a model of the list")
     check = add("check", "check a system before trusting it", texts.CHECK)
@@ -105,6 +126,9 @@ def parser() -> argparse.ArgumentParser:
     for command in (check, compare, every):
         _add_system(command)
     _add_system(modes, "SYSTEM|CONFIG.toml", "; or a study, a TOML file (below)")
+
+
+def _add_bench(add: _Add) -> None:
     bench = add("bench", "measure the speed of batches, in a clone", texts.BENCH)
     bench.add_argument(
         "config",
@@ -126,8 +150,6 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         help="measure nothing, but compare the speed.json of two machines or more",
     )
-    add("info", "show versions, precision, and devices with what batches run as")
-    return whole
 
 
 def _add_out(command: argparse.ArgumentParser) -> None:

@@ -1,14 +1,14 @@
 """Where a system is at rest or in steady motion: one state, many, or a curve of them.
 
 `root` solves the equations that `equilibrium` sets up, `assessment` says whether the result is
-stable, `equilibria` collects those of many starts, `continuation` follows one over
-a parameter, `root_locus` its eigenvalues.
+stable, `equilibria` collects those of many starts, `continuation` follows one along its `curve`
+over a parameter into `branches`, `root_locus` its eigenvalues.
 """
 
 from jaxmech.analysis.equilibrium.assessment import Stability as Stability
-from jaxmech.analysis.equilibrium.continuation import Bifurcation as Bifurcation
-from jaxmech.analysis.equilibrium.continuation import Branch as Branch
-from jaxmech.analysis.equilibrium.continuation import SpecialPoint as SpecialPoint
+from jaxmech.analysis.equilibrium.branches import Bifurcation as Bifurcation
+from jaxmech.analysis.equilibrium.branches import Branch as Branch
+from jaxmech.analysis.equilibrium.branches import SpecialPoint as SpecialPoint
 from jaxmech.analysis.equilibrium.continuation import continuation as continuation
 from jaxmech.analysis.equilibrium.equilibria import Equilibria as Equilibria
 from jaxmech.analysis.equilibrium.equilibria import equilibria as equilibria

@@ -24,7 +24,7 @@ from jaxmech.analysis.equilibrium.root import root
 from jaxmech.analysis.stability.balance import balance, row_order
 from jaxmech.analysis.stability.freedom import freedom_at, require_regular
 from jaxmech.analysis.stability.linearization import is_negligible
-from jaxmech.analysis.stability.linearize import linearized
+from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
@@ -96,7 +96,7 @@ def equilibrium(
     freedom = freedom or freedom_at(case.system, state)
     if known:
         require_regular(case.system, state, freedom)
-    lin = linearized(case.system, freedom, (), (), *state, found.W)
+    lin = linearized(case.system, freedom, NOTHING, state, found.W)
     if known and not found.v.any() and not is_negligible(lin.full.change):
         warnings.warn(
             "The linear equations about this equilibrium change with time: its `stability` is "

@@ -8,9 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
-from jaxmech.analysis.stability.freedom import freedom_at, require_consistent, require_regular
+from jaxmech.analysis.stability.freedom import (
+    State,
+    freedom_at,
+    require_consistent,
+    require_regular,
+)
 from jaxmech.analysis.stability.linearization import Linearization
-from jaxmech.analysis.stability.linearize import linearized
+from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.integrate import RK4, AbstractFixedStep
 from jaxmech.sensitivity.forward import Sensitivities, sensitivities
@@ -124,8 +129,8 @@ def floquet(
     require_consistent(system, state)
     freedom = freedom_at(system, state)
     require_regular(system, state, freedom)
-    lin = linearized(system, freedom, (), (), *state, jnp.zeros((system.n, system.n), q.dtype))
-    found = _over_a_period(system, freedom, steps, method, *state, jnp.asarray(period), lin)
+    lin = linearized(system, freedom, NOTHING, state, jnp.zeros((system.n, system.n), q.dtype))
+    found = _over_a_period(system, freedom, steps, method, state, jnp.asarray(period), lin)
     status = Status(int(found.solution.status))
     if status is not Status.OK:
         raise ValueError(f"The motion over one period ended with the status {status}.")
@@ -143,9 +148,11 @@ def floquet(
 
 @jit_of("system", "freedom", "steps", "method")
 def _over_a_period(
-    system: System, freedom: Freedom, steps: int, method: AbstractFixedStep, q: Array, v: Array,
-    t: Array, params: Params, period: Array, lin: Linearization,
+    system: System, freedom: Freedom, steps: int, method: AbstractFixedStep, state: State,
+    period: Array, lin: Linearization,
 ) -> Sensitivities:  # fmt: skip
+    q, v, t, params = state
+
     def start(z: Array) -> tuple[Array, Array, Params]:
         dq, dv = lin.deviation(z)
         return q + dq, v + dv, params

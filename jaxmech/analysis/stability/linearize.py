@@ -33,6 +33,8 @@ from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of
 
+NOTHING: tuple[Named, Named] = ((), ())  # neither inputs nor outputs
+
 
 def linearize(
     system: System,
@@ -119,10 +121,10 @@ def linearize(
     if known:
         require_regular(system, state, freedom)
     W = _frame(system, state, symmetries)
-    found = linearized(system, freedom, *named, *state, W)
+    found = linearized(system, freedom, named, state, W)
     if known and steady and symmetries is None and not is_negligible(found.unsteadiness):
         W = _frame(system, state, find(system, q, v, t, params))
-        found = linearized(system, freedom, *named, *state, W)
+        found = linearized(system, freedom, named, state, W)
     if known:
         _require_fixed_constraints(found)
     if known and steady and not v.any() and not is_negligible(found.full.change):
@@ -148,22 +150,25 @@ def _frame(system: System, state: State, symmetries: Symmetries | None) -> Array
     return jnp.tensordot(symmetries.along(q, v), symmetries.W, 1).astype(q.dtype)
 
 
-@jit_of("system", "freedom", "inputs", "outputs")
+@jit_of("system", "freedom", "named")
 def linearized(
-    system: System, freedom: Freedom, inputs: Named, outputs: Named, q: Array, v: Array, t: Array,
-    params: Params, W: Array,
-) -> Linearization:  # fmt: skip
-    """The linear equations without any check; W (n, n) belongs to the symmetry of the motion."""
+    system: System, freedom: Freedom, named: tuple[Named, Named], state: State, W: Array
+) -> Linearization:
+    """The linear equations without any check, for named inputs and outputs.
 
-    def at(q: Array, v: Array, t: Array, params: Params, W: Array) -> Linearization:
-        state = q, v, t, params
+    W (n, n) belongs to the symmetry of the motion.
+    """
+    inputs, outputs = named
+
+    def at(state: State, W: Array) -> Linearization:
+        v = state[1]
         found = full_equations(system, *state, freedom)
         small = reduced_equations(found, W, freedom)
         B, moved = input_columns(system, found, small, inputs, state)
         C, D = output_rows(system, small, outputs, inputs, state)
         zeros = jnp.zeros((small.Z.shape[1], len(inputs)), B.dtype)
         regular = small.regular & jnp.all(is_negligible(moved))
-        nan = jnp.where(regular, 0.0, jnp.nan).astype(q.dtype)
+        nan = jnp.where(regular, 0.0, jnp.nan).astype(v.dtype)
         return Linearization(
             full=found,
             reduced=small,
@@ -179,7 +184,7 @@ def linearized(
             outputs=tuple(name for name, _ in outputs),
         )
 
-    return batched_closure(at, q, v, t, params, W)(q, v, t, params, W)
+    return batched_closure(at, state, W)(state, W)
 
 
 def _require_fixed_constraints(found: Linearization) -> None:
