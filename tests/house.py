@@ -5,6 +5,7 @@ package to text, so that the checker can be tested on wrong layouts too.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ ONLY = {  # folders that may import less than their layer allows
 # where jax.config and os.environ may be written: where processes begin
 MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.precision"}
 MOST_FILES = 19  # in one folder
+OF_ONE_KIND = ("models", "ensemble/statistics")  # folders whose files need not be named one by one
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 
 
@@ -216,3 +218,24 @@ def foreign_packages(sources: dict[str, str]) -> set[str]:
     files = [File(path, ast.parse(text)) for path, text in sources.items()]
     names = {module.split(".")[0] for file in files for _, module, _ in file.imports()}
     return names - sys.stdlib_module_names - {PACKAGE}
+
+
+def unnamed(sources: dict[str, str]) -> list[str]:
+    """Files and folders that the docstring of the `__init__` around them does not name."""
+    found = []
+    for path, text in sources.items():
+        folder = path.removesuffix("/__init__.py")
+        if folder == path or folder in OF_ONE_KIND:
+            continue
+        inside = (other[len(folder) + 1 :] for other in sources if other.startswith(f"{folder}/"))
+        names = {other.partition("/")[0].removesuffix(".py") for other in inside} - {"__init__"}
+        told = ast.get_docstring(ast.parse(text)) or ""
+        found += [f"{path} does not name {x}" for x in names if not re.search(f"`{x}/?`", told)]
+    return sorted(found)
+
+
+def layers_of(design: str) -> dict[str, int]:
+    """The layer of each file and folder in the first table of docs/design.md."""
+    rows = re.findall(r"^\| (\d) \| (.*?) \|", design, re.MULTILINE)
+    names = ((int(layer), name) for layer, cell in rows for name in re.findall(r"`(.*?)`", cell))
+    return {name.removesuffix("/").removesuffix(".py"): layer for layer, name in names}

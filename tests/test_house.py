@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import jaxmech
-from tests.house import PACKAGE, faults, foreign_packages
+from tests.house import FLOORS, PACKAGE, faults, foreign_packages, layers_of, unnamed
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -34,6 +34,20 @@ def packages(requirements: list[str]) -> set[str]:
 def test_the_house_is_in_order() -> None:
     assert len(house()) > 20
     assert faults(house()) == []
+
+
+def test_folders_say_what_is_in_them() -> None:
+    assert unnamed(house()) == []
+
+
+def test_the_design_shows_the_layers() -> None:
+    shown = layers_of((ROOT / "docs" / "design.md").read_text("utf-8"))
+    on_disk = {path.removesuffix(".py").partition("/")[0] for path in house()}
+    whole = {name: layer for name, layer in shown.items() if "/" not in name and name != "jaxmech"}
+    expected = {name: layer for layer, rooms in enumerate(FLOORS) for name in rooms}
+    assert on_disk == expected.keys() | {"__init__"}
+    assert whole == {name: layer for name, layer in expected.items() if name != "__main__"}
+    assert all((ROOT / PACKAGE / name).is_dir() for name in shown if "/" in name)
 
 
 def test_dependencies_are_what_is_imported() -> None:
@@ -74,6 +88,14 @@ SMALL_HOUSE = {
 
 def test_a_small_house_is_in_order() -> None:
     assert faults(SMALL_HOUSE) == []
+
+
+def test_a_folder_that_does_not_name_its_files_is_noticed() -> None:
+    told = {"linalg/__init__.py": '"""`ldl` and `fast/`."""', "linalg/fast/__init__.py": ""}
+    assert unnamed(told | {"linalg/ldl.py": "", "linalg/qr.py": "", "linalg/fast/lu.py": ""}) == [
+        "linalg/__init__.py does not name qr",
+        "linalg/fast/__init__.py does not name lu",
+    ]
 
 
 def test_a_full_folder_is_noticed() -> None:

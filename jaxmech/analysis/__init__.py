@@ -1,9 +1,11 @@
 """What can be said about a system without a simulation: `structure` and its findings.
 
-Read `states` and `row_dependence` first, on which the others stand. Then each file examines one
-thing: `redundancy` the rank of the constraints, `mass` the mass matrix, `unused` coordinates and
-parameters, `nan_functions` NaN and missing derivatives, `initial_state` violated constraints, and
-`short_run` gradients. `structure` runs all of them, and `report` prints what they found.
+Read `states`, `nearby_states` and `row_dependence` first, on which the others stand. Then each
+file examines one thing: `redundancy` the rank of the constraints, `mass` the mass matrix, `unused`
+coordinates and parameters, `nan_functions` NaN and missing derivatives, `initial_state` violated
+constraints, `integrability` constraints on velocities, and `short_run` gradients. `structure` runs
+all of them into `findings`, which `report` prints. In folders of their own: `equilibrium/`,
+`stability/` (linear equations about a motion) and `symmetry/` (with what is conserved).
 """
 
 from jaxmech.analysis.findings import Finding as Finding

@@ -1,9 +1,12 @@
 """Monte Carlo studies: read `study`, `draws`, `trajectory`, `kernel`, `run`, in this order.
 
 `study` is the configuration, `draws` makes the initial states and parameters from `distributions`
-as `sampling/` says, `trajectory` computes one and `kernel` a block of them with its `statistics/`,
-`accumulate` adds those up, `store` and `layout` write, `results` opens a run again, and `summary`
-describes it.
+as `sampling/` says, `trajectory` computes one and `kernel` a block of them, with what is
+`observed/` and its `statistics/`. `run` has them computed as `work/` divides them, as many at a
+time as `device_size` says and `until` the question is answered; `estimate` knows the sizes before,
+and `progress` shows how far it is. `store`, `layout` and `checksums` write, `provenance` says what
+from, `accumulate` adds up the statistics, `results` opens a run again, `summary` describes it, and
+`finished/` answers more about it.
 """
 
 from jaxmech.config.convert import plain as plain

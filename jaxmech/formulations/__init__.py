@@ -1,7 +1,10 @@
 """Laws of motion, one per file: from M, Q, A and b to accelerations and multipliers.
 
-`base` is the interface, `udwadia_kalaba` the default, `acceleration` evaluates any of them at a
-state, and `compare` several.
+Read `base`, the interface, then `udwadia_kalaba`, the default, with `regular` for a singular M.
+The others: `lagrange_first_kind`, `gauss`, `maggi`, `coordinate_partition`, and `contravariant` on
+`christoffel`. `nonideal` adds friction to any of them, by `piecewise_affine`. `acceleration`
+evaluates a law at a state and `observation` along a run, `multiplier_family` has all multipliers,
+and `compare` sets the laws side by side, with their `operation_count`.
 """
 
 from jaxmech.formulations.acceleration import Motion as Motion

@@ -1,8 +1,9 @@
 """Parameters from recordings: fits, their uncertainty, and what the recordings leave undetermined.
 
-Read upward: `data/` holds the recordings, `problem/` makes residuals of them, `optimize/` minimizes
-these, `inference/` says how certain the result is, and `fit` puts all of it together.
-`identifiable` holds its arguments; `cross_validation` and `refit_starts` build on it.
+Read upward: `data/` holds the recordings, `problem/` makes residuals of them, `optimize/`
+minimizes these, `inference/` says how certain the `result` is, and `fit` puts all of it together,
+with `fit_warnings`. `identifiable` holds its arguments, `storage` its files; `cross_validation`
+and `refit_starts` build on it.
 """
 
 from jaxmech.identify.cross_validation import CrossValidation as CrossValidation

@@ -1,9 +1,11 @@
 """Integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
 
-`adaptive` has steps whose size a tolerance chooses, `implicit` the methods for stiff systems,
-`variational` has the symplectic methods.
+`tableaus` holds the coefficients of the methods, `scheme` the policies within a step, `checks`
+what can go wrong in one, `counts` the work, and `segment_parts` what derivatives share.
 `step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
-`error_estimate` estimates the integration error of a finished run.
+`error_estimate` is about a run that is done. In folders: `adaptive/`, steps whose size a tolerance
+chooses; `implicit/`, methods for stiff systems; `variational/`, symplectic ones; `events/`.
+`to_diffrax` and `diffrax_solver` are for users of diffrax.
 """
 
 from jaxmech.integrate.adaptive import Adaptive as Adaptive

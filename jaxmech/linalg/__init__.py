@@ -1,8 +1,10 @@
 """Small dense factorizations in plain `jnp`; nothing here knows any mechanics.
 
-`base` is what a solver of the constrained equations provides; `ldl`, `qr` and `svd` are the three,
-`metric` differentiates their solutions without differentiating a factorization, and `saddle_point`
-is the same for the unsymmetric systems of implicit steps.
+`base` is what a solver of the constrained equations provides; `ldl`, `qr` and `svd` are the three.
+`metric` puts one of them on top of `cholesky` and differentiates the solution without
+differentiating a factorization; `saddle_point` is the same for the unsymmetric systems of implicit
+steps. `pivots` chooses dependent columns, `subspaces` has null spaces and projectors, and
+`products` the products of small matrices.
 """
 
 from jaxmech.linalg.base import AbstractRowSpace as AbstractRowSpace

@@ -1,7 +1,9 @@
 """Derivatives of a motion: `forward` carries them along, `check` compares them with differences.
 
-`growth` shows how long they are meaningful in a chaotic system, and `nan_origins` finds where a NaN
-derivative comes from.
+A check runs the motion (`check_runs`), takes central `differences` and writes a `check_report`.
+`growth` shows how long derivatives are meaningful in a chaotic system, by consistent changes of
+the state (`tangents`), in a `growth_report`; `nan_origins` finds where a NaN derivative comes
+from.
 """
 
 from jaxmech.sensitivity.check import check_gradients as check_gradients

@@ -1,1 +1,5 @@
-"""Helpers that belong to no subject: argument checks, probes of structure, pytrees, jit caches."""
+"""Helpers that belong to no subject.
+
+`checks` of arguments, `probing` of functions for their structure, values behind `tracers`, `trees`
+of parameters, `digests`, `field_docs` of policies, and `jit_cache`, the one way to `jax.jit` here.
+"""

@@ -1,1 +1,5 @@
-"""Find the free numbers: Levenberg-Marquardt or gradient descent, in a loop that can be resumed."""
+"""Find the free numbers: `levenberg_marquardt` or `gradient_descent`, one step at a time.
+
+`loop` runs either of them, from the starting points of `multistart`, and `checkpoint` lets it
+resume.
+"""

@@ -1,8 +1,9 @@
 """Events during a run: an `event` and its `transition` are given, `watch` is all of them together.
 
-`switches` turns constraints on and off, `log` holds what happened, `crossing` finds the events in
-one step of a rollout, `replay` differentiates a run with events, and `result` is what a `Solution`
-says about them.
+`watch_of` checks and names them, `switches` turns constraints on and off, `log` holds what
+happened, and `crossing` finds the events in one step of a rollout. `replay` differentiates a run
+with events by its `pieces`, `adaptive` one with steps by a tolerance, and `result` is what a
+`Solution` says about them.
 """
 
 from jaxmech.integrate.events.event import Event as Event

@@ -1,7 +1,7 @@
 """Implicit methods for stiff systems: `Rodas5P` and `RadauIIA5`.
 
-`jacobian` has the linear systems with the Jacobian of the constrained accelerations, with
-which `rosenbrock` and `radau` make a step; `methods` has what users see.
+`methods` has what users see. `rosenbrock` and `radau` make a step, with the linear systems of
+`jacobian`, which differentiates the constrained accelerations, and the numbers of `coefficients`.
 """
 
 from jaxmech.integrate.implicit.methods import AbstractImplicit as AbstractImplicit

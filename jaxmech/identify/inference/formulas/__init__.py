@@ -1,1 +1,4 @@
-"""Determined combinations: `search` proposes, `combinations` decides, `formula` prints."""
+"""Determined combinations: `search` proposes, `combinations` decides, `formula` prints.
+
+The search goes along the directions of `sparse_null_space`.
+"""
