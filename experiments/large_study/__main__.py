@@ -1,115 +1,132 @@
-"""Run a large study that keeps statistics alone, and compare its speed with `vmap(simulate)`.
+"""Where the CPU seconds of large studies go, beside the speed of `vmap(simulate)` alone.
 
-The same study of 10,000 trajectories that are kept whole must agree: its probability and its
-quantiles are inside the intervals, or the intervals of both overlap.
+Each study is computed by the command `jaxmech ensemble`, start and pictures included; the kernel
+alone is measured before and after it, on the same cores and blocks of the same size. The study that
+stores statistics only must agree with one of 10,000 trajectories that are kept whole: the intervals
+of its probability and its quantiles overlap with those of the other one.
 
-Usage: python -m experiments.large_study [--size N] [--out FOLDER]
+Usage: python -m experiments.large_study [--studies NAME ...] [--scale S] [--out FOLDER]
 """
 
 import argparse
 import json
-import resource
+import os
+import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-import jaxmech as jm
+from experiments.large_study.table import as_markdown
 from jaxmech.config.environment import environment
 
 HERE = Path(__file__).parent
-STEPS, SUBSTEPS = 1000, 500
-BATCH, ROUNDS = 16_384, 8  # of the bare kernel
+STUDIES = {
+    "statistics": "statistics only",
+    "two_saves": "two saves",
+    "many_saves": "all steps saved",
+}
 KEPT = 10_000
 
 
-def bare() -> float:
-    """Trajectory-steps per CPU second of a batch of the same trajectories, without statistics."""
-    model = jm.models.double_pendulum()
-    ts = jnp.linspace(0.0, 2.0, STEPS // SUBSTEPS + 1)
-    draw = np.random.default_rng(1)
-    angles = draw.uniform(-3, 3, (BATCH, 2))
-    masses = 1 + 0.02 * draw.standard_normal((BATCH, 2))
-
-    @jax.jit
-    @jax.vmap
-    def run(angles: Any, masses: Any) -> Any:
-        params = {**model.params}
-        params |= {"m1": params["m1"] * masses[0], "m2": params["m2"] * masses[1]}
-        start = {**model.start, "theta1": angles[0], "theta2": angles[1]}
-        q, v = model.state(start, params)
-        return jm.simulate(model.system, q, v, ts, params, method=jm.RK4(SUBSTEPS))
-
-    jax.block_until_ready(run(angles, masses))
-    began = time.process_time()
-    for _ in range(ROUNDS):
-        jax.block_until_ready(run(angles, masses))
-    return ROUNDS * BATCH * STEPS / (time.process_time() - began)
-
-
-def study(folder: Path, size: int, store: str) -> dict[str, Any]:
-    """The study in a process of its own: its CPU seconds and its statistics."""
-    config = folder / f"study_{size}.toml"
-    text = (HERE / "study.toml").read_text().replace("10_000_000", str(size))
-    config.write_text(text.replace('store = "statistics"', f'store = "{store}"'))
-    (folder / "quantities.py").write_text((HERE / "quantities.py").read_text())
-    out = folder / f"run_{size}"
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "jaxmech", "ensemble", str(config), "--out", str(out)]
-    shutil.rmtree(out, ignore_errors=True)
-    subprocess.run(command, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    with np.load(out / "statistics.npz") as found:
-        statistics = {name: found[name] for name in found.files}
-    return {"cpu": cpu, "memory": after.ru_maxrss / 1024, "statistics": statistics}
-
-
-def agree(large: dict[str, Any], small: dict[str, Any]) -> bool:
-    """Whether the intervals of both overlap everywhere."""
-    pairs = [("fast/low", "fast/high"), ("band/low", "band/high")]
-    return all(
-        bool(np.all(large[low] <= small[high]) and np.all(small[low] <= large[high]))
-        for low, high in pairs
-    )
-
-
-def main(size: int, folder: Path) -> None:
-    """Run both and print a table."""
+def main(names: list[str], scale: float, folder: Path) -> None:
+    """Measure the studies, compare the statistics, and write the table."""
     folder.mkdir(parents=True, exist_ok=True)
-    large = study(folder, size, "statistics")  # first: the peak is that of all processes so far
-    small = study(folder, KEPT, "all")
-    speed = bare()
-    if not agree(large["statistics"], small["statistics"]):
-        raise SystemExit("The statistics do not agree with those of trajectories that are kept.")
-    own = size * STEPS / large["cpu"]
-    result = {
-        "trajectories": size,
-        "steps": STEPS,
-        "cpu_seconds": large["cpu"],
-        "peak_memory_mib": large["memory"],
-        "steps_per_cpu_second": own,
-        "bare_steps_per_cpu_second": speed,
-        "probability": [float(large["statistics"][f"fast/{k}"]) for k in ("low", "high")],
-        "probability_of_kept": [float(small["statistics"][f"fast/{k}"]) for k in ("low", "high")],
+    shutil.copyfile(HERE / "quantities.py", folder / "quantities.py")
+    found: dict[str, Any] = {
         "environment": environment(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg()[0],
+        "studies": {},
     }
-    (folder / "large_study.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{size:,} trajectories of {STEPS:,} steps, statistics only, all that the command does:")
-    print(f"  CPU time      {large['cpu']:.1f} s, {own / 1e6:.0f} M steps/s")
-    print(f"  bare kernel   {speed / 1e6:.0f} M steps/s, so the study has {own / speed:.0%} of it")
-    print(f"  peak memory   {large['memory']:.0f} MiB")
+    for name in names:
+        found["studies"][name] = measured(name, scale, folder)
+    if "statistics" in names:
+        found["agreement"] = agreement(folder)
+    (folder / "large_study.json").write_text(json.dumps(found, indent=1) + "\n")
+    (folder / "large_study.md").write_text(as_markdown(found))
+    print(as_markdown(found))
+
+
+def measured(name: str, scale: float, folder: Path) -> dict[str, Any]:
+    """A study and the kernel alone, each in a process of its own."""
+    text = (HERE / f"{name}.toml").read_text()
+    size = round(_number(text, "size") * scale)
+    config = folder / f"{name}.toml"
+    config.write_text(re.sub(r"(?m)^size = .*$", f"size = {size}", text))
+    before = _kernel_alone(config, folder)
+    out, result = folder / f"run_{name}", folder / f"{name}.json"
+    shutil.rmtree(out, ignore_errors=True)
+    _run("stages", config, out, result)
+    one: dict[str, Any] = json.loads(result.read_text())
+    if one.pop("code") != 0:
+        raise SystemExit(f"The study {name} did not end well; see {out}.")
+    after = _kernel_alone(config, folder)
+    steps = (_number(text, "saves") - 1) * _number(text, "substeps")
+    rates = [x["steps_per_cpu_second"] for x in (before, after)]
+    own, bare = size * steps / one["cpu_seconds"], sum(rates) / 2
+    states = np.mean([x["initial_states_cpu_seconds"] for x in (before, after)])
+    return {
+        "size": size,
+        "steps": steps,
+        "stored": STUDIES[name],
+        **one,
+        "own_steps_per_cpu_second": own,
+        "bare_steps_per_cpu_second": bare,
+        "share": own / bare,
+        "initial_states_cpu_seconds": float(states) * -(-size // before["block"]),
+        "kernel_alone": [before, after],
+    }
+
+
+def agreement(folder: Path) -> dict[str, Any]:
+    """The study of statistics beside one of 10,000 trajectories that are kept whole."""
+    text = re.sub(r"(?m)^size = .*$", f"size = {KEPT}", (HERE / "statistics.toml").read_text())
+    config, out = folder / "kept.toml", folder / "run_kept"
+    config.write_text(text.replace('store = "statistics"', 'store = "all"'))
+    shutil.rmtree(out, ignore_errors=True)
+    command = [sys.executable, "-m", "jaxmech", "ensemble", str(config), "--out", str(out)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    large, small = _statistics(folder / "run_statistics"), _statistics(out)
+    for low, high in [("fast/low", "fast/high"), ("band/low", "band/high")]:
+        if np.any(large[low] > small[high]) or np.any(small[low] > large[high]):
+            raise SystemExit("The statistics differ from those of trajectories that are kept.")
+    return {
+        "probability": [float(large[f"fast/{end}"]) for end in ("low", "high")],
+        "probability_of_kept": [float(small[f"fast/{end}"]) for end in ("low", "high")],
+    }
+
+
+def _statistics(run: Path) -> dict[str, np.ndarray]:
+    with np.load(run / "statistics.npz") as found:
+        return {name: found[name] for name in found.files}
+
+
+def _kernel_alone(config: Path, folder: Path) -> dict[str, float]:
+    result = folder / "bare.json"
+    _run("bare", config, result)
+    found: dict[str, float] = json.loads(result.read_text())
+    return found
+
+
+def _run(module: str, *arguments: Path) -> None:
+    command = [sys.executable, "-m", f"experiments.large_study.{module}", *map(str, arguments)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def _number(text: str, key: str) -> int:
+    found = re.search(rf"(?m)^{key} = ([\d_]+)", text)
+    assert found, key
+    return int(found[1])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", type=int, default=10_000_000)
+    parser.add_argument("--studies", nargs="+", choices=STUDIES, default=[*STUDIES], metavar="NAME")
+    parser.add_argument("--scale", type=float, default=1.0, help="of all sizes [1]")
     parser.add_argument("--out", type=Path, default=Path("runs/large_study"))
     given = parser.parse_args()
-    main(given.size, given.out)
+    main(given.studies, given.scale, given.out)

@@ -3,6 +3,7 @@
 Each command imports what it needs, so that `--help` does not wait for all of it.
 """
 
+import gc
 import os
 import signal
 import subprocess
@@ -38,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         >>> main(["models", "no_such_model"])
         2
     """
+    if argv is None:  # the process is this command: what is imported stays, so that the
+        gc.freeze()  # garbage collector need not look at it again and again
     arguments = parser().parse_args(argv)
     try:
         code = _COMMANDS[arguments.command](arguments)

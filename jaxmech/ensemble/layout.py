@@ -102,7 +102,7 @@ class Layout:
     def codecs(self) -> list[Any]:
         """Compression, and a checksum by which other readers notice damage, too."""
         by: dict[str, list[Any]] = {
-            "zstd": [ZstdCodec()],
+            "zstd": [ZstdCodec(level=1)],
             "blosc": [BloscCodec(cname="zstd", shuffle="shuffle")],
             "none": [],
         }

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,7 +11,8 @@ from tqdm import tqdm
 from jaxmech.ensemble.accumulate import Estimate, as_json_line, as_line
 
 Shown = Literal["bar", "json", "none"]
-PERIOD = 0.5  # seconds between lines of JSON, at least
+Estimates = Callable[[], Mapping[str, Estimate]]
+PERIOD = 0.5  # seconds between estimates that are shown, at least
 
 
 @dataclass
@@ -42,23 +43,25 @@ class RunProgress:
     def __exit__(self, *error: object) -> None:
         self._bar.close()
 
-    def add(self, done: int, failed: int, estimates: Mapping[str, Estimate]) -> None:
-        """Some trajectories more are done."""
+    def add(self, done: int, failed: int, estimates: Estimates) -> None:
+        """Some trajectories more are done; estimates are made only when something is shown."""
         self._done += done
         self.failed += failed
-        if self._bar.disable is not True:
-            text = f"{self.failed} failed" if self.failed else ""
-            self._bar.set_postfix_str(", ".join(filter(None, [text, as_line(estimates)])), False)
+        now, all_done = time.perf_counter(), self.initial + self._done >= self.size
+        if now - self._told >= PERIOD or all_done:
+            self._told = now
+            if self._bar.disable is not True:
+                self._bar.set_postfix_str(self._postfix(estimates()), False)
+            if self.shown == "json":
+                self._line(now, estimates())
         self._bar.update(done)
-        if self.shown == "json":
-            self._line(estimates)
 
-    def _line(self, estimates: Mapping[str, Estimate]) -> None:
-        now = time.perf_counter()
+    def _postfix(self, estimates: Mapping[str, Estimate]) -> str:
+        text = f"{self.failed} failed" if self.failed else ""
+        return ", ".join(filter(None, [text, as_line(estimates)]))
+
+    def _line(self, now: float, estimates: Mapping[str, Estimate]) -> None:
         done = self.initial + self._done
-        if now - self._told < PERIOD and done < self.size:
-            return
-        self._told = now
         rate = self._done / (now - self._begun)
         facts = {
             "done": done,

@@ -105,12 +105,16 @@ class Results:
             times: which saved times, for an array that has them.
             most: read whole blocks until there are this many trajectories; all by default.
         """
+        good = succeeded(self.status)  # which is read once for all arrays
         found: list[np.ndarray] = []
-        for status, piece in zip(self.pieces("status"), self.pieces(name), strict=True):
-            rows = piece[succeeded(status)]
-            found.append(rows[:, times] if rows.ndim > 1 else rows)
+        first = 0
+        for piece in self.pieces(name):
+            last = first + len(piece)
+            rows = piece[:, times] if piece.ndim > 1 else piece
+            found.append(rows if good[first:last].all() else rows[good[first:last]])
             if most is not None and sum(map(len, found)) >= most:
                 break
+            first = last
         return np.concatenate(found)[:most] if found else np.zeros((0,))
 
 

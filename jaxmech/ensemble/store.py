@@ -18,7 +18,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -81,6 +81,7 @@ class RunFolder:
     path: Path
     size: int
     block: int
+    _opened: dict[str, zarr.Array[Any]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def count(self) -> int:
@@ -101,12 +102,11 @@ class RunFolder:
 
         Every file is replaced as a whole, so two processes may write the same block at once.
         """
-        group = zarr.open_group(self.path / RESULTS, mode="r+")
         first = block * self.block
         last = min(first + self.block, self.size)
         for name, values in arrays.items():
             rows = slice(block, block + 1) if name == STATES else slice(first, last)
-            array_of(group, name)[rows] = np.asarray(values)[: rows.stop - rows.start]
+            self._array(name)[rows] = np.asarray(values)[: rows.stop - rows.start]
         # The data must be on the disk before the mark: a crash may reorder unflushed writes.
         for file in block_files(self.path, block, arrays):
             flush(file)
@@ -115,8 +115,14 @@ class RunFolder:
 
     def states(self, block: int) -> np.ndarray:
         """The bytes of the states of a finished block."""
-        group = zarr.open_group(self.path / RESULTS, mode="r", use_consolidated=False)
-        return np.asarray(array_of(group, STATES)[block])
+        return np.asarray(self._array(STATES)[block])
+
+    def _array(self, name: str) -> zarr.Array[Any]:
+        """An array of the results; it is opened once, which takes as long as to write a chunk."""
+        if name not in self._opened:
+            group = zarr.open_group(self.path / RESULTS, mode="r+", use_consolidated=False)
+            self._opened[name] = array_of(group, name)
+        return self._opened[name]
 
     def discard_after(self, last: int) -> None:
         """Remove what other processes have computed beyond the block where the run stopped."""

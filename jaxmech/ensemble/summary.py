@@ -66,10 +66,13 @@ def _of_arrays(results: Results) -> dict[str, Any]:
         if s == Status.OK or np.any(status == s)
     }
     ranks = results.good("rank")
-    worst: dict[str, Any] = {
-        key: _largest(results.good(name)) if results.has(name) else None
-        for key, name in WORST.items()
-    }
+    worst: dict[str, Any] = dict.fromkeys(WORST)
+    coarse = 0
+    for key, name in WORST.items():
+        if results.has(name):
+            values = results.good(name)
+            worst[key] = _largest(values)
+            coarse += int(np.sum(values > TOO_COARSE)) if key == "integration_error" else 0
     return {
         "model": results.name,
         "size": results.size,
@@ -77,7 +80,7 @@ def _of_arrays(results: Results) -> dict[str, Any]:
         "status": counts,
         "worst": worst,
         "smallest_rank": int(ranks.min()) if len(ranks) else None,
-        "too_coarse": _too_coarse(results),
+        "too_coarse": coarse,
         "quantiles": _quantiles(results) if results.has("q") else None,
     }
 
@@ -190,13 +193,6 @@ def _quantiles(results: Results) -> dict[str, Any]:
             name: np.asarray(band).tolist() for name, band in zip(names, bands, strict=True)
         },
     }
-
-
-def _too_coarse(results: Results) -> int:
-    """The number of good trajectories whose integration error calls for a smaller step."""
-    if not results.has("integration_error"):
-        return 0
-    return int(np.sum(results.good("integration_error") > TOO_COARSE))
 
 
 def _largest(values: np.ndarray) -> float | None:

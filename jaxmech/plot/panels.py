@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from math import ceil
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -20,7 +19,11 @@ _DPI = 130
 
 def axes_or_new(ax: Axes | None) -> Axes:
     """The axes, or new ones if there are none."""
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt  # slow to import; pictures of runs have figures of their own
+
+    return plt.subplots(layout="constrained")[1]
 
 
 def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 from numpy.typing import NDArray
-from scipy.optimize import brentq, linear_sum_assignment
 
 from jaxmech.analysis.equilibrium.result import Equilibrium
 from jaxmech.analysis.stability.linearization import Linearization
@@ -176,6 +175,8 @@ def _tracked(x: Any, found: Complexes, slopes: Complexes) -> tuple[Complexes, Co
         cost = np.abs(ahead[:, None] - back[None, :]) + 1e-3 * plain
         # zeros of symmetries stay zero, whatever passes them
         cost += 10 * size * ((found[k - 1] == 0)[:, None] != (found[k] == 0)[None, :])
+        from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
+
         places = linear_sum_assignment(cost)[1]
         found[k], slopes[k] = found[k][places], slopes[k][places]
     return found, slopes
@@ -210,6 +211,8 @@ def _refined(
         expected = own[0] + part * (own[1] - own[0])
         values = at(x)
         return complex(values[np.argmin(np.abs(values - expected))])
+
+    from scipy.optimize import brentq  # slow to import, and seldom needed
 
     value = float(brentq(lambda x: near(x).real, ends[0], ends[1], xtol=1e-13, rtol=1e-13))
     return value, near(value)

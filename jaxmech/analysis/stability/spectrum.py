@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jaxtyping import Array
 from numpy.typing import NDArray
 
@@ -141,7 +140,9 @@ def is_undamped(A: Numbers, M: Numbers, K: Numbers) -> bool:
 
 def _vibrations(M: Numbers, K: Numbers) -> tuple[Numbers, ...]:
     """Of M x'' + K x = 0: lambda^2 is minus an eigenvalue of the symmetric pair (K, M)."""
-    squares, X = scipy.linalg.eigh((K + K.T) / 2, (M + M.T) / 2)
+    from scipy.linalg import eigh  # slow to import, and seldom needed
+
+    squares, X = eigh((K + K.T) / 2, (M + M.T) / 2)
     k = len(squares)
     zero = np.abs(squares) <= NULL * np.abs(squares).max()
     values = np.where(zero, 0.0, np.sqrt(-squares.astype(complex)))

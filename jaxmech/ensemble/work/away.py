@@ -142,7 +142,7 @@ class AwayWork:
         done = (set(part) & self._waiting) - set(computed.left)
         self._waiting -= done
         failed = sum(computed.failed.get(block, 0) for block in done)
-        self.progress.add(self.target.trajectories(done), failed, self.accumulator.estimates())
+        self.progress.add(self.target.trajectories(done), failed, self.accumulator.estimates)
 
     def _add_up(self, blocks: range) -> None:
         """Add the statistics of all blocks before the first that is not yet done."""

@@ -75,7 +75,7 @@ class Work:
                         self.accumulator.add(states)
                     if block in missing:
                         done, failed = self.target.trajectories([block]), int(found.failed)
-                        self.progress.add(done, failed, self.accumulator.estimates())
+                        self.progress.add(done, failed, self.accumulator.estimates)
                     if self.accumulator.enough:
                         break
             finally:

@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import qr
 
 from jaxmech.identify.inference.formulas.combinations import (
     Combinations,
@@ -90,6 +89,8 @@ class Identifiability:
             return ()
         # pivoting takes the largest relative parts in the null space: then the other parameters
         # depend on the values given to the fixed ones as little as possible
+        from scipy.linalg import qr  # slow to import, and seldom needed
+
         pivots = qr(np.linalg.qr(null)[0].T, pivoting=True, mode="economic")[2]
         return tuple(found.names[k] for k in sorted(pivots[: null.shape[1]]))
 

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Array
-from scipy.linalg import qr
 
 from jaxmech.identify.problem.least_squares import Conditions, Task, dense
 from jaxmech.identify.problem.residuals import FitProblem
@@ -59,6 +58,8 @@ def basis(columns: np.ndarray) -> np.ndarray:
     scaled = columns[:, sizes > 0] / sizes[sizes > 0]
     if not scaled.size:
         return np.zeros((len(columns), 0))
+    from scipy.linalg import qr  # slow to import, and seldom needed
+
     Q, R, _ = qr(scaled, mode="economic", pivoting=True)
     found: np.ndarray = Q[:, : int((np.abs(np.diag(R)) > _DEPENDENT).sum())]
     return found

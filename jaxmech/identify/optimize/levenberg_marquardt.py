@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optimistix as optx
 from jaxtyping import Array
 
 from jaxmech.identify.problem.least_squares import Conditions, Task, dense, rows
@@ -107,6 +106,8 @@ class _FitProgram(NamedTuple):
 @lru_cache(maxsize=32)
 def _program(problem: FitProblem, tolerance: float, shapes: Any) -> _FitProgram:
     """The compiled step of a problem, for arguments of given shapes."""
+    import optimistix as optx  # slow to import, and seldom needed
+
     solver: Any = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
     options: dict[str, Any] = {}
     kept: dict[str, Any] = {}

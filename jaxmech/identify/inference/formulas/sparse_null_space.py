@@ -4,7 +4,6 @@ from itertools import combinations as subsets
 from math import comb
 
 import numpy as np
-from scipy.linalg import qr
 
 from jaxmech.identify.inference.information import Numbers
 
@@ -36,6 +35,8 @@ def circuits(null_space: Numbers) -> Numbers:
             if np.all(s > 1e-6):
                 found.append(basis @ vt[-1])
     else:
+        from scipy.linalg import qr  # slow to import, and seldom needed
+
         pivots = qr(basis.T, pivoting=True, mode="economic")[2][:r]
         found = list((basis @ np.linalg.inv(basis[pivots])).T)
     tidy = sorted((_tidy(vector) for vector in found), key=_complexity)
