@@ -1,46 +1,117 @@
 """The moves of a run in their order, from which its derivatives are computed.
 
 A move is an accepted step, or the part of a step that leads to a save; the latter comes before the
-step in which the save lies, and both begin at the same state.
+step in which the save lies, and both begin at the same state. One number is kept of a possible
+move, for this is what the memory of derivatives grows with; all else follows from the numbers of a
+segment and from the state before it.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows, with_row
+
+
+class Move(eqx.Module):
+    """A move.
+
+    Attributes:
+        begin: time since the start, not negative.
+        size: of a step or up to an event, not negative; undefined for a save.
+        save: number of the save, 0 if it is none.
+        is_made: whether there is such a move.
+        which: the number of the event that ends it, -1 for none.
+        row: where that event is kept.
+    """
+
+    begin: Float[Array, ""]
+    size: Float[Array, ""]
+    save: Int[Array, ""]
+    is_made: Bool[Array, ""]
+    which: Int[Array, ""]
+    row: Int[Array, ""]
+
+    def elapsed(self, goes_on: Array) -> Array:
+        """The time since the start after it; `goes_on` says whether the motion is moved along."""
+        return jnp.where(goes_on, self.begin + self.size, self.begin)
 
 
 class StepRecord(eqx.Module):
     """The moves of a run, and the states before every segment of them; beyond `count` zeros.
 
     Attributes:
-        begins: time since the start before each move, not negative, shape (E,).
-        sizes: of the steps, not negative, shape (E,).
-        saves: the number of the save, 0 for a step, shape (E,).
+        moves: the size of a step, or the number of a save with a minus sign, shape (E,).
         starts: q and v before each segment of moves, shape (S, 2 n).
+        begins: time since the start before each segment, not negative, shape (S,).
         count: number of moves.
+        saved: number of the first save that was not reached; an event may have stopped the motion.
         which: the number of the event that ends each move, -1 for none, shape (E,); None without
             events. With them, the shift of time (zero) and the switches follow q and v in a start.
         row: where that event is kept, shape (E,).
     """
 
-    begins: Float[Array, " E"]
-    sizes: Float[Array, " E"]
-    saves: Int[Array, " E"]
-    starts: Float[Array, " S n2"]
-    count: Int[Array, ""]
-    which: Int[Array, " E"] | None = None
-    row: Int[Array, " E"] | None = None
+    moves: Float[Array, " *E"]
+    starts: Float[Array, " *S n2"]
+    begins: Float[Array, " *S"]
+    count: Int[Array, " *C"]
+    saved: Int[Array, " *C"]
+    which: Int[Array, " *E"] | None = None
+    row: Int[Array, " *E"] | None = None
+
+    @property
+    def segment(self) -> int:
+        """Moves in a segment."""
+        return len(self.moves) // len(self.starts)
+
+    @property
+    def saves(self) -> Int[Array, " *E"]:
+        """The number of the save that each move leads to, 0 for none."""
+        return jnp.maximum(-self.moves, 0.0).astype(jnp.int32)
+
+    def by_segment(self) -> "StepRecord":
+        """With an axis of the segments in front, for a loop over them."""
+        first = self.segment * jnp.arange(len(self.starts), dtype=jnp.int32)
+        left = jnp.clip(self.count - first, 0, self.segment)
+        events = [None if x is None else self._rows(x) for x in (self.which, self.row)]
+        return StepRecord(
+            self._rows(self.moves),
+            self.starts,
+            self.begins,
+            left,
+            jnp.broadcast_to(self.saved, left.shape),
+            *events,
+        )
+
+    def _rows(self, x: Array) -> Array:
+        return x.reshape(len(self.starts), self.segment)
+
+    def move(self, number: Array, begin: Array, usual: Array) -> Move:
+        """A move of this segment, or of the whole run, that begins so long after the start.
+
+        One that was not made has the usual length, or its derivative could be 0 / 0.
+        """
+
+        def at(row: Array | None) -> Array:
+            if row is None:
+                return jnp.asarray(-1, jnp.int32)
+            return jax.lax.dynamic_index_in_dim(row, number, keepdims=False)
+
+        is_made, coded = number < self.count, at(self.moves)
+        save = jnp.where(is_made, jnp.maximum(-coded, 0.0), 0.0).astype(jnp.int32)
+        size = jnp.where(is_made & (coded >= 0), coded, usual)
+        which = jnp.where(is_made, at(self.which), -1)
+        return Move(begin, size, save, is_made, which, at(self.row))
 
 
 class MoveRows(eqx.Module):
     """The same while it is written.
 
     Attributes:
-        moves: begin, size and number of the save; with events also the number of the event and
-            where it is kept, each counted from 1.
-        starts: as above.
+        moves: as above; with events also the number of the event and where it is kept, each counted
+            from 1.
+        starts: as above, the time since the start last.
         segment: moves in a segment.
     """
 
@@ -49,35 +120,35 @@ class MoveRows(eqx.Module):
     segment: int = eqx.field(static=True)
 
     @staticmethod
-    def empty(most: int, segment: int, state: Array, columns: int = 3) -> "MoveRows":
+    def empty(most: int, segment: int, state: Array, columns: int = 1) -> "MoveRows":
         """For so many moves of so many numbers, and states of this shape."""
         count = segments_of(most, segment)
         moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype))
-        return MoveRows(moves, empty_rows(count, state), segment)
+        return MoveRows(moves, empty_rows(count, jnp.append(state, 0.0)), segment)
 
     def with_move(
-        self, number: Array, move: tuple[Array, ...], state: Array, when: Array
+        self, number: Array, move: tuple[Array, ...], begin: Array, state: Array, when: Array
     ) -> "MoveRows":
-        """With the numbers of a move from a state, if it is made."""
+        """With the numbers of a move from a state and a time, if it is made."""
         is_first = when & (number % self.segment == 0)
         row = jnp.stack([x.astype(state.dtype) for x in move])
+        start = jnp.append(state, begin)
         return MoveRows(
             with_row(self.moves, number, row, when),
-            with_row(self.starts, number // self.segment, state, is_first),
+            with_row(self.starts, number // self.segment, start, is_first),
             self.segment,
         )
 
-    def record(self, count: Array) -> StepRecord:
-        """What was written by so many moves."""
+    def record(self, count: Array, saved: Array) -> StepRecord:
+        """What was written by so many moves, up to a save."""
         made = (jnp.arange(len(self.moves)) < count)[:, None]
         begun = (self.segment * jnp.arange(len(self.starts)) < count)[:, None]
         moves = jnp.where(made, self.moves, 0.0)
         starts = jnp.where(begun, self.starts, 0.0)
-        saves = moves[:, 2].astype(jnp.int32)
         which = row = None
-        if moves.shape[1] > 3:
-            which, row = moves[:, 3:].astype(jnp.int32).T - 1
-        return StepRecord(moves[:, 0], moves[:, 1], saves, starts, count, which, row)
+        if moves.shape[1] > 1:
+            which, row = moves[:, 1:].astype(jnp.int32).T - 1
+        return StepRecord(moves[:, 0], starts[:, :-1], starts[:, -1], count, saved, which, row)
 
 
 def segments_of(moves: int, segment: int) -> int:

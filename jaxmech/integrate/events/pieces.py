@@ -1,15 +1,8 @@
 """Pieces of a run between steps and events, which its derivatives go through.
 
-At an event, the size s of its piece is found again by Newton's method from the size that the run
-had found, and this is differentiated:
-
-    s <- s - g(x(s)) / (dg/ds),    x <- x + (dx/ds) ds
-
-The first iteration gives the derivative of the implicit function; the second one makes derivatives
-up to the third right.
+At an event, the size s of its piece is the root of g(x(s)) = 0 that the run found, and has the
+derivatives of the implicit function, ds = -dg / (dg/ds), of any order.
 """
-
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,8 +14,6 @@ from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.system import Params
-
-_NEWTON = 2
 
 
 class PieceState(eqx.Module):
@@ -75,21 +66,14 @@ def to_event(
     def moved(size: Array) -> tuple[Array, Array]:
         return step(scheme, state.q, state.v, start, size, now)[:2]
 
-    def newton(carry: Any, _: None) -> tuple[Any, None]:
-        size = carry[0]
-        ends, rates = jax.jvp(moved, (size,), (jnp.ones_like(size),))
+    def value(size: Array) -> Array:
+        values = watch.values(scheme, *moved(size), start + size, now)
+        return watch.chosen(piece.which, values)
 
-        def value(q: Array, v: Array, t: Array) -> Array:
-            return watch.chosen(piece.which, watch.values(scheme, q, v, t, now))
-
-        now_t = (*ends, start + size), (*rates, jnp.ones_like(size))
-        g, slope = jax.jvp(value, *now_t)
-        change = -g / slope
-        q, v = (x + rate * change for x, rate in zip(ends, rates, strict=True))
-        return (size + change, q, v), None
-
-    found = piece.size, state.q, state.v
-    (size, q, v), _ = jax.lax.scan(newton, found, None, length=_NEWTON)
+    size = jax.lax.custom_root(
+        value, piece.size, lambda _, found: found, lambda along, y: y / along(jnp.ones_like(y))
+    )
+    q, v = moved(size)
     t, q_after, v_after = start + size, q, v
     if watch.has_transitions:
         q_after, v_after, _ = watch.after(scheme, piece.which, q, v, t, params, piece.active)

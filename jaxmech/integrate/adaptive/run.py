@@ -1,0 +1,156 @@
+"""What an adaptive run carries along, and what stays the same during it."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.compiler import empty_rows
+from jaxmech.integrate.adaptive.attempt import Knot
+from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
+from jaxmech.integrate.adaptive.record import MoveRows
+from jaxmech.integrate.adaptive.step_events import StepEvents
+from jaxmech.integrate.counts import StepCounts
+from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.system import Params
+
+
+class RunAudit(eqx.Module):
+    """What is remembered of the accepted steps."""
+
+    position: Float[Array, ""]
+    velocity: Float[Array, ""]
+    rank: Int[Array, ""]
+    errors: Float[Array, "2 n"]
+    low: Float[Array, " n"]
+    high: Float[Array, " n"]
+    fastest: Float[Array, " n"]
+
+
+class StiffnessCounts(eqx.Module):
+    """Counts of steps at the limit of stability, and of others in a row."""
+
+    limited: Int[Array, ""]
+    free: Int[Array, ""]
+    is_suspected: Bool[Array, ""]
+    t: Float[Array, ""]
+
+
+class RunState(eqx.Module):
+    """The carry of a run.
+
+    Attributes:
+        elapsed: time since the start, not negative.
+        knot: the present state.
+        size: of the next attempt.
+        error: of the last step, for the control.
+        is_repeat: whether the last attempt was rejected.
+        status: `Status` so far.
+        t_failed: as in `Trajectory`.
+        saved: number of the next save time.
+        events: what is known of the events; None without any.
+    """
+
+    elapsed: Float[Array, ""]
+    knot: Knot
+    size: Float[Array, ""]
+    error: Float[Array, ""]
+    is_repeat: Bool[Array, ""]
+    status: Int[Array, ""]
+    t_failed: Float[Array, ""]
+    saved: Int[Array, ""]
+    counts: StepCounts
+    stiffness: StiffnessCounts
+    audit: RunAudit
+    events: EventState | None
+
+
+RunRows = tuple[Array, MoveRows]  # saves and moves
+
+
+class StepSpan(eqx.Module):
+    """An attempted step: times since the start, its size, and whether it was accepted."""
+
+    begin: Float[Array, ""]
+    end: Float[Array, ""]
+    size: Float[Array, ""]
+    accepted: Bool[Array, ""]
+
+
+@dataclass(frozen=True, eq=False)
+class RunSetting:
+    """What stays the same during a run; `elapsed` are the save times from the start."""
+
+    scheme: Scheme
+    tolerance: Tolerance
+    t0: Array
+    sign: Array
+    elapsed: Array
+    params: Params
+    segment: int
+    watch: Watch | None = None
+
+    @property
+    def method(self) -> Adaptive:
+        """The method of the scheme."""
+        assert isinstance(self.scheme.method, Adaptive)
+        return self.scheme.method
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the law of motion in an attempt."""
+        return self.method.pair.evaluations
+
+    @property
+    def at_start(self) -> Array:
+        """The number of save times at the start: one, or more if it is repeated."""
+        return (self.elapsed <= 0).sum().astype(jnp.int32)
+
+    @property
+    def span(self) -> Array:
+        """The time from the start to the end, not negative."""
+        return self.elapsed[-1]
+
+    def rows(self, q: Array) -> RunRows:
+        """What is written, yet empty: q, v and the two residuals at each save, and the moves."""
+        times, state = len(self.elapsed), jnp.zeros(2 * q.size, q.dtype)
+        switches = len(self.watch.names) if self.watch else 0
+        saves = empty_rows(times, jnp.zeros(2 + 2 * q.size + switches, q.dtype))
+        if self.watch is None:
+            return saves, MoveRows.empty(self.method.max_steps + times - 1, self.segment, state)
+        # Events that change nothing are moves of their own, as far as they are kept.
+        most = self.method.max_steps + times - 1 + self.watch.rows[-1]
+        state = jnp.zeros(2 * q.size + 1 + switches, q.dtype)
+        return saves, MoveRows.empty(most, self.segment, state, columns=3)
+
+    def time(self, elapsed: Array) -> Array:
+        """The time after so much of it."""
+        return self.t0 + self.sign * elapsed
+
+    def move(self, size: Array, save: Array, event: StepEvents | None = None) -> tuple[Array, ...]:
+        """What is recorded of a step, or of a save with its number."""
+        coded = jnp.where(save > 0, -save.astype(size.dtype), size)
+        if self.watch is None:
+            return (coded,)
+        none = jnp.zeros_like(save)
+        if event is None:
+            return coded, none, none
+        return coded, *(jnp.where(event.cut, x + 1, 0) for x in (event.which, event.row))
+
+    def observed_before(self, state: RunState) -> Array:
+        """How many events that changed nothing were recorded so far."""
+        if self.watch is None or state.events is None:
+            return jnp.zeros((), jnp.int32)
+        kept = jnp.asarray([0 if e.cuts else e.keep for e in self.watch.events], jnp.int32)
+        return jnp.minimum(state.events.counts, kept).sum()
+
+
+def packed(state: RunState) -> Array:
+    """q and v; with events also a shift of time, which is zero, and the switches."""
+    q, v, events = state.knot.q, state.knot.v, state.events
+    if events is None:
+        return jnp.concatenate([q, v])
+    return jnp.concatenate([q, v, jnp.zeros_like(q[:1]), events.active.astype(q.dtype)])

@@ -1,0 +1,116 @@
+"""The states that an accepted step saves."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.compiler import with_row
+from jaxmech.integrate.adaptive.attempt import attempt
+from jaxmech.integrate.adaptive.dense import interpolated
+from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan, packed
+from jaxmech.integrate.rollout import residuals
+from jaxmech.stabilization import Projection
+from jaxmech.status import Status
+
+
+def save_reached(
+    run: RunSetting, before: RunState, after: RunState, step: StepSpan, rows: RunRows
+) -> tuple[RunState, RunRows]:
+    """What an accepted step saves."""
+    last = len(run.elapsed) - 1
+
+    def target(saved: Array) -> Array:
+        at = jnp.minimum(saved, last)
+        return jax.lax.dynamic_index_in_dim(run.elapsed, at, keepdims=False)
+
+    def is_within(saved: Array) -> Array:
+        return step.accepted & (saved <= last) & (target(saved) <= step.end)
+
+    states = _states(run, before, after, step, target(after.saved))
+    switches = [] if before.events is None else [before.events.active.astype(step.size.dtype)]
+
+    def save(carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
+        state, (saves, moves) = carry
+        elapsed, place = target(state.saved), state.saved
+        t = run.time(elapsed)
+        at = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
+        q, v, reached = _within(run, before, step, states, at, t)
+        audit = state.audit
+        position, velocity = residuals(run.scheme, q, v, t, run.params)
+        position = jnp.maximum(audit.position, position)
+        velocity = jnp.maximum(audit.velocity, velocity)
+        row = jnp.concatenate([q, v, jnp.stack([position, velocity]), *switches])
+        number = before.counts.accepted + place - run.at_start + run.observed_before(before)
+        made = run.move(jnp.zeros_like(t), place)
+        moves = moves.with_move(number, made, step.begin, packed(before), reached)
+        saves = with_row(saves, place, row, reached)
+        none = jnp.zeros_like(position)
+        failed = ~reached
+        code = jnp.asarray(Status.PROJECTION_FAILED, jnp.int32)
+        state = replace(
+            state,
+            saved=place + reached,
+            audit=replace(audit, position=none, velocity=none),
+            status=jnp.where(failed, code, state.status),
+            t_failed=jnp.where(failed, run.time(step.begin), state.t_failed),
+        )
+        return state, (saves, moves)
+
+    return jax.lax.while_loop(
+        lambda carry: is_within(carry[0].saved) & (carry[0].status == Status.OK),
+        save,
+        (after, rows),
+    )
+
+
+def _places(run: RunSetting) -> tuple[float, ...]:
+    """Fractions of a step between whose states saves are interpolated."""
+    return (0.0, 0.5, 1.0) if run.method.order > 5 else (0.0, 1.0)
+
+
+def _states(
+    run: RunSetting, before: RunState, after: RunState, step: StepSpan, target: Array
+) -> list[tuple[Array, Array, Array]]:
+    """(q, v, qdd) at these places."""
+    ends = [(x.knot.q, x.knot.v, x.knot.qdd) for x in (before, after)]
+    if len(_places(run)) == 2:
+        return ends
+
+    def middle() -> tuple[Array, Array, Array]:
+        t, h = run.time(step.begin), run.sign * step.size / 2
+        half = attempt(run.scheme, run.tolerance, before.knot, t, h, run.params).end
+        return half.q, half.v, half.qdd
+
+    needed = step.accepted & (target < step.end)
+    return [ends[0], jax.lax.cond(needed, middle, lambda: ends[0]), ends[1]]
+
+
+def _within(
+    run: RunSetting,
+    before: RunState,
+    step: StepSpan,
+    states: list[tuple[Array, Array, Array]],
+    at: Array,
+    t: Array,
+) -> tuple[Array, Array, Array]:
+    """The state at a fraction of a step, and whether it could be brought onto the constraints.
+
+    Accelerations of stiff systems are too sensitive to interpolate with: a shorter step is
+    made there.
+    """
+    if run.method.pair.interpolates:
+        q, v = interpolated(_places(run), states, run.sign * step.size, at)
+        return _projected(run, q, v, t)
+    h = run.sign * at * step.size
+    found = attempt(run.scheme, run.tolerance, before.knot, run.time(step.begin), h, run.params)
+    return found.end.q, found.end.v, found.status == Status.OK
+
+
+def _projected(run: RunSetting, q: Array, v: Array, t: Array) -> tuple[Array, Array, Array]:
+    """An interpolated state on the constraints, and whether it could be brought there."""
+    by, system = run.scheme.stabilization, run.scheme.system
+    if run.scheme.formulation.chart(system, q, v, t, run.params) is not None:
+        by = by if isinstance(by, Projection) else Projection()
+    return by.after_step(system, q, v, t, run.params)
