@@ -1,8 +1,9 @@
 """Steps of the size that a tolerance asks for, for each trajectory by itself.
 
 `method` has `Adaptive`, `attempt` one attempted step, `norm` its error, `control` the size of the
-next step, `dense` states within a step, and `rollout` a whole trajectory; `record` keeps its
-steps, `derivative` differentiates through them, and `step_events` finds events in them.
+next step, `dense` states within a step, and `rollout` a whole trajectory, of which `run` is what
+goes along, `saves` what a step saves, and `step_events` what happens in it. `record` keeps the
+steps; `derivative` differentiates through these `moves`, by `tangents` and `cotangents`.
 """
 
 from jaxmech.integrate.adaptive.derivative import adaptive_trajectory as adaptive_trajectory
