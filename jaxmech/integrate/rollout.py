@@ -114,7 +114,6 @@ def rollout(
     assert isinstance(scheme.method, AbstractFixedStep)
     method, substeps = scheme.method, scheme.method.count
     steps = segment or substeps
-    per_save = substeps // steps
     start = _start(scheme, watch, q0, v0, ts[0], params, _within(steps))
     estimated, each = _estimates(substeps * (len(ts) - 1), steps)
 
@@ -150,19 +149,25 @@ def rollout(
     (end, defect), (saved, ends) = jax.lax.scan(
         one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), estimated)
     )
+    error = defect.relative(jax.lax.stop_gradient(ts[-1] - ts[0]))
+    return _trajectory(start, saved, end, substeps // steps, error), ends
+
+
+def _trajectory(
+    start: _RolloutState, saved: _Rows, end: _RolloutState, per_save: int, error: Array
+) -> Trajectory:
+    """The start, and what was saved at the end of each so-many-th segment."""
     first = start.q, start.v, start.position_residual, start.velocity_residual
     q, v, position_residual, velocity_residual, active = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
         (*first, None if start.events is None else start.events.active),
         saved,
     )
-    trajectory = Trajectory(
-        q, v, position_residual, velocity_residual, end.rank, end.status, end.t_failed,
-        defect.relative(jax.lax.stop_gradient(ts[-1] - ts[0])),
+    return Trajectory(
+        q, v, position_residual, velocity_residual, end.rank, end.status, end.t_failed, error,
         events=end.events,
         active=active,
     )  # fmt: skip
-    return trajectory, ends
 
 
 def _estimates(total: int, steps: int) -> tuple[Array, float]:

@@ -1,6 +1,6 @@
 """`equilibria`: all that many starts lead to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,22 +116,16 @@ def equilibria(
             "`spread`, or check that there is one."
         )
     symmetric = None if v is None else case.theta[3]
-    distinct: list[Equilibrium] = []
-    energies: list[float] = []
-    hits: list[int] = []
-    for place in places:
-        known = next((k for k, x in enumerate(distinct) if _same(x.q, place, cycles)), None)
-        if known is None:
-            start = np.where(_fixed(system, fixed), np.asarray(case.q), place)
-            one = equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
-            energy = float(system.energy(one.q, one.v, jnp.asarray(t, one.q.dtype), params))
-            known = _of_family(one, energy, distinct, energies)
-            if known is None:
-                distinct.append(one)
-                energies.append(energy)
-                hits.append(1)
-                continue
-        hits[known] += 1
+    held = _fixed(system, fixed)
+
+    def assessed(place: np.ndarray) -> Equilibrium:
+        start = np.where(held, np.asarray(case.q), place)
+        return equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
+
+    def energy(one: Equilibrium) -> float:
+        return float(system.energy(one.q, one.v, jnp.asarray(t, one.q.dtype), params))
+
+    distinct, energies, hits = _distinct(places, cycles, assessed, energy)
     order = np.argsort(energies, kind="stable")
     return Equilibria(
         tuple(distinct[k] for k in order),
@@ -139,6 +133,29 @@ def equilibria(
         tuple(hits[k] for k in order),
         starts,
     )
+
+
+def _distinct(
+    places: np.ndarray, cycles: np.ndarray, assessed: Callable[[np.ndarray], Equilibrium],
+    energy_of: Callable[[Equilibrium], float],
+) -> tuple[list[Equilibrium], list[float], list[int]]:  # fmt: skip
+    """The different equilibria at some places, with their energies and how many led to each."""
+    distinct: list[Equilibrium] = []
+    energies: list[float] = []
+    hits: list[int] = []
+    for place in places:
+        known = next((k for k, x in enumerate(distinct) if _same(x.q, place, cycles)), None)
+        if known is None:
+            one = assessed(place)
+            energy = energy_of(one)
+            known = _of_family(one, energy, distinct, energies)
+            if known is None:
+                distinct.append(one)
+                energies.append(energy)
+                hits.append(1)
+                continue
+        hits[known] += 1
+    return distinct, energies, hits
 
 
 def _periods(system: System, periods: Mapping[str, float]) -> np.ndarray:

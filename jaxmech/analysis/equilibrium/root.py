@@ -87,11 +87,16 @@ def _solve(equations: Callable[[Array], Array], start: Array) -> Array:
         F, J = equations(z), jax.jacfwd(equations)(z)
 
         def trial(damping: Array) -> tuple[Array, Array]:
+            # The part for z of the shortest solution of [J, sqrt(mu) 1] x = F is J^T (J J^T +
+            # mu)^-1 F, the step of Levenberg and Marquardt. mu falls with what is missed, so that
+            # the end is Newton's method.
             damped = jnp.sqrt(damping * size) * jnp.eye(len(F), dtype=z.dtype)
             whole = jnp.concatenate([J, damped], axis=1)
             moved = z - QR().factor(whole).smallest(F)[0][: z.size]
             return moved, missed(equations(moved))
 
+        # Steps are few and the factorization is small: trying all dampings is simpler than choosing
+        # one.
         trials, sizes = jax.lax.map(trial, jnp.asarray(np.array(DAMPING), z.dtype))
         best = jnp.argmin(sizes)
         better = sizes[best] < size

@@ -134,19 +134,9 @@ def full_equations(
         params: parameters.
         freedom: how many positions, velocities and accelerations the constraints leave free.
     """
-    rest = jnp.zeros_like(q)
     order = row_order(system, system.sizes(q, v, t, params))
-    none = jnp.zeros(len(order), q.dtype)
-    M = system.mass(q, v, t, params)
-    at_rest = balance(system, q, v, t, params, rest, none)
-    A = jax.jacfwd(lambda a: balance(system, q, v, t, params, a, none).rows)(rest)
-    # a = A^+ b and along the null space of A what balances the forces there
-    N, _ = null_basis(A, freedom[2])
-    rows = QR().factor(A)
-    a = rows.smallest(-at_rest.rows)[0]
-    a = a - N @ _solved(N.T @ M @ N, N.T @ (at_rest.force + M @ a))
-    force = at_rest.force + M @ a
-    multipliers = times(column_space_projector(A), rows.smallest(times(A, force))[1])
+    at_rest = balance(system, q, v, t, params, jnp.zeros_like(q), jnp.zeros(len(order), q.dtype))
+    M, A, a, force, multipliers = _accelerations(system, (q, v, t, params), freedom, at_rest)
 
     def parts(q: Array, v: Array, t: Array) -> Balance:
         return balance(system, q, v, t, params, a, multipliers)
@@ -181,6 +171,24 @@ def full_equations(
         + jnp.abs(M) @ jnp.abs(a)
         + reach(slopes.force[0], q),
     )
+
+
+def _accelerations(
+    system: System, state: Any, freedom: Freedom, at_rest: Balance
+) -> tuple[Array, Array, Array, Array, Array]:
+    """M, A, the accelerations, M a - Q, and the shortest multipliers that balance it."""
+    q, v, t, params = state
+    none = jnp.zeros_like(at_rest.rows)
+    M = system.mass(q, v, t, params)
+    A = jax.jacfwd(lambda a: balance(system, q, v, t, params, a, none).rows)(jnp.zeros_like(q))
+    # a = A^+ b and along the null space of A what balances the forces there
+    N, _ = null_basis(A, freedom[2])
+    rows = QR().factor(A)
+    a = rows.smallest(-at_rest.rows)[0]
+    a = a - N @ _solved(N.T @ M @ N, N.T @ (at_rest.force + M @ a))
+    force = at_rest.force + M @ a
+    multipliers = times(column_space_projector(A), rows.smallest(times(A, force))[1])
+    return M, A, a, force, multipliers
 
 
 def _largest_rate(matrices: Any, rates: Any) -> Array:
