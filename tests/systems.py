@@ -75,51 +75,6 @@ def ball_on_turntable() -> System:
     )
 
 
-def rolling_disc() -> System:
-    """A thin disc that rolls and leans (Le Saux, Leine and Glocker 2005), attitude Rz Rx Ry.
-
-    Its height is a holonomic constraint, no slip along and across nonholonomic ones.
-    """
-
-    def rates(q: Any, v: Any) -> Any:
-        """Angular velocity in the axes that turn and lean with the disc but do not spin."""
-        return jnp.stack([
-            v[4], v[5] + v[3] * jnp.sin(q[4]), v[3] * jnp.cos(q[4])
-        ])  # fmt: skip
-
-    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
-        w, J = rates(q, v), p["m"] * p["r"] ** 2 / 4
-        rotation = 0.5 * J * (w[0] ** 2 + 2 * w[1] ** 2 + w[2] ** 2)
-        return 0.5 * p["m"] * v[:3] @ v[:3] + rotation - p["m"] * p["g"] * q[2]
-
-    def height(q: Any, t: Any, p: Any) -> Any:
-        return q[2] - p["r"] * jnp.cos(q[4])
-
-    def rolling(q: Any, v: Any, t: Any, p: Any) -> Any:
-        w = rates(q, v)
-        along, across = -p["r"] * w[1], p["r"] * w[0] * jnp.cos(q[4])
-        c, s = jnp.cos(q[3]), jnp.sin(q[3])
-        return jnp.stack([v[0] + along * c - across * s, v[1] + along * s + across * c])
-
-    return System(
-        lagrangian,
-        [Holonomic(height), Nonholonomic(rolling)],
-        coordinates=("x", "y", "z", "alpha", "beta", "gamma"),
-    )
-
-
-def spherical_pendulum() -> System:
-    """A mass on a sphere, whose motion is given by elliptic functions."""
-
-    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return 0.5 * v @ v - p["g"] * q[2]
-
-    def sphere(q: Any, t: Any, p: Any) -> Any:
-        return q @ q - p["L"] ** 2
-
-    return System(lagrangian, [Holonomic(sphere)], coordinates=("x", "y", "z"))
-
-
 def accelerated_pivot() -> System:
     """A pendulum whose pivot accelerates sideways, as if gravity were tilted."""
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from experiments.work_precision.cases import car_axis
+from experiments.work_precision.cases import car_axis, rolling_disc, spherical_pendulum
 from jaxmech.models import make
 from tests import systems
 
@@ -45,8 +45,8 @@ CLOSED_FORMS = {
     "chaplygin_sleigh": (lambda: make("chaplygin_sleigh").system, "qv", 2000),  # 1.4e-14
     "sphere_on_turntable": (systems.ball_on_turntable, "plane", 8000),  # 1.0e-13
     "vertical_coin_on_incline": (systems.vertical_coin, "q", 2000),  # 3.4e-12
-    "rolling_disc_steady_turn": (systems.rolling_disc, "q", 2000),  # 2.3e-12
-    "spherical_pendulum": (systems.spherical_pendulum, "q", 4000),  # 1.4e-13
+    "rolling_disc_steady_turn": (rolling_disc, "q", 2000),  # 2.3e-12
+    "spherical_pendulum": (spherical_pendulum, "q", 4000),  # 1.4e-13
     "bead_on_rotating_wire": (systems.rotating_wire, "q", 2000),  # 1.6e-13
     "pendulum_accelerated_pivot": (systems.accelerated_pivot, "q", 2000),  # 1.2e-12
     "two_mass_singular_mass_matrix": (systems.two_masses, "q", 2000),  # 2.6e-13

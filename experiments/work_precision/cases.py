@@ -124,22 +124,35 @@ def _slider_crank() -> Case:
     return Case("slider_crank", system, params, q, v, 2.0, "g", 5e-3)
 
 
+def spherical_pendulum() -> jm.System:
+    """A mass on a sphere, whose motion is given by elliptic functions."""
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * v @ v - p["g"] * q[2]
+
+    def sphere(q: Any, t: Any, p: Any) -> Any:
+        return q @ q - p["L"] ** 2
+
+    return jm.System(lagrangian, [jm.Holonomic(sphere)], coordinates=("x", "y", "z"))
+
+
 def _spherical_pendulum() -> Case:
-    system = jm.System(
-        lambda q, v, t, p: 0.5 * v @ v - p["g"] * q[2],
-        [jm.Holonomic(lambda q, t, p: q @ q - p["L"] ** 2)],
-        coordinates=("x", "y", "z"),
-    )
     q, v = np.array([0.8, 0.0, -0.6]), np.array([0.0, 1.5, 0.0])
-    return Case("spherical_pendulum", system, {"g": 9.81, "L": 1.0}, q, v, 5.0, "g", 1e-2)
+    params = {"g": 9.81, "L": 1.0}
+    return Case("spherical_pendulum", spherical_pendulum(), params, q, v, 5.0, "g", 1e-2)
 
 
-def _rolling_disc() -> Case:
-    """A thin disc that leans while it rolls (Le Saux, Leine and Glocker 2005)."""
+def rolling_disc() -> jm.System:
+    """A thin disc that rolls and leans (Le Saux, Leine and Glocker 2005), attitude Rz Rx Ry.
+
+    Its height is a holonomic constraint, no slip along and across nonholonomic ones.
+    """
 
     def rates(q: Any, v: Any) -> Any:
-        lean = q[4]
-        return jnp.stack([v[4], v[5] + v[3] * jnp.sin(lean), v[3] * jnp.cos(lean)])
+        """Angular velocity in the axes that turn and lean with the disc but do not spin."""
+        return jnp.stack([
+            v[4], v[5] + v[3] * jnp.sin(q[4]), v[3] * jnp.cos(q[4])
+        ])  # fmt: skip
 
     def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
         w, J = rates(q, v), p["m"] * p["r"] ** 2 / 4
@@ -150,16 +163,20 @@ def _rolling_disc() -> Case:
         return q[2] - p["r"] * jnp.cos(q[4])
 
     def rolling(q: Any, v: Any, t: Any, p: Any) -> Any:
-        w, (c, s) = rates(q, v), (jnp.cos(q[3]), jnp.sin(q[3]))
+        w = rates(q, v)
         along, across = -p["r"] * w[1], p["r"] * w[0] * jnp.cos(q[4])
+        c, s = jnp.cos(q[3]), jnp.sin(q[3])
         return jnp.stack([v[0] + along * c - across * s, v[1] + along * s + across * c])
 
-    system = jm.System(
+    return jm.System(
         lagrangian,
         [jm.Holonomic(height), jm.Nonholonomic(rolling)],
         coordinates=("x", "y", "z", "alpha", "beta", "gamma"),
     )
-    params = {"m": 0.3, "r": 0.05, "g": 9.81}
+
+
+def _rolling_disc() -> Case:
+    params, system = {"m": 0.3, "r": 0.05, "g": 9.81}, rolling_disc()
     q = np.array([0.0, 0.0, params["r"] * np.cos(0.3), 0.2, 0.3, 0.0])
     guess = np.array([0.0, 0.0, 0.0, 2.0, 0.0, 30.0])
     state = jm.assemble(system, q, guess, 0.0, params, fixed=("alpha", "beta", "gamma"))
