@@ -13,6 +13,7 @@ from jaxmech.constraints import Acceleration, Holonomic
 from jaxmech.equations import SingularMass
 from jaxmech.linalg import times
 from jaxmech.system import Params, System
+from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import asked_once, concrete_at, generic, outside_traces, wide
 
 SAMPLES = 16  # states at which sets of rows are compared
@@ -90,7 +91,7 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
     return tuple(rows) if min(enough) > 0 else True
 
 
-@partial(jax.jit, static_argnums=0)
+@jit_of("system")
 def _mass_and_rows(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:

@@ -130,6 +130,8 @@ def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) 
         index = int(((curvatures < 0) & ~flat).sum())
         free[:, : flat.sum()] = V[:, flat]
         definite = bool((curvatures[~flat] > 0).all()) and not flat.any()
+        # A minimum of the potential energy proves stability only if the other forces are gyroscopic
+        # or dissipative: no skew part of K (circulatory forces), and no negative damping.
         scale = FLAT * max(float(stiffness), 1e-300)
         definite &= bool(np.abs(K - K.T).max(initial=0.0) <= scale)
         dissipation = np.linalg.eigvalsh((C + C.T) / 2) if k else np.zeros(0)

@@ -56,6 +56,8 @@ def require_regular(system: System, state: State, freedom: Freedom) -> None:
         change = change - np.linalg.pinv(A_p, rcond=1e-6) @ (A_p @ change)
         moved = _rows(system, q + ASIDE * jnp.asarray(change, q.dtype), v, t, params)
         for level, A, left in zip(("positions", "velocities"), moved[:2], freedom[:2], strict=True):
+            # What vanishes in a singular pose has grown to the order of ASIDE at this distance from
+            # it.
             rank = int((_singular_values(A) > 0.03 * ASIDE).sum())
             if rank > system.n - left:
                 raise ValueError(

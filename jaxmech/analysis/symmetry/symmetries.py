@@ -12,7 +12,6 @@ form in Cartesian coordinates, angles and quaternions alike. Noether: dL/dv . xi
 is conserved where no force and no constraint does work along xi.
 """
 
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -26,6 +25,7 @@ from jaxmech.constraints import Acceleration
 from jaxmech.linalg import shortest
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind
+from jaxmech.utils.jit_cache import jit_of
 
 Numbers = NDArray[np.floating]
 _NULL = 1e-8  # relative size of a singular value that counts as zero; round-off gives about 1e-13
@@ -153,6 +153,7 @@ def symmetries(
 
 def null_vectors(rows: Numbers) -> Numbers:
     """The null space of a matrix, its vectors with as many zeros as elimination can make."""
+    # The triangle has the same null space, and far fewer rows than there are conditions.
     gram = np.linalg.qr(rows, mode="r") if len(rows) > rows.shape[1] else rows
     _, sizes, V = np.linalg.svd(gram)
     rank = int((sizes > _NULL * max(1.0, sizes.max(initial=0.0))).sum())
@@ -207,7 +208,7 @@ def _pieces(system: System, states: tuple[Array, ...], params: Params) -> list[P
     return pieces
 
 
-@partial(jax.jit, static_argnames="system")
+@jit_of("system")
 def _derivatives(
     system: System, q: Array, v: Array, wild: Array, t: Array, params: Params
 ) -> list[tuple[Array, ...]]:
@@ -247,6 +248,8 @@ def _forces(system: System, q: Array, v: Array, params: Params) -> list[Any]:
         forces.append(lambda q, v, t: jnp.asarray(given(q, v, t, params)).astype(q.dtype))
     if system.nonideal is not None:
         count = sum(system.sizes(q, v, jnp.zeros((), q.dtype), params))
+        # Friction counts for any multipliers, so it must not change along a symmetry for generic
+        # ones.
         multipliers = jnp.asarray(np.random.default_rng(5).uniform(0.5, 1.5, count), q.dtype)
         forces.append(lambda q, v, t: system.nonideal_force(q, v, multipliers, t, params))
     return forces
@@ -281,6 +284,8 @@ def generic_states(
     vs = np.asarray(v) + size_v * draw.uniform(-1, 1, shape)
     wild = size_v * draw.uniform(-2, 2, shape)
     ts = np.asarray(t) + draw.uniform(0, 1, count)
+    # Gauss-Newton on the host, all states side by side; those that do not arrive are left out
+    # below.
     for _ in range(40):
         level, A = map(np.asarray, _level(system, qs, ts, params))
         qs = qs - _least(A, level)
@@ -299,7 +304,7 @@ def _least(A: Numbers, level: Numbers) -> Numbers:
     return (np.linalg.pinv(A, rcond=1e-9) @ level[:, :, None])[:, :, 0]
 
 
-@partial(jax.jit, static_argnames="system")
+@jit_of("system")
 def _level(system: System, q: Any, t: Any, params: Params) -> tuple[Array, Array]:
     def at(q: Array, t: Array) -> tuple[Array, Array]:
         def level(q: Array) -> Array:
@@ -310,7 +315,7 @@ def _level(system: System, q: Any, t: Any, params: Params) -> tuple[Array, Array
     return jax.vmap(at)(jnp.asarray(q), jnp.asarray(t))
 
 
-@partial(jax.jit, static_argnames="system")
+@jit_of("system")
 def _speed(system: System, q: Any, v: Any, t: Any, params: Params) -> tuple[Array, Array]:
     def at(q: Array, v: Array, t: Array) -> tuple[Array, Array]:
         def level(v: Array) -> Array:
