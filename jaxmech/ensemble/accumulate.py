@@ -55,6 +55,7 @@ class Accumulator:
     def add(self, states: States) -> None:
         """Add the states of the next block."""
         both = states if self._total is None else self._program.merged(self._total, states)
+        # On the host: a total on one device could not be merged with a block from another one.
         self._total = jax.device_get(both)
         self.blocks += 1
 

@@ -109,6 +109,8 @@ class BlockProgram:
         """The draws of a block, padded with copies of the last trajectory."""
         first, size = block * self.block, self.sampler.size
         last = min(first + self.block, size)
+        # The last block has the shape of all others, so that one program serves; its padding has no
+        # weight.
         padding = self.block - (last - first)
         varying, same = inputs_of(self.sampler.rows(first, last), self.dtype, padding)
         columns, weight = {}, np.ones(last - first)
@@ -129,6 +131,7 @@ class BlockProgram:
         return found
 
     def _calls_lapack(self) -> bool:
+        # See "JAX versions" in docs/limits.md: two batched calls of LAPACK at a time can hang.
         return "lapack" in self._whole.lower(self.inputs(0)).as_text()
 
     def run(self, inputs: Inputs) -> Block:

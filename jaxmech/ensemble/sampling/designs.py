@@ -31,6 +31,8 @@ def uniform(seed: int, key: str, first: int, last: int) -> np.ndarray:
     rng = generator(seed, key)
     before = first % _PER_COUNTER
     counters: Any = rng.bit_generator
+    # Philox counts: any number of its sequence is reached without those before it, so a block is
+    # drawn alone, with the numbers that it has in the whole.
     counters.advance(first // _PER_COUNTER)
     return rng.random(last - first + before)[before:]
 
@@ -91,6 +93,7 @@ class Points:
         found = {}
         for k, key in enumerate(self.keys):  # in the order of the roles
             column = self._columns[key]
+            # Trajectory 0 of a group is A, 1 is B, and k + 2 is A with input k of B.
             from_b = (role == 1) | (role == k + 2)
             found[key] = np.where(from_b, both[:, d + column], both[:, column])
         return found
@@ -148,6 +151,8 @@ def permuted(numbers: np.ndarray, size: int, seed: int, key: str) -> np.ndarray:
         return (left << np.uint64(half)) | right
 
     found = once(numbers.astype(np.uint64))
+    # A permutation of a larger range, applied until it leads back inside, permutes the smaller one.
+    # The larger one is less than four times as large, so this takes few rounds.
     while (outside := found >= size).any():
         found[outside] = once(found[outside])
     return found.astype(np.int64)

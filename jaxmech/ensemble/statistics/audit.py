@@ -42,6 +42,7 @@ class Audit(AbstractStatistic):
         values, status = sample.values, sample.values["status"]
         good = sample.real & succeeded(status)
         bad = sample.real & ~good
+        # The first failed ones in their order, whatever the block holds before them.
         order = jnp.argsort(~bad, stable=True)[:_SHOWN]
         numbers = jnp.where(bad[order], sample.number[order], -1)
         numbers = jnp.concatenate([numbers, jnp.full(_SHOWN, -1, numbers.dtype)])[:_SHOWN]

@@ -65,6 +65,8 @@ class Covariance(AbstractStatistic):
         """In two passes, as in `Moments`."""
         columns = [as_float(x).astype(sample.weight.dtype) for x in sample.values.values()]
         value, w = weights_of(jnp.stack(columns, axis=1), sample.weight)
+        # Rows that lack a number are left out whole: pairs of different samples need not have a
+        # positive semidefinite covariance.
         w = jnp.where((w > 0).all(1), sample.weight, 0)
         total = w.sum()
         mean = (w[:, None] * value).sum(0) / jnp.where(total > 0, total, 1)

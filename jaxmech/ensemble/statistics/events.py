@@ -152,6 +152,7 @@ class FirstPassage(_Threshold):
         counts = (sample.weight > 0) & ~jnp.isnan(value).any((1, 2))
         past = (value > 0 if self.of_event is not None else self.beyond(value)).any(2)
         never = jnp.full((len(past), 1), True)
+        # The first true one; the added column stands for trajectories that never pass.
         first = jnp.concatenate([past, never], axis=1).argmax(1)
         at = (first[:, None] == jnp.arange(past.shape[1] + 1)) & counts[:, None]
         w = jnp.where(at, sample.weight[:, None], 0)
@@ -167,6 +168,7 @@ class FirstPassage(_Threshold):
         if self.of_event is None:
             return whole
         n, m = first["weights"][:-1].sum(), second["weights"][:-1].sum()
+        # Chan's formula as in `Moments`, of the trajectories that passed.
         share = m / jnp.maximum(n + m, jnp.finfo(n.dtype).tiny)
         apart = second["mean"] - first["mean"]
         spread = first["deviations"] + second["deviations"] + apart**2 * n * share

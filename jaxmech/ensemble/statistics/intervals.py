@@ -60,5 +60,6 @@ def of_correlation(r: np.ndarray, count: float, confidence: float) -> tuple[np.n
     """The intervals of correlations, by Fisher's transformation (Metron 1, 1921)."""
     width = factor(confidence) / sqrt(count - 3) if count > 3 else float("inf")
     with np.errstate(divide="ignore"):
+        # artanh r is nearly normal, with a variance of 1 / (n - 3) that does not depend on r.
         z = np.arctanh(np.clip(r, -1, 1))
     return np.tanh(z - width), np.tanh(z + width)

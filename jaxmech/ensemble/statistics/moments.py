@@ -56,6 +56,8 @@ class Moments(AbstractStatistic):
         given = as_float(sample.values[self.of])
         value, w = weights_of(given, sample.weight)
         total = w.sum(0)
+        # The mean first: a sum of squares less the square of a sum would cancel where the spread is
+        # small beside the mean.
         mean = (w * value).sum(0) / jnp.where(total > 0, total, 1)
         low, high = jnp.where(w > 0, value, jnp.inf), jnp.where(w > 0, value, -jnp.inf)
         own = {
@@ -76,6 +78,7 @@ class Moments(AbstractStatistic):
         total = first["weight"] + second["weight"]
         share = second["weight"] / jnp.where(total > 0, total, 1)
         away = second["mean"] - first["mean"]
+        # Strictly, so that of equal extremes the one of the earlier trajectory stays.
         lower, higher = second["min"] < first["min"], second["max"] > first["max"]
         return {
             "count": first["count"] + second["count"],
@@ -93,6 +96,7 @@ class Moments(AbstractStatistic):
         """Estimates without bias where all weights are one; NaN where there are too few values."""
         x = host(state)
         with np.errstate(divide="ignore", invalid="ignore"):
+            # With weights of one it is the count, and the correction below the usual n / (n - 1).
             effective = x["weight"] ** 2 / x["squares"]  # Kish's effective number of values
             mean = np.where(x["count"] > 0, x["mean"], np.nan)
             sd = np.sqrt(x["spread"] / x["weight"] * effective / (effective - 1))

@@ -75,6 +75,8 @@ class Quantiles(AbstractStatistic):
         low = jnp.minimum(state["min"], jnp.where(w > 0, value, jnp.inf).min(0))
         high = jnp.maximum(state["max"], jnp.where(w > 0, value, -jnp.inf).max(0))
         e, first = self._bins(low, high)
+        # By powers of two only, which is exact: the bin of a value does not depend on how the work
+        # is divided.
         place = jnp.floor(jnp.ldexp(value, -e)) - first
         place = jnp.where(w > 0, place, 0).astype(jnp.int32)
         weights = self._widened(state, low, high)
@@ -97,6 +99,8 @@ class Quantiles(AbstractStatistic):
         """The exponent of the width of the bins, and the number of the first one."""
         low, high = (jnp.where(low <= high, x, 0.0) for x in (low, high))
         largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
+        # Bins narrower than the spacing of the numbers would have edges that cannot be told apart.
+        # Two bins are spare, because neither end of the range need be at the edge of a bin.
         least = jnp.finfo(low.dtype).eps * 4 * jnp.where(largest > 0, largest, 1.0)
         _, e = jnp.frexp(jnp.maximum((high - low) / (self.bins - 2), least))  # width in [w, 2 w)
         return e, jnp.floor(jnp.ldexp(low, -e))
@@ -115,6 +119,8 @@ class Quantiles(AbstractStatistic):
             bins_first = jnp.moveaxis(place, -1, 0), jnp.moveaxis(weights, -1, 0)
             return counted(jnp.zeros_like(weights), *bins_first)
 
+        # Once a few values have been seen the bins stay, and moving all counts would cost as much
+        # again.
         weights: Array = jax.lax.cond(same.all(), lambda w: w, moved, state["weights"])
         return weights
 

@@ -57,6 +57,7 @@ class SobolIndices(AbstractStatistic):
         value = as_float(sample.values[self.of]).reshape(-1, size)
         whole = ((sample.weight > 0).reshape(-1, size) & jnp.isfinite(value)).all(1)
         value = jnp.where(whole[:, None], value, 0.0)
+        # Only sums of products are kept, from which every resample can be made with its own counts.
         a, b, mixed = value[:, :1], value[:, 1:2], value[:, 2:]
         one = whole[:, None].astype(value.dtype)
         parts = [one, a + b, a**2 + b**2, b * (mixed - a), mixed - a, (mixed - a) ** 2]
@@ -77,6 +78,8 @@ class SobolIndices(AbstractStatistic):
         """How often each group counts: once in the estimate, else by the Poisson distribution."""
         keys = jax.vmap(lambda group: jax.random.fold_in(jax.random.key(0), group))(groups)
         unit = jax.vmap(lambda key: jax.random.uniform(key, (self.resamples,)))(keys)
+        # The inverse of the distribution function. More than 15 has a probability of 2e-14, and
+        # counts as 16.
         bounds = np.cumsum([np.exp(-1.0) / _FACTORIALS[k] for k in range(len(_FACTORIALS))])
         drawn = (unit[..., None] > bounds).sum(-1)
         return jnp.concatenate([jnp.ones((len(groups), 1), drawn.dtype), drawn], axis=1)

@@ -59,6 +59,7 @@ class Worst(AbstractStatistic):
     def merge(self, first: State, second: State) -> State:
         """The best of both."""
         score = jnp.concatenate([first["score"], second["score"]])
+        # Of equal scores `top_k` takes the first, which is that of the earlier trajectory.
         best, place = jax.lax.top_k(score, self.keep)
         old = len(first["score"])
         from_first = jnp.minimum(place, old - 1)

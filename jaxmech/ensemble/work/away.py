@@ -61,6 +61,8 @@ class Sizes:
         if self.fixed:
             return min(self.fixed, left)
         wanted = int(_TASK / max(median(self._each), 1e-6)) if self._each else 1
+        # At most a part of what each worker has left to do, so that none is still at a long task
+        # when the others have finished.
         share = -(-left // (_SHARES * max(workers, 1)))
         return max(min(wanted, share, left), 1)
 
@@ -107,6 +109,8 @@ class AwayWork:
         def ends() -> bool:
             nonlocal ended
             if not ended and (self.stop() or self.accumulator.enough):
+                # A worker cannot be interrupted within a block, but looks for its lease before
+                # each.
                 lease_of(path).unlink(missing_ok=True)  # the workers end at their next block
                 ended = True
             return ended
@@ -157,6 +161,7 @@ class AwayWork:
     def _states(self, block: int) -> np.ndarray:
         """The statistics of a block that a worker has written, when they can be seen here."""
         until = time.monotonic() + _VISIBLE
+        # A shared file system may show what another machine has written only after a while.
         while damage := block_damage(self.target.path, block, STATES):
             if time.monotonic() > until:
                 text = f"what the workers have written cannot be read: {told(damage)}"

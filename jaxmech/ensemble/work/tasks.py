@@ -130,6 +130,8 @@ class _Open:
         """Hand out as much as keeps the workers busy, unless it is to stop."""
         self.stopped = self.stopped or stop()
         while not (self.stopped or self.exhausted):
+            # One task is computed while the next waits at the worker: it never waits for this
+            # process, and later tasks can still be made smaller.
             if len(self.running) >= max(_AHEAD * self.tasks.workers, 1):
                 return
             for item in self.source:
@@ -150,6 +152,7 @@ class _Open:
                     self._begin(slow, self.tasks.again(slow.item))
             return None
         if id(task) not in self.running:
+            # A task that was given to two workers is done with the first result.
             return None  # the other of two was faster
         task.futures.remove(future)
         result = self._result(task, future)
@@ -189,6 +192,7 @@ class _Open:
         free = self.tasks.workers - sum(len(task.futures) for task in self.running.values())
         if free <= 0 or not self._took:
             return []
+        # The median does not follow the slow ones themselves, as a mean would.
         limit = time.monotonic() - max(_SLOW * median(self._took), _LEAST)
         late = [t for t in self.running.values() if len(t.futures) == 1 and t.begun < limit]
         return sorted(late, key=lambda task: task.begun)[:free]
