@@ -107,14 +107,20 @@ def through_events(
     def trial(at: StepSearch) -> StepSearch:
         now = watch.params(params, at.events.active)
         from_t, to_t = t + at.base_u * h, t + at.u * h
+        # From the state at which the motion last changed, and not from the last trial: each trial
+        # is one step, whose error does not depend on the search.
         size = (at.u - at.base_u) * h
         q, v, health = by(at.base_q, at.base_v, from_t, size, now)
         values = watch.values(scheme, q, v, to_t, now)
         crossed = _crossed(watch, at, to_t, values, accuracy).any()
         ends = ~at.searching & ~crossed
+        # A step that fails is taken for one beyond the event: it may fail just because the motion
+        # after the event is another one.
         past = crossed | ~health.good
         at = _narrowed(at, q, v, values, health, ends, past, tolerance)
         settled = watch.settled(at.events.signs, values, at.events.active)
+        # Right after a transition a function that was unknown may still be zero but for rounding
+        # errors.
         may_settle = (at.events.signs != 0) | (1 - at.base_u > _SETTLING)
         signs = jnp.where(ends & may_settle, settled, at.events.signs)
         kept = jnp.where(ends, values, at.events.values)
@@ -133,6 +139,7 @@ def through_events(
 def _accuracy(t: Array, h: Array) -> Array:
     """The width of the last bracket [s]."""
     eps = float(jnp.finfo(t.dtype).eps)
+    # Times closer than this are the same number.
     rounding = 4 * eps * jnp.maximum(jnp.abs(t), jnp.abs(t + h))
     wanted = jnp.minimum(ACCURACY, 1e-9 * jnp.abs(h))
     return jnp.maximum(jnp.maximum(wanted, rounding), 4 * eps * jnp.abs(h))
@@ -185,6 +192,8 @@ def _next(at: StepSearch, watch: Watch, t: Array, accuracy: Array, tolerance: Ar
     root = jnp.min(jnp.where(crossed, roots, jnp.inf))
     edge = 0.9 * tolerance
     inside = jnp.clip(root, at.low + edge, at.high - edge)
+    # Every third trial bisects, so that no function can make the search take longer than 3 log2
+    # trials.
     bisect = (at.tries % 3 == 0) | ~jnp.isfinite(root) | (at.high - at.low < 2 * edge)
     return jnp.where(bisect, middle, inside)
 
@@ -196,6 +205,7 @@ def _occurred(
     """After the first of the events at the end of the bracket."""
     was, to_t = at.events, t + at.high * h
     crossed = _crossed(watch, at, to_t, at.values, accuracy)
+    # Of events at the same time, to within the accuracy, the first in the order of the user.
     which = jnp.argmax(crossed).astype(jnp.int32)
     cuts = watch.chosen(which, watch.flags([e.cuts for e in watch.events]))
     terminal = watch.chosen(which, watch.flags([e.terminal for e in watch.events]))
@@ -259,6 +269,7 @@ def _added(
     after: tuple[Array, Array],
 ) -> Occurrences:  # fmt: skip
     """The occurrences with one more."""
+    # A comparison instead of an index, and no row where it is -1.
     here = jnp.arange(len(found.t)) == row
 
     def put(rows: Array, x: Array) -> Array:

@@ -62,6 +62,8 @@ class Replay(eqx.Module):
 
     def added(self, step: Array, size: Array, which: Array, row: Array) -> "Replay":
         """With one more event."""
+        # Beyond the last place nothing is written, but counted: a derivative then knows that some
+        # are missing.
         here = jnp.arange(len(self.step)) == self.count
 
         def put(entries: Array, x: Array) -> Array:

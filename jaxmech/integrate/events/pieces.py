@@ -70,6 +70,8 @@ def to_event(
         values = watch.values(scheme, *moved(size), start + size, now)
         return watch.chosen(piece.which, values)
 
+    # The root is the one that the run found, so nothing is searched; only the derivative is that of
+    # the implicit function.
     size = jax.lax.custom_root(
         value, piece.size, lambda _, found: found, lambda along, y: y / along(jnp.ones_like(y))
     )

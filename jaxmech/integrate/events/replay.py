@@ -198,6 +198,7 @@ def _next(
     at, size, which, row = replay.at(place.entry)
     is_event = (place.entry < replay.count) & (at == place.step)
     t = t + (done + place.step) * h
+    # As in `bare_segment`.
     failed = (t_failed - t) / h < 0.5  # false for NaN
     goes_on = place.moving & (place.step < program.steps) & ~failed
     which = jnp.where(is_event, which, -1)
@@ -240,6 +241,7 @@ def _moved(
 
 def _pieces(program: _EventProgram, most: int) -> int:
     """The number of pieces of a segment with so many events at most."""
+    # Every step ends with a piece, and every event adds one.
     return program.steps + most
 
 

@@ -53,6 +53,8 @@ def with_switches(system: System, names: tuple[str, ...]) -> System:
             if name not in names:
                 return found
             active = args[-1].active[names.index(name)]
+            # The value itself is zero, so that its derivatives, the rows of A and b, are zero with
+            # it.
             return jnp.where(active, jnp.asarray(found), jnp.zeros_like(found))
 
         return replace(constraint, fn=value)

@@ -93,6 +93,7 @@ class Watch:
         """Which events occur between a state with these signs and one with these values."""
         directions = jnp.asarray([event.direction for event in self.events], signs.dtype)
         allowed = (directions == 0) | (directions == -signs)
+        # Zero counts as crossed; a sign of 0, which is unknown, crosses nothing.
         there = jnp.where(signs > 0, values <= 0, values >= 0)
         return (signs != 0) & allowed & there & self.enabled(active)
 
@@ -113,6 +114,8 @@ class Watch:
             (q, v, t),
             (v, qdd, jnp.ones_like(t)),
         )
+        # After a jump the function may be zero but for rounding errors; then its rate tells the
+        # side.
         is_zero = jnp.abs(values) <= _NEAR * jnp.abs(rates * h)
         return jnp.sign(jnp.where(is_zero, rates * h, values)).astype(jnp.int32)
 
@@ -206,6 +209,7 @@ class Watch:
                 "`Transition(fn)`."
             )
         A = constraint_jacobians(system, q, v, t, params)[1]
+        # The impulse and those of the joints at once, so that the joints hold after the impact.
         rows = jnp.concatenate([A, jax.jacfwd(gap)(q, t)])
         wrong = jnp.concatenate([
             system.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, v, t)

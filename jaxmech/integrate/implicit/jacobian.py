@@ -59,6 +59,8 @@ class MotionJacobian(eqx.Module):
             z = 1 / real
             matrix = both - self.in_v * z - self.in_q * (z * z)
             return Resolvent(self, self._factors(matrix[:n], self.push, matrix[n:]), z, None)
+        # 1 / mu and 1 / mu^2 of the complex mu, in real and imaginary parts: the compiler has real
+        # numbers.
         size = real**2 + imaginary**2
         z, zi = real / size, -imaginary / size
         re = both - self.in_v * z - self.in_q * (z * z - zi * zi)
@@ -75,6 +77,7 @@ class MotionJacobian(eqx.Module):
         m = len(self.A)
         rows = np.arange(m) if self.singular is True else np.array(self.singular)
         weights = jnp.where(np.isin(np.arange(m), rows), row_weights(self.M, self.A), 0.0)
+        # Any weights give the same solution, so they have no derivative.
         weights = jax.lax.stop_gradient(jnp.concatenate([weights] * copies))
         return _Factors(saddle_point(K + product((B * weights[:, None]).T, J), B, J, kept), weights)
 
@@ -139,6 +142,7 @@ class Resolvent(eqx.Module):
         in_re, in_im = times(at.in_q, re.q), times(at.in_q, im.q)
         first = _above(at, re.v) + z * in_re - zi * in_im
         second = _above(at, im.v) + z * in_im + zi * in_re
+        # Once more times 1 / mu, as for a real mu.
         first, second = z * first - zi * second, z * second + zi * first
         f = jnp.concatenate([first[:n], second[:n]])
         g = jnp.concatenate([first[n:], second[n:]])
@@ -165,6 +169,8 @@ def jacobian_at(
         return system.nonideal_force(q, v, multipliers, t, params)
 
     def residuals(q: Array, v: Array, t: Array) -> Array:
+        # At constant accelerations and multipliers the residuals are the equations themselves:
+        # nothing of the law that solves them is differentiated.
         at: EquationsOfMotion = formulation.equations(system, q, v, t, params)
         feedback = scheme.stabilization.feedback(system, q, v, t, params)
         R = at.Q - times(at.M, law.qdd) + times(at.A.T, law.multipliers)

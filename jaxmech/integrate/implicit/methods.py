@@ -101,6 +101,7 @@ class AbstractImplicit(AbstractPair):
         every, yes = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool), jnp.asarray(True)
         with jax.named_scope("law_of_motion"):
             eom, law = scheme.law(q, v, t, params, every)
+        # The rows of the start count in all stages, as in an explicit step.
         kept = every if law.kept is None else law.kept
         at = jacobian_at(scheme, q, v, t, params, (eom, law), kept)
         changes, errors, converged = self.solved(scheme, data, at, law.qdd)

@@ -80,6 +80,7 @@ def radau_step(
     params: Params, enough: Float[Array, "2"],
 ) -> tuple[Collocation, Solvers]:  # fmt: skip
     """The stages of a step; `enough` is the allowed error of the iteration in q and in v."""
+    # Simplified Newton: the Jacobian only decides how fast the iteration converges, not where to.
     solvers = jax.lax.stop_gradient(Solvers.of(at, h))
 
     def missing(Z: Array, data: Any) -> Array:
@@ -124,6 +125,8 @@ def _solve(
     def correct(state: _Iteration) -> _Iteration:
         change = solvers.correction(missing(state.Z, data))
         size = jnp.max(jnp.abs(change).max((0, 2)) / enough)
+        # The first correction has no predecessor; a pessimistic rate asks for a second one unless
+        # the first is far below what is enough.
         rate = jnp.where(state.size > 0, size / state.size, _UNKNOWN_RATE)
         # Corrections fall geometrically: this is the sum of those that would follow.
         rest = size * rate / jnp.maximum(1 - rate, 0.1)
@@ -152,6 +155,8 @@ def _collocation_jvp(
     Z, converged = _collocation(missing, iterations, *primals)
 
     _, by_data = jax.jvp(lambda data: missing(Z, data), (data,), (tangents[1],))
+    # The exact Jacobian at the stages, not the one at the start of the step: the sweeps converge to
+    # the derivative of the solution itself.
     _, by_Z = jax.linearize(lambda Z: missing(Z, data), Z)
 
     # No loop: JAX 0.9.2 cannot transpose one here, beside that over the stages.
@@ -168,6 +173,8 @@ def radau_error(
     """The error of q and v, of order 3, with the stiff components filtered twice."""
     weights = jnp.asarray(_ERROR, q.dtype)[:, None, None]
     spread = (weights * found.Z).sum(0) / h
+    # Hairer and Wanner, equations (8.19) and (8.20): for very stiff components the first estimate
+    # tends to the size of the state, and would reject steps without need; the second tends to zero.
     first = solvers.real.solve(Pair(v + spread[0], qdd + spread[1]))
     _, law = scheme.law(q + first.q, v + first.v, t, params, kept)
     return solvers.real.solve(Pair(v + first.v + spread[0], law.qdd + spread[1]))
