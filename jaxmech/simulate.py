@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.compiler import batched_closure
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import (
     RK4,
@@ -174,9 +176,9 @@ def _simulate(
     own, own_params = policies.watched(system, params)
     scheme, watch = Scheme.of(own, *how, q0, v0, ts[0], own_params), policies.watch
     trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params, tolerance, watch)
-    energy = jax.vmap(lambda q, v, t: system.energy(q, v, t, params))(
-        trajectory.q, trajectory.v, ts
-    )
+    # XLA would compile its operations one by one.
+    energy_at = batched_closure(partial(_energy, system), *start)
+    energy = jax.vmap(energy_at, (0, 0, 0, None))(trajectory.q, trajectory.v, ts, params)
     counts = trajectory.counts
     if counts is None:
         assert isinstance(policies.method, AbstractFixedStep)
@@ -207,6 +209,10 @@ def _simulate(
         coordinates=tuple(system.coordinates),
         events=found,
     )
+
+
+def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    return system.energy(q, v, t, params)
 
 
 def _times(ts: Any, dtype: Any) -> Array:
