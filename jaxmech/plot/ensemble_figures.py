@@ -15,7 +15,8 @@ from jaxmech.status import succeeded
 
 MOST_TRAJECTORIES = 16_384  # suffices for all quantiles that are drawn
 LEAST_TRAJECTORIES = 1024
-MOST_NUMBERS = 2**24  # of one array, that are held to be drawn
+MOST_TIMES = 257  # more cannot be told apart in a panel
+MOST_NUMBERS = 2**22  # of one array, that are held to be drawn
 
 
 def draw_pictures(results: Results) -> list[Path]:
@@ -35,10 +36,11 @@ def draw_pictures(results: Results) -> list[Path]:
 
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
-    ts, names = results.ts, results.coordinates[:MOST_PANELS]
+    shown = _times(results)
+    ts, names = results.ts[shown], results.coordinates[:MOST_PANELS]
     most = _most(results)
     stored = {
-        name: results.good(name, most=most)
+        name: results.good(name, times=shown, most=most)
         for name in ("q", "v", "energy", "position_residual", "velocity_residual")
         if results.has(name)
     }
@@ -69,9 +71,15 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
 
 
 def _most(results: Results) -> int:
-    """How many trajectories are drawn: fewer, the longer they are."""
-    numbers = len(results.ts) * len(results.coordinates)
+    """How many trajectories are drawn: fewer, the more numbers each has."""
+    numbers = len(_times(results)) * len(results.coordinates)
     return min(MOST_TRAJECTORIES, max(MOST_NUMBERS // numbers, LEAST_TRAJECTORIES))
+
+
+def _times(results: Results) -> np.ndarray:
+    """Which of the saved times are drawn, with the first and the last one."""
+    last = len(results.ts) - 1
+    return np.unique(np.linspace(0, last, min(last + 1, MOST_TIMES)).round().astype(int))
 
 
 def _title(results: Results) -> str:

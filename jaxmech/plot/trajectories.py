@@ -37,11 +37,13 @@ def quantile_bands(
         'x [m]'
     """
     ax = axes_or_new(ax)
-    for low, high, opacity in BANDS:
-        edges = np.quantile(np.asarray(values), [low, high], axis=0)
+    ends = [end for low, high, _ in BANDS for end in (low, high)]
+    median, *edges = np.quantile(np.asarray(values), [0.5, *ends], axis=0)
+    for k, (low, high, opacity) in enumerate(BANDS):
         text = f"{100 * low:g} to {100 * high:g} %"
-        ax.fill_between(ts, *edges, color=color, alpha=opacity, linewidth=0, label=text)
-    ax.plot(ts, np.median(np.asarray(values), axis=0), color=color, linewidth=1.2, label="median")
+        band = edges[2 * k : 2 * k + 2]
+        ax.fill_between(ts, *band, color=color, alpha=opacity, linewidth=0, label=text)
+    ax.plot(ts, median, color=color, linewidth=1.2, label="median")
     return labelled(ax, "t [s]", name)
 
 
