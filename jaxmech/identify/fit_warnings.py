@@ -12,7 +12,7 @@ from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.bounds import Anywhere
 from jaxmech.identify.problem.least_squares import Task
 from jaxmech.identify.problem.residuals import SegmentRun
-from jaxmech.integrate import RK4, AbstractFixedStep
+from jaxmech.integrate import AbstractFixedStep
 from jaxmech.sensitivity.growth import sensitivity_growth
 from jaxmech.sensitivity.growth_report import Growth, beyond
 from jaxmech.simulate import SimulationError
@@ -72,8 +72,6 @@ def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, st
     method = task.problem.method
     if isinstance(method, AbstractFixedStep):
         method = replace(method, substeps=method.count * stride)
-    else:
-        method = RK4()
     begin = made.begin[k]
     try:
         growth = sensitivity_growth(

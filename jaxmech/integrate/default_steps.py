@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractFixedStep
+from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, Plan, rounded_up, steps_needed
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
@@ -92,13 +92,13 @@ def resolved_method(
     ts: Any,
     params: Params,
     *,
-    method: AbstractFixedStep,
+    method: AbstractMethod,
     projection: AbstractStabilization | None,
     formulation: AbstractFormulation,
-) -> AbstractFixedStep:
-    """The method with the number of steps that `simulate` would use."""
-    require_kind("method", method, AbstractFixedStep, "RK4()")
-    if method.substeps is not None:
+) -> AbstractMethod:
+    """The method with the number of steps that `simulate` would use, if it has one."""
+    require_kind("method", method, AbstractMethod, "RK4()")
+    if not isinstance(method, AbstractFixedStep) or method.substeps is not None:
         return method
     policies = method, formulation, Free() if projection is None else projection
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))

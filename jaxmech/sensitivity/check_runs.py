@@ -15,10 +15,14 @@ from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate import (
     AbstractDerivative,
     AbstractFixedStep,
+    AbstractMethod,
+    Adaptive,
     ForwardMode,
     ReverseMode,
     Scheme,
 )
+from jaxmech.integrate.adaptive.record import StepRecord
+from jaxmech.integrate.adaptive.replay import recorded, replayed, shortened
 from jaxmech.integrate.default_steps import resolved_method
 from jaxmech.sensitivity.tangents import along, geometry, tangents
 from jaxmech.simulate import simulate
@@ -40,7 +44,7 @@ class CheckedMotion:
     system: System
     loss: Loss
     start: Start | None
-    method: AbstractFixedStep
+    method: AbstractMethod
     stabilization: AbstractStabilization
     formulation: AbstractFormulation
 
@@ -48,6 +52,14 @@ class CheckedMotion:
         """The policies for `simulate`, which leaves a failure to the status."""
         return {"method": self.method, "projection": self.stabilization,
                 "formulation": self.formulation, "throw": False}  # fmt: skip
+
+
+class Steps(NamedTuple):
+    """The steps of a motion by a tolerance, along which its neighbours go."""
+
+    record: StepRecord
+    q: Array  # saved q and v minus those of the same steps without interpolation, (T, n)
+    v: Array
 
 
 class Base(NamedTuple):
@@ -58,6 +70,7 @@ class Base(NamedTuple):
     ts: Array
     params: Params  # all leaves are arrays
     change: tuple[Array, Array] | None  # a consistent change (dq, dv) of the initial state, if any
+    steps: Steps | None = None  # with `Adaptive`
 
 
 def end(q: Array, v: Array, ts: Array, params: Params) -> Array:
@@ -83,8 +96,10 @@ def prepared(
     value = run.loss(solution.q, solution.v, solution.ts, params)
     if np.shape(value) != () or not np.isfinite(value):
         raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
-    change = _change(run.system, solution, params)
-    return run, Base(q0, v0, solution.ts, params, change), solution
+    base = Base(q0, v0, solution.ts, params, _change(run.system, solution, params))
+    if isinstance(run.method, Adaptive):
+        base = base._replace(steps=_steps(run, base, numbers(base)[0], solution))
+    return run, base, solution
 
 
 def _change(system: System, solution: Solution, params: Params) -> tuple[Array, Array] | None:
@@ -108,10 +123,8 @@ def numbers(base: Base) -> tuple[Array, Numbers]:
     return x, np.where(x == 0, 1.0, np.abs(np.asarray(x, float)))
 
 
-def _solved(
-    run: CheckedMotion, base: Base, x: Array, derivative: AbstractDerivative
-) -> tuple[Array, Solution]:
-    """The loss and the motion for numbers x (P,)."""
+def _start(run: CheckedMotion, base: Base, x: Array) -> tuple[Array, Array, Params]:
+    """The initial state and the parameters for numbers x (P,)."""
     numbers, with_numbers = numbers_of(base.params)
     params = with_numbers(x[: numbers.size])
     t = base.ts[0]
@@ -121,9 +134,53 @@ def _solved(
     if base.change is not None:
         dq, dv = base.change
         q, v = q + x[-1] * dq, v + x[-1] * dv
-    q, v = onto(run.system, q, v, t, params)
+    return *onto(run.system, q, v, t, params), params
+
+
+def _solved(
+    run: CheckedMotion, base: Base, x: Array, derivative: AbstractDerivative
+) -> tuple[Array, Array]:
+    """The loss for numbers x (P,), and whether the motion succeeded."""
+    q, v, params = _start(run, base, x)
     sol = simulate(run.system, q, v, base.ts, params, derivative=derivative, **run.policies())
-    return run.loss(sol.q, sol.v, sol.ts, params), sol
+    return run.loss(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
+
+
+def _scheme(run: CheckedMotion, method: AbstractMethod, state: Any, params: Params) -> Scheme:
+    return Scheme.of(run.system, method, run.formulation, run.stabilization, *state, params)
+
+
+def _steps(run: CheckedMotion, base: Base, x: Array, solution: Solution) -> Steps:
+    """The steps of the motion at numbers x (P,)."""
+    record = shortened(_recorded(run, base, x))
+    q, v, _ = _replayed(run, base, x, record)
+    return Steps(record, solution.q - q, solution.v - v)
+
+
+@jit_of("run")
+def _recorded(run: CheckedMotion, base: Base, x: Array) -> StepRecord:
+    assert isinstance(run.method, Adaptive)
+    q, v, params = _start(run, base, x)
+    scheme = _scheme(run, run.method, (q, v, base.ts[0]), params)
+    return recorded(scheme, q, v, base.ts, params, run.method.tolerance(q.dtype))
+
+
+@jit_of("run")
+def _replayed(
+    run: CheckedMotion, base: Base, x: Array, record: StepRecord
+) -> tuple[Array, Array, Array]:
+    q, v, params = _start(run, base, x)
+    scheme = _scheme(run, run.method, (q, v, base.ts[0]), params)
+    return replayed(scheme, record, q, v, base.ts, params)
+
+
+def _moved(run: CheckedMotion, base: Base, x: Array) -> tuple[Array, Array]:
+    """As `_solved`, in the steps of the motion where the derivatives are taken."""
+    if base.steps is None:
+        return _solved(run, base, x, ReverseMode())
+    q, v, good = _replayed(run, base, x, base.steps.record)
+    params = _start(run, base, x)[2]
+    return run.loss(q + base.steps.q, v + base.steps.v, base.ts, params), good
 
 
 @jit_of("run")
@@ -152,21 +209,26 @@ def losses(run: CheckedMotion, base: Base, points: Array) -> Array:
     """The loss at points (K, P), as one batch; NaN where a motion failed."""
 
     def one(x: Array) -> Array:
-        loss, solution = _solved(run, base, x, ReverseMode())
-        return jnp.where(solution.status == Status.OK, loss, jnp.nan)
+        loss, good = _moved(run, base, x)
+        return jnp.where(good, loss, jnp.nan)
 
     return jax.vmap(one)(points)
 
 
 def refined(run: CheckedMotion, base: Base, solution: Solution) -> tuple[Scheme, Solution]:
     """The scheme of a step, and the same motion saved at the end of every step."""
-    substeps = run.method.count
-    places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
-    fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
-    policies = run.policies() | {"method": replace(run.method, substeps=1)}
+    if isinstance(run.method, AbstractFixedStep):
+        substeps = run.method.count
+        places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
+        fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
+        policies = run.policies() | {"method": replace(run.method, substeps=1)}
+    else:
+        assert base.steps is not None
+        sizes = np.asarray(base.steps.record.moves)
+        ends = np.cumsum(sizes[sizes > 0])
+        sign = np.sign(base.ts[-1] - base.ts[0])
+        fine = jnp.append(base.ts[0] + sign * np.append(0.0, ends[:-1]), base.ts[-1])
+        policies = run.policies()
     states = simulate(run.system, solution.q[0], solution.v[0], fine, base.params, **policies)
-    scheme = Scheme.of(
-        run.system, run.method, run.formulation, run.stabilization,
-        states.q[0], states.v[0], states.ts[0], base.params,
-    )  # fmt: skip
-    return scheme, states
+    state = states.q[0], states.v[0], states.ts[0]
+    return _scheme(run, run.method, state, base.params), states

@@ -7,6 +7,7 @@ matrix of unit size and a logarithm, so that it cannot overflow (Benettin, Galga
 Strelcyn 1980; Dieci and Van Vleck 1995 for the QR form).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 
 from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractFixedStep, Scheme
+from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod, Adaptive, Scheme, Tolerance
+from jaxmech.integrate.adaptive import adaptive_trajectory
 from jaxmech.integrate.default_steps import resolved_method
 from jaxmech.integrate.step import step
 from jaxmech.sensitivity.growth_report import Growth
@@ -29,6 +31,7 @@ from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 
 Numbers = NDArray[np.floating]
+_FIRST_STEPS = 30  # attempts by which an interval alone may take more than its part of a motion
 
 
 def sensitivity_growth(
@@ -39,7 +42,7 @@ def sensitivity_growth(
     params: Params = None,
     *,
     scale: Any = None,
-    method: AbstractFixedStep = RK4(),
+    method: AbstractMethod = RK4(),
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> Growth:
@@ -58,7 +61,7 @@ def sensitivity_growth(
         ts: save times [s], shape (T,); many of them show the growth in detail at no extra cost.
         params: the parameters that the functions of the system expect.
         scale: sizes of dq and dv that count as one, numbers or (n,) each, instead of the mass.
-        method: as for `simulate`.
+        method: as for `simulate`; `Adaptive` chooses its steps anew in each save interval.
         projection: as for `simulate`.
         formulation: as for `simulate`.
 
@@ -87,8 +90,12 @@ def sensitivity_growth(
         raise ValueError("Argument `system` has no freedom: its constraints prescribe the motion.")
     stabilization = Free() if projection is None else projection
     start = solution.q[0], solution.v[0], solution.ts[0], params
+    tolerance = None
+    if isinstance(method, Adaptive):
+        tolerance = method.tolerance(solution.q.dtype)
+        method = _of_an_interval(method, solution)
     scheme = Scheme.of(system, method, formulation, stabilization, *start)
-    matrices = _transitions(scheme, solution, bases, params)
+    matrices = _transitions(scheme, tolerance, solution, bases, params)
     times = np.asarray(solution.ts, dtype=float)
     rate = None
     if scale is None:
@@ -111,15 +118,24 @@ def _sizes(scale: Any, n: int) -> list[Numbers]:
     return [of_q, of_v]
 
 
+def _of_an_interval(method: Adaptive, solution: Solution) -> Adaptive:
+    """The method with memory for no more steps than the whole motion took."""
+    made = int(solution.accepted + solution.rejected)
+    enough = 2 ** int(np.ceil(np.log2(made + _FIRST_STEPS)))
+    return replace(method.without_tolerance(), max_steps=min(method.max_steps, enough))
+
+
 def _transitions(
-    scheme: Scheme, solution: Solution, bases: list[Tangents], params: Params
-) -> list[Numbers]:
+    scheme: Scheme, tolerance: Tolerance | None, solution: Solution, bases: list[Tangents],
+    params: Params,
+) -> list[Numbers]:  # fmt: skip
     """The map of each save interval from the basis at its start to that at its end."""
     counts = [basis.q.shape[1] for basis in bases[:-1]]
     interval = np.repeat(np.arange(len(counts)), counts)
     dq, dv = (np.concatenate([getattr(b, x).T for b in bases[:-1]]) for x in ("q", "v"))
     ends = _ends(
         scheme,
+        tolerance,
         (solution.q[interval], solution.v[interval]),
         solution.ts[interval],
         solution.ts[interval + 1],
@@ -141,11 +157,12 @@ def _transitions(
 
 @jit_of("scheme")
 def _ends(
-    scheme: Scheme, states: Any, starts: Array, ends: Array, changes: Any, params: Params
-) -> tuple[Array, Array]:
+    scheme: Scheme, tolerance: Tolerance | None, states: Any, starts: Array, ends: Array,
+    changes: Any, params: Params,
+) -> tuple[Array, Array]:  # fmt: skip
     """Changes (N, n) of N states, carried to the end of the interval of each."""
 
-    def one(state: Any, start: Array, end: Array, change: Any, params: Params) -> Any:
+    def fixed(state: Any, start: Array, end: Array, params: Params) -> Any:
         assert isinstance(scheme.method, AbstractFixedStep)
         substeps = scheme.method.count
         h = (end - start) / substeps
@@ -154,13 +171,25 @@ def _ends(
             q, v = state
             return step(scheme, q, v, start + k * h, h, params)[:2]
 
+        return jax.lax.fori_loop(0, substeps, advance, state)
+
+    def by_tolerance(state: Any, start: Array, end: Array, params: Params, tolerance: Any) -> Any:
+        ts = jnp.stack([start, end])
+        found = adaptive_trajectory(scheme, state[0], state[1], ts, params, tolerance)
+        return found.q[-1], found.v[-1]
+
+    def one(
+        state: Any, start: Array, end: Array, change: Any, params: Params, tolerance: Any
+    ) -> Any:
         def run(*state: Array) -> Any:
-            return jax.lax.fori_loop(0, substeps, advance, state)
+            if tolerance is None:
+                return fixed(state, start, end, params)
+            return by_tolerance(state, start, end, params, tolerance)
 
         return jax.jvp(run, state, change)[1]
 
-    axes = (0, 0, 0, 0, None)
-    return jax.vmap(batched(one), axes)(states, starts, ends, changes, params)
+    axes = (0, 0, 0, 0, None, None)
+    return jax.vmap(batched(one), axes)(states, starts, ends, changes, params, tolerance)
 
 
 def _parts(matrix: Numbers, before: Tangents, after: Tangents) -> tuple[Numbers, Numbers]:

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Holonomic, System, models, simulate
+from jaxmech import RK4, Adaptive, DormandPrince5, Holonomic, System, models, simulate
 from jaxmech.plot.derivatives import gradient_sweep
 from jaxmech.sensitivity.check import check_gradients
 from jaxmech.sensitivity.check_report import GradientCheck
@@ -107,6 +107,28 @@ def test_closed_form_with_a_loss_and_a_start() -> None:
     plt.close("all")
 
 
+COARSE = Adaptive(DormandPrince5(), rtol=1e-2, atol=1e-2)
+
+
+def squares(q: Any, v: Any, ts: Any, p: Any) -> Any:
+    return (q**3).sum() + q[7, 0] * v[-1, 1]
+
+
+def test_steps_by_a_tolerance_are_held() -> None:
+    """At a crude tolerance all three ways agree far better than with the exact motion."""
+    found = checked(FREE, {"k": 4.0}, loss=squares, method=COARSE)
+    assert found.ok, found
+    assert found.steps < 20
+    np.testing.assert_allclose(found.reverse, found.difference, rtol=1e-8)
+    np.testing.assert_allclose(found.forward, found.reverse, rtol=1e-11)
+    # x = cos(2 t) for k = 4, whose derivative by k is -t sin(2 t) / 4, and y is half of it
+    x, dx = np.cos(2 * SHORT), -SHORT * np.sin(2 * SHORT) / 4
+    dv = -np.sin(2 * SHORT[-1]) / 4 - SHORT[-1] * np.cos(2 * SHORT[-1]) / 2
+    exact = (3 * (1 + 1 / 8) * x**2 * dx).sum()
+    exact += 0.5 * (dx[7] * -2 * np.sin(2 * SHORT[-1]) + x[7] * dv)
+    assert 1e-6 < abs(found.reverse[0] / exact - 1) < 0.05
+
+
 @jax.custom_vjp
 def cube(x: Any) -> Any:
     return x**3
@@ -179,6 +201,9 @@ def test_the_time_of_a_nan_is_named() -> None:
     assert (origin.what, origin.by) == ("`force`", ("c",))
     assert origin.t == pytest.approx(0.2)
     assert found.verdicts[1] == "agrees"
+    found = checked(rubbed(late), {"c": 1.0, "k": 4.0}, method=COARSE)
+    assert found.origins["c"][0].what == "`force`"
+    assert found.origins["c"][0].t >= 0.2
 
 
 def distance(q: Any, v: Any, ts: Any, p: Any) -> Any:

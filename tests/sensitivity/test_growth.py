@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Holonomic, System, models, sensitivities
+from jaxmech import RK4, Adaptive, DormandPrince5, Holonomic, System, models, sensitivities
 from jaxmech.plot.derivatives import growth as draw
 from jaxmech.sensitivity.growth import sensitivity_growth
 from jaxmech.sensitivity.growth_report import Growth, beyond, power
@@ -58,6 +58,14 @@ def test_an_unstable_point_grows_exponentially() -> None:
     Phi = np.moveaxis(np.array([[c, r / s / W * d], [s / r * W * d, c]]), 2, 0)
     np.testing.assert_allclose(given.factor, np.linalg.norm(Phi, 2, axis=(1, 2)), rtol=1e-6)
     assert given.rate is None
+
+
+def test_steps_by_a_tolerance() -> None:
+    """Chosen anew in each save interval, as exact as fixed ones."""
+    method = Adaptive(DormandPrince5(), rtol=1e-9, atol=1e-9)
+    found = sensitivity_growth(LINEAR, [0.1, 0.0], [0.0, 0.2], TS, {"k": W**2}, method=method)
+    np.testing.assert_allclose(found.logarithm, W * TS, atol=1e-7)
+    assert found.rate == pytest.approx(W)
 
 
 def test_the_longest_horizons_do_not_overflow() -> None:
