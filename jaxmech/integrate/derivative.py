@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import (
-    AbstractRule,
     Arrays,
     Flags,
     bind,
@@ -35,6 +34,7 @@ from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import StepSegments, Trajectory, bare_segment, rollout, segments
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.segment_parts import (
+    AbstractTreeRule,
     RolloutInputs,
     SegmentEnds,
     at_ends,
@@ -223,7 +223,7 @@ def _differentiable(program: _Program, inputs: RolloutInputs) -> Trajectory:
     return jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
 
 
-class _Rule(AbstractRule):
+class _Rule(AbstractTreeRule):
     """Derivatives by the segments alone, without the audit of the rollout.
 
     The smooth results are q and v at the save times, and q and v at the ends of the segments, which
@@ -231,30 +231,19 @@ class _Rule(AbstractRule):
     """
 
     def __init__(self, program: _Program, structure: Any, outs: Any) -> None:
-        self.program, self.structure = program, structure
-        trajectory, residuals = jax.tree.unflatten(outs, range(outs.num_leaves))
-        self.residuals = tuple(jax.tree.leaves(residuals))
-        self.smooth = (trajectory.q, trajectory.v, residuals.ends.q, residuals.ends.v)
-        self.residual_structure = jax.tree.structure(residuals)
+        trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
+        smooth = trajectory.q, trajectory.v, kept.ends.q, kept.ends.v
+        super().__init__(program, structure, kept, smooth)
 
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
-        inputs, was = self._trees(args, residuals)
-        given = iter(tangents)
-        whole = [next(given) if flag else None for flag in wanted]
-        return _jvp(self.program, inputs, was, jax.tree.unflatten(self.structure, whole))
+        inputs, kept = self.trees(args, residuals)
+        return _jvp(self.program, inputs, kept, self.changes(wanted, tangents))
 
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
-        inputs, was = self._trees(args, residuals)
-        flags = jax.tree.unflatten(self.structure, wanted)
-        return jax.tree.leaves(_vjp(self.program, inputs, was, flags, cotangents))
-
-    def _trees(self, args: Arrays, residuals: Arrays) -> tuple[RolloutInputs, _Residuals]:
-        return (
-            jax.tree.unflatten(self.structure, args),
-            jax.tree.unflatten(self.residual_structure, residuals),
-        )
+        inputs, kept = self.trees(args, residuals)
+        return jax.tree.leaves(_vjp(self.program, inputs, kept, self.flags(wanted), cotangents))
 
 
 def _jvp(

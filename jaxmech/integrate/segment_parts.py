@@ -1,14 +1,56 @@
-"""What the derivatives of a rollout with and without events have in common."""
+"""What the derivatives of runs have in common, with fixed or adaptive steps, with events or not."""
 
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.compiler import AbstractRule, Arrays, Flags
 from jaxmech.integrate.rollout import segments
 from jaxmech.system import Params
+
+
+class AbstractTreeRule(AbstractRule):
+    """A rule for an operation whose arguments, and what it keeps for derivatives, are pytrees.
+
+    Args:
+        program: what the derivatives run.
+        structure: of the arguments.
+        kept: the numbers of the results that are kept, as a pytree.
+        smooth: the numbers of the differentiable results.
+    """
+
+    def __init__(self, program: Any, structure: Any, kept: Any, smooth: Any) -> None:
+        self.program, self.structure = program, structure
+        self.residuals = tuple(jax.tree.leaves(kept))
+        self.smooth = tuple(jax.tree.leaves(smooth))
+        self._kept_structure = jax.tree.structure(kept)
+
+    def trees(self, args: Arrays, residuals: Arrays) -> tuple[Any, Any]:
+        """The arguments, and what was kept."""
+        return (
+            jax.tree.unflatten(self.structure, args),
+            jax.tree.unflatten(self._kept_structure, residuals),
+        )
+
+    def changes(self, wanted: Flags, tangents: Arrays) -> Any:
+        """The tangents in the structure of the arguments, None for those that are zero."""
+        given = iter(tangents)
+        whole = [next(given) if flag else None for flag in wanted]
+        return jax.tree.unflatten(self.structure, whole)
+
+    def flags(self, wanted: Flags) -> Any:
+        """Which arguments are differentiated by, in their structure."""
+        return jax.tree.unflatten(self.structure, wanted)
+
+
+def zeros_of(values: Any, flags: Any) -> list[Array]:
+    """Zero cotangents of those leaves that are wanted, for values that are held."""
+    pairs = zip(jax.tree.leaves(values), jax.tree.leaves(flags), strict=True)
+    return [jnp.zeros_like(x) for x, flag in pairs if flag]
 
 
 class RolloutInputs(eqx.Module):

@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.compiler import AbstractRule, Arrays, Flags, bind, operation_of
+from jaxmech.compiler import Arrays, Flags, bind, operation_of
 from jaxmech.integrate.adaptive.cotangents import cotangents_of
 from jaxmech.integrate.adaptive.method import Tolerance
 from jaxmech.integrate.adaptive.moves import AdaptiveInputs, KeptRun, MoveProgram, move_program
 from jaxmech.integrate.adaptive.tangents import Along, along_all_moves, along_moves, tangents_of
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.segment_parts import RolloutInputs
+from jaxmech.integrate.segment_parts import AbstractTreeRule, RolloutInputs, zeros_of
 
 SEGMENT = 64  # moves; with the default of `max_steps` about as many segments
 
@@ -44,7 +44,7 @@ def adaptive_trajectory(
     return jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
 
 
-class _MoveRule(AbstractRule):
+class _MoveRule(AbstractTreeRule):
     """Derivatives by the moves alone.
 
     The smooth results are q and v at the save times, the same as kept, and the states before the
@@ -52,11 +52,9 @@ class _MoveRule(AbstractRule):
     """
 
     def __init__(self, program: MoveProgram, structure: Any, outs: Any) -> None:
-        self.program, self.structure = program, structure
         trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
-        self.residuals = tuple(jax.tree.leaves(kept))
-        self.smooth = (trajectory.q, trajectory.v, kept.record.starts, kept.states)
-        self.kept_structure = jax.tree.structure(kept)
+        smooth = trajectory.q, trajectory.v, kept.record.starts, kept.states
+        super().__init__(program, structure, kept, smooth)
 
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
         """Along the moves, as many as there were."""
@@ -71,26 +69,15 @@ class _MoveRule(AbstractRule):
     def _tangents(
         self, along: Along, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays
     ) -> list[Array]:
-        inputs, kept = self._trees(args, residuals)
-        given = iter(tangents)
-        whole = [next(given) if flag else None for flag in wanted]
-        changes = jax.tree.unflatten(self.structure, whole).motion
+        inputs, kept = self.trees(args, residuals)
+        changes = self.changes(wanted, tangents).motion
         return tangents_of(self.program, along, inputs.motion, kept, changes)
 
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
         """Segment by segment, from the last to the first."""
-        inputs, kept = self._trees(args, residuals)
-        flags = jax.tree.unflatten(self.structure, wanted)
+        inputs, kept = self.trees(args, residuals)
+        flags = self.flags(wanted)
         found = cotangents_of(self.program, inputs.motion, kept, flags.motion, cotangents)
-        held = [jnp.zeros_like(x) for x, flag in zip(
-            jax.tree.leaves(inputs.tolerance), jax.tree.leaves(flags.tolerance), strict=True
-        ) if flag]  # fmt: skip
-        return [*jax.tree.leaves(found), *held]
-
-    def _trees(self, args: Arrays, residuals: Arrays) -> tuple[AdaptiveInputs, KeptRun]:
-        return (
-            jax.tree.unflatten(self.structure, args),
-            jax.tree.unflatten(self.kept_structure, residuals),
-        )
+        return [*jax.tree.leaves(found), *zeros_of(inputs.tolerance, flags.tolerance)]

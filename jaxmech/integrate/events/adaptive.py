@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.compiler import AbstractRule, Arrays, Flags, bind, operation_of
+from jaxmech.compiler import Arrays, Flags, bind, operation_of
 from jaxmech.integrate.adaptive.method import Tolerance
 from jaxmech.integrate.events.adaptive_cotangents import event_cotangents
 from jaxmech.integrate.events.adaptive_moves import (
@@ -33,7 +33,7 @@ from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.segment_parts import RolloutInputs
+from jaxmech.integrate.segment_parts import AbstractTreeRule, RolloutInputs, zeros_of
 from jaxmech.system import Params
 
 
@@ -56,7 +56,7 @@ def adaptive_event_trajectory(
     return found
 
 
-class _EventMoveRule(AbstractRule):
+class _EventMoveRule(AbstractTreeRule):
     """Derivatives move by move.
 
     The smooth results are q and v at the save times, times and states of the events, and the states
@@ -64,13 +64,11 @@ class _EventMoveRule(AbstractRule):
     """
 
     def __init__(self, program: EventMoves, structure: Any, outs: Any) -> None:
-        self.program, self.structure = program, structure
         trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
-        self.residuals = tuple(jax.tree.leaves(kept))
         found = trajectory.events.found
         smooth = trajectory.q, trajectory.v, found, kept.record.starts
-        self.smooth = tuple(jax.tree.leaves(smooth))
-        self.kept_structure, self.found = jax.tree.structure(kept), jax.tree.structure(found)
+        super().__init__(program, structure, kept, smooth)
+        self.found = jax.tree.structure(found)
 
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
         """Along the moves, as many as there were."""
@@ -85,18 +83,16 @@ class _EventMoveRule(AbstractRule):
     def _tangents(
         self, along: EventsAlong, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays
     ) -> list[Array]:
-        inputs, kept = self._trees(args, residuals)
-        given = iter(tangents)
-        whole = [next(given) if flag else None for flag in wanted]
-        changes = jax.tree.unflatten(self.structure, whole).motion
+        inputs, kept = self.trees(args, residuals)
+        changes = self.changes(wanted, tangents).motion
         return event_tangents(self.program, along, inputs.motion, kept, changes)
 
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
         """Segment by segment, from the last to the first."""
-        inputs, kept = self._trees(args, residuals)
-        flags = jax.tree.unflatten(self.structure, wanted)
+        inputs, kept = self.trees(args, residuals)
+        flags = self.flags(wanted)
         x, rows = inputs.motion, self.program.watch.rows[-1]
         none = Occurrences.none(rows, x.q0, self.program.watch.has_transitions)
         pairs = zip(cotangents[2:-1], jax.tree.leaves(none), strict=True)
@@ -110,13 +106,4 @@ class _EventMoveRule(AbstractRule):
         starts = cotangents[-1]
         starts = jnp.zeros_like(kept.record.starts) if starts is None else starts
         wrt = event_cotangents(self.program, x, kept, flags.motion, saves, found, starts)
-        held = [jnp.zeros_like(x) for x, flag in zip(
-            jax.tree.leaves(inputs.tolerance), jax.tree.leaves(flags.tolerance), strict=True
-        ) if flag]  # fmt: skip
-        return [*jax.tree.leaves(wrt), *held]
-
-    def _trees(self, args: Arrays, residuals: Arrays) -> tuple[EventInputs, MoveResiduals]:
-        return (
-            jax.tree.unflatten(self.structure, args),
-            jax.tree.unflatten(self.kept_structure, residuals),
-        )
+        return [*jax.tree.leaves(wrt), *zeros_of(inputs.tolerance, flags.tolerance)]

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.compiler import AbstractRule, Arrays, Flags, bind, hoisted, operation_of
+from jaxmech.compiler import Arrays, Flags, bind, hoisted, operation_of
 from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.events.pieces import EventPiece, PieceState, to_event, to_step_end
 from jaxmech.integrate.events.watch import Watch
@@ -23,6 +23,7 @@ from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import SegmentEvents, Trajectory, rollout, segments
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.segment_parts import (
+    AbstractTreeRule,
     RolloutInputs,
     SegmentEnds,
     at_ends,
@@ -140,7 +141,7 @@ def _program(
     return own, traced
 
 
-class _EventRule(AbstractRule):
+class _EventRule(AbstractTreeRule):
     """Derivatives piece by piece, without searching for the events.
 
     The smooth results are q and v at the save times, times and states of the events, and q and v at
@@ -148,34 +149,23 @@ class _EventRule(AbstractRule):
     """
 
     def __init__(self, program: _EventProgram, structure: Any, outs: Any) -> None:
-        self.program, self.structure = program, structure
         trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
-        self.residuals = tuple(jax.tree.leaves(kept))
         found = trajectory.events.found
-        smooth = (trajectory.q, trajectory.v, found, kept.ends.q, kept.ends.v)
-        self.smooth = tuple(jax.tree.leaves(smooth))
-        self.kept_structure, self.found = jax.tree.structure(kept), jax.tree.structure(found)
+        smooth = trajectory.q, trajectory.v, found, kept.ends.q, kept.ends.v
+        super().__init__(program, structure, kept, smooth)
+        self.found = jax.tree.structure(found)
 
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
-        x, kept = self._trees(args, residuals)
-        given = iter(tangents)
-        whole = [next(given) if flag else None for flag in wanted]
-        return _jvp(self.program, x, kept, jax.tree.unflatten(self.structure, whole))
+        x, kept = self.trees(args, residuals)
+        return _jvp(self.program, x, kept, self.changes(wanted, tangents))
 
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
-        x, kept = self._trees(args, residuals)
-        flags = jax.tree.unflatten(self.structure, wanted)
+        x, kept = self.trees(args, residuals)
         states = [*cotangents[:2], *cotangents[-2:]]
         rows = _rows(self.program.watch, x, self.found, cotangents[2:-2])
-        return jax.tree.leaves(_vjp(self.program, x, kept, flags, states, rows))
-
-    def _trees(self, args: Arrays, residuals: Arrays) -> tuple[RolloutInputs, _EventResiduals]:
-        return (
-            jax.tree.unflatten(self.structure, args),
-            jax.tree.unflatten(self.kept_structure, residuals),
-        )
+        return jax.tree.leaves(_vjp(self.program, x, kept, self.flags(wanted), states, rows))
 
 
 def _rows(
