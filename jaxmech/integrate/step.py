@@ -228,7 +228,7 @@ class _Stage(eqx.Module):
     def added(self, sums: Float[Array, " sums n"], rate: Array) -> Float[Array, " sums n"]:
         """The sums for the next stage, its own first."""
         # The first sum has been used by its stage; the others move up by one. A table of all rates
-        # would take a computed index, which loops in native code do not have.
+        # would take a computed index, which native code turns into a chain of selects.
         moved = jnp.concatenate([sums[1:-1], jnp.zeros_like(sums[:1]), sums[-1:]])
         return moved + self.weights[:, None] * rate[None]
 

@@ -63,7 +63,7 @@ def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
     least = float(jnp.finfo(A.dtype).eps) ** (1 / 3) if tolerance is None else tolerance
 
     def choose(rest: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
-        # One-hot instead of an index: native code takes no indices that are computed.
+        # One-hot instead of an index: a computed one is a chain of selects in native code.
         place = jnp.argmax(jnp.abs(rest).reshape(-1))
         here = (jnp.arange(m * n) == place).reshape(m, n).astype(A.dtype)
         value = (rest * here).sum()

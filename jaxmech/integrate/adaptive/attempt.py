@@ -95,6 +95,7 @@ def attempt(
     with jax.named_scope("projection"):
         rows = RowsBefore(~moved.independent, start.rank)
         new_q, new_v, reached = scheme.after_step(chart, moved.q, moved.v, after, params, rows)
+    # The accelerations at the projected end serve the error, the next step and the interpolation.
     end = knot(scheme, new_q, new_v, after, params)
     at_end = jnp.asarray(moved.error_at_end, new_q.dtype)[:, None]
     error, errors = norm.error(
@@ -111,6 +112,8 @@ def attempt(
     stiffness = jnp.zeros_like(h)
     if moved.last is not None:
         last_q, last_v, last_qdd = moved.last
+        # The last stage and the end lie at the same time: the difference of their rates over that of
+        # their states is about the size of the dominant eigenvalue (Hairer and Wanner II, IV.2).
         stiffness = jnp.abs(h) * _ratio(
             (new_v - last_v, end.qdd - last_qdd), (new_q - last_q, new_v - last_v)
         )
@@ -149,6 +152,7 @@ def _implicit(
 ) -> _Moved:  # fmt: skip
     sizes = jnp.stack([jnp.max(jnp.abs(x)) for x in (start.q, start.v)])
     allowed = jax.lax.stop_gradient(tolerance.atol + tolerance.rtol * sizes)
+    # Newton's method need not be more exact than a small part of the error that is allowed anyway.
     enough = jnp.maximum(_ITERATION * allowed, rounding(start.q, start.v))
     found = pair.step(scheme, StepData(start.q, start.v, t, h, params, enough))
     in_q, in_v = found.errors[:, None]
@@ -292,6 +296,8 @@ class _StageWeights(eqx.Module):
         for k in range(1, farthest + 1):
             weights[: count - k, k - 1] = np.diagonal(table, -k)
         weights[:, farthest] = tableau.weights
+        # The last weight of an error estimate belongs to the rate at the end, known only after
+        # projection.
         weights[:, farthest + 1 :] = errors[:, :-1].T
         return _StageWeights(
             nodes=jnp.asarray(tableau.nodes, dtype),

@@ -33,6 +33,7 @@ def shrunk(method: Adaptive, error: Array) -> Array:
     """The factor from a rejected step to the next attempt."""
     control = method.pair.control
     factor = SAFETY * jnp.maximum(error, 1.0) ** (-1 / (control.order + 1))
+    # A step that could not be computed has no error to go by.
     return jnp.where(jnp.isfinite(error), jnp.maximum(factor, control.least), FAILED)
 
 
@@ -49,9 +50,12 @@ def first_step(
     norm = ErrorNorm.of(scheme, tolerance, state, state, t, params)
     size = jnp.sqrt(norm.measure(*state))
     speed = jnp.sqrt(norm.measure(start.v, start.qdd))
+    # At rest, or at the origin, nothing can be told from the ratio.
     tiny = (size < 1e-5) | (speed < 1e-5)
     guess = jnp.where(tiny, 1e-6, 0.01 * size / jnp.where(speed > 0, speed, 1.0))
     guess = jnp.minimum(guess, jnp.abs(span))
+    # The change of the accelerations along a step of Euler's method stands for the second
+    # derivative.
     h = jnp.sign(span) * guess
     _, law = scheme.law(start.q + h * start.v, start.v + h * start.qdd, t + h, params, start.kept)
     change = jnp.sqrt(norm.measure(h * start.qdd, law.qdd - start.qdd)) / guess

@@ -45,6 +45,8 @@ def _backwards(
     moves, record = moves_of(x, ()), kept.record
     first = jnp.concatenate([x.q0, x.v0])
     own = record.by_segment()
+    # A segment without moves has no state: the initial one stands in for it, at which all functions
+    # can be evaluated.
     segments = replace(own, starts=jnp.where((own.count > 0)[:, None], own.starts, first[None]))
 
     def one(carry: Any, segment: Any) -> tuple[Any, None]:
@@ -100,6 +102,7 @@ def _through(
             wrt_new = jnp.where(goes_on, wrt_state, row)
             _, pull = jax.vjp(partial(moved, move=move), state, moves.t0, shared)
             wrt, d_t0, more = pull(wrt_new)
+            # A move to a save leads aside: the motion goes on from the same state as before it.
             wrt = jnp.where(goes_on, wrt, wrt_state + wrt)
             return wrt, wrt_t0 + d_t0, jax.tree.map(jnp.add, wrt_shared, more)
 

@@ -139,6 +139,7 @@ class Moves(eqx.Module):
     @property
     def usual(self) -> Array:
         """A length for moves that were not made."""
+        # Any length at which the step can be computed: its result is not used, but must not be NaN.
         return jnp.abs(self.ts[1] - self.ts[0])
 
 

@@ -70,4 +70,6 @@ class ErrorNorm(eqx.Module):
 
 def _size(M: Array, x: Array) -> Array:
     """sqrt(x^T M x / tr M)."""
+    # Over the trace, so that neither the number of coordinates nor the unit of mass counts. Round-
+    # off can make the square of a singular M slightly negative.
     return jnp.sqrt(jnp.maximum(x @ times(M, x), 0.0) / jnp.trace(M))

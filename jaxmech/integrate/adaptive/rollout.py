@@ -55,6 +55,7 @@ def adaptive_rollout(
         (start, run.rows(q0)),
     )
     place = jnp.arange(len(ts))
+    # A save counts once its step is accepted, so after a failure all later ones are NaN.
     known = (place < state.saved) & jnp.isnan(start.t_failed)
     first = jnp.concatenate([q0, v0, jnp.stack([start.audit.position, start.audit.velocity])])
     switches = rows[0][:, len(first) :]
@@ -134,12 +135,14 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
             return _advanced(replace(run, params=now), carry)
     state, rows = carry
     left = run.span - state.elapsed
+    # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
     is_last = _STRETCH * state.size >= left
     size = jax.lax.stop_gradient(jnp.where(is_last, left, state.size))
     t, h = run.time(state.elapsed), run.sign * size
     tried = attempt(run.scheme, run.tolerance, state.knot, t, h, run.params)
     computed = tried.status == Status.OK
     accepted = computed & (tried.error <= 1.0)
+    # Set, not added: the run ends at the last save time to the bit.
     elapsed = jnp.where(is_last, run.span, state.elapsed + size)
     proposed, event = size, None
     if run.watch is not None and state.events is not None:
@@ -219,6 +222,7 @@ def _accepted(
     run: RunSetting, state: RunState, tried: Attempt, elapsed: Array, size: Array
 ) -> RunState:
     factor = grown(run.method, tried.error, state.error)
+    # After a rejection a step does not grow: the error has just been shown to rise there.
     factor = jnp.where(state.is_repeat, jnp.minimum(factor, 1.0), factor)
     end, audit, t = tried.end, state.audit, run.time(elapsed)
     q, v = jax.lax.stop_gradient((end.q, end.v))
@@ -250,6 +254,7 @@ def _stiffness(
     is_limited = product > run.method.pair.control.stable
     free = jnp.where(is_limited, 0, before.free + 1)
     limited = jnp.where(is_limited, before.limited + 1, before.limited)
+    # Some steps in a row below the limit of stability clear the suspicion, single ones do not.
     limited = jnp.where(free >= _CLEARED, 0, limited)
     is_suspected = limited >= _SUSPICIOUS
     is_new = is_suspected & jnp.isnan(before.t)
@@ -261,6 +266,7 @@ def _ended(run: RunSetting, state: RunState, tried: Attempt) -> RunState:
     """The state with its status."""
     counts, at = state.counts, jax.lax.stop_gradient(run.time(state.elapsed))
     largest = jnp.maximum(jnp.abs(run.t0), jnp.abs(run.time(run.span)))
+    # Of the largest time of the run: below it, adding a step to the time no longer changes it.
     shortest = 4 * jnp.finfo(at.dtype).eps * jax.lax.stop_gradient(largest)
     is_repeated = state.is_repeat & (state.size < shortest)
     is_over = counts.accepted + counts.rejected >= run.method.max_steps

@@ -38,6 +38,7 @@ def tangents_of(
     first = (x.ts == x.ts[0])[:, None]
     saves = jnp.where(first, d_start[None], saves)
     if tangents.ts is not None:
+        # A save is a state of the motion, so a later save time moves it by (v, qdd).
         shift = jnp.where(first[:, 0], 0.0, tangents.ts - d_t0)
         saves = saves + shift[:, None] * rates_at_saves(program, x, kept)
     before = kept.record.segment * jnp.arange(len(starts)) < kept.record.count

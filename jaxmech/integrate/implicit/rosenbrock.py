@@ -87,7 +87,7 @@ def _following(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:
 
 def _shifted(sums: Array, weights: Array, found: Array) -> Array:
     """The sums for the next stage, its own first."""
-    # As in `step`: sums move up by one, because native code takes no index that is computed.
+    # As in `step`: sums move up by one, to avoid a computed index.
     moved = jnp.concatenate([sums[1:], jnp.zeros_like(sums[:1])])
     # The weights are those before the shift: that of the next stage comes first.
     return moved + weights[:, None, None] * found[None]
