@@ -54,8 +54,8 @@ MISUSE = {
         "for each component."
     ),
     "simulate(events=jm.Event(lambda q, v, t, p: q[0] > 0))": (
-        "TypeError: Event 'event1' must return a real number that goes through zero, but returned "
-        "bool; return the difference of what it compares."
+        "TypeError: Event 'event1' must return a real number that crosses zero, but returned bool; "
+        "instead of a comparison, return the difference of both sides."
     ),
     "simulate(events=jm.Event(lambda q, v, t, p: None))": (
         "ValueError: Event 'event1' returned None; add a `return` to its function."
@@ -95,12 +95,12 @@ MISUSE = {
         "occurrences to keep."
     ),
     "jm.Event(L, terminal=True, transition=jm.Transition(restitution=1.0))": (
-        "ValueError: Argument `transition` must be None for a terminal event, after which nothing "
-        "moves; leave out one of the two."
+        "ValueError: Argument `transition` must be None for a terminal event, after which the "
+        "state is held constant; leave out one of the two."
     ),
     "jm.Transition()": (
-        "ValueError: Argument `fn`, `restitution`, `on` or `off` must be given, but none is; leave "
-        "out the transition of an event that changes nothing."
+        "ValueError: Argument `fn`, `restitution`, `on` or `off` must be given, but none is; for "
+        "an event that changes nothing, leave out the transition."
     ),
     "jm.Transition(restitution=-0.5)": (
         "ValueError: Argument `restitution` must not be negative, but is -0.5."

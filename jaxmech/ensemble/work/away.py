@@ -31,10 +31,11 @@ _VISIBLE = 60.0  # seconds within which a shared file system shows what a worker
 
 @dataclass
 class Sizes:
-    """How many blocks the next task has: as many as take half a minute, fewer towards the end.
+    """The number of blocks of the next task: as many as take half a minute, fewer towards the end.
 
-    Dividing what is left among the workers several times over keeps all of them busy to the end
-    (guided self-scheduling, Polychronopoulos and Kuck 1987). It changes no result.
+    A task never has more than a quarter of a worker's share of the remaining blocks, which keeps
+    all workers busy to the end (guided self-scheduling, Polychronopoulos and Kuck 1987). The
+    results do not depend on it.
 
     Attributes:
         fixed: blocks of each task, where the study says so.

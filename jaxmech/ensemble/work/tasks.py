@@ -42,9 +42,9 @@ class _Task:
 class Tasks:
     """A map over the workers of a cluster.
 
-    A task whose worker is lost is computed again. When nothing is left to hand out, free workers
-    compute again what takes long, so a function must give the same result wherever and however
-    often it runs, and its side effects must not depend on that either.
+    A task whose worker is lost runs again on another one. Once all tasks have been sent, idle
+    workers also run the slow ones again. So the function must return the same result wherever and
+    however often it runs, and repeating its side effects must do no harm.
 
     Attributes:
         client: of the cluster.
@@ -178,13 +178,13 @@ class _Open:
             task.lost += 1
             if task.lost > self.tasks.losses:
                 advice = "look into their memory, or raise `cluster.allowed_failures`"
-                text = f"too many workers were lost with the same task; {advice}"
+                text = f"too many workers were lost while they ran the same task; {advice}"
                 raise ClusterError(f"{text}: {error}") from error
             return None
         except CancelledError as error:
             raise ClusterError(
-                "the connection to the scheduler was lost; what is finished is kept, and the same "
-                "command goes on from there when a scheduler runs again"
+                "the connection to the scheduler was lost; finished blocks are kept, and the same "
+                "command resumes from them once a scheduler is running again"
             ) from error
 
     def _slow(self) -> list[_Task]:

@@ -1,7 +1,7 @@
 """What a worker of a cluster does: compute blocks of a study into the shared run folder.
 
-A block is written as a whole or not at all, with the same bits whoever computes it, so it does not
-matter if two workers compute the same one, or if one is killed at any moment.
+Blocks are written atomically, and are bitwise the same whichever worker computes them. So it does
+no harm if two workers compute the same block, or if a worker is killed at any moment.
 """
 
 import pickle

@@ -112,8 +112,8 @@ def attempt(
     stiffness = jnp.zeros_like(h)
     if moved.last is not None:
         last_q, last_v, last_qdd = moved.last
-        # The last stage and the end lie at the same time: the difference of their rates over that of
-        # their states is about the size of the dominant eigenvalue (Hairer and Wanner II, IV.2).
+        # The last stage and the end lie at the same time: the difference of their rates over that
+        # of their states is about the size of the dominant eigenvalue (Hairer and Wanner II, IV.2).
         stiffness = jnp.abs(h) * _ratio(
             (new_v - last_v, end.qdd - last_qdd), (new_q - last_q, new_v - last_v)
         )

@@ -1,4 +1,4 @@
-"""`Adaptive`: a pair of Runge-Kutta methods with steps of the size that a tolerance asks for."""
+"""`Adaptive`: a method with an error estimate, which chooses the step size by a tolerance."""
 
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -17,7 +17,7 @@ from jaxmech.utils.field_docs import doc
 
 
 class Tolerance(eqx.Module):
-    """The tolerances of `Adaptive`, apart from it so that one program serves them all.
+    """The tolerances of `Adaptive`, kept separate so that all of them share one compiled program.
 
     Attributes:
         rtol: relative tolerance.
@@ -30,27 +30,28 @@ class Tolerance(eqx.Module):
 
 @dataclass(frozen=True)
 class Adaptive(AbstractMethod):
-    """Steps that choose their size by an error estimate, for each trajectory by itself.
+    """Adaptive step sizes, chosen by an error estimate for each trajectory independently.
 
     The error of a step is the difference of the two methods of the pair, in the metric of the mass
     matrix at its end:
 
         |x|_M = sqrt(x^T M x / tr M),
 
-    which for equal masses is the root mean square. It must not exceed atol + rtol |q|_M for
-    positions and atol + rtol |v|_M for velocities, in the root mean square of both. The step
-    follows by PI control (Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I,
-    II.4, IV.2 of the second volume). Save times do not shorten steps: the state there comes from
-    an interpolation between the ends of a step, which is projected onto the constraints.
+    which for equal masses is the root mean square. A step is accepted if the root mean square of
+    both errors, relative to atol + rtol |q|_M for positions and to atol + rtol |v|_M for
+    velocities, is at most one. A PI controller chooses the next size (Hairer, Norsett and Wanner,
+    Solving Ordinary Differential Equations I, II.4, and II, IV.2). Save times do not shorten steps:
+    the states there are interpolated within a step, and projected onto the constraints.
 
     Args:
         pair: the method with its error estimate: `DormandPrince5()`, `Tsitouras5()` or
             `DormandPrince8()`, which takes the fewest evaluations at tolerances below about 1e-6;
             for stiff systems `Rodas5P()` or `RadauIIA5()`.
-        rtol: error of a step relative to the state.
-        atol: absolute error of a step, in the units of the coordinates and velocities.
-        max_steps: most attempted steps, rejected ones included; a trajectory that needs more has
-            the status `MAX_STEPS`, or `STIFF`. Derivatives need memory for so many steps.
+        rtol: tolerance for the error of a step, relative to the state.
+        atol: absolute tolerance, in the units of the coordinates and velocities.
+        max_steps: maximal number of attempted steps, rejected ones included. A trajectory that
+            needs more ends with the status `MAX_STEPS` or `STIFF`. Derivatives need memory in
+            proportion to it.
 
     Raises:
         ValueError: a tolerance is not positive, `max_steps` is not a positive integer, or `pair`

@@ -1,8 +1,8 @@
 """The error of a step in the metric of the mass matrix.
 
-It is the whole difference of the two methods. Its part along the constraints alone would be a worse
-measure: where few degrees of freedom are left, it passes through zero now and then, and steps
-that are too long are accepted (docs/decisions.md).
+It is the whole difference of the two methods. The part along the constraints alone would be a worse
+measure: with few degrees of freedom it occasionally passes through zero, so that steps are accepted
+that are too long (docs/decisions.md).
 """
 
 import equinox as eqx

@@ -1,4 +1,4 @@
-"""A whole trajectory in steps of the size that a tolerance asks for."""
+"""A whole trajectory with adaptive steps."""
 
 from dataclasses import replace
 from functools import partial

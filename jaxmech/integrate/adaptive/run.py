@@ -19,7 +19,7 @@ from jaxmech.system import Params
 
 
 class RunAudit(eqx.Module):
-    """What is remembered of the accepted steps."""
+    """The audit of the accepted steps so far."""
 
     position: Float[Array, ""]
     velocity: Float[Array, ""]

@@ -14,18 +14,20 @@ from jaxmech.utils.checks import asking, require_function, require_kind, require
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens when a function of the motion goes through zero.
+    """An event occurs where a function of the motion crosses zero.
 
     Args:
-        fn: `fn(q, v, t, params)`, a scalar that changes its sign at the event; or `fn(q, v, t,
-            params, reactions)`, where `reactions` is the `Observation` of `observe` at that time:
-            `reactions.multipliers["hoop"][0]` changes its sign where a bead leaves its hoop.
-        direction: 1 for changes from negative to positive, -1 for the others, 0 for both; in the
-            order in which the run meets them, also where it goes back in time.
+        fn: `fn(q, v, t, params)`, a scalar that changes sign at the event; or `fn(q, v, t, params,
+            reactions)`, where `reactions` is the `Observation` that `observe` returns at that time.
+            For example, `reactions.multipliers["hoop"][0]` changes sign where a bead leaves its
+            hoop.
+        direction: 1 for crossings from negative to positive, -1 for crossings from positive to
+            negative, 0 for both. In a run backwards in time, the sign at the later time is the one
+            before the crossing.
         terminal: whether the trajectory ends there, with the status `STOPPED`.
-        transition: what happens to the state, such as an impact; None for nothing.
+        transition: a change of the state at the event, such as an impact; None for no change.
         name: its name in `Solution.events`; by default that of `fn`.
-        keep: of how many occurrences times and states are kept, the first ones; all are counted.
+        keep: the number of occurrences whose times and states are stored; all are counted.
 
     Raises:
         TypeError: `fn` is not a function or `name` not a string, or another argument is of the
@@ -60,8 +62,8 @@ class Event:
             require_kind("transition", self.transition, Transition, "Transition(restitution=0.9)")
             if self.terminal:
                 raise ValueError(
-                    "Argument `transition` must be None for a terminal event, after which nothing "
-                    "moves; leave out one of the two."
+                    "Argument `transition` must be None for a terminal event, after which the "
+                    "state is held constant; leave out one of the two."
                 )
             if self.transition.restitution is not None and self.needs_reactions:
                 raise ValueError(
@@ -102,8 +104,8 @@ class Event:
             )
         if not jnp.issubdtype(value.dtype, jnp.floating):
             raise TypeError(
-                f"Event {self.name!r} must return a real number that goes through zero, but "
-                f"returned {value.dtype}; return the difference of what it compares."
+                f"Event {self.name!r} must return a real number that crosses zero, but returned "
+                f"{value.dtype}; instead of a comparison, return the difference of both sides."
             )
         return value.astype(q.dtype)
 

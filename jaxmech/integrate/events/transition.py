@@ -11,21 +11,21 @@ from jaxmech.utils.checks import require_function
 class Transition:
     """What happens to the state at an event: a jump, an impact, constraints switched on or off.
 
-    They are applied in this order. Afterwards the velocities satisfy the constraints that are
-    active then: the impulses of these constraints change them as little as possible in the mass
-    metric (Gauss' principle for impulses). With a restitution e, the function of the event must be
-    a gap g(q, t, params), and its impulse P, along dg/dq, reverses the rate of the gap:
+    They are applied in this order. Afterwards the velocities satisfy the constraints that are now
+    active: the impulses of these constraints change the velocities as little as possible in the
+    mass metric (Gauss' principle for impulses). With a restitution e, the function of the event
+    must be a gap g(q, t, params); an impulse P along dg/dq reverses the rate of the gap:
 
         M (v+ - v-) = A^T Lambda + (dg/dq)^T P,    dg/dt+ = -e dg/dt-
 
     Args:
         fn: `fn(q, v, t, params)`, which returns the new q and v.
         restitution: e, a number or a function of `params`, such as `lambda p: p["e"]`.
-        on: names of constraints that hold from then on. The event must be where their positions
-            are satisfied; otherwise the trajectory ends with the status `NOT_ON_CONSTRAINT`.
-        off: names of constraints that no longer hold.
+        on: names of constraints that are switched on. The position at the event must satisfy them;
+            otherwise the trajectory ends with the status `NOT_ON_CONSTRAINT`.
+        off: names of constraints that are switched off.
 
-    An event whose transition switches constraints does not occur while it would switch none.
+    An event whose transition would not switch any constraint does not occur.
 
     Raises:
         TypeError: `fn` is not a function, or a name is not a string.
@@ -57,8 +57,8 @@ class Transition:
             )
         if self.fn is None and e is None and not self.switches:
             raise ValueError(
-                "Argument `fn`, `restitution`, `on` or `off` must be given, but none is; leave out "
-                "the transition of an event that changes nothing."
+                "Argument `fn`, `restitution`, `on` or `off` must be given, but none is; for an "
+                "event that changes nothing, leave out the transition."
             )
 
     @property

@@ -66,7 +66,7 @@ class Watch:
         return jnp.asarray(np.array([name not in self.inactive for name in self.names], bool))
 
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
-        """Which events can occur: not those that would switch nothing."""
+        """Which events can occur: an event that would not switch any constraint cannot."""
 
         def one(event: Event) -> Any:
             if event.transition is None or not event.transition.switches:

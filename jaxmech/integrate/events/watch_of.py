@@ -1,4 +1,4 @@
-"""`watch_of`: the events that a user gives, checked and named."""
+"""`watch_of`: check and name the events that a user passes."""
 
 from collections.abc import Iterable
 from dataclasses import replace

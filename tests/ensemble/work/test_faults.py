@@ -120,7 +120,7 @@ def test_the_scheduler_is_killed_at_five_random_moments(tmp_path) -> None:
             scheduler.kill()
             error = process.communicate(timeout=120)[1]
         assert process.returncode == 2, error
-        assert "the connection to the scheduler was lost; what is finished is kept" in error
+        assert "the connection to the scheduler was lost; finished blocks are kept" in error
         done.append(len(marked_blocks(out)))
         print(f"killed the scheduler after {done[-1]} blocks")
     assert done == sorted(done)

@@ -49,7 +49,9 @@ def test_what_was_lost_with_its_workers_is_computed_again(losses, told) -> None:
 
     found = Tasks(Crew(), losses=losses).as_done(function, range(6))
     if told:
-        with pytest.raises(ClusterError, match="too many workers were lost with the same task"):
+        with pytest.raises(
+            ClusterError, match="too many workers were lost while they ran the same task"
+        ):
             list(found)
     else:
         assert sorted(found) == [(k, k) for k in range(6)]
