@@ -61,7 +61,7 @@ def test_a_lost_scheduler_is_told() -> None:
     def function(item: int) -> int:
         raise CancelledError
 
-    with pytest.raises(ClusterError, match="the same command goes on from there"):
+    with pytest.raises(ClusterError, match="the same command resumes from them"):
         list(Tasks(Crew()).as_done(function, [1]))
 
 
