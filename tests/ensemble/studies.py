@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import zarr
 
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.checksums import SUMMARY, digests, mark_of, read_seal, write_seal
 
 SPRING = '''
@@ -29,6 +31,10 @@ def springs(count: int = 2):
     if count < 1:
         raise ValueError("there must be a spring")
     return jm.System(lagrangian, coordinates=tuple(f"x{i}" for i in range(count)))
+
+
+def place(q, v, t, p):
+    return q[0]
 '''
 
 STUDY = """
@@ -71,6 +77,20 @@ theta = { distribution = "sobol", low = -2.0, high = 2.0 }
 """
 
 
+# A quantity of the user's own, and statistics of both kinds.
+OBSERVED = (
+    STUDY
+    + """
+[observe]
+last = { function = "spring.py:place", keep = "final" }
+
+[statistics]
+x = { statistic = "moments", of = "x" }
+right = { statistic = "probability", of = "last", above = 0.0 }
+"""
+)
+
+
 def write_study(folder: Path, text: str = STUDY, name: str = "study.toml") -> Path:
     """Puts a configuration beside the spring's file."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,6 +98,13 @@ def write_study(folder: Path, text: str = STUDY, name: str = "study.toml") -> Pa
     config = folder / name
     config.write_text(text)
     return config
+
+
+def computed(folder: Path, text: str = STUDY, out: str = "run") -> Path:
+    """The run folder of a study, computed in this process."""
+    config = write_study(folder, text)
+    run_study(read(config, Study), folder / out, folder=folder)
+    return folder / out
 
 
 def arrays(run: Path) -> dict[str, np.ndarray]:

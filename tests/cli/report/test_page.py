@@ -15,9 +15,7 @@ from PIL import Image
 from jaxmech.cli.main import main
 from jaxmech.cli.report.page import write_report
 from jaxmech.config.run_folder import FolderError
-from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, run_study
-from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, write_study
+from tests.ensemble.studies import PENDULUM, STUDY, arrays, computed, killed
 
 VOID = {"meta", "link", "img", "br"}
 
@@ -54,12 +52,6 @@ class Page(HTMLParser):
     def handle_data(self, data) -> None:
         if self.open:
             self.texts.setdefault(self.open[-1], []).append(data)
-
-
-def computed(folder: Path, text: str) -> Path:
-    config = write_study(folder, text)
-    run_study(read(config, Study), folder / "run", folder=folder)
-    return folder / "run"
 
 
 @pytest.fixture(scope="module")

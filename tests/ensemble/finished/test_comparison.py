@@ -9,12 +9,11 @@ import pytest
 import zarr
 
 from jaxmech.cli.main import main
-from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, compare_runs, run_study
+from jaxmech.ensemble import compare_runs
 from jaxmech.ensemble.checksums import write_mark
 from jaxmech.ensemble.finished.comparison import difference
 from jaxmech.ensemble.statistics.intervals import of_proportion
-from tests.ensemble.studies import STUDY, arrays, resealed, write_study
+from tests.ensemble.studies import STUDY, arrays, computed, resealed
 
 STUDIED = (
     STUDY.replace("size = 20", "size = 40")
@@ -27,15 +26,6 @@ x = { statistic = "moments", of = "x" }
 right = { statistic = "probability", of = "x_end", above = 0.0 }
 """
 )
-PLACE = "\n\ndef place(q, v, t, p):\n    return q[0]\n"
-
-
-def computed(folder: Path, text: str) -> Path:
-    config = write_study(folder, text)
-    with (folder / "spring.py").open("a") as file:
-        file.write(PLACE)
-    run_study(read(config, Study), folder / "run", folder=folder)
-    return folder / "run"
 
 
 @pytest.fixture(scope="module")

@@ -13,19 +13,13 @@ from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, replay, run_study
 from jaxmech.ensemble.finished.replay import SERIES
 from jaxmech.status import Status
-from tests.ensemble.studies import PENDULUM, STUDY, arrays, resealed, write_study
+from tests.ensemble.studies import PENDULUM, STUDY, arrays, computed, resealed, write_study
 
 BAD = STUDY.replace("limit = 2.0", "limit = 0.7")
 WORST = """
 [statistics]
 worst = { statistic = "worst", of = "integration_error", keep = 3 }
 """
-
-
-def computed(folder: Path, text: str) -> Path:
-    config = write_study(folder, text)
-    run_study(read(config, Study), folder / "run", folder=folder)
-    return folder / "run"
 
 
 @pytest.fixture(scope="module")

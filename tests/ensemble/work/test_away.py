@@ -20,32 +20,12 @@ from jaxmech.ensemble.checksums import marked_blocks
 from jaxmech.ensemble.store import RunFolder
 from jaxmech.ensemble.work.away import Sizes
 from jaxmech.ensemble.work.tasks import ClusterError, Tasks
-from tests.ensemble.studies import STUDY, killed, resealed, same_results, write_study
+from tests.ensemble.studies import OBSERVED, killed, resealed, same_results, write_study
 from tests.ensemble.work.crews import Crew
 
 RUN = import_module("jaxmech.ensemble.run")
-ON = (
-    STUDY
-    + """
-[observe]
-last = { function = "spring.py:place", keep = "final" }
-
-[statistics]
-x = { statistic = "moments", of = "x" }
-right = { statistic = "probability", of = "last", above = 0.0 }
-
-[cluster]
-scheduler = "local:2"
-"""
-)
+ON = OBSERVED + '\n[cluster]\nscheduler = "local:2"\n'
 UNTIL = '\n[until]\nquantity = "right"\nhalf_width = 0.45\nat_least = 4\n'
-
-
-def written(folder: Path, text: str) -> Path:
-    config = write_study(folder, text)
-    with (folder / "spring.py").open("a") as file:
-        file.write("\n\ndef place(q, v, t, p):\n    return q[0]\n")
-    return config
 
 
 @pytest.fixture
@@ -65,13 +45,13 @@ def crew(monkeypatch) -> Crew:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     """The run of one process."""
-    config = written(tmp_path_factory.mktemp("whole"), ON.partition("[cluster]")[0])
+    config = write_study(tmp_path_factory.mktemp("whole"), ON.partition("[cluster]")[0])
     run_study(read(config, Study), config.parent / "run", folder=config.parent)
     return config.parent / "run"
 
 
 def test_the_bits_are_those_of_one_process(whole, tmp_path, crew) -> None:
-    config = written(tmp_path, ON)
+    config = write_study(tmp_path, ON)
     run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     assert len(crew.given) >= 3
     assert same_results(tmp_path / "run", whole)
@@ -79,7 +59,7 @@ def test_the_bits_are_those_of_one_process(whole, tmp_path, crew) -> None:
 
 
 def test_a_run_of_one_process_goes_on_with_workers_and_back(whole, tmp_path, crew) -> None:
-    config, out = written(tmp_path, ON), tmp_path / "run"
+    config, out = write_study(tmp_path, ON), tmp_path / "run"
     shutil.copytree(whole, out)
     killed(out, 1, 3, 4)
     kept = {b: (out / "blocks" / f"{b:06d}").stat().st_mtime_ns for b in (0, 2)}
@@ -91,9 +71,9 @@ def test_a_run_of_one_process_goes_on_with_workers_and_back(whole, tmp_path, cre
 
 def test_a_study_stops_at_the_same_block(tmp_path, crew) -> None:
     plain = ON.partition("[cluster]")[0]
-    config = written(tmp_path, plain + UNTIL)
+    config = write_study(tmp_path, plain + UNTIL)
     run_study(read(config, Study), tmp_path / "one", folder=tmp_path)
-    config = written(tmp_path, plain + UNTIL + '[cluster]\nscheduler = "local:2"\n')
+    config = write_study(tmp_path, plain + UNTIL + '[cluster]\nscheduler = "local:2"\n')
     run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     assert len(marked_blocks(tmp_path / "one")) < 5
     assert same_results(tmp_path / "run", tmp_path / "one")
@@ -103,7 +83,7 @@ def test_a_study_stops_at_the_same_block(tmp_path, crew) -> None:
 def test_other_processors_are_told_on_a_cluster_and_refused_elsewhere(
     whole, tmp_path, crew
 ) -> None:
-    config, out = written(tmp_path, ON), tmp_path / "run"
+    config, out = write_study(tmp_path, ON), tmp_path / "run"
     shutil.copytree(whole, out)
     killed(out, 1, 3)
     facts = json.loads((out / "environment.json").read_text())
@@ -120,7 +100,7 @@ def test_other_processors_are_told_on_a_cluster_and_refused_elsewhere(
 def test_a_full_disk_of_a_worker_is_told_and_its_block_computed_later(
     whole, tmp_path, crew, monkeypatch
 ) -> None:
-    config, out = written(tmp_path, ON), tmp_path / "run"
+    config, out = write_study(tmp_path, ON), tmp_path / "run"
     plain = RunFolder.write
 
     def full(self, block, arrays) -> None:
@@ -139,7 +119,7 @@ def test_a_full_disk_of_a_worker_is_told_and_its_block_computed_later(
 
 
 def test_two_masters_are_refused(whole, tmp_path, crew) -> None:
-    config, out = written(tmp_path, ON), tmp_path / "run"
+    config, out = write_study(tmp_path, ON), tmp_path / "run"
     shutil.copytree(whole, out)
     killed(out, 1)
     with locked(out), pytest.raises(FolderError, match=r"by another process \(\d+ on "):
@@ -149,7 +129,7 @@ def test_two_masters_are_refused(whole, tmp_path, crew) -> None:
 
 def test_the_processors_of_a_cluster_are_recorded(tmp_path, crew) -> None:
     crew.facts = {"processor": "Quick One"}
-    config = written(tmp_path, ON)
+    config = write_study(tmp_path, ON)
     run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     facts = json.loads((tmp_path / "run" / "environment.json").read_text())
     assert facts["processor"] == "Quick One"
@@ -159,7 +139,7 @@ def test_the_processors_of_a_cluster_are_recorded(tmp_path, crew) -> None:
 
 def test_workers_of_another_version_are_refused_before_anything_is_made(tmp_path, crew) -> None:
     crew.facts = {"jaxlib": "0.1"}
-    config = written(tmp_path, ON)
+    config = write_study(tmp_path, ON)
     with pytest.raises(ClusterError, match=r'jaxlib is ".*" there and "0\.1" here; install'):
         run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     assert not (tmp_path / "run").exists()
@@ -167,7 +147,7 @@ def test_workers_of_another_version_are_refused_before_anything_is_made(tmp_path
 
 
 def test_it_stops_when_it_is_asked_to(whole, tmp_path, crew) -> None:
-    config, out = written(tmp_path, ON), tmp_path / "run"
+    config, out = write_study(tmp_path, ON), tmp_path / "run"
     study = read(config, Study)
     with pytest.raises(StoppedError):
         run_study(study, out, folder=tmp_path, stop=lambda: len(marked_blocks(out)) > 1)
@@ -178,7 +158,7 @@ def test_it_stops_when_it_is_asked_to(whole, tmp_path, crew) -> None:
 
 
 def test_a_chunk_that_is_given_is_a_task(tmp_path, crew) -> None:
-    config = written(tmp_path, ON.replace("block = 4", "block = 4\nchunk = 8"))
+    config = write_study(tmp_path, ON.replace("block = 4", "block = 4\nchunk = 8"))
     run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     assert crew.given == [(0, 1), (2, 3), (4,)]
 

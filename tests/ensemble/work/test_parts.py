@@ -17,40 +17,21 @@ from jaxmech.config.toml import read
 from jaxmech.ensemble import RunWarning, Study, run_study
 from jaxmech.ensemble.checksums import marked_blocks
 from jaxmech.ensemble.work.part import BlockRange
-from tests.ensemble.studies import STUDY, same_results, write_study
+from tests.ensemble.studies import OBSERVED, STUDY, same_results, write_study
 
 ROOT = Path(__file__).resolve().parents[3]
-STUDIED = (
-    STUDY
-    + """
-[observe]
-last = { function = "spring.py:place", keep = "final" }
-
-[statistics]
-x = { statistic = "moments", of = "x" }
-right = { statistic = "probability", of = "last", above = 0.0 }
-"""
-)
-PLACE = "\n\ndef place(q, v, t, p):\n    return q[0]\n"
-
-
-def written(folder: Path, text: str = STUDIED) -> Path:
-    config = write_study(folder, text)
-    with (folder / "spring.py").open("a") as file:
-        file.write(PLACE)
-    return config
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     """A run that one process has computed."""
-    config = written(tmp_path_factory.mktemp("whole"))
+    config = write_study(tmp_path_factory.mktemp("whole"), OBSERVED)
     run_study(read(config, Study), config.parent / "run", folder=config.parent)
     return config.parent / "run"
 
 
 def test_parts_and_the_rest_are_the_whole(whole, tmp_path, capsys) -> None:
-    config, out = str(written(tmp_path)), tmp_path / "run"
+    config, out = str(write_study(tmp_path, OBSERVED)), tmp_path / "run"
     assert main(["ensemble", config, "--out", str(out), "--blocks", "3:"]) == 0
     assert marked_blocks(out) == [3, 4]
     assert not (out / "summary.json").exists()
@@ -73,7 +54,7 @@ def test_parts_and_the_rest_are_the_whole(whole, tmp_path, capsys) -> None:
     ],
 )
 def test_wrong_parts_are_refused(tmp_path, text, message, capsys) -> None:
-    config = str(written(tmp_path))
+    config = str(write_study(tmp_path, OBSERVED))
     arguments = ["ensemble", config, "--out", str(tmp_path / "run"), f"--blocks={text}"]
     if message.startswith("5"):
         assert main(arguments) == 2
@@ -91,7 +72,7 @@ def test_a_part_may_reach_beyond_the_end() -> None:
 
 
 def test_parts_share_a_folder_and_a_whole_run_does_not(whole, tmp_path) -> None:
-    config, out = written(tmp_path), tmp_path / "run"
+    config, out = write_study(tmp_path, OBSERVED), tmp_path / "run"
     study = read(config, Study)
     run_study(study, out, folder=tmp_path, part=BlockRange(0, 1))
     with locked(out, shared=True):
@@ -106,7 +87,7 @@ def test_parts_share_a_folder_and_a_whole_run_does_not(whole, tmp_path) -> None:
 
 
 def test_a_part_heals_its_own_blocks_and_leaves_the_rest(whole, tmp_path) -> None:
-    config, out = written(tmp_path), tmp_path / "run"
+    config, out = write_study(tmp_path, OBSERVED), tmp_path / "run"
     study = read(config, Study)
     shutil.copytree(whole, out)
     for block in (1, 3):
@@ -121,8 +102,8 @@ def test_a_part_heals_its_own_blocks_and_leaves_the_rest(whole, tmp_path) -> Non
 
 
 def test_blocks_beyond_the_stop_are_dropped(tmp_path) -> None:
-    text = STUDIED + '\n[until]\nquantity = "right"\nhalf_width = 0.45\nat_least = 4\n'
-    config, out = written(tmp_path, text), tmp_path / "run"
+    text = OBSERVED + '\n[until]\nquantity = "right"\nhalf_width = 0.45\nat_least = 4\n'
+    config, out = write_study(tmp_path, text), tmp_path / "run"
     study = read(config, Study)
     run_study(study, tmp_path / "one", folder=tmp_path)
     last = len(marked_blocks(tmp_path / "one"))
