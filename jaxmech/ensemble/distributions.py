@@ -37,8 +37,8 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Uniform:
-    """Every value from `low` to `high` equally likely."""
+class _Even:
+    """An even density from `low` to `high`."""
 
     low: float = field(metadata=doc("smallest value"))
     high: float = field(metadata=doc("largest value"))
@@ -54,6 +54,11 @@ class Uniform:
         """Logarithm of the density."""
         inside = (self.low <= x) & (x <= self.high)
         return np.where(inside, -log(self.high - self.low), -inf)
+
+
+@dataclass(frozen=True)
+class Uniform(_Even):
+    """Every value from `low` to `high` equally likely."""
 
 
 @dataclass(frozen=True)
@@ -139,27 +144,13 @@ class LogNormal:
 
 
 @dataclass(frozen=True)
-class Sobol:
+class Sobol(_Even):
     """Evenly spread from `low` to `high`, jointly with the other Sobol variables.
 
     All of them share one scrambled Sobol sequence (Owen, "Scrambling Sobol' and Niederreiter-Xing
     points", Journal of Complexity 14, 1998), as `scipy.stats.qmc.Sobol` makes it. For other
     distributions see the `design` of the table `sampling`.
     """
-
-    low: float = field(metadata=doc("smallest value"))
-    high: float = field(metadata=doc("largest value"))
-
-    def __post_init__(self) -> None:
-        _require_interval(self.low, self.high)
-
-    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
-        """Values at probabilities; the default is not used."""
-        return self.low + (self.high - self.low) * unit
-
-    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """Logarithm of the density."""
-        return Uniform(self.low, self.high).log_density(x, default)
 
 
 @dataclass(frozen=True)
