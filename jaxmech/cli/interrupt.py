@@ -26,10 +26,11 @@ def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, StoppedError) as error:
         given = ((name, getattr(arguments, name)) for name in options)
-        again = [f"jaxmech {arguments.command} {arguments.config}"]
+        what = arguments.config if "config" in arguments else arguments.system
+        again = [f"jaxmech {arguments.command} {what}"]
         again += [f"--{name} {value}" for name, value in given if value]
-        what = "stopped by SIGTERM" if isinstance(error, StoppedError) else "interrupted"
-        tell(f"{what}; finished work is kept; continue with: {' '.join(again)}")
+        why = "stopped by SIGTERM" if isinstance(error, StoppedError) else "interrupted"
+        tell(f"{why}; finished work is kept; continue with: {' '.join(again)}")
         raise
 
 

@@ -241,7 +241,8 @@ def _modes_study(arguments: Namespace) -> int:
     out = Path(arguments.out) if arguments.out else Path("runs") / config.stem
     study = read(config, ModesStudy, lambda data: name_problems(data, config.parent))
     try:
-        summary = run_modes(study, out, folder=config.parent, progress=True)
+        with resumable(arguments, "out"):
+            summary = run_modes(study, out, folder=config.parent, progress=True)
     except StudyError as error:
         raise located(error, config) from error
     print(as_json(summary) if arguments.json else as_table(summary), end="")

@@ -13,12 +13,13 @@ import pytest
 
 from jaxmech.analysis.equilibrium import EquilibriumStatus, Stability
 from jaxmech.cli.main import main
+from jaxmech.cli.modes.blocks import Blocks
 from jaxmech.cli.modes.members import Members, members
 from jaxmech.cli.modes.run import run_modes
 from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.cli.modes.summary import as_table, summarize
 from jaxmech.config.toml import read
-from jaxmech.ensemble import StudyError, Uniform
+from jaxmech.ensemble import Fixed, StudyError, Uniform
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 INVERTED = """
@@ -95,6 +96,48 @@ def test_inverted_pendulum_on_a_spring_by_the_command(models, capsys) -> None:
     config.write_text(config.read_text().replace("200", "300"))
     assert main(command) == 2
     assert "`size` is 200 there and 300 here" in capsys.readouterr().err
+
+
+def test_an_interrupted_study_goes_on_from_its_blocks(models) -> None:
+    kept, parameters = models / "blocks", {"k": Uniform(9.0, 11.0)}
+    study = ModesStudy(model="springs.py:pole", size=20, block=8, parameters=parameters)
+    study = replace(study, coordinates={"angle": Fixed(0.0)})
+    whole = members(study, models, kept=kept)
+    files = sorted(kept.iterdir())
+    assert [file.name for file in files] == ["000000.npz", "000001.npz", "000002.npz"]
+
+    # What was computed is taken as it is; what is not there, or is damaged, is computed.
+    with np.load(files[0]) as stored:
+        np.savez(files[0], **{**stored, "residual": np.full(8, 7.0)})
+    files[1].unlink()
+    files[2].write_bytes(files[2].read_bytes()[:-40])
+    again = members(study, models, kept=kept)
+    np.testing.assert_array_equal(again.residual, [*[7.0] * 8, *whole.residual[8:]])
+    assert_same(replace(again, residual=whole.residual), whole)
+
+    # Nothing is taken that comes from another function.
+    (models / "springs.py").write_text(INVERTED.replace("9.81 * jnp.cos", "9.5 * jnp.cos"))
+    fresh = members(study, models, kept=kept)
+    k = next(one.values for one in fresh.variables if one.name == "k")
+    np.testing.assert_allclose(fresh.eigenvalues[:, 0] ** 2, 9.5 - k, rtol=1e-9, atol=1e-12)
+
+
+def test_a_block_is_that_of_its_draws_and_its_origin(tmp_path) -> None:
+    drawn = ({"parameters": {"k": np.arange(3.0)}}, {"parameters": {"m": np.array(1.0)}})
+    other = ({"parameters": {"k": np.arange(3.0)}}, {"parameters": {"m": np.array(1.5)}})
+    blocks = Blocks(tmp_path / "blocks", "one")
+    blocks.write(4, drawn, {"q": np.eye(2)})
+    found = blocks.read(4, drawn)
+    assert found is not None
+    np.testing.assert_array_equal(found["q"], np.eye(2))
+    assert blocks.read(4, other) is None
+    assert blocks.read(3, drawn) is None
+    assert Blocks(tmp_path / "blocks", "two").read(4, drawn) is None
+
+
+def assert_same(one: Members, two: Members) -> None:
+    for name in ("status", "stability", "residual", "q", "v", "eigenvalues", "zero"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
 
 
 def test_a_member_without_equilibrium_is_in_neither_count(models) -> None:

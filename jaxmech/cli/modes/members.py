@@ -14,16 +14,15 @@ from jaxmech.analysis.equilibrium import Equilibrium, EquilibriumStatus, Stabili
 from jaxmech.analysis.equilibrium.equilibrium import prepared
 from jaxmech.analysis.stability import modes
 from jaxmech.analysis.symmetry.symmetries import Symmetries
+from jaxmech.cli.modes.blocks import Arrays, blocks_in
 from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.kernel import errors_told, inputs_of
-from jaxmech.ensemble.study import SECTIONS
-from jaxmech.ensemble.trajectory import Tree
+from jaxmech.ensemble.trajectory import Tree, merged
 from jaxmech.ensemble.work.plan import require_used
 
-Arrays = dict[str, np.ndarray]
 FLOAT = np.dtype(np.float64)
 _KEPT = ("status", "stability", "residual", "q", "v")
 
@@ -76,8 +75,20 @@ class Members:
         return np.sort(np.where(imag > 0, imag, np.nan), axis=1) / (2 * np.pi)
 
 
-def members(study: ModesStudy, folder: Path = Path(), *, progress: bool = False) -> Members:
+def members(
+    study: ModesStudy,
+    folder: Path = Path(),
+    *,
+    progress: bool = False,
+    kept: Path | None = None,
+) -> Members:
     """Draw all members of a study, and find their equilibria and eigenvalues.
+
+    Args:
+        study: what to compute.
+        folder: the folder to which its paths refer.
+        progress: whether to show a bar.
+        kept: folder in which blocks are kept, so that an interrupted computation goes on from them.
 
     Raises:
         StudyError: the study is impossible, naming the keys.
@@ -99,12 +110,17 @@ def members(study: ModesStudy, folder: Path = Path(), *, progress: bool = False)
         varying, same = inputs[0]
         first = {name: values[0] for name, values in varying["parameters"].items()}
         require_used(subject, first | same["parameters"])
+        blocks = blocks_in(kept, study, subject, inputs[0])
         compute = _program(study, subject, inputs[0])
         bar = tqdm(total=study.size, unit=" members", disable=None if progress else True)
         with bar:
             parts = []
-            for given in inputs:
-                parts.append(compute(*given))
+            for number, given in enumerate(inputs):
+                found = blocks.read(number, given)
+                if found is None:
+                    found = compute(*given)
+                    blocks.write(number, given, found)
+                parts.append(found)
                 bar.update(min(block, study.size - bar.n))
     return _members(subject, variables, jax.tree.map(lambda *x: np.concatenate(x), *parts), study)
 
@@ -148,14 +164,11 @@ def _program(
 
     example = jax.tree.map(lambda x: x[0], varying)
 
-    def merged(own: Tree, same: Tree) -> Tree:
-        return {section: same[section] | own[section] for section in SECTIONS}
-
-    symmetries = _symmetries(subject, arguments(merged(example, first[1])))
+    symmetries = _symmetries(subject, arguments(merged(first[1], example)))
 
     def compute(varying: Tree, same: Tree) -> Arrays:
         def one(own: Tree) -> Equilibrium:
-            return equilibrium(system, **arguments(merged(own, same)), symmetries=symmetries)
+            return equilibrium(system, **arguments(merged(same, own)), symmetries=symmetries)
 
         found = jax.vmap(one)(varying)
         own = modes(found.linearization)

@@ -3,6 +3,7 @@
 config.toml        the resolved configuration
 environment.json   versions and device
 model.py           copy of the user's model file
+blocks/            what is computed, until all of it is
 members.npz        draws, equilibria, eigenvalues and verdicts of all members
 summary.txt, .json counts, probability of instability, quantiles
 pictures/          eigenvalues in the complex plane, verdicts over each scattered number
@@ -33,13 +34,16 @@ from jaxmech.config.run_folder import (
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.summary import as_json
 
-MEMBERS = "members.npz"
+MEMBERS, BLOCKS = "members.npz", "blocks"
 
 
 def run_modes(
     study: ModesStudy, out: Path, *, folder: Path = Path(), progress: bool = False
 ) -> dict[str, Any]:
     """Run a study, and write its folder; one that holds the same study is written again.
+
+    Blocks are kept as they are computed, and an interrupted run goes on from them, with the same
+    bits, unless a function or the environment is another one.
 
     Returns:
         The summary, as it is stored in `summary.json`.
@@ -56,7 +60,7 @@ def run_modes(
         with locked(out):
             if (out / "config.toml").is_file():
                 require_same_config(out, resolved, ())
-            found = members(study, folder, progress=progress)
+            found = members(study, folder, progress=progress, kept=out / BLOCKS)
             summary = summarize(study, found)
             if subject.source:
                 shutil.copyfile(subject.source, out / "model.py")
@@ -66,6 +70,7 @@ def run_modes(
             write_whole(out / "summary.json", as_json(summary))
             write_whole(out / "summary.txt", as_table(summary))
             draw_members(found, summary, out / "pictures")
+            shutil.rmtree(out / BLOCKS, ignore_errors=True)
     except OSError as error:
         raise FolderError(f"{out} cannot be used: {error.strerror or error}") from error
     return summary

@@ -155,6 +155,20 @@ def test_draws_come_from_a_table(tmp_path) -> None:
     assert some.weights(0, 3) == pytest.approx([0.75, 0.75, 1.5])
 
 
+def test_draws_come_from_a_parquet_file(tmp_path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"m1": [1.0, 2.0, 3.0], "mass": [4, 5, 6]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "draws.parquet")
+    rules = {"m1": FromTable(), "m2": FromTable("mass")}
+    drawn = sampler(3, rules=rules, folder=tmp_path, table="draws.parquet")
+    found = drawn.columns(0, 3)
+    np.testing.assert_array_equal(found["parameters.m1"], columns["m1"])
+    np.testing.assert_array_equal(found["parameters.m2"], columns["mass"])
+    with pytest.raises(StudyError, match=r"at most 3, the rows of draws.parquet"):
+        sampler(4, rules=rules, folder=tmp_path, table="draws.parquet")
+
+
 @pytest.mark.parametrize(
     ("text", "size", "weight", "key", "message"),
     [
