@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.large_study.table import as_markdown
+from experiments.large_study.table import as_markdown, as_page
 from jaxmech.config.environment import environment
 
 HERE = Path(__file__).parent
@@ -47,7 +47,7 @@ def main(names: list[str], scale: float, folder: Path) -> None:
     if "statistics" in names:
         found["agreement"] = agreement(folder)
     (folder / "large_study.json").write_text(json.dumps(found, indent=1) + "\n")
-    (folder / "large_study.md").write_text(as_markdown(found))
+    (folder / "large_study.md").write_text(as_page(found))
     print(as_markdown(found))
 
 

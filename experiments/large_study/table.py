@@ -26,6 +26,30 @@ def as_markdown(found: dict[str, Any]) -> str:
     return "\n".join([head, "|---" * len(rows[0]) + "|", *body]) + "\n"
 
 
+def as_page(found: dict[str, Any]) -> str:
+    """The table with how it was measured."""
+    facts, cores = found["environment"], found["cores"]
+    text = (
+        "# Where the CPU seconds of large studies go\n\n"
+        "By `python -m experiments.large_study`: all that `jaxmech ensemble` does, by the CPU "
+        "clocks of its threads.\n\n"
+        f"{as_markdown(found)}\n"
+        "*The kernel alone* is `vmap(simulate)` of a block of the study from given initial "
+        "states, with its audit, on the same cores, measured before and after the study. "
+        "*Initial states*: those of all blocks, made and checked alone.\n"
+    )
+    if both := found.get("agreement"):
+        large, small = (" to ".join(f"{x:.5f}" for x in ends) for ends in both.values())
+        text += (
+            f"\nThe probability of the study of statistics is {large}, that of 10,000 trajectories "
+            f"that were kept whole {small}; the intervals of all quantiles overlap, too.\n"
+        )
+    return text + (
+        f"\n{cores} cores ({facts['processor']}), load {found['load']:.1f} before; jaxmech "
+        f"{facts['jaxmech']}, jax {facts['jax']}, Python {facts['python']}.\n"
+    )
+
+
 def _title(one: dict[str, Any]) -> str:
     return f"{one['size']:,} x {one['steps']:,} steps, {one['stored']}"
 

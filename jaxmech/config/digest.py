@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmech.system import Params, System, as_dtype
 from jaxmech.utils.digests import jaxpr_texts, sha256
@@ -41,7 +42,7 @@ def digest(fn: Callable[..., Any], *args: Any) -> str:
 def system_digests(system: System, params: Params, dtype: Any = float) -> dict[str, str]:
     """The digest of each function of a system: "lagrangian", "force", "constraint <name>" ..."""
     dtype = jnp.result_type(dtype)
-    q, t = jnp.zeros(system.n, dtype), jnp.zeros((), dtype)
+    q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # of which JAX compiles nothing
     params = as_dtype(params, dtype)
     state = (q, q, t, params)
     found = {
@@ -51,7 +52,7 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     if system.force is not None:
         found["force"] = digest(system.force, *state)
     if system.nonideal is not None:
-        forces = jnp.zeros(sum(system.sizes(*state)), dtype)
+        forces = np.zeros(sum(system.sizes(*jax.tree.map(jnp.asarray, state))), dtype)
         found["nonideal"] = digest(system.nonideal, q, q, forces, t, params)
     for constraint in system.constraints:
         code = digest(constraint.residual, q, q, q, t, params)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.digest import digest, system_digests
@@ -49,7 +48,7 @@ def origin(
 
 def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
     """The digests of the functions that are observed, and of a user's own statistics."""
-    q, t = jnp.zeros((2, subject.system.n), dtype), jnp.zeros(2, dtype)
+    q, t = np.zeros((2, subject.system.n), dtype), np.zeros(2, dtype)
     found = {}
     for name, quantity in study.observe.items():
         if quantity.needs_reactions:
