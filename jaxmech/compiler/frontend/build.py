@@ -162,6 +162,8 @@ def loop_kernel(
     first = fixed + carries
     around = [*prologue, *epilogue]
     inner = {var for one in (*around, eqn) for var in one.outvars}
+    # What leads to the loop is read with it, so that its constants are folded into the loop;
+    # without that a chain of 30 links took LLVM 11 s instead of 4 s.
     atoms = [*chain(*(one.invars for one in around)), *eqn.invars[:first]]
     given = [atom for atom in atoms if not isinstance(atom, Literal) and atom not in inner]
     args = list(dict.fromkeys(given))

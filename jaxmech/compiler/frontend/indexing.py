@@ -153,6 +153,7 @@ def _chosen(
     shape = out.shape[1:]
     out = out.reshape(*map(len, ranges), -1)
     for number, (low, _), values in reversed([*zip(index, spans, ranges, strict=True)]):
+        # One index after the other: comparisons number the sum of the ranges, not their product.
         columns = np.moveaxis(out, -2, -1)  # the values of this index last
         picked = _picked(g, int(number), low, dtype, columns.reshape(-1, len(values)))
         out = np.reshape(picked, columns.shape[:-1])
@@ -161,6 +162,7 @@ def _chosen(
 
 def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
     """One of each row of nodes, of which the first is for the value `low` of an index."""
+    # Equal neighbours need no select: most of an array that is updated at one place stays as it is.
     differ = (columns[:, 1:] != columns[:, :-1]).any(axis=1)
     constant = [all(g.values[i] is not None for i in column) for column in columns.tolist()]
     looked_up = differ & constant & (columns.shape[1] > LONGEST_CHAIN)
@@ -175,6 +177,7 @@ def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
             continue
         for value, (before, other) in enumerate(pairwise(column), start=low + 1):
             if other != before:
+                # By `>=` in ascending order, so that beyond either end the nearest value is taken.
                 reached = folded(g, "ge", number, g.const(value, dtype))
                 picked[k] = folded(g, "select_n", reached, int(picked[k]), other)
     return picked
@@ -182,6 +185,7 @@ def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
 
 def _looked_up(g: Graph, number: int, low: int, dtype: Any, table: np.ndarray) -> int:
     """A constant of a table, of which the first is for the value `low` of an index."""
+    # No number of this type is below zero, and -1 would be its largest.
     if low < 0 and np.issubdtype(dtype, np.unsignedinteger):
         low, table = 0, table[-low:]
     place = folded(g, "max", number, g.const(low, dtype))
@@ -206,6 +210,7 @@ def _argument(g: Graph, ids: Ids) -> int | None:
 
 def _input(g: Graph, number: int) -> int | None:
     node: Any = g.nodes[number]
+    # Within a loop an argument is seen through the graphs around it.
     while node.op == "capture" and g.outer is not None:
         g = g.outer
         node = g.nodes[node.params]

@@ -1,4 +1,4 @@
-"""The computation of blocks by the workers of a cluster: handed out, and added up in order."""
+"""Compute blocks on the workers of a cluster: send tasks, and merge the statistics in order."""
 
 import time
 from collections import deque
@@ -93,7 +93,7 @@ class AwayWork:
     _added: int = field(default=0, init=False)
 
     def all(self, blocks: range, missing: set[int]) -> None:
-        """Have the missing ones of some blocks computed, and add up the statistics of all of them.
+        """Compute those of the blocks that are missing, and merge the statistics of all of them.
 
         Raises:
             StoppedError: it was asked to stop; what was computed before is stored.
@@ -143,7 +143,7 @@ class AwayWork:
             yield tuple(part)
 
     def _note(self, part: Blocks, computed: Computed) -> None:
-        """Blocks are done."""
+        """Note blocks that are done."""
         done = (set(part) & self._waiting) - set(computed.left)
         self._waiting -= done
         failed = sum(computed.failed.get(block, 0) for block in done)

@@ -1,4 +1,4 @@
-"""The workers of a cluster before they compute: versions that must agree, and what may differ."""
+"""Checks of the workers of a cluster: versions that must agree, differences that are allowed."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -> Iterator[Tasks]:
-    """The workers of a cluster, whose `map` computes a function of many items.
+    """The workers of a cluster; their `map` applies a function to many items.
 
-    Functions and items are pickled; workers need the same versions of jaxmech and JAX, which is
-    checked. What was lost with a worker is computed again.
+    Functions and items are pickled. The workers must have the same versions of jaxmech and JAX as
+    this process, which is checked. Tasks of lost workers run again on others.
 
     Args:
         cluster: which workers.
@@ -48,13 +48,13 @@ def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -
 def facts_of_all(
     client: "Client", device: str, wait: float, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """What the workers compute with, as it is stored with the results.
+    """The environment of the workers, as it is stored with the results.
 
     Args:
         client: of the cluster.
         device: what they compute on, "cpu" or "gpu".
-        wait: how long to wait for the first one [s].
-        tell: is told of differences that may change the last bits.
+        wait: how long to wait for the first worker [s].
+        tell: called with differences that may change the last bits of results.
 
     Raises:
         ClusterError: there are no workers, or one has other versions than this process.

@@ -51,10 +51,10 @@ def _nothing() -> None:
 
 @dataclass
 class _Keeper:
-    """Starts workers of this machine again that neither their nanny nor their cluster does.
+    """Restarts workers of this machine that neither their nanny nor their cluster restarts.
 
-    A nanny gives up a worker that is killed while it starts; the cluster gives up one that needs
-    longer than a few seconds to start again.
+    A nanny gives up on a worker that is killed during start-up; the cluster gives up on one that
+    needs more than a few seconds to restart.
     """
 
     own: "SpecCluster"
@@ -86,7 +86,7 @@ def _require_dask() -> None:
 
 
 def _client(cluster: Cluster) -> "Client":
-    """Of a scheduler that runs."""
+    """The client of a running scheduler."""
     from distributed import Client
 
     where = cluster.scheduler.removeprefix("file:")
@@ -100,7 +100,7 @@ def _client(cluster: Cluster) -> "Client":
 
 @contextmanager
 def _started(cluster: Cluster) -> Iterator["SpecCluster"]:
-    """A cluster with processes of this machine, or with jobs of SLURM."""
+    """A cluster of processes on this machine, or of SLURM jobs."""
     with tempfile.TemporaryDirectory(prefix="jaxmech-cluster-") as scratch:
         make = _slurm if cluster.kind == "slurm" else _local
         with make(cluster, scratch) as own:
@@ -146,7 +146,7 @@ def _slurm(cluster: Cluster, scratch: str) -> "SpecCluster":
 
 
 def slurm_options(cluster: Cluster, scratch: str) -> dict[str, Any]:
-    """What dask-jobqueue is told of a job, in which one worker computes on all cores."""
+    """The options of a job for dask-jobqueue; one worker uses all of its cores."""
     gpu = ["--gpus-per-task=1"] if cluster.device == "gpu" else []
     # The worker ends before its job does, and not all at once.
     life = ["--lifetime", f"{cluster.lifetime}s", "--lifetime-stagger", "60s"]

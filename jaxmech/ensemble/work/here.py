@@ -1,4 +1,4 @@
-"""The computation of blocks in this process: one is stored while the next is computed."""
+"""Compute blocks in this process: one is stored while the next is computed."""
 
 import time
 from collections import deque
@@ -85,7 +85,7 @@ class Work:
 
 
 def arrays_of(kernel: BlockProgram, inputs: Inputs, found: Block) -> dict[str, np.ndarray]:
-    """What is stored of a block: results, draws, and the states of the statistics."""
+    """The arrays of a block that are stored: results, draws, and the states of the statistics."""
     arrays = dict(found.arrays)
     if arrays:
         first = int(inputs.first)

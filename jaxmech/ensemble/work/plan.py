@@ -1,4 +1,4 @@
-"""A study that was checked without tracing: its sizes, system, draws and functions."""
+"""A study after all checks that need no tracing: its sizes, system, draws and functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ def use_x64(x64: bool) -> None:
 
 @dataclass(frozen=True)
 class Parcel:
-    """A function and its argument, which are unpacked only when JAX computes as the sender does.
+    """A function and its argument, unpacked only after JAX has the precision of the sender.
 
     Arrays of 64 bits would lose half of them otherwise.
     """
@@ -32,7 +32,7 @@ class Parcel:
         return cls(content, bool(jax.config.read("jax_enable_x64")))
 
     def computed(self) -> Any:
-        """What the function gives."""
+        """The result of the function."""
         use_x64(self.x64)
         function, item = pickle.loads(self.content)
         return function(item)

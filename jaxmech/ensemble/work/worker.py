@@ -34,7 +34,7 @@ _COMPUTING = Lock()  # a worker with several threads computes one task at a time
 
 @dataclass(frozen=True)
 class Order:
-    """What the blocks of a run are computed from, wherever that is.
+    """All that a worker needs to compute blocks of a run.
 
     Attributes:
         study: with its sizes and substeps.
@@ -52,7 +52,7 @@ class Order:
 
 
 class Computed(NamedTuple):
-    """What a worker says of its blocks: how many failed in each that it computed itself."""
+    """A worker's report: the number of failures in each block that it computed itself."""
 
     failed: dict[int, int]
     left: tuple[int, ...]  # not computed, since the run has ended

@@ -215,6 +215,8 @@ def _occurred(
         q, v, met = watch.after(scheme, which, at.q, at.v, to_t, params, was.active)
         active = watch.switched(which, was.active)
         values = watch.values(scheme, q, v, to_t, watch.params(params, active))
+    # Only a transition by a function can move the state anywhere, so only then is the side
+    # computed.
     side = jnp.zeros_like(was.signs)
     if any(e.transition is not None and e.transition.fn is not None for e in watch.events):
         side = watch.sides(scheme, q, v, to_t, h, watch.params(params, active))
@@ -231,6 +233,7 @@ def _occurred(
         smooth=jnp.where(cuts, 0, was.smooth),
         replay=was.replay.added(place, (at.high - at.base_u) * h, which, row),
     )
+    # Without a crossing the bracket has closed on a step that failed.
     good, full = at.health.good & met & crossed.any(), cuts & (at.count >= MOST)
     code = jnp.where(
         at.health.good,

@@ -76,6 +76,7 @@ class Replay(eqx.Module):
 
     def at(self, k: Array) -> tuple[Array, Array, Array, Array]:
         """Step, size, number and row of entry k."""
+        # A comparison and a sum instead of a computed index.
         here = jnp.arange(len(self.step)) == k
 
         def get(entries: Array) -> Array:

@@ -190,6 +190,7 @@ def _next(
     t = t + (done + place.step) * h
     # As in `bare_segment`.
     failed = (t_failed - t) / h < 0.5  # false for NaN
+    # After a terminal event, a failure or the last step the remaining pieces do nothing.
     goes_on = place.moving & (place.step < program.steps) & ~failed
     which = jnp.where(is_event, which, -1)
     piece = EventPiece(t, size, which, jnp.where(is_event, row, -1), place.active)

@@ -91,6 +91,7 @@ class Watch:
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Bool[Array, " E"]:
         """Which events occur between a state with these signs and one with these values."""
+        # A crossing goes against the sign before it.
         directions = jnp.asarray([event.direction for event in self.events], signs.dtype)
         allowed = (directions == 0) | (directions == -signs)
         # Zero counts as crossed; a sign of 0, which is unknown, crosses nothing.
@@ -101,6 +102,7 @@ class Watch:
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Int[Array, " E"]:
         """The signs at a state that the run goes on from; those of a zero stay."""
+        # A zero says nothing about the side, so the side before it stays.
         new = jnp.sign(values).astype(signs.dtype)
         return jnp.where(self.enabled(active), jnp.where(values == 0, signs, new), 0)
 

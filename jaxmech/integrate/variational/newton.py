@@ -113,6 +113,7 @@ def _jacobians(
     # With B^T W (J x - g) = 0 added to the first equations, K may be singular by itself.
     rows = np.arange(len(B)) if settings.singular is True else np.array(settings.singular)
     chosen = np.isin(np.arange(len(B)), rows)
+    # Any weights give the same solution, so they have no derivative.
     weights = jax.lax.stop_gradient(jnp.where(chosen, row_weights(K, B), 0.0))
     return _Jacobians(saddle_point(K + product((B * weights[:, None]).T, J), B, J, kept), weights)
 

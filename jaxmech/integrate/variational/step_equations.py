@@ -60,6 +60,7 @@ def midpoint(system: System, start: StepStart, u: Array) -> Momenta:
     params, half = start.params, start.h / 2
     q, t = start.q + half * u, start.t + half
     p = momentum(system, q, u, t, params)
+    # Half of the impulse of the step at either end.
     impulse = half * force(system, q, u, t, params)
     before = momentum(system, start.q, start.v, start.t, params)
     return Momenta(p - impulse - before, p + impulse)
@@ -70,6 +71,7 @@ def trapezoidal(system: System, start: StepStart, u: Array) -> Momenta:
     params, half = start.params, start.h / 2
     first = system.equations(start.q, start.v, start.t, params)
     last = system.equations(start.q + start.h * u, u, start.t + start.h, params)
+    # M is constant, so p(q0, v0) is M v0 and the sum needs no momentum of its own.
     balance = times(first.M, u - start.v) - half * first.Q
     return Momenta(balance, times(first.M, u) + half * last.Q)
 
