@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import STATES, Defect, Recent
 from jaxmech.integrate.events.crossing import through_events
+from jaxmech.integrate.events.dips import Dips, rates
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -330,12 +331,20 @@ def _with_events(
     was = state.events
     assert was is not None
     q, v, health = moved
-    values = watch.values(scheme, q, v, t + h, watch.params(params, was.active))
+    now = watch.params(params, was.active)
+    values = watch.values(scheme, q, v, t + h, now)
+    slopes = [
+        rates(watch, scheme, *at, h, now, None) for at in ((state.q, state.v, t), (q, v, t + h))
+    ]
+    dips = Dips.of(
+        was.signs, watch.enabled(was.active), (was.values, slopes[0]), (values, slopes[1])
+    )
     # NaN crosses nothing, but must be reported.
     happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
+    happens |= dips.pending.any()
 
     def rarely() -> tuple[Array, Array, Health, Array, EventState]:
-        at = through_events(scheme, watch, state.q, state.v, t, h, params, was, place)
+        at = through_events(scheme, watch, state.q, state.v, t, h, params, was, place, dips)
         is_nan = at.health.good & jnp.isnan(at.events.values).any()
         status = jnp.where(is_nan, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), at.health.status)
         found = replace(at.health, good=at.health.good & ~is_nan, status=status)

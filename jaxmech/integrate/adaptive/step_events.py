@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.method import Tolerance
 from jaxmech.integrate.events.crossing import through_events
+from jaxmech.integrate.events.dips import Dips, rates
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.events.watch import Watch
@@ -55,6 +56,14 @@ def events_in_step(
     was = replace(was, replay=Replay.none(len(watch.events), t.dtype))
     values = watch.values(scheme, end.q, end.v, t + h, params)
     happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
+    slopes = [
+        rates(watch, scheme, at.q, at.v, to_t, h, params, at.qdd)
+        for at, to_t in ((start, t), (end, t + h))
+    ]
+    dips = Dips.of(
+        was.signs, watch.enabled(was.active), (was.values, slopes[0]), (values, slopes[1])
+    )
+    happens |= dips.pending.any()
     plain = params.params if isinstance(params, Switched) else params
 
     def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
@@ -63,7 +72,9 @@ def events_in_step(
         return found.end.q, found.end.v, Health(good, found.status, found.rank, good)
 
     def rarely() -> StepEvents:
-        at = through_events(scheme, watch, start.q, start.v, t, h, plain, was, none, part)
+        at = through_events(
+            scheme, watch, start.q, start.v, t, h, plain, was, none, dips, part, True
+        )
         events, end_t = at.events, t + at.base_u * h
         cut = at.cut
         before = knot(scheme, at.end_q, at.end_v, end_t, params)

@@ -1,9 +1,10 @@
 """Events during a run: an `event` and its `transition` are given, `watch` is all of them together.
 
 `watch_of` checks and names them, `switches` turns constraints on and off, `log` holds what
-happened, and `crossing` finds the events in one step of a rollout. `replay` differentiates a run
-with events by its `pieces`, and `adaptive` one with steps by a tolerance, by `adaptive_moves`,
-`adaptive_tangents` and `adaptive_cotangents`. `result` is what a `Solution` says about them.
+happened, `crossing` finds the events in one step of a rollout, and `dips` those that its ends do
+not show. `replay` differentiates a run with events by its `pieces`, and `adaptive` one with steps
+by a tolerance, by `adaptive_moves`, `adaptive_tangents` and `adaptive_cotangents`. `result` is
+what a `Solution` says about them.
 """
 
 from jaxmech.integrate.events.event import Event as Event

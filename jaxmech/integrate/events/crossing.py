@@ -9,12 +9,14 @@ the state at an event is on the constraints and as accurate as any other.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.integrate.events.dips import Dips, rates
 from jaxmech.integrate.events.log import EventState, Occurrences
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
@@ -57,6 +59,7 @@ class StepSearch(eqx.Module):
         end_v: velocities there, shape (n,).
         cut: whether the motion changed at that event.
         done: whether the step is over.
+        dips: the search for events that come and go.
     """
 
     base_q: Float[Array, " n"]
@@ -80,17 +83,20 @@ class StepSearch(eqx.Module):
     end_v: Float[Array, " n"]
     cut: Bool[Array, ""]
     done: Bool[Array, ""]
+    dips: Dips
 
 
 def through_events(
     scheme: Scheme, watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params,
-    events: EventState, place: Array, advance: PartialStep | None = None,
+    events: EventState, place: Array, dips: Dips, advance: PartialStep | None = None,
+    with_qdd: bool = False,
 ) -> StepSearch:  # fmt: skip
     """A step from (q, v) through all events on its way; `place` is its number in the segment.
 
     The result has the state at its end, or at a terminal event, in `q` and `v`. `advance` makes a
     step in place of the method of the scheme; then the step ends at the first event that changes
-    the motion, with the state after it.
+    the motion, with the state after it. `with_qdd` evaluates accelerations for the rates of the
+    functions.
     """
     by, resume = advance or partial(step, scheme), advance is None
     zero, one = jnp.zeros((), q.dtype), jnp.ones((), q.dtype)
@@ -98,8 +104,9 @@ def through_events(
     start = StepSearch(
         base_q=q, base_v=v, base_u=zero, q=q, v=v, values=events.values,
         health=Health(~false, none, none, ~false), low=zero, high=one, at_low=events.values,
-        at_high=events.values, side=none, tries=none, u=one, searching=false, events=events,
-        count=none, end_q=q, end_v=v, cut=false, done=false,
+        at_high=events.values, side=none, tries=none, u=dips.after(zero), searching=false,
+        events=events,
+        count=none, end_q=q, end_v=v, cut=false, done=false, dips=dips,
     )  # fmt: skip
     accuracy = _accuracy(t, h)
     tolerance = accuracy / jnp.abs(h)
@@ -113,20 +120,26 @@ def through_events(
         q, v, health = by(at.base_q, at.base_v, from_t, size, now)
         values = watch.values(scheme, q, v, to_t, now)
         crossed = _crossed(watch, at, to_t, values, accuracy).any()
-        ends = ~at.searching & ~crossed
-        # A step that fails is taken for one beyond the event: it may fail just because the motion
-        # after the event is another one.
+        inside = ~at.searching & (at.u < 1)
         past = crossed | ~health.good
-        at = _narrowed(at, q, v, values, health, ends, past, tolerance)
+        ends, stays = ~at.searching & ~crossed & (at.u >= 1), inside & ~past
+        # Of a direction that is not looked for, or where a root before it has been found already.
+        passes = watch.beyond(at.events.signs, values, at.events.active).any()
+        passes = stays & (passes | (at.u == at.dips.stops).any())
+        qdd = scheme.law(q, v, to_t, now)[1].qdd if with_qdd else None
+        slopes = rates(watch, scheme, q, v, to_t, h, now, qdd)
+        dips = _where(inside, at.dips.tried(at.u, values, slopes, at.events.signs), at.dips)
+        moved = _narrowed(at, q, v, values, health, ends, past, tolerance)
+        at = replace(_where(stays, at, moved), dips=dips)
+        at = _where(passes, replace(at, low=at.u, at_low=values), at)
         settled = watch.settled(at.events.signs, values, at.events.active)
-        # Right after a transition a function that was unknown may still be zero but for rounding
-        # errors.
         may_settle = (at.events.signs != 0) | (1 - at.base_u > _SETTLING)
-        signs = jnp.where(ends & may_settle, settled, at.events.signs)
+        signs = jnp.where((ends | passes) & may_settle, settled, at.events.signs)
         kept = jnp.where(ends, values, at.events.values)
         at = replace(at, events=replace(at.events, signs=signs, values=kept), done=at.done | ends)
-        found = ~ends & (at.high - at.low <= tolerance)
-        at = replace(at, u=_next(at, watch, t + at.high * h, accuracy, tolerance))
+        found = ~ends & ~stays & (at.high - at.low <= tolerance)
+        u = _next(at, watch, t + at.high * h, accuracy, tolerance)
+        at = replace(at, u=jnp.where(stays, dips.after(at.low), u))
 
         def occurs() -> StepSearch:
             return _occurred(scheme, watch, at, t, h, params, place, accuracy, resume)
@@ -134,6 +147,10 @@ def through_events(
         return jax.lax.cond(found, occurs, lambda: at)
 
     return jax.lax.while_loop(lambda at: ~at.done, trial, start)
+
+
+def _where(when: Array, yes: StepSearch | Dips, no: StepSearch | Dips) -> Any:
+    return jax.tree.map(lambda x, y: jnp.where(when, x, y), yes, no)
 
 
 def _accuracy(t: Array, h: Array) -> Array:
@@ -245,6 +262,8 @@ def _occurred(
     def base(x: Array, y: Array) -> Array:
         return jnp.where(cuts, x, y)
 
+    dips = at.dips.without(cuts)
+
     return replace(
         at,
         base_q=base(q, at.base_q), base_v=base(v, at.base_v), base_u=base(at.high, at.base_u),
@@ -252,7 +271,7 @@ def _occurred(
         health=replace(at.health, good=good, status=jnp.where(good, at.health.status, code)),
         low=at.high, high=jnp.ones_like(at.high), at_low=values, at_high=values,
         side=jnp.zeros_like(at.side), tries=jnp.zeros_like(at.tries),
-        u=jnp.ones_like(at.u), searching=jnp.zeros_like(at.searching),
+        u=dips.after(at.high), dips=dips, searching=jnp.zeros_like(at.searching),
         events=events, count=at.count + cuts, end_q=at.q, end_v=at.v, cut=cuts,
         done=terminal | ~good | (at.high >= 1) | (cuts & (not resume)),
     )  # fmt: skip

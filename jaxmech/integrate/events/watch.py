@@ -98,6 +98,12 @@ class Watch:
         there = jnp.where(signs > 0, values <= 0, values >= 0)
         return (signs != 0) & allowed & there & self.enabled(active)
 
+    def beyond(
+        self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
+    ) -> Bool[Array, " E"]:
+        """Which functions have the other sign, in whichever direction they went through zero."""
+        return (jnp.sign(values) == -signs) & (signs != 0) & self.enabled(active)
+
     def settled(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Int[Array, " E"]:

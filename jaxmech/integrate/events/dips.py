@@ -1,0 +1,169 @@
+"""Events that come and go within a step, which signs at its ends do not show.
+
+A function that falls towards zero at the start of a step and rises at its end has a minimum in
+between. It is sought by the minimum of the cubic through the values and rates at both ends, in an
+interval that gets smaller, until a value has the other sign or none can be expected. (Where a
+function is negative, read maximum.)
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.system import Params
+from jaxmech.utils.probing import depends_on
+
+_MOST = 12  # trials for one minimum
+_SHARE = 0.5  # of the smallest value so far, above which an estimated minimum is no reason to go on
+_TRUST = 0.2  # of the depth of an estimated minimum below the ends, by which it may be wrong
+
+
+class StepEnd(eqx.Module):
+    """The functions at an end of an interval, positive at both ends, and their rates in u.
+
+    Attributes:
+        u: where it is, shape (E,).
+        g: the functions, shape (E,).
+        r: their rates, NaN where these are not known, shape (E,).
+    """
+
+    u: Float[Array, " E"]
+    g: Float[Array, " E"]
+    r: Float[Array, " E"]
+
+
+class Dips(eqx.Module):
+    """The search for minima within a step, of one function after another.
+
+    Attributes:
+        pending: functions whose minimum is still sought, shape (E,).
+        low: interval of each minimum.
+        high: likewise.
+        tries: trials for the present one so far.
+        stops: where a function was found beyond zero, 1 for nowhere, shape (E,).
+    """
+
+    pending: Bool[Array, " E"]
+    low: StepEnd
+    high: StepEnd
+    tries: Int[Array, ""]
+    stops: Float[Array, " E"]
+
+    @staticmethod
+    def none(count: int, dtype: Any) -> "Dips":
+        """No minimum is sought."""
+        zeros, ones = jnp.zeros(count, dtype), jnp.ones(count, dtype)
+        end = StepEnd(zeros, ones, zeros)
+        return Dips(jnp.zeros(count, bool), end, end, jnp.zeros((), jnp.int32), ones)
+
+    @staticmethod
+    def of(
+        signs: Int[Array, " E"], enabled: Bool[Array, " E"], start: tuple[Array, Array],
+        end: tuple[Array, Array],
+    ) -> "Dips":  # fmt: skip
+        """What may be within a step, from the functions and their rates in u at both ends."""
+        s = signs.astype(start[0].dtype)
+        zeros, ones = jnp.zeros_like(s), jnp.ones_like(s)
+        low, high = (
+            StepEnd(zeros, s * start[0], s * start[1]),
+            StepEnd(ones, s * end[0], s * end[1]),
+        )
+        is_dip = (signs != 0) & enabled & (low.g > 0) & (high.g > 0) & (low.r < 0) & (high.r > 0)
+        return Dips(is_dip & _hopeful(low, high), low, high, jnp.zeros((), jnp.int32), ones)
+
+    def after(self, low: Array) -> Float[Array, ""]:
+        """Where the next trial ends, if nothing is known to happen after `low`."""
+        which, u = self._next()
+        stop = jnp.min(jnp.where(self.stops > low, self.stops, 1.0))
+        return jnp.where(which.any() & (u > low), u, stop)
+
+    def _next(self) -> tuple[Bool[Array, " E"], Float[Array, ""]]:
+        """The function whose minimum is sought first, and where its estimate is."""
+        places = jnp.where(self.pending, _minimum(self.low, self.high)[0], jnp.inf)
+        first = jnp.arange(len(places)) == jnp.argmin(places)
+        return first & self.pending, jnp.min(places)
+
+    def tried(self, u: Array, values: Array, rates: Array, signs: Array) -> "Dips":
+        """After a trial at that place; the functions and rates are those of the step."""
+        mine, _ = self._next()
+        s = signs.astype(values.dtype)
+        here = StepEnd(jnp.full_like(values, u), s * values, s * rates)
+        is_beyond = mine & ~(here.g > 0)
+        falls = here.r < 0
+
+        def put(at: StepEnd, when: Array) -> StepEnd:
+            return jax.tree.map(lambda x, y: jnp.where(mine & when, x, y), here, at)
+
+        low, high = put(self.low, falls), put(self.high, ~falls)
+        tries = self.tries + 1
+        goes_on = _hopeful(low, high) & (tries < _MOST) & ~is_beyond
+        over = mine & ~goes_on
+        return Dips(
+            self.pending & ~over,
+            low,
+            high,
+            jnp.where(over.any(), 0, tries).astype(jnp.int32),
+            jnp.where(is_beyond, u, self.stops),
+        )
+
+    def without(self, when: Array) -> "Dips":
+        """Nothing is sought any more, for the motion has changed."""
+        stops = jnp.where(when, jnp.ones_like(self.stops), self.stops)
+        return replace(self, pending=self.pending & ~when, stops=stops)
+
+
+def _minimum(low: StepEnd, high: StepEnd) -> tuple[Array, Array]:
+    """Where a cubic that falls at `low` and rises at `high` has its minimum, and what it is."""
+    width = high.u - low.u
+    before, after, rise = low.r * width, high.r * width, high.g - low.g
+    # p(x) = g + before x + second x^2 + third x^3 for x from 0 to 1
+    third = before + after - 2 * rise
+    second = 3 * rise - 2 * before - after
+    root = jnp.sqrt(jnp.maximum(second**2 - 3 * third * before, 0.0))
+    # Of both forms of the root the one without a difference of equals.
+    above, below = (
+        jnp.where(second > 0, -before, root - second),
+        jnp.where(second > 0, second + root, 3 * third),
+    )
+    x = jnp.clip(above / jnp.where(below == 0, 1.0, below), 0.0, 1.0)
+    least = low.g + x * (before + x * (second + x * third))
+    return low.u + x * width, least
+
+
+def _hopeful(low: StepEnd, high: StepEnd) -> Bool[Array, " E"]:
+    """Whether the minimum between both ends may be beyond zero."""
+    _, least = _minimum(low, high)
+    depth = jnp.maximum(low.g, high.g) - least
+    return (least <= _SHARE * jnp.minimum(low.g, high.g)) | (least <= _TRUST * depth)
+
+
+def rates(
+    watch: Watch, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
+    qdd: Array | None,
+) -> Float[Array, " E"]:  # fmt: skip
+    """The rates of the functions along the motion, over a step; NaN where they are not known.
+
+    Those of functions of v need accelerations, and those of reactions even more.
+    """
+    own = params.params if watch.names else params
+
+    def one(event: Any) -> Array:
+        def value(q: Array, v: Array, t: Array) -> Array:
+            found: Array = event.value(q, v, t, own)
+            return found
+
+        if event.needs_reactions:
+            return jnp.full_like(t, jnp.nan)
+        if qdd is None and depends_on(lambda v: event.value(q, v, t, own), (v,)):
+            return jnp.full_like(t, jnp.nan)
+        a = jnp.zeros_like(v) if qdd is None else qdd
+        rate: Array = jax.jvp(value, (q, v, t), (v, a, jnp.ones_like(t)))[1]
+        return rate * h
+
+    return jnp.stack([one(event) for event in watch.events])
