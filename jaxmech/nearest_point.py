@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import why_not
-from jaxmech.linalg import QR, AbstractRowSpace, cholesky, product, times
+from jaxmech.linalg import QR, AbstractRowSpace, cholesky, times
 from jaxmech.stabilization import near
 
 Level = Callable[..., Array]  # level(y, *context), zero on the surface
@@ -140,17 +140,17 @@ class _Problem:
     def place(self, y: Array) -> _Place:
         """The surface at y."""
         A, w = jax.jacfwd(self.level)(y), times(self.root, y - self.guess)
-        C = product(A, self.T)
+        C = _row_by_row(A, self.T)
         rows = QR().factor(C)
-        P = self.one - product(rows.U.T, rows.U)
+        P = self.one - _row_by_row(rows.U.T, rows.U)
         multipliers = rows.smallest(times(C, w))[1]
         value, _ = jax.vjp(self.level, y)
 
         def pulled(y: Array) -> Array:
             return jax.vjp(self.level, y)[1](multipliers)[0]
 
-        H = self.one - product(self.T.T, product(jax.jacfwd(pulled)(y), self.T))
-        B = product(P, product(H, P)) + self.one - P
+        H = self.one - _row_by_row(self.T.T, jax.jacfwd(pulled)(y), self.T)
+        B = _row_by_row(P, H, P) + self.one - P
         return _Place(near(value, A, y), rows, w, multipliers, P, H, B)
 
     def advance(self, search: _Search) -> _Search:
@@ -183,14 +183,14 @@ class _Problem:
         push = 1e-2 * _length(place.w) * times(place.P, _some_direction(y))
         raised = damping + self.eps**0.5 - lowest
 
-        def solved(shift: Array, pushed: Array) -> tuple[Array, Array]:
-            factor = cholesky(place.B + shift * self.one)
-            return factor.definite, -factor.upper(factor.lower(slope + pushed * push))
+        def solved(trial: tuple[Array, Array]) -> tuple[Array, Array]:
+            shift, pushed = trial
+            return _solution(place.B + shift * self.one, -(slope + pushed * push))
 
         # The first two only ask whether B is definite, and nearly so. The last is definite by
         # Gershgorin's bound, for a B that is not, and is the only one with a push.
         shifts = jnp.stack([0 * damping, 0 * damping + self.eps**0.25, damping, raised])
-        definite, steps = jax.vmap(solved)(shifts, jnp.arange(4, dtype=y.dtype) // 3)
+        definite, steps = jax.lax.map(solved, (shifts, jnp.arange(4, dtype=y.dtype) // 3))
         step = jnp.where(definite[0], steps[2], steps[3])
         promised = -(slope @ step) - step @ times(place.B, step) / 2
         small = definite[0] & (damping == 0) & (_length(step) <= self.eps**0.5 * size)
@@ -215,7 +215,7 @@ class _Problem:
         def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
             y, _ = state
             value, A = self.level(y), jax.jacfwd(self.level)(y)
-            d = QR().factor(product(A, self.T)).smallest(value)[0]
+            d = QR().factor(_row_by_row(A, self.T)).smallest(value)[0]
             across, large = times(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
             trials = y[None] - lengths[:, None] * across[None]
             off = jnp.nan_to_num(jnp.abs(jax.vmap(self.level)(trials)).sum(1), nan=jnp.inf)
@@ -242,6 +242,45 @@ def _repeated(
         lambda carry: (step(carry[0]), carry[1] + 1),
         (start, count),
     )[0]
+
+
+def _row_by_row(*factors: Array) -> Array:
+    """A product of matrices as a loop over the rows of the first."""
+    # Its code is shorter than that of the whole product by the number of rows.
+    first, *others = factors
+
+    def row_of_product(row: Array) -> Array:
+        for factor in others:
+            row = times(factor.T, row)
+        return row
+
+    return jax.lax.map(row_of_product, first)
+
+
+def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
+    """Whether a symmetric matrix is positive definite, and the solution of B x = r if it is."""
+    places = jnp.arange(r.size)
+    threshold = 4 * r.size * jnp.finfo(B.dtype).eps * jnp.abs(jnp.diagonal(B))  # as in `cholesky`
+
+    def eliminate(work: tuple[Array, Array], column: tuple[Array, Array]) -> Any:
+        (W, r), (j, smallest) = work, column
+        row, right = W[j], r[j]
+        pivot = row[j]
+        singular = pivot <= smallest  # false for NaN, which then shows in the result
+        row = row / jnp.where(singular, 1.0, pivot)
+        below = jnp.where(places > j, W[:, j], 0.0)
+        right = right / jnp.where(singular, 1.0, pivot)
+        return (W - below[:, None] * row[None], r - below * right), (singular, row, right)
+
+    _, (singular, rows, rights) = jax.lax.scan(eliminate, (B, r), (places, threshold))
+
+    def substitute(x: Array, line: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        j, row, right = line
+        rest = jnp.where(places > j, row * x, 0.0).sum()
+        return jnp.where(places == j, right - rest, x), None
+
+    x, _ = jax.lax.scan(substitute, jnp.zeros_like(r), (places, rows, rights), reverse=True)
+    return ~singular.any(), x
 
 
 def _some_direction(y: Array) -> Array:

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmech.compiler.backends.primitive import over_batch
 from jaxmech.compiler.explain import Explanation, Part, part
 from jaxmech.compiler.frontend.build import function_kernel
-from jaxmech.compiler.frontend.jaxprs import stays_loop
+from jaxmech.compiler.frontend.jaxprs import is_one_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.partition import run_partitioned
 from jaxmech.compiler.platforms import is_on, why_not
@@ -83,7 +83,7 @@ def run_batched(
     )(*one)
     closed = without_unused(closed)
     try:
-        if stays_loop(closed.jaxpr):
+        if not is_one_kernel(closed.jaxpr, flags):
             raise UnsupportedError("a loop that must be compiled separately")
         kernel = function_kernel(closed)
         outs = over_batch(kernel, flags, size, leaves)

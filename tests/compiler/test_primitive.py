@@ -16,6 +16,7 @@ from jaxmech.compiler import partition as interpreter
 from jaxmech.compiler.backends.cpu import codegen as source
 from jaxmech.compiler.explain import part
 from jaxmech.compiler.frontend import from_jaxpr as reading
+from jaxmech.compiler.frontend import jaxprs
 from jaxmech.compiler.frontend.jaxprs import call_content
 
 STEPS = 20
@@ -96,6 +97,13 @@ def leading(x: Any) -> Any:
     return lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) + x, start), start.sum()
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops are compiled apart from what they are in, as those that save long sequences are."""
+    monkeypatch.setattr(jaxprs, "LARGEST_SEQUENCES", -1)
+
+
+@pytest.mark.usefixtures("apart")
 def test_the_prologue_of_a_loop_is_compiled_with_it() -> None:
     x = batch(5)
     names = {eqn.primitive.name for eqn in program(vectorize(leading), x)}
@@ -105,12 +113,33 @@ def test_the_prologue_of_a_loop_is_compiled_with_it() -> None:
         np.testing.assert_allclose(mine, plain, rtol=1e-13)
 
 
+@pytest.mark.usefixtures("apart")
 def test_constants_in_a_prologue_are_folded() -> None:
     with_constant = explain(leading, batch(5)).parts[0]
     without = explain(
         lambda x: lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) + x, jnp.exp(x)), batch(5)
     ).parts[0]
     assert with_constant.kept == without.kept < with_constant.requested
+
+
+def test_a_function_with_a_short_loop_is_one_kernel() -> None:
+    x = batch(5)
+    assert repr(explain(leading, x)).startswith("function: ")
+    names = [eqn.primitive.name for eqn in program(vectorize(leading), x)]
+    assert names.count("lanes") == 1
+    assert not {"exp", "reduce_sum"} & set(names)
+
+
+def test_a_loop_that_all_trajectories_share_runs_once() -> None:
+    def shared(x: Any, y: Any) -> Any:
+        return x * plain_loop(y).sum()
+
+    x, y = batch(5), jnp.ones(3)
+    names = [eqn.primitive.name for eqn in program(vectorize(shared, (0, None)), x, y)]
+    assert {"scan", "while"} & set(names)
+    np.testing.assert_allclose(
+        vectorize(shared, (0, None))(x, y), jax.vmap(shared, (0, None))(x, y), rtol=1e-13
+    )
 
 
 def plain_loop(x: Any) -> Any:
@@ -130,6 +159,7 @@ def test_effects_before_a_loop_happen() -> None:
     assert sorted(seen) == sorted(map(float, x[:, 0]))
 
 
+@pytest.mark.usefixtures("apart")
 def test_a_large_prologue_is_computed_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "MOST_PASSED", 2)
     x = batch(5)

@@ -15,6 +15,7 @@ from jax import lax
 
 from jaxmech.compiler import batched, explain, vectorize
 from jaxmech.compiler.backends import primitive
+from jaxmech.compiler.frontend import from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 
@@ -234,8 +235,12 @@ def test_as_lanes(name: str) -> None:
     assert_agrees(FUNCTIONS[name])
 
 
-def test_a_short_loop_that_passes_on_what_a_loop_in_it_saves() -> None:
-    """Such a sequence is no array of scalars, so that it cannot be stacked with others."""
+@pytest.mark.parametrize("largest", [1024, 10])
+def test_a_short_loop_that_passes_on_what_a_loop_in_it_saves(
+    monkeypatch: pytest.MonkeyPatch, largest: int
+) -> None:
+    """A long sequence is no array of scalars, so that it cannot be stacked with others."""
+    monkeypatch.setattr(from_jaxpr, "LARGEST_STACKED", largest)
 
     def inner(y: Any, _: Any) -> Any:
         return lax.scan(lambda z, _: (jnp.sin(z) * 0.9, z), y, None, length=12)
@@ -248,8 +253,45 @@ def test_a_short_loop_that_passes_on_what_a_loop_in_it_saves() -> None:
     def sequences(x: Any, A: Any) -> Any:
         return lax.fori_loop(0, 10, outer, x)
 
-    assert "saves a sequence for the outside" in repr(explain(sequences, *batch(0, 5)))
+    is_too_long = "saves a sequence for the outside" in repr(explain(sequences, *batch(0, 5)))
+    assert is_too_long == (largest == 10)
     assert_agrees(sequences)
+
+
+def saved_whole(x: Any, A: Any) -> tuple[Any, Any]:
+    """Operations on all that loops save, forwards and backwards, alone and in another loop."""
+
+    def rows(_: Any, y: Any) -> Any:
+        z, up = lax.scan(lambda z, row: (jnp.sin(row @ z) * z, z), y, jnp.tile(A, (3, 1)))
+        _, down = lax.scan(lambda t, w: (t + w @ z, t), 0.1, up, reverse=True)
+        return jnp.tanh(y + up.T @ down + up[10] * jnp.max(down))
+
+    return lax.fori_loop(0, 10, rows, x), rows(0, x)
+
+
+def test_what_a_loop_saves_is_an_array() -> None:
+    assert repr(explain(saved_whole, *batch(0, 5))).startswith("function: ")
+    assert_agrees(saved_whole, size=67)
+    assert_agrees(lambda x, A: jax.grad(lambda y: saved_whole(y, A)[1].sum())(x))
+
+
+@pytest.mark.parametrize("at", [0, 5, 11])
+def test_one_saved_number_shows_no_nan_of_the_others(at: int) -> None:
+    """A product with zero is NaN where the square root is, unless the first one shows it."""
+
+    def hidden(x: Any) -> Any:
+        def root(k: Any, _: Any) -> tuple[Any, tuple[Any, Any]]:
+            y = jnp.sqrt(x[0] - k)
+            return k + 1, (y, 0.0 * y)
+
+        _, (roots, zeros) = lax.scan(root, -0.5, None, length=12)
+        return roots[0], zeros[at]
+
+    x = jnp.array([[20.0], [5.0], [-1.0]])
+    assert repr(explain(hidden, x)).startswith("function: ")
+    mine, plain = vectorize(hidden)(x), jax.vmap(hidden)(x)
+    shown = [np.isnan(np.stack(outs)).any(0).tolist() for outs in (mine, plain)]
+    assert shown[0] == shown[1] == [False, at == 11, True]
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 63, 64, 65, 200])

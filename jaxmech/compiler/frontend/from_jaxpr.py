@@ -5,9 +5,10 @@ contains another loop; a long one becomes a `Loop` with a graph of its own, and 
 A `cond` becomes a select, or a branch if one of its sides computes nothing. Calls are inlined.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import chain, count
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from jaxmech.compiler.optimize.fold import folded
 
 LARGEST_UNROLLED = 60_000  # nodes of all iterations; more take long to compile
 LARGEST_GRAPH = 200_000  # nodes of one graph
+LARGEST_STACKED = 1024  # numbers of a sequence that are read one by one
 # Unique over all graphs, because a branch can be hoisted from a loop into the graph around it.
 _BRANCH_NUMBERS = count()
 
@@ -120,9 +122,7 @@ class JaxprReader:
             return self.read(content, values)
         if name in _IDENTITIES:
             return values
-        arrays = [v for v in values if isinstance(v, np.ndarray)]
-        if len(arrays) < len(values):
-            raise UnsupportedError(f"`{name}` of a whole sequence")
+        arrays = self._arrays(values, f"`{name}` of a whole sequence")
         if name == "cond":
             return self._cond(eqn.params["branches"], arrays)
         if name not in PRIMITIVES:
@@ -183,9 +183,9 @@ class JaxprReader:
             outs = self.read(side, args)
         finally:
             self.active = around
-        arrays = [out for out in outs if isinstance(out, np.ndarray)]
-        if len(arrays) < len(outs) or len(self.written) > written:
-            raise UnsupportedError("`cond` with a loop that saves a sequence")
+        arrays = self._arrays(outs, "`cond` with a loop that saves a sequence")
+        if len(self.written) > written:
+            raise UnsupportedError("`cond` with a loop that writes rows")
         return arrays, any(node.op != "const" for node in self.graph.nodes[before:])
 
     def _selected(self, op: str, params: Any, which: int, no: Ids, yes: Ids) -> Ids:
@@ -219,18 +219,17 @@ class JaxprReader:
         reverse: bool,
     ) -> list[Value]:  # fmt: skip
         order, before = -1 if reverse else 1, len(self.graph.nodes)
-        init, stacked = carry, list[list[Value]]()
+        init, stacked = carry, list[list[Ids]]()
         for k in range(length)[::order]:
             elements = [np.asarray(x[k]) for x in scanned if isinstance(x, np.ndarray)]
             outs = self.read(closed, [*consts, *carry, *elements])
             carry = outs[: len(carry)]
-            stacked.append(outs[len(carry) :])
+            otherwise = "a loop inside of a loop that saves a sequence for the outside"
+            stacked.append(self._arrays(outs[len(carry) :], otherwise))
             # The first iteration tells how large all of them would be.
             if len(stacked) == 1 and (len(self.graph.nodes) - before) * length > LARGEST_UNROLLED:
                 with suppress(UnsupportedError):
                     return self._loop(closed, consts, init, scanned, length, reverse)
-        if not all(isinstance(x, np.ndarray) for x in chain(*stacked)):
-            raise UnsupportedError("a loop inside of a loop that saves a sequence for the outside")
         return [*carry, *(np.stack(column[::order]) for column in zip(*stacked, strict=True))]
 
     def _loop(
@@ -239,7 +238,7 @@ class JaxprReader:
     ) -> list[Value]:  # fmt: skip
         """Add a loop that is not unrolled; return its final carry and its stacked outputs."""
         otherwise = "a whole sequence as a constant or a carry of a loop"
-        fixed, (start, rows) = _arrays(consts, otherwise), _without_rows(init, otherwise)
+        fixed, (start, rows) = self._arrays(consts, otherwise), self._without_rows(init, otherwise)
         avals = closed.in_avals[len(consts) : len(consts) + len(init)]
         carried = [aval for k, aval in enumerate(avals) if k not in rows]
         inside = JaxprReader(self.graph, active=self.active)
@@ -254,7 +253,7 @@ class JaxprReader:
         ]
         carry = _with_rows(inside._numbered("carry", carried), rows)
         outs = inside.read(closed, [*captured, *carry, *elements])
-        ends = _ends(outs, rows)
+        ends = inside._ends(outs, rows)
         loop = Loop(
             body=inside.graph,
             inner=inside.loops,
@@ -288,8 +287,8 @@ class JaxprReader:
         """Add a `while` loop, which carries whether the lane goes on; return its final carry."""
         otherwise = "a whole sequence as a constant or a carry of a loop"
         (condition, first), (body, second, _) = loop_condition(eqn), loop_content(eqn)
-        arrays = _arrays(values[:second], otherwise)
-        init, rows = _without_rows(values[second:], otherwise)
+        arrays = self._arrays(values[:second], otherwise)
+        init, rows = self._without_rows(values[second:], otherwise)
         goes_on = self._goes_on(condition, arrays[:first], values[second:], self.active)
         if self.graph.values[goes_on] is not None and not self.graph.values[goes_on]:
             return values[second:]
@@ -299,7 +298,7 @@ class JaxprReader:
         running, *carry = inside._numbered("carry", [condition.out_avals[0], *avals])
         inside.active = int(running)
         outs = inside.read(body, [*captured[first:], *_with_rows(carry, rows)])
-        new = _ends(outs, rows)
+        new = inside._ends(outs, rows)
         more = inside._goes_on(condition, captured[:first], outs, inside.active)
         ends = [
             inside._selected("select_n", (), inside.active, old, x)
@@ -331,6 +330,34 @@ class JaxprReader:
         assert isinstance(holds, np.ndarray)
         return int(holds) if active is None else folded(self.graph, "and", active, int(holds))
 
+    def _arrays(self, values: Values, otherwise: str) -> list[Ids]:
+        """The values as arrays, if each is one or a short sequence, else an UnsupportedError."""
+        arrays = []
+        for x in values:
+            if isinstance(x, np.ndarray):
+                arrays.append(x)
+            elif isinstance(x, Stacked) and x.length * math.prod(x.shape) <= LARGEST_STACKED:
+                places = np.ndindex(x.length, math.prod(x.shape))
+                params = [(x.loop, x.number, *at) for at in places]
+                arrays.append(self.leaves("saved", (x.length, *x.shape), x.dtype, params))
+            else:
+                raise UnsupportedError(otherwise)
+        return arrays
+
+    def _without_rows(self, values: Values, otherwise: str) -> tuple[list[Ids], dict[int, Rows]]:
+        """The values that are arrays, and by place those that are rows."""
+        rows = {k: x for k, x in enumerate(values) if isinstance(x, Rows)}
+        arrays = self._arrays([x for k, x in enumerate(values) if k not in rows], otherwise)
+        return arrays, rows
+
+    def _ends(self, outs: Values, rows: dict[int, Rows]) -> list[Ids]:
+        """The results of the body of a loop without the rows, which are the same as before."""
+        otherwise = "a loop inside of a loop that saves a sequence outside"
+        arrays, after = self._without_rows(outs, otherwise)
+        if after != rows:
+            raise UnsupportedError("rows that do not stay at their place in the carry of a loop")
+        return arrays
+
     def _numbered(self, op: str, avals: Sequence[Any], loop: int | None = None) -> list[Ids]:
         arrays, count = [], 0
         for aval in avals:
@@ -350,37 +377,15 @@ def _sequence(value: Value, aval: Any) -> Scanned:
     return SequenceOfNodes(value, aval.dtype) if isinstance(value, np.ndarray) else value
 
 
-def _arrays(values: Values, otherwise: str) -> list[Ids]:
-    """The values if none of them is a sequence, else an UnsupportedError."""
-    arrays = [x for x in values if isinstance(x, np.ndarray)]
-    if len(arrays) < len(values):
-        raise UnsupportedError(otherwise)
-    return arrays
-
-
 def _empty_rows(eqn: JaxprEqn, values: list[Value]) -> list[Value]:
     count, *shape = eqn.params["shape"]
     return [Rows(count, tuple(shape), np.dtype(eqn.params["dtype"]))]
-
-
-def _without_rows(values: Values, otherwise: str) -> tuple[list[Ids], dict[int, Rows]]:
-    """The values that are arrays, and by place those that are rows."""
-    rows = {k: x for k, x in enumerate(values) if isinstance(x, Rows)}
-    return _arrays([x for k, x in enumerate(values) if k not in rows], otherwise), rows
 
 
 def _with_rows(arrays: Sequence[Ids], rows: dict[int, Rows]) -> list[Value]:
     """Rows at their places among arrays."""
     rest = iter(arrays)
     return [rows[k] if k in rows else next(rest) for k in range(len(arrays) + len(rows))]
-
-
-def _ends(outs: Values, rows: dict[int, Rows]) -> list[Ids]:
-    """The results of the body of a loop without the rows, which are the same as before."""
-    arrays, after = _without_rows(outs, "a loop inside of a loop that saves a sequence outside")
-    if after != rows:
-        raise UnsupportedError("rows that do not stay at their place in the carry of a loop")
-    return arrays
 
 
 def _flat(arrays: Sequence[Ids]) -> list[int]:

@@ -1,5 +1,6 @@
 """The jaxprs inside calls and loops, across versions of JAX."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -9,9 +10,10 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array
 
-from jaxmech.compiler.ir.loops import dtype_of
+from jaxmech.compiler.ir.loops import dtype_of, shape_of
 
 LONGEST_UNROLLED = 8  # iterations
+LARGEST_SEQUENCES = 1024  # numbers that a loop scans and saves in a function of one kernel
 LOOPS = ("scan", "while")  # primitives
 _CALLS = {
     "jit": "jaxpr",
@@ -107,6 +109,35 @@ def holds_loop(jaxpr: Jaxpr) -> bool:
 def stays_loop(jaxpr: Jaxpr) -> bool:
     """Whether it contains a loop that is not unrolled, at any depth."""
     return any(_is_kept(eqn) for eqn in _loops(jaxpr))
+
+
+def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:
+    """Whether its loops can be compiled together with all around them.
+
+    Those that depend on no `batched` argument are run once for all trajectories instead, and XLA
+    is faster with long sequences.
+    """
+    depends = dict(zip(jaxpr.invars, batched, strict=True))
+    for eqn in jaxpr.eqns:
+        flags = [not isinstance(x, Literal) and depends.get(x, False) for x in eqn.invars]
+        depends.update(dict.fromkeys(eqn.outvars, any(flags)))
+        content = call_content(eqn)
+        if eqn.primitive.name in LOOPS:
+            if not (any(flags) and _saves_little(eqn)):
+                return False
+        elif content is not None and not is_one_kernel(content.jaxpr, flags):
+            return False
+    return True
+
+
+def _saves_little(eqn: JaxprEqn) -> bool:
+    """Whether a loop, and every loop inside it, saves and scans short sequences only."""
+    if eqn.primitive.name == "while":
+        return False
+    body, fixed, carries = loop_content(eqn)
+    elements = [*eqn.invars[fixed + carries :], *eqn.outvars[carries:]]
+    numbers = sum(math.prod(shape_of(x)) for x in elements)
+    return numbers <= LARGEST_SEQUENCES and all(map(_saves_little, _loops(body.jaxpr)))
 
 
 def _is_kept(eqn: JaxprEqn) -> bool:

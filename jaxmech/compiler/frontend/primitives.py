@@ -58,6 +58,7 @@ _MOVES: dict[str, Callable[[Ids, Params], Ids]] = {
     "squeeze": lambda x, p: x.squeeze(p["dimensions"]),
     "expand_dims": lambda x, p: np.expand_dims(x, p["dimensions"]),
     "rev": lambda x, p: np.flip(x, p["dimensions"]),
+    "tile": lambda x, p: np.tile(x, p["reps"]),
     "slice": _slice,
 }
 

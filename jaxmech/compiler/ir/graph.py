@@ -4,7 +4,8 @@ Nodes are in topological order: the inputs of a node have smaller numbers than t
 are shared, and loop-invariant nodes are hoisted into the graph around the loop.
 
 Leaves are `const`, `input` (of the whole function), `carry` and `element` (of a loop, in the graph
-of its body), `capture` (a node of the graph around the loop) and `result` (of a loop).
+of its body), `capture` (a node of the graph around the loop), `result` (of a loop) and `saved` (one
+number of a stacked output of a loop).
 
 A `branch` is a select whose last input belongs to a rare case. Its inputs are the condition, the
 usual value and the rare value; branches of the same `cond` share a number. Nodes that only the rare

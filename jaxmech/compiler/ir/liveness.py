@@ -9,7 +9,7 @@ from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.loops import Loop, Rows, Scanned, SequenceOfNodes, Stacked, WrittenRow
 
 SMALLEST_BRANCH = 12  # operations and selects; a jump around fewer costs more than it saves
-_LEAVES = {"const", "input", "carry", "element", "capture", "result"}
+_LEAVES = {"const", "input", "carry", "element", "capture", "result", "saved"}
 
 
 @dataclass
@@ -60,7 +60,7 @@ def live_nodes(
     whole = _Scope(graph, loops)
     search = _LivenessSearch([(whole, i) for i in nodes])
     for sequence in stacked:
-        search.add_stacked(whole, sequence)
+        search.add_stacked(whole, sequence.loop, sequence.number)
     search.add_written(whole, set(rows))
     while search.work:
         search.run()
@@ -129,14 +129,13 @@ class _LivenessSearch:
                 scope.live.nodes.add(number)
                 self._visit(scope, scope.graph.nodes[number])
 
-    def add_stacked(self, scope: _Scope, sequence: Stacked) -> None:
+    def add_stacked(self, scope: _Scope, number: int, place: int) -> None:
         """Make a stacked output of a loop live."""
-        body = scope.body(sequence.loop)
-        if sequence.number not in body.part.stacked:
-            body.part.stacked.add(sequence.number)
-            nodes = scope.loops[sequence.loop].stacked[sequence.number]
-            self.work += [(body, int(i)) for i in nodes.ravel()]
-            self._add_control(body, scope, scope.loops[sequence.loop])
+        body, loop = scope.body(number), scope.loops[number]
+        if place not in body.part.stacked:
+            body.part.stacked.add(place)
+            self.work += [(body, int(i)) for i in loop.stacked[place].ravel()]
+            self._add_control(body, scope, loop)
 
     def add_written(self, scope: _Scope, rows: set[Rows]) -> None:
         """Make what loops write live."""
@@ -156,6 +155,8 @@ class _LivenessSearch:
         elif node.op == "result":
             number, place = node.params
             self._add_carry(scope.body(number), scope, scope.loops[number], place)
+        elif node.op == "saved":
+            self.add_stacked(scope, *node.params[:2])
         elif scope.around is not None:
             outer, loop = scope.around
             if node.op == "carry":
@@ -167,7 +168,7 @@ class _LivenessSearch:
 
     def _add_scanned(self, scope: _Scope, sequence: Scanned) -> None:
         if isinstance(sequence, Stacked):
-            self.add_stacked(scope, sequence)
+            self.add_stacked(scope, sequence.loop, sequence.number)
         elif isinstance(sequence, SequenceOfNodes):
             self.work += [(scope, int(i)) for i in np.ravel(sequence.ids)]
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.compiler.ir.graph import Graph
+from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import Live, LiveLoop
 from jaxmech.compiler.ir.loops import Loop, SequenceOfNodes, Stacked, Value, WrittenRow
 from jaxmech.compiler.optimize.path_conditions import (
     ALWAYS,
+    SELECTS,
     Condition,
     add_condition,
     alternatives,
@@ -31,6 +32,8 @@ _KEEP_NAN = _KEEP_INFINITE | frozenset((
     "erfc", "sign", "rem", "erf_inv", "lgamma", "digamma", "nextafter",
 ))  # fmt: skip
 
+# Shared by many nodes: nothing is ever added to it, because every condition implies `ALWAYS`.
+_ONLY_ALWAYS = {ALWAYS}
 _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
@@ -57,6 +60,7 @@ class Propagation:
         self._conditions: dict[Graph, dict[int, set[Condition]]] = {}
         self._tested: dict[Graph, set[int]] = {}
         self._stacked: dict[tuple[Graph, int, int], set[int]] = {}
+        self._after: dict[Graph, Any] = {}
         ends = list[int]()
         for out in outs:
             if isinstance(out, Stacked):
@@ -91,7 +95,11 @@ class Propagation:
                 if node.op == "is_finite":
                     self._mark(g, node.inputs[0], ALWAYS)
             if number in conditions:
-                for condition in list(conditions[number]):
+                known = conditions[number]
+                if ALWAYS in known and node.op not in SELECTS:  # by far the most
+                    conditions.update(dict.fromkeys(self._passed(g, node), _ONLY_ALWAYS))
+                    continue
+                for condition in list(known):
                     self._mark_inputs(g, number, condition)
 
     def _mark_rows(self, g: Graph, written: Iterable[WrittenRow]) -> None:
@@ -115,21 +123,20 @@ class Propagation:
                 self._mark(g, i, condition)
             elif own is not None:
                 self._mark(g, i, condition | own)
+        for i in self._passed(g, node):
+            self._mark(g, i, condition)
+
+    def _passed(self, g: Graph, node: Node) -> list[int]:
+        """The inputs whose NaN or infinity an operation, which is no select, passes on."""
         if node.op in self._keep or node.op == "convert_element_type":
             inputs = node.inputs
         else:
             inputs = node.inputs[self._divided] if node.op == "div" else ()
-        for i in inputs:
-            if g.nodes[i].dtype.kind == "f":
-                self._mark(g, i, condition)
+        return [i for i in inputs if g.nodes[i].dtype.kind == "f"]
 
     def _enter(self, g: Graph, number: int, loop: Loop, part: LiveLoop) -> None:
         """Sweep the body of a loop, and mark the nodes around it that its leaves stand for."""
-        places = {
-            node.params[1]: i
-            for i, node in enumerate(g.nodes)
-            if node.op == "result" and node.params[0] == number
-        }
+        places, saved = self._read_after(g, number)
         if loop.length == 0:
             for k, i in places.items():
                 for condition in list(self._conditions[g].get(i, ())):
@@ -138,12 +145,7 @@ class Propagation:
         body, inner = loop.body, part.body
         assert inner is not None
         leaves = {(n.op, n.params): i for i, n in enumerate(body.nodes) if not n.inputs}
-        stacked = [
-            int(i)
-            for k in part.stacked
-            for place, i in enumerate(loop.stacked[k].ravel())
-            if place in self._stacked.get((g, number, k), ()) or body.nodes[i].dtype.kind != "f"
-        ]
+        stacked = self._shown_stacked(g, number, loop, part, saved)
         stacked += [i for one in part.written for i in one.nodes if body.nodes[i].dtype.kind != "f"]
         whole = [loop.carry[k] for k in part.carry if g.nodes[loop.init[k]].dtype.kind != "f"]
         if loop.length is None:  # no result shows how often it ran
@@ -163,6 +165,43 @@ class Propagation:
             elif not node.inputs and self.reaches_result(body, i):
                 for source in self._sources(g, loop, node.op, node.params):
                     self._mark(g, source, ALWAYS)
+
+    def _shown_stacked(
+        self, g: Graph, number: int, loop: Loop, part: LiveLoop,
+        saved: dict[tuple[int, int], list[int]],
+    ) -> list[int]:  # fmt: skip
+        """The nodes of the stacked outputs of a loop that a result shows."""
+        shown = {k: self._stacked.get((g, number, k), set()) for k in part.stacked}
+        for (k, place), ids in saved.items():
+            # One number shows what happens in its iteration alone; they are always read together.
+            if all(self.reaches_result(g, i) for i in ids):
+                shown[k] = shown[k] | {place}
+        return [
+            int(i)
+            for k in part.stacked
+            for place, i in enumerate(loop.stacked[k].ravel())
+            if place in shown[k] or loop.body.nodes[i].dtype.kind != "f"
+        ]
+
+    def _read_after(
+        self, g: Graph, number: int
+    ) -> tuple[dict[int, int], dict[tuple[int, int], list[int]]]:
+        """The nodes that read the final carry of a loop, by place, and its stacked outputs.
+
+        The latter by output and place in an element.
+        """
+        if g not in self._after:
+            places: dict[int, dict[int, int]] = defaultdict(dict)
+            saved = defaultdict[int, dict[tuple[int, int], list[int]]](lambda: defaultdict(list))
+            for i, node in enumerate(g.nodes):
+                if node.op == "result":
+                    places[node.params[0]][node.params[1]] = i
+                elif node.op == "saved":
+                    loop, k, _, place = node.params
+                    saved[loop][k, place].append(i)
+            self._after[g] = places, saved
+        places, saved = self._after[g]
+        return places[number], saved[number]
 
     def _sources(self, g: Graph, loop: Loop, op: str, params: Any) -> list[int]:
         """The nodes around a loop that a leaf of its body stands for."""

@@ -10,7 +10,7 @@ Condition = frozenset[
 ]  # conjunction: numbers of booleans, and what they have to be
 ALWAYS: Condition = frozenset()
 
-_SELECTS = ("select_n", "branch")
+SELECTS = ("select_n", "branch")
 _MOST_BOOLEANS, _MOST_CONDITIONS = 4, 12  # more are not followed
 _DEEPEST = 40  # operations that a sign is traced through
 _SIGNED = ("add", "mul", "div", "max", "min", "sqrt", "rsqrt", "convert_element_type")
@@ -22,7 +22,7 @@ def alternatives(g: Graph, number: int) -> list[tuple[int, Condition | None]]:
     The condition is None where an integer selects.
     """
     node = g.nodes[number]
-    if node.op not in _SELECTS:
+    if node.op not in SELECTS:
         return []
     which, *values = node.inputs
     if g.nodes[which].dtype != bool:
@@ -45,7 +45,7 @@ def add_condition(known: set[Condition], condition: Condition) -> None:
     """Add to a disjunction; two conditions that differ in the value of one boolean become one."""
     if (
         len(condition) > _MOST_BOOLEANS
-        or len(known) >= _MOST_CONDITIONS
+        or (condition and len(known) >= _MOST_CONDITIONS)  # `ALWAYS` replaces all others
         or any(k <= condition for k in known)
     ):
         return

@@ -119,6 +119,9 @@ class Assembler:
             case "result":
                 loop, place = params
                 return self._loop(loop)[0][place]
+            case "saved":
+                loop, sequence, at, place = params
+                return self._element(self._loop(loop)[1][sequence], at, place)
             case "input" | "read":
                 index = [(self.names[i], self.graph.nodes[i].dtype) for i in node.inputs]
                 return self.leaf(node, *index)
@@ -128,7 +131,7 @@ class Assembler:
                 assert self.around is not None
                 return self.around.names[params]
             case "element":
-                return self._element(self.elements[params[0]], params[1])
+                return self._element(self.elements[params[0]], self.at, params[1])
             case "sin" | "cos":
                 return self._sine_or_cosine(node)
             case "branch" if params in self.live.branches:
@@ -175,8 +178,8 @@ class Assembler:
             self._after.update(dict.fromkeys(stored, ""))
         return self._after[number]
 
-    def _element(self, memory: Memory, place: int) -> str:
-        address = self._address(memory, self.at, place)
+    def _element(self, memory: Memory, at: str | int, place: int) -> str:
+        address = self._address(memory, at, place)
         if memory.apart:
             return self.text.gather(address, memory.dtype, memory.apart, memory.align(place))
         return self.text.load(address, memory.dtype, memory.lanes)
