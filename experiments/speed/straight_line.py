@@ -26,6 +26,7 @@ from experiments.speed.cases import Case
 from experiments.speed.routes import Prepared, States, Unavailable
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
+from jaxmech.compiler.vectorize import without_unused
 
 # No flag changes a result: errno and floating-point traps are not used, and instructions are
 # scheduled before registers are allocated.
@@ -77,7 +78,9 @@ def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, 
         return solution.q[-1], solution.v[-1]
 
     try:
-        return function_kernel(jax.make_jaxpr(run)(q0, v0, shared)), np.asarray(shared)
+        # Not the energies of the solution: they are a batch, and the graph is of one trajectory.
+        closed = without_unused(jax.make_jaxpr(run)(q0, v0, shared))
+        return function_kernel(closed), np.asarray(shared)
     except UnsupportedError as error:
         raise Unavailable(f"no scalar graph, because of {error}") from error
 
