@@ -2,8 +2,10 @@
 
 Each case of cases.py is integrated by each contender for several settings, alone and as a batch in
 which one parameter varies; the errors are those at the end, relative to max(1, |x|). `mixed` has
-4,096 double pendulums from gentle to violent, for which the fixed step is the one that meets the
-same worst error.
+double pendulums from gentle to violent, for which the fixed step is the one that meets the same
+worst error. Each case has a file of results, written after each contender: the same command
+continues where it was interrupted, and draws pictures and tables from the files alone. Delete a
+file to measure its case again.
 
 Usage: python -m experiments.work_precision --out FOLDER [--case NAME ...] [--batch 4096]
 """
@@ -11,119 +13,139 @@ Usage: python -m experiments.work_precision --out FOLDER [--case NAME ...] [--ba
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments.work_precision.cases import Case, cases
-from experiments.work_precision.contenders import BATCH, SINGLE, reference
+from experiments.work_precision.contenders import CONTENDERS, Contender, Run, reference
 from experiments.work_precision.mixed import mixed
+from experiments.work_precision.report import draw, said, tables
 from jaxmech.config.environment import environment
 
-TOLERANCES = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12]
-DECADES = 1e-10, 1e-4  # of the slopes
-FOR_STIFF = "scipy Radau", "diffrax Kvaerno5"
-LONGEST = 20.0  # seconds of processor time, after which a contender gets no finer setting
+TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12)
+HALVINGS = 9  # of the step of RK4
+LONGEST = 5.0  # seconds of processor time, after which a contender gets no finer setting
+FOREIGN = 256  # most trajectories in a batch of another package
+MIXED = "mixed"
 
-
-def settings_of(case: Case, name: str) -> list[float]:
-    """Steps for RK4, tolerances for the others."""
-    if name.startswith("RK4"):
-        return [case.step / 2**k for k in range(9)]
-    return TOLERANCES[:6:2] if name in FOR_STIFF else TOLERANCES
-
-
-def diagram(case: Case, batch: np.ndarray | None, contenders: Any) -> dict[str, Any]:
-    """Settings, errors and times of each contender."""
-    wanted = reference(case, batch)
-    scale, found = np.maximum(1.0, np.abs(wanted)), {}
-    for name, run in contenders.items():
-        if name in FOR_STIFF and not case.stiff:
-            continue
-        rows = []
-        for setting in settings_of(case, name):
-            made = run(case, batch, setting)
-            error = None if made.end is None else float(np.max(np.abs(made.end - wanted) / scale))
-            rows.append(
-                {"setting": setting, "error": error, "seconds": made.seconds,
-                 "evaluations": made.evaluations}
-            )  # fmt: skip
-            if made.seconds > LONGEST:
-                break
-        found[name] = rows
-        print(f"  {name:28s} {_summary(rows)}", flush=True)
-    return found
-
-
-def slope(rows: list[dict[str, Any]]) -> float | None:
-    """d log error / d log tolerance over six decades of tolerances."""
-    low, high = DECADES
-    chosen = [r for r in rows if low / 2 < r["setting"] < 2 * high and r["error"]]
-    if len(chosen) < 4:
-        return None
-    tolerances, errors = ([r[key] for r in chosen] for key in ("setting", "error"))
-    return float(np.polyfit(np.log10(tolerances), np.log10(errors), 1)[0])
-
-
-def _summary(rows: list[dict[str, Any]]) -> str:
-    good = [r for r in rows if r["error"] is not None and np.isfinite(r["error"])]
-    if not good:
-        return "no result"
-    best = min(good, key=lambda r: r["error"])
-    slow = slope(rows)
-    told = "" if slow is None else f"slope {slow:.2f}, "
-    return f"{told}least error {best['error']:.1e} in {best['seconds']:.3g} s"
-
-
-def draw(name: str, found: dict[str, Any], path: Path) -> None:
-    """The errors over the times."""
-    figure, axes = plt.subplots(figsize=(8.5, 4.5), layout="constrained")
-    for contender, rows in found.items():
-        good = [r for r in rows if r["error"]]
-        axes.loglog(
-            [r["seconds"] for r in good], [r["error"] for r in good], "o-", ms=4, label=contender
-        )
-    axes.set(xlabel="processor time [s]", ylabel="error at the end, relative", title=name)
-    figure.legend(loc="outside right upper", fontsize=8)
-    axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+Found = dict[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the cases and write results.json and the pictures."""
+    """Measure what is not yet in the files, then draw the pictures and write the tables."""
     jax.config.update("jax_enable_x64", True)  # before the cases: they have initial states
     known = cases()
     parser = argparse.ArgumentParser(prog="python -m experiments.work_precision")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
-    parser.add_argument("--case", nargs="+", choices=[*known, "mixed"], help="all by default")
+    parser.add_argument("--case", nargs="+", choices=[*known, MIXED], help="all by default")
     parser.add_argument("--batch", type=int, default=4096, help="trajectories of a batch")
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = {"environment": environment(), "batch": given.batch}
-    for name in given.case or [*known, "mixed"]:
-        if name == "mixed":
-            print("mixed double pendulums", flush=True)
-            results[name] = mixed(given.batch)
+    for name in given.case or [*known, MIXED]:
+        if name == MIXED:
+            measure_mixed(given.batch, given.out)
         else:
-            results[name] = _both(known[name], given.batch, given.out)
-        text = json.dumps(results, indent=1)
-        (given.out / "results.json").write_text(text, encoding="utf-8")
+            measure(known[name], given.batch, given.out)
+    write_report(given.out)
 
 
-def _both(case: Case, size: int, out: Path) -> dict[str, Any]:
-    """The diagrams of one trajectory and of a batch."""
+def measure(case: Case, size: int, out: Path, tolerances: tuple[float, ...] = TOLERANCES) -> None:
+    """The diagrams of one trajectory and of a batch, into the file of the case.
+
+    Raises:
+        ValueError: the file has results of a batch of another size.
+    """
+    path = out / f"{case.name}.json"
+    found = _read(path, size)
     varied = case.params[case.varied] * (1 + case.spread * np.linspace(-1, 1, size))
-    found = {}
-    for kind, batch, contenders in (("single", None, SINGLE), ("batch", varied, BATCH)):
-        print(f"{case.name}, {kind}", flush=True)
-        found[kind] = diagram(case, batch, contenders)
-        title = case.name.replace("_", " ") + ("" if batch is None else f", {size:,} trajectories")
-        draw(title, found[kind], out / f"{case.name}_{kind}.png")
+    for kind, batch in (("single", None), ("batch", varied)):
+        names = [x for x, one in CONTENDERS.items() if batch is None or one.batches]
+        kept = found.setdefault(kind, {})
+        missing = [name for name in names if name not in kept]
+        if missing:
+            print(f"{case.name}, {kind}", flush=True)
+        for name, rows in diagram(case, batch, missing, tolerances):
+            kept[name] = rows
+            print(f"  {name:28s} {said(rows)}", flush=True)
+            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def _read(path: Path, size: int) -> Found:
+    """What a file has already."""
+    if not path.exists():
+        rules = {"longest": LONGEST, "foreign": min(size, FOREIGN)}
+        return {"environment": environment(), "batch": size, "rules": rules}
+    found: Found = json.loads(path.read_text(encoding="utf-8"))
+    if found["batch"] != size:
+        raise ValueError(
+            f"{path} has results of batches of {found['batch']}, not of {size}; "
+            f"delete it, or pass --batch {found['batch']}."
+        )
     return found
+
+
+def diagram(
+    case: Case, batch: np.ndarray | None, names: list[str], tolerances: tuple[float, ...]
+) -> Iterator[tuple[str, Found]]:
+    """Name, and number of trajectories with settings, errors and times, of each contender."""
+    wanted = reference(case, batch) if names else None
+    for name in names:
+        one = CONTENDERS[name]
+        part = _part(one, batch)
+        given = None if batch is None else batch[part]
+        settings = [case.step / 2**k for k in range(HALVINGS)] if one.fixed else tolerances
+        run, rows = one.prepare(case, given), []
+        for setting in settings:
+            made = run(setting)
+            rows.append({"setting": setting, **measured(made, wanted[part])})
+            if made.seconds > LONGEST:
+                break
+        yield name, {"trajectories": 1 if given is None else len(given), "rows": rows}
+
+
+def _part(one: Contender, batch: np.ndarray | None) -> Any:
+    """Which trajectories of a batch a contender gets: evenly spaced ones."""
+    if batch is None or not one.foreign:
+        return slice(None)
+    return np.linspace(0, len(batch) - 1, min(len(batch), FOREIGN)).round().astype(int)
+
+
+def measured(run: Run, wanted: np.ndarray) -> Found:
+    """The error and the cost of a run."""
+    error = None
+    if run.end is not None and np.isfinite(run.end).all():
+        error = float(np.max(np.abs(run.end - wanted) / np.maximum(1.0, np.abs(wanted))))
+    return {
+        "error": error,
+        "seconds": run.seconds,
+        "evaluations": run.evaluations,
+        "steps": run.steps,
+    }
+
+
+def measure_mixed(size: int, out: Path) -> None:
+    """The mixed double pendulums, unless their file is there."""
+    path = out / f"{MIXED}.json"
+    if not path.exists():
+        print("mixed double pendulums", flush=True)
+        found = {"environment": environment(), "batch": size, "rows": mixed(size)}
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def write_report(out: Path) -> None:
+    """Pictures and tables from the files of a folder."""
+    files = [(name, out / f"{name}.json") for name in [*cases(), MIXED]]
+    found = {
+        name: json.loads(path.read_text(encoding="utf-8")) for name, path in files if path.exists()
+    }
+    for name, one in found.items():
+        if name != MIXED:
+            draw(name, one, out / f"{name}.png")
+    (out / "work_precision.md").write_text(tables(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """The motions of the work-precision diagrams, each with what it is hard for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import ellipj, ellipk
 
 import jaxmech as jm
 
@@ -24,6 +26,7 @@ class Case:
         varied: the parameter that differs in a batch.
         step: a first step of RK4 [s].
         stiff: whether explicit steps are limited by stability.
+        exact: q and v at the end for a value of `varied`, where there is a closed form.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Case:
     step: float
     stiff: bool = False
     spread: float = 0.02
+    exact: Callable[[float], np.ndarray] | None = None
 
 
 def cases() -> dict[str, Case]:
@@ -46,7 +50,7 @@ def cases() -> dict[str, Case]:
         _slider_crank(),
         _model("double_pendulum", "g", 3.0, 1e-2),
         _spherical_pendulum(),
-        _model("four_bars", "g", 2.0, 1e-2),
+        _four_bars(),
         _rolling_disc(),
         _governor(),
     ]
@@ -140,6 +144,24 @@ def _spherical_pendulum() -> Case:
     q, v = np.array([0.8, 0.0, -0.6]), np.array([0.0, 1.5, 0.0])
     params = {"g": 9.81, "L": 1.0}
     return Case("spherical_pendulum", spherical_pendulum(), params, q, v, 5.0, "g", 1e-2)
+
+
+def _four_bars() -> Case:
+    """Two four-bars in a row, collinear twice per turn: a pendulum (`jaxmech.models.four_bars`)."""
+    model, end, bars = jm.models.four_bars(2), 2.0, 2
+
+    def exact(g: float) -> np.ndarray:
+        c = ((bars + 1) / 2 + bars) * g / (((bars + 1) / 3 + bars) * model.params["l"])
+        energy = 0.5 + 2 * c
+        m, rate = 2 * c / energy, np.sqrt(energy / 2)
+        _, _, dn, amplitude = ellipj(ellipk(m) - rate * end, m)
+        angle = 2 * amplitude - np.pi / 2
+        return np.concatenate(model.initial({"angle": angle, "omega": -2 * rate * dn}))
+
+    q, v = (np.asarray(x) for x in model.initial())
+    return Case(
+        "four_bars", model.system, dict(model.params), q, v, end, "g", 1e-2, exact=exact
+    )
 
 
 def rolling_disc() -> jm.System:

@@ -15,7 +15,6 @@ from scipy.integrate import solve_ivp
 import jaxmech as jm
 from experiments.work_precision.cases import Case
 
-ROUNDS = 3
 PAIRS = {
     "Adaptive, Dormand-Prince 5": jm.DormandPrince5(),
     "Adaptive, Tsitouras 5": jm.Tsitouras5(),
@@ -26,6 +25,7 @@ STIFF = {
     "Adaptive, Radau IIA 5": jm.RadauIIA5(),
 }
 MOST = 200_000  # attempted steps
+ROUNDS, ENOUGH = 7, 1.0  # at most so many repetitions, and none after so many seconds
 
 
 @dataclass(frozen=True)
@@ -36,130 +36,178 @@ class Run:
         end: q and v at the end, shape (2 n,) or (N, 2 n); None if it failed.
         seconds: processor time of the fastest round.
         evaluations: of the law of motion in all, if known.
+        steps: attempted steps in all, if known.
     """
 
     end: np.ndarray | None
     seconds: float
     evaluations: int | None = None
+    steps: int | None = None
 
 
-Contender = Callable[[Case, np.ndarray | None, float], Run]  # case, batch of `varied`, setting
+Prepared = Callable[[float], Run]  # of a setting
+Prepare = Callable[[Case, np.ndarray | None], Prepared]  # with a batch of `varied`
 
 
-def adaptive(pair: Any) -> Contender:
+@dataclass(frozen=True)
+class Contender:
+    """A method.
+
+    Attributes:
+        prepare: what gives its runs.
+        foreign: whether it is not a part of jaxmech; its batches are smaller.
+        batches: whether it has any.
+        fixed: whether its settings are steps, not tolerances.
+    """
+
+    prepare: Prepare
+    foreign: bool = False
+    batches: bool = True
+    fixed: bool = False
+
+
+def adaptive(pair: Any) -> Prepare:
     """jaxmech with a tolerance."""
 
-    def run(case: Case, batch: np.ndarray | None, setting: float) -> Run:
-        method = jm.Adaptive(pair, rtol=setting, atol=setting, max_steps=MOST)
-        return _simulated(case, batch, method)
+    def prepare(case: Case, batch: np.ndarray | None) -> Prepared:
+        def run(setting: float) -> Run:
+            method = jm.Adaptive(pair, rtol=setting, atol=setting, max_steps=MOST)
+            return _simulated(case, batch, method)
+
+        return run
+
+    return prepare
+
+
+def _fixed(case: Case, batch: np.ndarray | None) -> Prepared:
+    """RK4 of jaxmech with a step [s]."""
+    return lambda step: _simulated(case, batch, jm.RK4(substeps=max(1, round(case.end / step))))
+
+
+def _simulated(case: Case, batch: np.ndarray | None, method: Any) -> Run:
+    def end(x: Any) -> tuple[Any, ...]:
+        params = {**case.params, case.varied: x}
+        ts = jnp.array([0.0, case.end])
+        sol = jm.simulate(case.system, case.q, case.v, ts, params, method=method, throw=False)
+        counts = sol.evaluations, sol.accepted + sol.rejected
+        return jnp.concatenate([sol.q[-1], sol.v[-1]]), sol.status == jm.Status.OK, *counts
+
+    return _timed_run(end, case, batch, warm=True)
+
+
+def _timed_run(
+    end: Callable[[Any], tuple[Any, ...]], case: Case, batch: np.ndarray | None, warm: bool
+) -> Run:
+    """What a function of the varied parameter gives: state, success, evaluations, steps."""
+    run = jax.jit(end if batch is None else jax.vmap(end))
+    given = jnp.asarray(case.params[case.varied] if batch is None else batch)
+    return _counted(*timed(lambda: jax.block_until_ready(run(given)), warm))
+
+
+def _counted(seconds: float, found: tuple[Any, ...]) -> Run:
+    state, good, *counts = (np.asarray(x) for x in found)
+    return Run(state if good.all() else None, seconds, *(int(np.sum(x)) for x in counts))
+
+
+def _by_diffrax(solver: Any, case: Case, batch: np.ndarray | None) -> Prepared:
+    """A method of diffrax on the index-reduced system; its program serves all tolerances."""
+    term, _ = jm.to_diffrax(case.system, projection=None)
+    start = jnp.asarray(case.q), jnp.asarray(case.v)
+
+    def end(x: Any, tolerance: Any) -> tuple[Any, ...]:
+        sol = diffrax.diffeqsolve(
+            term, solver, 0.0, case.end, None, start, args={**case.params, case.varied: x},
+            stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
+            max_steps=MOST, throw=False, adjoint=diffrax.ForwardMode(),
+        )  # fmt: skip
+        good, steps = sol.result == diffrax.RESULTS.successful, sol.stats["num_steps"]
+        return jnp.concatenate([sol.ys[0][-1], sol.ys[1][-1]]), good, evaluated * steps, steps
+
+    # An explicit method whose last stage is the first of the next step evaluates that one once.
+    evaluated = solver.tableau.num_stages - 1 if not isinstance(solver, diffrax.Kvaerno5) else 0
+    whole = jax.jit(end if batch is None else jax.vmap(end, in_axes=(0, None)))
+    given = jnp.asarray(case.params[case.varied] if batch is None else batch)
+    jax.block_until_ready(whole(given, 1e-1))
+
+    def run(setting: float) -> Run:
+        found = _counted(*timed(lambda: jax.block_until_ready(whole(given, setting)), warm=False))
+        return found if evaluated else Run(found.end, found.seconds, None, found.steps)
 
     return run
 
 
-def fixed(case: Case, batch: np.ndarray | None, setting: float) -> Run:
-    """RK4 of jaxmech with a step [s]."""
-    return _simulated(case, batch, jm.RK4(substeps=max(1, round(case.end / setting))))
-
-
-def _simulated(case: Case, batch: np.ndarray | None, method: Any) -> Run:
-    def end(x: Any) -> tuple[Any, Any, Any]:
-        params = {**case.params, case.varied: x}
-        ts = jnp.array([0.0, case.end])
-        sol = jm.simulate(case.system, case.q, case.v, ts, params, method=method, throw=False)
-        return jnp.concatenate([sol.q[-1], sol.v[-1]]), sol.status, sol.evaluations
-
-    given = case.params[case.varied] if batch is None else batch
-    run = jax.jit(end if batch is None else jax.vmap(end))
-    seconds, (state, status, evaluations) = timed(lambda: jax.block_until_ready(run(given)))
-    good = (np.asarray(status) == jm.Status.OK).all()
-    return Run(np.asarray(state) if good else None, seconds, int(np.sum(evaluations)))
-
-
-def by_diffrax(solver: Any) -> Contender:
-    """A method of diffrax on the index-reduced system."""
-    return partial(_by_diffrax, solver)
-
-
-def _by_diffrax(solver: Any, case: Case, batch: np.ndarray | None, setting: float) -> Run:
-    term, _ = jm.to_diffrax(case.system, projection=None)
-    controller = diffrax.PIDController(rtol=setting, atol=setting)
-
-    def end(x: Any) -> tuple[Any, Any, Any]:
-        sol = diffrax.diffeqsolve(
-            term, solver, 0.0, case.end, None, (jnp.asarray(case.q), jnp.asarray(case.v)),
-            args={**case.params, case.varied: x}, stepsize_controller=controller,
-            max_steps=MOST, throw=False, adjoint=diffrax.ForwardMode(),
-        )  # fmt: skip
-        good = sol.result == diffrax.RESULTS.successful
-        return jnp.concatenate([sol.ys[0][-1], sol.ys[1][-1]]), good, sol.stats["num_steps"]
-
-    given = case.params[case.varied] if batch is None else batch
-    run = jax.jit(end if batch is None else jax.vmap(end))
-    seconds, (state, good, steps) = timed(lambda: jax.block_until_ready(run(given)), rounds=1)
-    found = np.asarray(state) if np.asarray(good).all() else None
-    return Run(found, seconds, 13 * int(np.sum(steps)) if solver.order(term) == 8 else None)
-
-
-def by_scipy(method: str) -> Contender:
+def _by_scipy(method: str, case: Case, batch: np.ndarray | None) -> Prepared:
     """A method of scipy on the index-reduced system, with the law of motion of jaxmech."""
+    assert batch is None, "scipy has no batches"
+    n = len(case.q)
 
-    def run(case: Case, batch: np.ndarray | None, setting: float) -> Run:
-        if batch is not None:
-            raise ValueError("scipy has no batches")
-        n = len(case.q)
+    @jax.jit
+    def law(t: Any, y: Any) -> Any:
+        motion = jm.acceleration(case.system, y[:n], y[n:], t, case.params)
+        return jnp.concatenate([y[n:], motion.qdd])
 
-        @jax.jit
-        def law(t: Any, y: Any) -> Any:
-            motion = jm.acceleration(case.system, y[:n], y[n:], t, case.params)
-            return jnp.concatenate([y[n:], motion.qdd])
+    start = np.concatenate([case.q, case.v])
+    law(0.0, start)
 
+    def run(setting: float) -> Run:
         def solve() -> Any:
             return solve_ivp(
-                lambda t, y: np.asarray(law(t, y)), (0.0, case.end),
-                np.concatenate([case.q, case.v]), method, rtol=max(setting, 3e-14), atol=setting,
+                lambda t, y: np.asarray(law(t, y)), (0.0, case.end), start, method,
+                rtol=max(setting, 3e-14), atol=setting,
             )  # fmt: skip
 
-        law(0.0, np.concatenate([case.q, case.v]))
-        seconds, sol = timed(solve, rounds=1)
+        seconds, sol = timed(solve, warm=False)
         return Run(sol.y[:, -1] if sol.success else None, seconds, int(sol.nfev))
 
     return run
 
 
-def timed(run: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
-    """Processor time of the fastest of some rounds after a first one, and the result."""
-    result, best = run(), np.inf
-    for _ in range(rounds):
+def timed(run: Callable[[], Any], warm: bool = True) -> tuple[float, Any]:
+    """Processor time of the fastest of some rounds, after a first one if `warm`, and the result."""
+    if warm:
+        run()
+    times: list[float] = []
+    while not times or (len(times) < ROUNDS and sum(times) < ENOUGH):
         started = time.process_time()
         result = run()
-        best = min(best, time.process_time() - started)
-    return best, result
+        times.append(time.process_time() - started)
+    return min(times), result
 
 
-SINGLE: dict[str, Contender] = {
-    **{name: adaptive(pair) for name, pair in {**PAIRS, **STIFF}.items()},
-    "RK4, fixed step": fixed,
-    "diffrax Dopri8": by_diffrax(diffrax.Dopri8()),
-    "diffrax Kvaerno5": by_diffrax(diffrax.Kvaerno5()),
-    "scipy DOP853": by_scipy("DOP853"),
-    "scipy Radau": by_scipy("Radau"),
-}
-BATCH: dict[str, Contender] = {
-    name: one for name, one in SINGLE.items() if not name.startswith("scipy")
+def diffrax_method(solver: Any) -> Prepare:
+    """What gives the runs of a method of diffrax."""
+    return partial(_by_diffrax, solver)
+
+
+CONTENDERS: dict[str, Contender] = {
+    **{name: Contender(adaptive(pair)) for name, pair in PAIRS.items()},
+    **{name: Contender(adaptive(pair)) for name, pair in STIFF.items()},
+    "RK4, fixed step": Contender(_fixed, fixed=True),
+    "diffrax Dopri8": Contender(diffrax_method(diffrax.Dopri8()), foreign=True),
+    "diffrax Kvaerno5": Contender(diffrax_method(diffrax.Kvaerno5()), foreign=True),
+    "scipy DOP853": Contender(partial(_by_scipy, "DOP853"), foreign=True, batches=False),
+    "scipy Radau": Contender(partial(_by_scipy, "Radau"), foreign=True, batches=False),
 }
 
 
 def reference(case: Case, batch: np.ndarray | None) -> np.ndarray:
-    """The end to about 12 digits, and an AssertionError if two methods disagree."""
-    pairs = [partial(adaptive(pair), case, batch) for pair in PAIRS.values()]
-    best, other = _finest(pairs[2]), _finest(pairs[1])
-    scale = np.maximum(1.0, np.abs(best))
-    apart = np.max(np.abs(best - other) / scale)
+    """The closed form, or the end to about 12 digits.
+
+    Raises:
+        AssertionError: two methods disagree.
+    """
+    if case.exact is not None:
+        values = [case.params[case.varied]] if batch is None else batch
+        ends = np.stack([case.exact(float(x)) for x in values])
+        return ends[0] if batch is None else ends
+    finest = [_finest(CONTENDERS[name].prepare(case, batch)) for name in list(PAIRS)[1:]]
+    other, best = finest
+    apart = np.max(np.abs(best - other) / np.maximum(1.0, np.abs(best)))
     assert apart < 1e-9, f"{case.name}: two references are {apart:.1e} apart"
     return best
 
 
-def _finest(run: Callable[[float], Run]) -> np.ndarray:
+def _finest(run: Prepared) -> np.ndarray:
     """The end with the smallest tolerance above round-off: below it, steps are rejected forever."""
     for tolerance in (2e-14, 1e-13, 5e-13):
         end = run(tolerance).end

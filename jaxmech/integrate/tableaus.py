@@ -28,6 +28,9 @@ class StepControl(NamedTuple):
         most: largest factor.
         memory: exponent of the error of the step before (the integral part is the rest).
         stable: |h lambda| up to which steps are stable, about.
+        scale: the estimate is held to `scale` rtol^`power`, as its order is lower by more than one
+            than that of the step.
+        power: see `scale`.
     """
 
     order: int
@@ -35,6 +38,8 @@ class StepControl(NamedTuple):
     most: float
     memory: float
     stable: float
+    scale: float = 1.0
+    power: float = 1.0
 
 
 CLASSICAL_4 = Tableau(

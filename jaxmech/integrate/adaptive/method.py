@@ -108,9 +108,10 @@ class Adaptive(AbstractMethod):
         self.pair.require(system, formulation, stabilization, *state)
 
     def tolerance(self, dtype: Any) -> Tolerance:
-        """Its tolerances."""
-        rtol, atol = (jnp.asarray(x, dtype) for x in (self.rtol, self.atol))
-        return Tolerance(rtol, atol)
+        """Its tolerances, as the estimate of the pair is held to them."""
+        control = self.pair.control
+        rtol = control.scale * self.rtol**control.power
+        return Tolerance(jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype))
 
     def without_tolerance(self) -> "Adaptive":
         """The same method for any tolerances."""
