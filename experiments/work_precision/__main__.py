@@ -13,7 +13,7 @@ Usage: python -m experiments.work_precision --out FOLDER [--case NAME ...] [--ba
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,23 @@ import jax
 import numpy as np
 
 from experiments.work_precision.cases import Case, cases
-from experiments.work_precision.contenders import CONTENDERS, Contender, Run, reference
+from experiments.work_precision.contenders import (
+    CONTENDERS,
+    PAIRS,
+    STIFF,
+    Contender,
+    Run,
+    along,
+    reference,
+    reference_along,
+)
 from experiments.work_precision.mixed import mixed
 from experiments.work_precision.report import draw, said, tables
 from jaxmech.config.environment import environment
 
 TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12)
 HALVINGS = 9  # of the step of RK4
-LONGEST = 5.0  # seconds of processor time, after which a contender gets no finer setting
+LONGEST = 1.0  # seconds of processor time, after which a contender gets no finer setting
 FOREIGN = 256  # most trajectories in a batch of another package
 MIXED = "mixed"
 
@@ -53,7 +62,10 @@ def main(arguments: list[str] | None = None) -> None:
     write_report(given.out)
 
 
-def measure(case: Case, size: int, out: Path, tolerances: tuple[float, ...] = TOLERANCES) -> None:
+def measure(
+    case: Case, size: int, out: Path, tolerances: tuple[float, ...] = TOLERANCES,
+    contenders: Iterable[str] = tuple(CONTENDERS),
+) -> None:  # fmt: skip
     """The diagrams of one trajectory and of a batch, into the file of the case.
 
     Raises:
@@ -63,7 +75,7 @@ def measure(case: Case, size: int, out: Path, tolerances: tuple[float, ...] = TO
     found = _read(path, size)
     varied = case.params[case.varied] * (1 + case.spread * np.linspace(-1, 1, size))
     for kind, batch in (("single", None), ("batch", varied)):
-        names = [x for x, one in CONTENDERS.items() if batch is None or one.batches]
+        names = [x for x in contenders if batch is None or CONTENDERS[x].batches]
         kept = found.setdefault(kind, {})
         missing = [name for name in names if name not in kept]
         if missing:
@@ -78,12 +90,12 @@ def _read(path: Path, size: int) -> Found:
     """What a file has already."""
     if not path.exists():
         rules = {"longest": LONGEST, "foreign": min(size, FOREIGN)}
-        return {"environment": environment(), "batch": size, "rules": rules}
+        return {"environment": environment(), "size": size, "rules": rules}
     found: Found = json.loads(path.read_text(encoding="utf-8"))
-    if found["batch"] != size:
+    if found["size"] != size:
         raise ValueError(
-            f"{path} has results of batches of {found['batch']}, not of {size}; "
-            f"delete it, or pass --batch {found['batch']}."
+            f"{path} has results of batches of {found['size']}, not of {size}; "
+            f"delete it, or pass --batch {found['size']}."
         )
     return found
 
@@ -92,7 +104,10 @@ def diagram(
     case: Case, batch: np.ndarray | None, names: list[str], tolerances: tuple[float, ...]
 ) -> Iterator[tuple[str, Found]]:
     """Name, and number of trajectories with settings, errors and times, of each contender."""
-    wanted = reference(case, batch) if names else None
+    if not names:
+        return
+    wanted = reference(case, batch)
+    over_run = reference_along(case) if batch is None else None
     for name in names:
         one = CONTENDERS[name]
         part = _part(one, batch)
@@ -101,7 +116,10 @@ def diagram(
         run, rows = one.prepare(case, given), []
         for setting in settings:
             made = run(setting)
-            rows.append({"setting": setting, **measured(made, wanted[part])})
+            row = {"setting": setting, **measured(made, wanted[part])}
+            if over_run is not None and name in PAIRS | STIFF:
+                row["largest"] = error_of(along(case, (PAIRS | STIFF)[name], setting), over_run)
+            rows.append(row)
             if made.seconds > LONGEST:
                 break
         yield name, {"trajectories": 1 if given is None else len(given), "rows": rows}
@@ -116,15 +134,19 @@ def _part(one: Contender, batch: np.ndarray | None) -> Any:
 
 def measured(run: Run, wanted: np.ndarray) -> Found:
     """The error and the cost of a run."""
-    error = None
-    if run.end is not None and np.isfinite(run.end).all():
-        error = float(np.max(np.abs(run.end - wanted) / np.maximum(1.0, np.abs(wanted))))
     return {
-        "error": error,
+        "error": error_of(run.end, wanted),
         "seconds": run.seconds,
         "evaluations": run.evaluations,
         "steps": run.steps,
     }
+
+
+def error_of(found: np.ndarray | None, wanted: np.ndarray) -> float | None:
+    """The largest error relative to max(1, |x|)."""
+    if found is None or not np.isfinite(found).all():
+        return None
+    return float(np.max(np.abs(found - wanted) / np.maximum(1.0, np.abs(wanted))))
 
 
 def measure_mixed(size: int, out: Path) -> None:
@@ -132,7 +154,11 @@ def measure_mixed(size: int, out: Path) -> None:
     path = out / f"{MIXED}.json"
     if not path.exists():
         print("mixed double pendulums", flush=True)
-        found = {"environment": environment(), "batch": size, "rows": mixed(size)}
+        rows = []
+        for row in mixed(size):
+            rows.append(row)
+            print(f"  {row}", flush=True)
+        found = {"environment": environment(), "size": size, "rows": rows}
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

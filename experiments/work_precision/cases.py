@@ -26,7 +26,7 @@ class Case:
         varied: the parameter that differs in a batch.
         step: a first step of RK4 [s].
         stiff: whether explicit steps are limited by stability.
-        exact: q and v at the end for a value of `varied`, where there is a closed form.
+        exact: q and v for a value of `varied` and a time, where there is a closed form.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Case:
     step: float
     stiff: bool = False
     spread: float = 0.02
-    exact: Callable[[float], np.ndarray] | None = None
+    exact: Callable[[float, float], np.ndarray] | None = None
 
 
 def cases() -> dict[str, Case]:
@@ -148,20 +148,18 @@ def _spherical_pendulum() -> Case:
 
 def _four_bars() -> Case:
     """Two four-bars in a row, collinear twice per turn: a pendulum (`jaxmech.models.four_bars`)."""
-    model, end, bars = jm.models.four_bars(2), 2.0, 2
+    model, bars = jm.models.four_bars(2), 2
 
-    def exact(g: float) -> np.ndarray:
+    def exact(g: float, t: float) -> np.ndarray:
         c = ((bars + 1) / 2 + bars) * g / (((bars + 1) / 3 + bars) * model.params["l"])
         energy = 0.5 + 2 * c
         m, rate = 2 * c / energy, np.sqrt(energy / 2)
-        _, _, dn, amplitude = ellipj(ellipk(m) - rate * end, m)
+        _, _, dn, amplitude = ellipj(ellipk(m) - rate * t, m)
         angle = 2 * amplitude - np.pi / 2
         return np.concatenate(model.initial({"angle": angle, "omega": -2 * rate * dn}))
 
     q, v = (np.asarray(x) for x in model.initial())
-    return Case(
-        "four_bars", model.system, dict(model.params), q, v, end, "g", 1e-2, exact=exact
-    )
+    return Case("four_bars", model.system, dict(model.params), q, v, 2.0, "g", 1e-2, exact=exact)
 
 
 def rolling_disc() -> jm.System:

@@ -25,6 +25,8 @@ STIFF = {
     "Adaptive, Radau IIA 5": jm.RadauIIA5(),
 }
 MOST = 200_000  # attempted steps
+WARM = 1e-6  # tolerance of the run that compiles; a crude one drifts off the constraints
+MOMENTS = 10  # at which the largest error of a run is looked for
 ROUNDS, ENOUGH = 7, 1.0  # at most so many repetitions, and none after so many seconds
 
 
@@ -127,7 +129,7 @@ def _by_diffrax(solver: Any, case: Case, batch: np.ndarray | None) -> Prepared:
     evaluated = solver.tableau.num_stages - 1 if not isinstance(solver, diffrax.Kvaerno5) else 0
     whole = jax.jit(end if batch is None else jax.vmap(end, in_axes=(0, None)))
     given = jnp.asarray(case.params[case.varied] if batch is None else batch)
-    jax.block_until_ready(whole(given, 1e-1))
+    jax.block_until_ready(whole(given, WARM))
 
     def run(setting: float) -> Run:
         found = _counted(*timed(lambda: jax.block_until_ready(whole(given, setting)), warm=False))
@@ -198,13 +200,37 @@ def reference(case: Case, batch: np.ndarray | None) -> np.ndarray:
     """
     if case.exact is not None:
         values = [case.params[case.varied]] if batch is None else batch
-        ends = np.stack([case.exact(float(x)) for x in values])
+        ends = np.stack([case.exact(float(x), case.end) for x in values])
         return ends[0] if batch is None else ends
     finest = [_finest(CONTENDERS[name].prepare(case, batch)) for name in list(PAIRS)[1:]]
     other, best = finest
     apart = np.max(np.abs(best - other) / np.maximum(1.0, np.abs(best)))
     assert apart < 1e-9, f"{case.name}: two references are {apart:.1e} apart"
     return best
+
+
+def along(case: Case, pair: Any, tolerance: float) -> np.ndarray | None:
+    """The states at some moments of a run of one trajectory, shape (T, 2 n); None if it failed."""
+    method = jm.Adaptive(pair, rtol=tolerance, atol=tolerance, max_steps=MOST)
+    sol = jm.simulate(
+        case.system, case.q, case.v, _moments(case), case.params, method=method, throw=False
+    )
+    states = np.concatenate([sol.q, sol.v], axis=1)[1:]
+    return states if sol.status == jm.Status.OK else None
+
+
+def reference_along(case: Case) -> np.ndarray:
+    """The same, as accurately as it can be known."""
+    if case.exact is not None:
+        value = case.params[case.varied]
+        return np.stack([case.exact(value, float(t)) for t in _moments(case)[1:]])
+    found = along(case, PAIRS["Adaptive, Dormand-Prince 8"], 1e-13)
+    assert found is not None, f"{case.name}: no reference"
+    return found
+
+
+def _moments(case: Case) -> np.ndarray:
+    return np.linspace(0.0, case.end, MOMENTS + 1)
 
 
 def _finest(run: Prepared) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jaxtyping import Array
 
@@ -28,19 +29,21 @@ from jaxmech.compiler.ir.loops import UnsupportedError, dtype_of, shape_of
 
 LARGEST_IN_PROLOGUE = 16_384  # numbers of an array
 MOST_PASSED = 1024  # numbers that a prologue takes or gives; XLA is faster with sequences
+LARGEST_KNOWN = 256  # numbers of an array that native code knows
 
 Batch = tuple[Array, bool]  # a value, and whether it has the axis of the batch
 
 
 def run_partitioned(
     closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int,
-    found: Explanation | None,
+    found: Explanation | None, constants: Sequence[np.ndarray | None] = (),
 ) -> list[Batch]:  # fmt: skip
     """The results of a program over a batch; flagged arguments have its axis in front.
 
-    `found` gets a part for every loop.
+    `found` gets a part for every loop. `constants` are the values of arguments that are the same
+    in all calls, or None.
     """
-    run = _Partition(closed, args, flags, size, found)
+    run = _Partition(closed, args, flags, size, found, constants)
     for place, eqn in enumerate(closed.jaxpr.eqns):
         if place not in run.done:
             run.add(place, eqn)
@@ -51,10 +54,17 @@ def run_partitioned(
 class _Partition:
     def __init__(
         self, closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int,
-        found: Explanation | None,
+        found: Explanation | None, constants: Sequence[np.ndarray | None],
     ) -> None:  # fmt: skip
         self.jaxpr, self.size, self.found = closed.jaxpr, size, found
         consts = [(jnp.asarray(c), False) for c in closed.consts]
+        given = zip(self.jaxpr.invars, constants, strict=bool(constants))
+        self.constants = {var: value for var, value in given if value is not None}
+        self.constants.update(
+            (var, np.asarray(value))
+            for var, value in zip(self.jaxpr.constvars, closed.consts, strict=True)
+            if _is_constant(value)
+        )
         self.values: dict[Any, Batch] = dict(zip(self.jaxpr.constvars, consts, strict=True))
         self.values.update(zip(self.jaxpr.invars, zip(args, flags, strict=True), strict=True))
         self.batched = {atom for atom, (_, has) in self.values.items() if has}
@@ -121,10 +131,17 @@ class _Partition:
         if not any(flags):
             return [(x, False) for x in evaluated(eqn, *values)]
         if content is not None:
-            return run_partitioned(content, values, flags, self.size, self.found)
+            known = [self._constant(atom) for atom in eqn.invars]
+            return run_partitioned(content, values, flags, self.size, self.found, known)
         axes = [0 if has else None for has in flags]
         outs = jax.vmap(lambda *xs: evaluated(eqn, *xs), axes, axis_size=self.size)(*values)
         return [(x, True) for x in outs]
+
+    def _constant(self, atom: Any) -> np.ndarray | None:
+        """The value of a literal, or of a constant."""
+        if isinstance(atom, Literal):
+            return np.asarray(atom.val, dtype_of(atom))
+        return self.constants.get(atom)
 
     def _loop(self, place: int, eqn: JaxprEqn) -> Sequence[Batch | None]:
         """The results of a loop: compiled with equations around it, or alone, or by `jax.vmap`."""
@@ -182,7 +199,7 @@ class _Partition:
         others = [one for one in self.jaxpr.eqns if one is not eqn and one not in around]
         used = _variables(self.jaxpr.outvars).union(*(_variables(one.invars) for one in others))
         wanted = [var for one in around for var in one.outvars if var in used]
-        kernel, args = loop_kernel(eqn, prologue, list(epilogue.values()), wanted)
+        kernel, args = loop_kernel(eqn, prologue, list(epilogue.values()), wanted, self.constants)
         # JAX keeps all results of a `while`, though rows that nobody reads may be large.
         is_used = [var in used for var in eqn.outvars]
         kernel = kernel.restricted([*is_used, *[True] * len(wanted)])
@@ -201,6 +218,11 @@ class _Partition:
         self.waiting = [one for one in self.waiting if one not in prologue]
         self.done.update(epilogue)
         return outs
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether native code may know a value: it is small, and not traced."""
+    return np.size(value) <= LARGEST_KNOWN and not isinstance(value, jax.core.Tracer)
 
 
 def _variables(atoms: Iterable[Any]) -> set[Any]:

@@ -263,4 +263,4 @@ DORMAND_PRINCE_8_ERRORS = (
 )
 
 CONTROL_5 = StepControl(order=4, least=0.2, most=10.0, memory=0.04, stable=3.25)
-CONTROL_8 = StepControl(order=7, least=1 / 3, most=6.0, memory=0.0, stable=6.1)
+CONTROL_8 = StepControl(order=7, least=1 / 3, most=6.0, memory=0.04, stable=6.1)

@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
@@ -66,10 +66,13 @@ def jaxpr_texts(*jaxprs: ClosedJaxpr) -> list[str]:
 
 
 def equations_digest(
-    inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var]
-) -> str:
-    """The digest of some equations of a jaxpr, as a function of the inputs."""
-    return sha256(*_Writer().lines(inputs, eqns, outputs))
+    inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var],
+    constants: Mapping[Var, np.ndarray],
+) -> str:  # fmt: skip
+    """The digest of some equations of a jaxpr, as a function of the inputs and of constants."""
+    writer = _Writer()
+    lines = writer.lines([*constants, *inputs], eqns, outputs)
+    return sha256(*map(writer.text, constants.values()), *lines)
 
 
 class _Writer:

@@ -1,9 +1,10 @@
 """`Kernel`: a function or loop of one trajectory as a graph, with its arguments and results."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import equations_as_fun, loop_content
+from jaxmech.compiler.frontend.primitives import constant
 from jaxmech.compiler.ir.liveness import Live, live_nodes, most_carried, operations
 from jaxmech.compiler.ir.loops import Rows, SequenceInput, Stacked, UnsupportedError, Value
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
@@ -145,6 +147,7 @@ def loop_kernel(
     prologue: Sequence[JaxprEqn] = (),
     epilogue: Sequence[JaxprEqn] = (),
     wanted: Sequence[Var] = (),
+    constants: Mapping[Var, np.ndarray] = MappingProxyType({}),
 ) -> tuple[Kernel, list[Var]]:
     """The kernel of a loop and of equations around it.
 
@@ -153,6 +156,7 @@ def loop_kernel(
         prologue: the equations that compute its constants and initial carry, in order.
         epilogue: equations that need its final carry, in order.
         wanted: variables of both that are results of the kernel too, after the loop's own.
+        constants: values of variables that are the same in all calls.
 
     Returns:
         The kernel, and the variables that are its arguments; the scanned arguments follow.
@@ -160,15 +164,18 @@ def loop_kernel(
     p = eqn.params
     body, fixed, carries = loop_content(eqn)
     first = fixed + carries
-    around = [*prologue, *epilogue]
-    inner = {var for one in (*around, eqn) for var in one.outvars}
+    beside = [*prologue, *epilogue]
+    inner = {var for one in (*beside, eqn) for var in one.outvars}
     # What leads to the loop is read with it, so that its constants are folded into the loop;
     # without that a chain of 30 links took LLVM 11 s instead of 4 s.
-    atoms = [*chain(*(one.invars for one in around)), *eqn.invars[:first]]
+    atoms = [*chain(*(one.invars for one in beside)), *eqn.invars[:first]]
     given = [atom for atom in atoms if not isinstance(atom, Literal) and atom not in inner]
-    args = list(dict.fromkeys(given))
+    every = dict.fromkeys(given)
+    fixed_values = {var: constants[var] for var in every if var in constants}
+    args = [var for var in every if var not in fixed_values]
     sequences = [atom for atom in eqn.invars[first:] if not isinstance(atom, Literal)]
     inputs, outputs = [*args, *sequences], [*eqn.outvars, *wanted]
+    around = [*prologue, eqn, *epilogue]
     scanned = [
         SequenceInput(k, p["length"], aval.shape, aval.dtype)
         for k, aval in enumerate(body.in_avals[first:])
@@ -177,6 +184,7 @@ def loop_kernel(
     def read(reader: JaxprReader) -> list[Value]:
         given = reader.inputs([var.aval for var in args])
         env: dict[Any, Value] = dict(zip(args, given, strict=True))
+        env |= {var: constant(reader.graph, value) for var, value in fixed_values.items()}
         reader.equations(prologue, env)
         values = [reader.value(atom, env) for atom in eqn.invars[:first]]
         outs = reader.kept_loop(eqn, [*values, *scanned])
@@ -187,9 +195,9 @@ def loop_kernel(
     reading = Reading(
         [var.aval for var in inputs],
         [var.aval for var in outputs],
-        lambda: equations_digest(inputs, [*prologue, eqn, *epilogue], outputs),
+        lambda: equations_digest(inputs, around, outputs, fixed_values),
         read,
-        equations_as_fun(inputs, [*prologue, eqn, *epilogue], outputs),
+        equations_as_fun(inputs, around, outputs, fixed_values),
     )
     places = range(len(args), len(args) + len(sequences))
     return Kernel(reading, places, tuple(range(len(outputs)))), args

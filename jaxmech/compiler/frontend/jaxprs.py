@@ -1,12 +1,13 @@
 """The jaxprs inside calls and loops, across versions of JAX."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array
 
@@ -62,12 +63,14 @@ def evaluated(eqn: JaxprEqn, *values: Array) -> list[Array]:
 
 
 def equations_as_fun(
-    inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var]
-) -> Callable[..., list[Array]]:
-    """Some equations of a jaxpr as a function of the inputs."""
+    inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var],
+    constants: Mapping[Var, np.ndarray],
+) -> Callable[..., list[Array]]:  # fmt: skip
+    """Some equations of a jaxpr as a function of the inputs; other variables are constants."""
 
     def fn(*args: Array) -> list[Array]:
         env: dict[Any, Array] = dict(zip(inputs, args, strict=True))
+        env |= {var: jnp.asarray(value) for var, value in constants.items()}
         for eqn in eqns:
             values = [
                 jnp.asarray(atom.val, dtype_of(atom)) if isinstance(atom, Literal) else env[atom]

@@ -152,15 +152,11 @@ def _implicit(
 ) -> _Moved:  # fmt: skip
     sizes = jnp.stack([jnp.max(jnp.abs(x)) for x in (start.q, start.v)])
     allowed = jax.lax.stop_gradient(tolerance.atol + tolerance.rtol * sizes)
-<<<<<<< HEAD
     # Newton's method need not be more exact than a small part of the error that is allowed anyway.
-    enough = jnp.maximum(_ITERATION * allowed, rounding(start.q, start.v))
-=======
-    # A fixed part of the tolerance would add up over more steps the stricter it is (Hairer and
-    # Wanner, Solving Ordinary Differential Equations II, IV.8, use the root of it too).
+    # A fixed part would add up over more steps the stricter the tolerance is (Hairer and Wanner II,
+    # IV.8, take the root of it, too).
     part = jnp.minimum(_ITERATION, jax.lax.stop_gradient(jnp.sqrt(tolerance.rtol)))
     enough = jnp.maximum(part * allowed, rounding(start.q, start.v))
->>>>>>> eb131a9 (Radau: the estimate is held to 0.1 rtol^0.8, and iterations to a part of it that shrinks; the command of work and precision keeps a file for each case)
     found = pair.step(scheme, StepData(start.q, start.v, t, h, params, enough))
     in_q, in_v = found.errors[:, None]
     return _Moved(
@@ -175,10 +171,10 @@ def _explicit(
     stages = _StageWeights.of(pair, start.q.dtype)
     last = _run_stages(scheme, stages, chart, start, t, h, params)
     return _Moved(
-        start.q + h * last.speeds[stages.step],
-        start.v + h * last.accelerations[stages.step],
-        h * last.speeds[stages.step + 1 :],
-        h * last.accelerations[stages.step + 1 :],
+        start.q + h * weighted(stages.step, last.speeds),
+        start.v + h * weighted(stages.step, last.accelerations),
+        h * jnp.stack([weighted(w, last.speeds) for w in stages.errors]),
+        h * jnp.stack([weighted(w, last.accelerations) for w in stages.errors]),
         stages.error_at_end,
         last.independent,
         last.rank,
@@ -199,7 +195,7 @@ class _StagesSoFar(eqx.Module):
     """The carry of the loop over the stages.
 
     Attributes:
-        speeds: sums of speeds for the stages that follow, for the step and for its errors.
+        speeds: of the stages so far, the last one at the end, after zeros, shape (S, n).
         accelerations: the same of accelerations.
         q: coordinates of the last stage.
         v: its velocities.
@@ -209,8 +205,8 @@ class _StagesSoFar(eqx.Module):
         rank: smallest rank so far.
     """
 
-    speeds: Float[Array, " sums n"]
-    accelerations: Float[Array, " sums n"]
+    speeds: Float[Array, " S n"]
+    accelerations: Float[Array, " S n"]
     q: Float[Array, " n"]
     v: Float[Array, " n"]
     qdd: Float[Array, " n"]
@@ -227,8 +223,8 @@ def _run_stages(
 
     def one(so_far: _StagesSoFar, own: Any) -> tuple[_StagesSoFar, None]:
         node, weights, is_last = own
-        q = start.q + h * so_far.speeds[0]
-        v = start.v + h * so_far.accelerations[0]
+        q = start.q + h * weighted(weights, so_far.speeds)
+        v = start.v + h * weighted(weights, so_far.accelerations)
         stage_t = t + node * h
         q, v, complete = scheme.completed(chart, q, v, stage_t, params)
         with jax.named_scope("law_of_motion"):
@@ -241,8 +237,8 @@ def _run_stages(
             check_dependent_rows(eom, law, start.kept, jnp.asarray(False), is_last),
         )
         return _StagesSoFar(
-            stages.added(so_far.speeds, weights, v),
-            stages.added(so_far.accelerations, weights, law.qdd),
+            jnp.concatenate([so_far.speeds[1:], v[None]]),
+            jnp.concatenate([so_far.accelerations[1:], law.qdd[None]]),
             q, v, law.qdd,
             so_far.independent & (law.rank == m),
             status,
@@ -250,73 +246,66 @@ def _run_stages(
         ), None  # fmt: skip
 
     m = jnp.asarray(start.kept.size, jnp.int32)
-    none = jnp.zeros((stages.sums, start.q.size), start.q.dtype)
+    count = len(stages.nodes)
+    none = jnp.zeros((count - 1, start.q.size), start.q.dtype)
     first = _StagesSoFar(
-        stages.added(none, stages.weights[0], start.v),
-        stages.added(none, stages.weights[0], start.qdd),
+        jnp.concatenate([none, start.v[None]]),
+        jnp.concatenate([none, start.qdd[None]]),
         start.q, start.v, start.qdd, start.rank == m, start.status, start.rank,
     )  # fmt: skip
     # Native code unrolls short loops, and then knows the zeros among the weights. That halves the
     # time of a step of a small system; a large one would take too long to compile.
-    count = len(stages.nodes)
     is_small = start.q.size + start.kept.size <= _SMALL
     for k in range(1, count, _TOGETHER if is_small else count):
         part = slice(k, min(k + _TOGETHER, count) if is_small else count)
         first, _ = jax.lax.scan(
-            one, first, (stages.nodes[part], stages.weights[part], stages.is_last[part])
+            one, first, (stages.nodes[part], stages.before[part], stages.is_last[part])
         )
     return first
+
+
+def weighted(weights: Float[Array, " S"], rates: Float[Array, " S n"]) -> Float[Array, " n"]:
+    """The sum of rates with weights."""
+    return weights @ rates
 
 
 class _StageWeights(eqx.Module):
     """The S stages of a pair.
 
-    The rate of a stage enters the sums of the stages that follow, as many of them as the method
-    uses, then the sum of the step, then those of the errors.
+    The rates of earlier stages are kept as they are, and not added to the sums of those that
+    follow: native code reads them once for each weight, but would write each sum as often.
 
     Attributes:
         nodes: the fractions of the step at which they are taken, shape (S,).
-        weights: of their rates in each of the sums, shape (S, sums).
+        before: the weights of the S rates before a stage, the last one at the end, shape (S, S).
         is_last: whether it is the last stage, shape (S,).
-        step: number of the sum of the step.
-        sums: number of sums.
+        step: weights of the rates in the step, shape (S,).
+        errors: the same in its E errors, shape (E, S).
         error_at_end: weights of the rate at the end of the step in its errors.
     """
 
     nodes: Float[Array, " S"]
-    weights: Float[Array, " S sums"]
+    before: Float[Array, " S S"]
     is_last: Bool[Array, " S"]
-    step: int = eqx.field(static=True)
-    sums: int = eqx.field(static=True)
+    step: Float[Array, " S"]
+    errors: Float[Array, " E S"]
     error_at_end: tuple[float, ...] = eqx.field(static=True)
 
     @staticmethod
     def of(pair: AbstractRungeKuttaPair, dtype: Any) -> "_StageWeights":
         """The stages of a pair, their weights padded with zeros."""
         tableau, errors = pair.tableau, np.asarray(pair.errors)
-        count = len(tableau.nodes)
-        table = np.zeros((count, count))
-        for j, row in enumerate(tableau.stages):
-            table[j, : len(row)] = row
-        farthest = max(j - i for j, i in zip(*np.nonzero(table), strict=True))
-        weights = np.zeros((count, farthest + 1 + len(errors)))
-        for k in range(1, farthest + 1):
-            weights[: count - k, k - 1] = np.diagonal(table, -k)
-        weights[:, farthest] = tableau.weights
         # The last weight of an error estimate belongs to the rate at the end, known only after
         # projection.
-        weights[:, farthest + 1 :] = errors[:, :-1].T
+        count = len(tableau.nodes)
+        before = np.zeros((count, count))
+        for j, row in enumerate(tableau.stages):
+            before[j, count - j :] = np.pad(row, (0, j - len(row)))
         return _StageWeights(
             nodes=jnp.asarray(tableau.nodes, dtype),
-            weights=jnp.asarray(weights, dtype),
+            before=jnp.asarray(before, dtype),
             is_last=jnp.asarray(np.arange(count) == count - 1),
-            step=int(farthest),
-            sums=weights.shape[1],
+            step=jnp.asarray(tableau.weights, dtype),
+            errors=jnp.asarray(errors[:, :-1], dtype),
             error_at_end=tuple(errors[:, -1].tolist()),
         )
-
-    def added(self, sums: Float[Array, " sums n"], weights: Array, rate: Array) -> Array:
-        """The sums for the next stage, its own first."""
-        none = jnp.zeros_like(sums[:1])
-        moved = jnp.concatenate([sums[1 : self.step], none, sums[self.step :]])
-        return moved + weights[:, None] * rate[None]

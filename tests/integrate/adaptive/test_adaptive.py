@@ -43,13 +43,13 @@ def run(method: AbstractMethod, case: Any, ts: Any = TS, **policies: Any) -> Sol
 
 @by_pair
 def test_errors_fall_in_proportion_to_the_tolerance(pair: AbstractPair, exact: Solution) -> None:
-    tolerances = np.array([1e-5, 1e-7, 1e-9])
+    tolerances = np.array([1e-6, 1e-7, 1e-8, 1e-9, 1e-10])
     sols = [run(Adaptive(pair, rtol=tol, atol=tol), DOUBLE) for tol in tolerances]
     errors = np.array([abs(sol.q - exact.q).max() for sol in sols])
     assert (errors < 20 * tolerances).all()
     slope = np.polyfit(np.log(tolerances), np.log(errors), 1)[0]
     assert 0.7 < slope < 1.3
-    assert sols[0].accepted < sols[1].accepted < sols[2].accepted
+    assert (np.diff([sol.accepted for sol in sols]) > 0).all()
     for sol in sols:
         assert sol.position_residual.max() < 1e-14
         assert sol.velocity_residual.max() < 1e-13

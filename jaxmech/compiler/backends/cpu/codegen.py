@@ -10,13 +10,16 @@ from jaxmech.compiler.frontend.build import Kernel
 LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
 FEW = 500  # operations: most wait for another one, and the code for twice the lanes is still short
 ALONE = 2  # for a single trajectory: code for few lanes is short, and the spare one costs little
+LONG = 4000  # operations of a kernel with a `while`: fewer lanes wait less for the slowest of them
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
 
 
 def _lanes_of(kernel: Kernel) -> int:
     """How many trajectories are computed side by side."""
     has_doubles = any(aval.dtype == np.float64 for aval in (*kernel.avals, *kernel.out_avals))
-    if has_doubles and kernel.most_carried > MANY:
+    has_while = any(loop.length is None for loop in kernel.reader.loops)
+    is_long = has_while and kernel.operations > LONG
+    if has_doubles and (is_long or kernel.most_carried > MANY):
         return LANES // 2
     return 2 * LANES if kernel.operations <= FEW else LANES
 
