@@ -27,7 +27,7 @@ STIFF = {
 MOST = 200_000  # attempted steps
 WARM = 1e-6  # tolerance of the run that compiles; a crude one drifts off the constraints
 MOMENTS = 10  # at which the largest error of a run is looked for
-ROUNDS, ENOUGH = 7, 1.0  # at most so many repetitions, and none after so many seconds
+ROUNDS, ENOUGH = 7, 0.5  # at most so many repetitions, and none after so many seconds
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _by_scipy(method: str, case: Case, batch: np.ndarray | None) -> Prepared:
         return jnp.concatenate([y[n:], motion.qdd])
 
     start = np.concatenate([case.q, case.v])
-    law(0.0, start)
+    law(np.float64(0.0), start)
 
     def run(setting: float) -> Run:
         def solve() -> Any:

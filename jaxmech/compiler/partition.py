@@ -221,8 +221,10 @@ class _Partition:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether native code may know a value: it is small, and not traced."""
-    return np.size(value) <= LARGEST_KNOWN and not isinstance(value, jax.core.Tracer)
+    """Whether native code may know a value: small numbers, which are not traced."""
+    if isinstance(value, jax.core.Tracer):
+        return False
+    return math.prod(np.shape(value)) <= LARGEST_KNOWN and jnp.result_type(value).kind in "fiub"
 
 
 def _variables(atoms: Iterable[Any]) -> set[Any]:

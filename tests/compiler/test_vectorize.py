@@ -533,3 +533,20 @@ def test_subnormal_numbers_are_zero(name: str) -> None:
     mine, plain = jax.jit(vectorize(fn))(x), jax.jit(jax.vmap(fn))(x)
     np.testing.assert_allclose(mine, plain, rtol=1e-15)
     assert np.isinf(plain[1]) == (name != "sqrt")
+
+
+def test_a_loop_knows_the_constants_of_a_function_that_was_compiled_before() -> None:
+    """Zeros cost nothing, and other numbers of the same shape give other code."""
+
+    def growing(table: np.ndarray) -> Function:
+        @jax.jit  # makes arguments of its constants
+        def fn(x: Any, A: Any) -> Any:
+            return lax.fori_loop(0, 20, lambda _, y: y + 0.01 * (jnp.asarray(table) @ y), x)
+
+        return fn
+
+    full, diagonal = np.arange(1.0, 17.0).reshape(N, N), np.eye(N)
+    kept = [explain(growing(table), *batch(0, 5)).parts[0].kept for table in (full, diagonal)]
+    assert kept[1] < kept[0] / 3
+    for table in (full, diagonal, 2 * full):
+        assert_agrees(growing(table))
