@@ -14,7 +14,8 @@ from jaxtyping import Array
 from jaxmech.compiler.ir.loops import dtype_of, shape_of
 
 LONGEST_UNROLLED = 8  # iterations
-LARGEST_SEQUENCES = 1024  # numbers that a loop scans and saves in a function of one kernel
+MOST_ROWS = 32  # iterations of a loop in a function of one kernel
+LARGEST_SEQUENCES = 1024  # numbers that such a loop scans and saves
 LOOPS = ("scan", "while")  # primitives
 _CALLS = {
     "jit": "jaxpr",
@@ -117,8 +118,7 @@ def stays_loop(jaxpr: Jaxpr) -> bool:
 def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:
     """Whether its loops can be compiled together with all around them.
 
-    Those that depend on no `batched` argument are run once for all trajectories instead, and XLA
-    is faster with long sequences.
+    Those that depend on no `batched` argument are run once for all trajectories instead.
     """
     depends = dict(zip(jaxpr.invars, batched, strict=True))
     for eqn in jaxpr.eqns:
@@ -126,21 +126,23 @@ def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:
         depends.update(dict.fromkeys(eqn.outvars, any(flags)))
         content = call_content(eqn)
         if eqn.primitive.name in LOOPS:
-            if not (any(flags) and _saves_little(eqn)):
+            if _is_kept(eqn) and not (any(flags) and _is_short(eqn)):
                 return False
         elif content is not None and not is_one_kernel(content.jaxpr, flags):
             return False
     return True
 
 
-def _saves_little(eqn: JaxprEqn) -> bool:
-    """Whether a loop, and every loop inside it, saves and scans short sequences only."""
-    if eqn.primitive.name == "while":
+def _is_short(eqn: JaxprEqn) -> bool:
+    """Whether a loop runs and saves little, as one over the rows of a matrix does."""
+    # What all trajectories share is computed once before a longer loop, which has it as scalars, and
+    # XLA is faster with long sequences.
+    if eqn.primitive.name == "while" or eqn.params["length"] > MOST_ROWS:
         return False
     body, fixed, carries = loop_content(eqn)
     elements = [*eqn.invars[fixed + carries :], *eqn.outvars[carries:]]
     numbers = sum(math.prod(shape_of(x)) for x in elements)
-    return numbers <= LARGEST_SEQUENCES and all(map(_saves_little, _loops(body.jaxpr)))
+    return numbers <= LARGEST_SEQUENCES and not stays_loop(body.jaxpr)
 
 
 def _is_kept(eqn: JaxprEqn) -> bool:
