@@ -135,8 +135,8 @@ def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:
 
 def _is_short(eqn: JaxprEqn) -> bool:
     """Whether a loop runs and saves little, as one over the rows of a matrix does."""
-    # What all trajectories share is computed once before a longer loop, which has it as scalars, and
-    # XLA is faster with long sequences.
+    # What all trajectories share is computed once before a longer loop, which has it as scalars;
+    # and XLA is faster with long sequences.
     if eqn.primitive.name == "while" or eqn.params["length"] > MOST_ROWS:
         return False
     body, fixed, carries = loop_content(eqn)
