@@ -113,10 +113,9 @@ def saddle_point(
         >>> print(x, multipliers)
         [3. 1.] [3. 0.]
     """
-    # The derivatives of the solution need none of the factors.
-    K_, B_, J_ = jax.lax.stop_gradient((K, B, J))
-    inner = lu(K_)
-    complement = product(J_, inner.solve(B_.T))
+    # The rule below needs no derivatives of the factors, but that of its transpose does.
+    inner = lu(K)
+    complement = product(J, inner.solve(B.T))
     both = kept[:, None] & kept[None, :]
     complement = jnp.where(both, complement, jnp.eye(len(kept), dtype=K.dtype))
     return SaddlePoint(K, B, J, kept, inner, lu(complement))
