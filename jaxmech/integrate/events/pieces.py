@@ -4,11 +4,16 @@ At an event, the size s of its piece is the root of g(x(s)) = 0 that the run fou
 derivatives of the implicit function, ds = -dg / (dg/ds), of any order.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.compiler import hoisted
 from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
@@ -57,6 +62,24 @@ def to_step_end(
     return PieceState(q, v, jnp.zeros_like(state.offset))
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _root(value: Callable[[Any, Array], Array], found: Array, data: Any) -> Array:
+    """The root of value(data, size) that the run found, with the derivative of the implicit one."""
+    return found
+
+
+# Not `jax.lax.custom_root`, which JAX 0.12 cannot compile within an operation.
+@_root.defjvp
+def _root_jvp(
+    value: Callable[[Any, Array], Array], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Array, Array]:
+    found, data = primals
+    size = _root(value, found, data)
+    _, along = jax.jvp(partial(value, data), (size,), (jnp.ones_like(size),))
+    _, moved = jax.jvp(lambda data: value(data, size), (data,), (tangents[1],))
+    return size, -moved / along
+
+
 def to_event(
     scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> tuple[PieceState, Occurrences]:
@@ -70,11 +93,8 @@ def to_event(
         values = watch.values(scheme, *moved(size), start + size, now)
         return watch.chosen(piece.which, values)
 
-    # The root is the one that the run found, so nothing is searched; only the derivative is that of
-    # the implicit function.
-    size = jax.lax.custom_root(
-        value, piece.size, lambda _, found: found, lambda along, y: y / along(jnp.ones_like(y))
-    )
+    with_traced, traced = hoisted(value, piece.size)
+    size = _root(with_traced, piece.size, traced)
     q, v = moved(size)
     t, q_after, v_after = start + size, q, v
     if watch.has_transitions:
