@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.compiler import why_not
 from jaxmech.linalg import QR, AbstractRowSpace, cholesky, times
 from jaxmech.stabilization import near
 
@@ -230,12 +229,6 @@ def _repeated(
     goes_on: Callable[[Any], Array], step: Callable[[Any], Any], start: Any, most: int
 ) -> Any:
     """`step` for as long as `goes_on` holds, at most so many times."""
-    if why_not() is None:  # lanes take loops of a known length, and skip the rest of it
-
-        def step_or_rest(_: Array, state: Any) -> Any:
-            return jax.lax.cond(goes_on(state), step, lambda state: state, state)
-
-        return jax.lax.fori_loop(0, most, step_or_rest, start)
     count = jnp.zeros((), int)
     return jax.lax.while_loop(
         lambda carry: goes_on(carry[0]) & (carry[1] < most),

@@ -40,8 +40,8 @@ def choose_substeps(
     size, take the largest result.
 
     The step size aims at a relative error over the run of 1e-6 (1e-4 for methods below order 4, and
-    at least 1000 eps), as in `Solution.integration_error`. It is found by a trial of up to 1000
-    steps, each repeated as two half steps.
+    at least 1000 eps), as in `Solution.integration_error`. It is found by a trial of up to
+    20,000 steps, each repeated as two half steps.
 
     Raises:
         ValueError: the values of the arguments are not known.

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.compiler import batched_closure, why_not
+from jaxmech.compiler import batched_closure
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -31,7 +31,7 @@ MEMBERS = 16  # of a batch that take part in a trial
 TARGET = 1e-6  # relative error of a whole run; `_ROUGH` for methods below order 4
 MOST_STEPS = 1_000_000  # that are chosen for a run
 _ROUGH = 1e-4
-_TRIED = 1000  # steps of a trial
+_TRIED = 20_000  # steps of a trial
 _FIRST = 16  # steps from the first to the last time in the first trial
 _TRIALS = 10
 _RESOLVED = 1e-3  # error below which the motion is resolved, so that the order of the method shows
@@ -150,23 +150,22 @@ def _trial(
         h = (ts[1] - ts[0]) / many
         zero = jnp.zeros_like(q)
 
-        def more(k: Array, carry: Any) -> Any:
+        def unfinished(carry: Any) -> Array:
+            return carry[-1] & (carry[-2] < tried)
+
+        def more(carry: Any) -> Any:
             q, v, errors, (low, high, fastest), done, _ = carry
-            new_q, new_v, found, went_well = _doubled(scheme, q, v, ts[0] + k * h, h, params)
+            new_q, new_v, found, went_well = _doubled(scheme, q, v, ts[0] + done * h, h, params)
             seen = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
             moved = (
                 new_q, new_v, [x + y for x, y in zip(errors, found, strict=True)],
-                (*seen, jnp.maximum(fastest, jnp.abs(new_v))), done + 1, went_well,
+                (*seen, jnp.maximum(fastest, jnp.abs(new_v))), done + 1,
             )  # fmt: skip
-            return jax.lax.cond(went_well, lambda: moved, lambda: (*carry[:-1], went_well))
-
-        def step_or_rest(k: Array, carry: Any) -> Any:
-            return jax.lax.cond(carry[-1] & (k < tried), lambda: more(k, carry), lambda: carry)
+            kept = jax.tree.map(partial(jnp.where, went_well), moved, carry[:-1])
+            return *kept, went_well
 
         start = q, v, [zero, zero], (q, q, jnp.abs(v)), jnp.zeros((), int), jnp.asarray(True)
-        # Native code needs a loop of known length, and skips steps in which all lanes rest.
-        count = _TRIED if why_not() is None else tried
-        _, _, errors, sizes, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
+        _, _, errors, sizes, done, good = jax.lax.while_loop(unfinished, more, start)
         low, high, fastest = sizes
         return relative(errors[0], errors[1], low, high, fastest, h * done), done, good
 

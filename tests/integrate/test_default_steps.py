@@ -64,6 +64,21 @@ def test_gradients_choose_as_the_motion_does() -> None:
     )
 
 
+def test_a_motion_that_becomes_violent_after_a_thousand_steps() -> None:
+    """Swinging Atwood machine: the mass comes close to the pulley after more than two swings."""
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        kinetic = 0.5 * (v[0] ** 2 + v[1] ** 2) + 1.5 * v[2] ** 2
+        return kinetic - 9.81 * q[1] - 3 * 9.81 * q[2]
+
+    rope = jm.Holonomic(lambda q, t, p: jnp.hypot(q[0], q[1]) - q[2])
+    machine = jm.System(lagrangian, [rope], coordinates=("x", "y", "z"))
+    start, ts = ([1.0, 0.0, 1.0], np.zeros(3)), np.linspace(0.0, 10.0, 3)
+    sol = simulate(machine, *start, ts, method=CHOSEN)
+    fine = simulate(machine, *start, ts, method=DormandPrince5(20_000))
+    assert abs(sol.q - fine.q).max() < 3e-6
+
+
 def test_under_jit_nothing_is_known() -> None:
     q = jnp.array([2.0])
     with pytest.warns(jm.StepWarning, match=r"choose_substeps"):
