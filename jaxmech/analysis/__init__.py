@@ -1,6 +1,6 @@
-"""What can be said about a system without a simulation: `structure` and its findings.
+"""Analysis of a system without simulating it: `structure` and its findings.
 
-Read `states`, `nearby_states` and `row_dependence` first, on which the others stand. Then each
+Read `states`, `nearby_states` and `row_dependence` first; the other files build on them. Then each
 file examines one thing: `redundancy` the rank of the constraints, `mass` the mass matrix, `unused`
 coordinates and parameters, `nan_functions` NaN and missing derivatives, `initial_state` violated
 constraints, `integrability` constraints on velocities, and `short_run` gradients. `structure` runs

@@ -1,4 +1,4 @@
-"""`Finding`: a problem or fact about a system, how serious it is, and what to do about it."""
+"""`Finding`: a problem or fact about a system, its severity, and a remedy."""
 
 import textwrap
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """How much a finding matters.
+    """The severity of a finding.
 
     Example:
         >>> Severity.SERIOUS > Severity.NOTE
@@ -20,12 +20,12 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact to know before trusting a system.
+    """A problem or fact about a system.
 
     Attributes:
         severity: `NOTE`, `WARNING` or `SERIOUS`.
-        what: what was found, with the names of the constraints, coordinates or parameters.
-        remedy: what to do about it.
+        what: the problem or fact, with the names of the constraints, coordinates or parameters.
+        remedy: the suggested remedy.
 
     Example:
         >>> print(Finding(Severity.NOTE, "'m' is unused", "remove it"))
@@ -47,6 +47,6 @@ class Finding:
 
 
 def listed(names: tuple[str, ...] | list[str]) -> str:
-    """Names in a sentence, such as "'rod', 'loop' and 'wheel'"."""
+    """Join names for a sentence, such as "'rod', 'loop' and 'wheel'"."""
     quoted = [repr(name) for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

@@ -69,7 +69,7 @@ def contradictions(
 ) -> dict[str, Finding]:
     """Findings, by name, on the constraints whose accelerations exclude each other.
 
-    The test is that of a step of `simulate`: A qdd misses b by more than eps^(1/4) of the terms.
+    The test is that of a step of `simulate`: A qdd differs from b by over eps^(1/4) of its terms.
     """
     eps = float(np.finfo(np.asarray(motion.qdd).dtype).eps)
     qdd = np.asarray(motion.qdd, float)

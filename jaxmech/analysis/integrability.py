@@ -1,9 +1,9 @@
 """Whether constraints on velocities are derivatives of constraints on positions (Frobenius).
 
 A constraint a(q, t) . v + a0(q, t) = 0 is the covector w = (a, a0) on (q, t). A set of them is
-integrable where every dw vanishes on the directions that the set leaves free (Frobenius 1877). The
-largest such set is found by leaving out, again and again, the constraints that fail against the
-rest; holonomic constraints stay in it.
+integrable where every dw vanishes on the common null space of the set (Frobenius 1877). The
+largest such set is found by repeatedly dropping the constraints that fail against the rest;
+holonomic constraints stay in it.
 """
 
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import wide
 
-SMALL = 1e-8  # relative size of what counts as zero
+SMALL = 1e-8  # relative size that counts as zero
 
 
 @dataclass(frozen=True)
 class Integrability:
-    """Which nonholonomic constraints restrict positions after all.
+    """Nonholonomic constraints that restrict positions after all.
 
     Attributes:
-        integrable: names of those that are derivatives of constraints on positions.
-        nonlinear: names of those that are not affine in the velocities, which are not tested.
-        reachable: degrees of freedom of position with the integrable ones.
+        integrable: names of the derivatives of constraints on positions.
+        nonlinear: names of those not affine in the velocities, which are not tested.
+        reachable: degrees of freedom of position, integrable constraints included.
     """
 
     integrable: tuple[str, ...]
@@ -41,7 +41,7 @@ class Integrability:
 
 
 def integrability(system: System, states: Sequence[State]) -> Integrability | None:
-    """The test at several states on the constraints; None without nonholonomic ones.
+    """Test integrability at several states on the constraints; None without nonholonomic ones.
 
     Example:
         >>> import jaxmech as jm
@@ -91,7 +91,7 @@ def integrability_findings(found: Integrability) -> list[Finding]:
 def _covectors(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, list[tuple[Array, Array, Array]]]:
-    """Rows of the holonomic ones; of each other one rows, their derivatives, and how bent it is."""
+    """Rows of the holonomic constraints; rows, derivatives and nonlinearity of each other one."""
     elsewhere = wide(v, seed=11)
 
     def of(c: Nonholonomic) -> tuple[Array, Array, Array]:
@@ -123,7 +123,7 @@ def _rank(rows: Numbers) -> int:
 
 
 def _closes(k: int, held: Sequence[int], fixed: Numbers, own: Any) -> bool:
-    """Whether dw of a constraint vanishes on what the held ones leave free."""
+    """Whether dw of a constraint vanishes on the null space of the held ones."""
     rows = _stacked(held, fixed, own)
     _, sizes, V = np.linalg.svd(rows)
     free = V[int((sizes > SMALL).sum()) :]

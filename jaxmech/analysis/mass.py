@@ -1,4 +1,4 @@
-"""Whether masses and constraints together determine the accelerations."""
+"""The mass matrix: its rank, alone and together with the constraints."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class MassMatrix:
     """The rank and conditioning of M, by itself and together with A.
 
     Attributes:
-        rank: of M.
+        rank: rank of M.
         condition: condition number of M scaled to a unit diagonal; infinite if it is singular.
         negative: coordinates of a direction in which the kinetic energy is negative.
         undetermined: coordinates whose accelerations neither M nor A determines: [M; A] lacks full
@@ -41,7 +41,7 @@ def mass(system: System, pose: Pose, tolerance: float) -> MassMatrix:
     largest = max(np.abs(values).max(), np.finfo(float).tiny)
     rank = int((values > tolerance * largest).sum())
     least = values[0] if rank == system.n else 0.0
-    # Rows of A as long as those of the scaled M, so that one tolerance suits both.
+    # Rows of A are scaled to the length of those of the scaled M, so that one tolerance suits both.
     together = np.vstack([scaled / largest, unit(pose.A / scale)[0]])
     _, sizes, right = np.linalg.svd(together)
     null = right[(sizes <= tolerance * max(sizes[0], tolerance)).nonzero()[0]]
@@ -60,7 +60,7 @@ def _taking_part(system: System, directions: Numbers) -> tuple[str, ...]:
 
 
 def mass_findings(system: System, found: MassMatrix) -> list[Finding]:
-    """Findings on M."""
+    """Findings on the mass matrix."""
     findings = []
     if found.negative:
         what = f"the kinetic energy is negative in a direction of {listed(found.negative)}"

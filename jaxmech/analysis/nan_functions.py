@@ -1,4 +1,4 @@
-"""Functions of a system that are not finite at a state, or have no derivatives there, by name."""
+"""Functions of a system that are not finite at a state, or have no finite derivatives there."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _NOT_A_NUMBER = "look for 0 / 0, the root of a negative number or a parameter th
 
 
 def not_numbers(system: System, state: State) -> list[Finding]:
-    """Findings on the functions that are NaN or infinite at a state, or whose derivatives are."""
+    """Findings on functions with NaN or infinite values or derivatives at a state."""
     findings = []
     for what, (value, needed, slopes) in _probe(system, *state).items():
         inputs = [name for name, slope in _named(system, *slopes) if not _finite(slope)]
@@ -41,7 +41,7 @@ def not_numbers(system: System, state: State) -> list[Finding]:
 def _probe(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> dict[str, tuple[Any, Any, Any]]:
-    """For every function its value, what the motion needs of it, and the derivatives of that."""
+    """The value of every function, the part that the motion depends on, and its derivatives."""
     numbers, with_numbers = numbers_of(params)
     found = {}
     for what, fn in functions_of(system).items():
@@ -49,7 +49,7 @@ def _probe(
         by_q, by_v, by_numbers = pull(jax.tree.map(jnp.ones_like, needs))
         value = jax.tree.leaves(needs)[0]
         found[what] = value, needs, (by_q, by_v, with_numbers(by_numbers))
-    # The motion needs the derivatives of the Lagrangian only, not its value.
+    # The motion depends on the derivatives of the Lagrangian only, not on its value.
     value, *rest = found["`lagrangian`"]
     return found | {"`lagrangian`": (system.lagrangian(q, v, t, params), *rest)}
 
@@ -59,7 +59,7 @@ def _finite(tree: Any) -> bool:
 
 
 def _named(system: System, by_q: Array, by_v: Array, by_params: Params) -> list[tuple[str, Any]]:
-    """Every coordinate, velocity and parameter with the derivative by it."""
+    """Every coordinate, velocity and parameter with the derivative with respect to it."""
     velocities = [f"{name}'" for name in system.coordinates]
     named = zip([*system.coordinates, *velocities], np.concatenate([by_q, by_v]), strict=True)
     return [*named, *named_leaves(by_params)]

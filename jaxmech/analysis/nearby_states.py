@@ -1,4 +1,4 @@
-"""Consistent states: the nearest one, and a few around it."""
+"""Consistent states: the nearest one, and a few more around it."""
 
 from typing import Any, NamedTuple
 
@@ -74,8 +74,8 @@ def _tiny(step: Numbers, x: Any, tolerance: float) -> bool:
 
 def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
     """Consistent states, a few hundredths away from a state in several directions."""
-    # Each is sought on a plane that does not contain the state: a singular pose is the tip of a
-    # cone, and Gauss-Newton without such a plane would return to the tip.
+    # Each is sought on a plane that does not contain the state: a singular pose is the apex of a
+    # cone, and Gauss-Newton without such a plane would return to the apex.
     x = numbers(system, state)
     found = []
     for seed in range(NEARBY):
@@ -89,7 +89,7 @@ def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
 
 
 def _beside(A: Numbers, x: Numbers, away: Numbers) -> _Slice | None:
-    """The plane across the free part of a change; None if the constraints leave nothing free."""
+    """The plane across the free part of a change; None if the constraints have full rank."""
     change = away - x
     free = without_rows(A, change, 1e-6)
     length = np.linalg.norm(free)

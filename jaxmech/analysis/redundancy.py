@@ -1,4 +1,4 @@
-"""The rank of the constraints at a state and nearby, and which equations are redundant."""
+"""The rank of the constraints at a state and nearby, and the redundant equations."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -26,23 +26,23 @@ VANISHING = (
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of A at a state, around it and off the constraints, and what follows from them.
+    """The ranks of A at a state, around it and off the constraints, and their consequences.
 
     Attributes:
-        here: independent equations at the state.
-        nearby: at states nearby on the constraints; more than `here` in a singular pose.
-        anywhere: at states nearby on no constraint; more than `nearby` if a redundancy depends on
-            the values of the parameters.
-        position_freedom: coordinates that the holonomic constraints leave free nearby.
-        velocity_freedom: velocities that these and the nonholonomic ones leave free nearby.
+        here: number of independent equations at the state.
+        nearby: number at states nearby on the constraints; more than `here` in a singular pose.
+        anywhere: number at states nearby off the constraints; more than `nearby` if a redundancy
+            depends on the values of the parameters.
+        position_freedom: number of coordinates that the holonomic constraints leave free nearby.
+        velocity_freedom: number of velocities that these and the nonholonomic ones leave free.
         redundant: equations that follow from others wherever the constraints hold.
         only_here: equations that follow from others at this state alone.
-        fragile: names of the constraints that are redundant on the constraints only.
+        fragile: names of the constraints that are redundant only where the constraints hold.
         flat: constraints whose gradient vanishes wherever they hold.
         silent: constraints that do not depend on the coordinates at all.
-        removable: constraints of which any single one may be left out.
+        removable: constraints any single one of which may be left out.
         condition: condition number of A M^-1 A^T with rows scaled, over the independent ones.
-        nearly_singular: whether the loss of digits in accelerations is too large.
+        nearly_singular: whether accelerations lose too many digits.
     """
 
     here: int
@@ -101,9 +101,9 @@ def ranks(
 def _rows(
     here: Pose, around: Sequence[Pose], off: Sequence[Pose], tolerance: float
 ) -> list[Numbers]:
-    """The rows here and around, with zeros for gradients that vanish on the constraints."""
-    # The gradient of a square is zero here, and nearby, where the constraints hold to rounding, it
-    # is much smaller than off them. At the tip of a cone it is zero here alone.
+    """The rows here and around, with gradients that vanish on the constraints set to zero."""
+    # The gradient of a square is zero here, and nearby, where the constraints hold to round-off, it
+    # is much smaller than off them. At the apex of a cone it is zero here alone.
     usual = np.max([pose.lengths for pose in off], axis=0)
     vanishes = here.lengths <= tolerance * usual
     for pose in around:
@@ -152,7 +152,7 @@ def rank_findings(found: Ranks, contradictory: Collection[str]) -> list[Finding]
 
 
 def told(dependence: Dependence) -> str:
-    """A dependence in words.
+    """Describe a dependence in a clause.
 
     Example:
         >>> told(Dependence("loop", (1,), ("rod", "loop")))

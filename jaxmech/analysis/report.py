@@ -15,7 +15,7 @@ from jaxmech.stabilization import Violation
 
 @dataclass(frozen=True)
 class Equations:
-    """A constraint: its name, its kind, and how many equations it has."""
+    """The name, the kind and the number of equations of a constraint."""
 
     name: str
     kind: str
@@ -27,16 +27,16 @@ class Structure:
     """The result of `structure`, which prints itself as a report.
 
     Attributes:
-        coordinates: their names.
+        coordinates: names of the coordinates.
         constraints: name, kind and number of equations of each.
         ranks: independent and dependent equations by name, degrees of freedom, conditioning; None
             if the functions of the system are not finite.
-        integrability: which nonholonomic constraints are integrable; None likewise, and without
-            any.
+        integrability: the integrable nonholonomic constraints; None likewise, and without
+            nonholonomic constraints.
         mass: rank and conditioning of M, and whether [M; A] has full column rank; None likewise.
         violations: constraints that the given state does not satisfy.
-        unused: parameters on which nothing in the motion depends.
-        idle: coordinates that nothing acts on.
+        unused: parameters that do not affect the motion.
+        idle: coordinates on which nothing acts.
         slopes: the gradient check, if a `run` was asked for and possible.
         lanes: how a batch of steps is compiled, if a `run` was asked for.
         findings: problems and facts with remedies, the serious ones first.

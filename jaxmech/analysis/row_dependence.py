@@ -1,8 +1,8 @@
-"""Which constraint equations are linear combinations of which others, by name.
+"""Constraint equations that are linear combinations of others, by name.
 
-Rows are taken in the order in which the constraints are written. A row in the span of the rows kept
-so far is dependent. Since the kept rows are independent, its coefficients on them are unique, and
-so is the answer to which constraint depends on which.
+Rows are processed in the order in which the constraints are written. A row in the span of the rows
+kept so far is dependent. Since the kept rows are independent, its coefficients on them are unique,
+and so are the constraints on which it depends.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ class Dependence:
 
     Attributes:
         name: the constraint.
-        equations: which of its equations, counted from 0.
-        others: the constraints of which they are combinations, in system order, which may include
-            the constraint itself; empty if an equation does not depend on the coordinates at all.
+        equations: indices of its equations, counted from 0.
+        others: the constraints of which they are combinations, in system order, possibly the
+            constraint itself; empty if an equation does not depend on the coordinates at all.
     """
 
     name: str
@@ -32,11 +32,11 @@ class Dependence:
 
 @dataclass(frozen=True)
 class Independence:
-    """Rows sorted into independent and dependent ones.
+    """A partition of the rows into independent and dependent ones.
 
     Attributes:
         kept: indices of the independent rows.
-        combinations: for each dependent row its coefficients on the kept rows.
+        combinations: coefficients of each dependent row on the kept rows.
     """
 
     kept: tuple[int, ...]
@@ -44,7 +44,7 @@ class Independence:
 
     @property
     def rank(self) -> int:
-        """Number of independent rows."""
+        """The number of independent rows."""
         return len(self.kept)
 
 
@@ -93,7 +93,7 @@ def dependences(
 def removable(
     C: Rows, names: Sequence[str], sizes: Sequence[int], tolerance: float
 ) -> tuple[str, ...]:
-    """The constraints of which any single one can be left out without a loss of rank.
+    """The constraints any single one of which can be left out without a loss of rank.
 
     Example:
         >>> C = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
@@ -113,7 +113,7 @@ def removable(
 
 
 def owners(names: Sequence[str], sizes: Sequence[int]) -> tuple[list[str], list[int]]:
-    """For every row the name of its constraint, and its index there."""
+    """The name of the constraint of every row, and the index of the row in it."""
     pairs = [(name, k) for name, size in zip(names, sizes, strict=True) for k in range(size)]
     return [name for name, _ in pairs], [k for _, k in pairs]
 

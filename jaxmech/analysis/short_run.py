@@ -1,4 +1,4 @@
-"""A few steps of a system: gradients against differences, and how a batch is compiled."""
+"""A few steps of a system: gradients against differences, and the compilation of a batch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class ShortRun:
 
     Args:
         steps: number of steps.
-        h: size of a step [s]; by default at most 1 ms, and so short that the initial accelerations
+        h: step size [s]; by default at most 1 ms, and so short that the initial accelerations
             change no coordinate by more than about a millionth of 1 + |q| in one step.
 
     Raises:
@@ -49,12 +49,12 @@ class ShortRun:
 
 @dataclass(frozen=True)
 class Slope:
-    """One derivative of a short run, computed in two ways.
+    """One derivative of a short run, computed by reverse mode and by differences.
 
     Attributes:
         name: a parameter, or "start" for a change of the initial state along the constraints.
-        reverse: by `jax.grad` through `simulate`, along a pseudo-random direction.
-        difference: by central differences of two step sizes, extrapolated.
+        reverse: the derivative by `jax.grad` through `simulate`, along a pseudo-random direction.
+        difference: the same by central differences of two step sizes, extrapolated.
         agrees: whether the two are equal to within the uncertainty of the differences.
     """
 
@@ -81,7 +81,7 @@ def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, 
     @jax.jit
     def stepped(x: Any, change: Any, shift: Any) -> Array:
         x = jax.tree.map(lambda x, d: x + shift * d, x, change)
-        # Without the check of the initial state, which a difference moves off the constraints.
+        # The initial state is not checked, since a difference moves it off the constraints.
         end = _stepped(system, run.steps, *x[:2], ts, with_numbers(x[2]))
         return weights @ jnp.concatenate(end)
 
@@ -101,8 +101,8 @@ def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, 
 
 
 def _slope(name: str, fn: Callable[..., Any], at: Any, gradient: Any, direction: Any) -> Slope:
-    """One derivative in two ways, with an uncertainty from differences of two step sizes."""
-    # Not `differences.sweep`: it needs four step sizes or more, each of them two runs.
+    """Compare one derivative with differences of two step sizes, which estimate its error."""
+    # Not `differences.sweep`, which needs at least four step sizes of two runs each.
     eps = float(jnp.finfo(at[0].dtype).eps)
     delta = eps**0.25  # round-off eps / delta against the error delta^4 of the extrapolation
 
@@ -160,7 +160,7 @@ def _along(system: System, pose: Pose, draw: np.random.Generator) -> tuple[Array
 def _tangents(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array, Array]:
-    """The constraint Jacobians, and the derivative of the velocity level by q."""
+    """The constraint Jacobians, and the derivative of the velocity level with respect to q."""
     turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
     return *constraint_jacobians(system, q, v, t, params), turn
 
@@ -174,7 +174,7 @@ def _step_size(pose: Pose, qdd: np.ndarray) -> float:
 
 
 def lanes_of(system: System, state: State) -> Explanation:
-    """How a batch of steps is compiled, from `compiler.explain`."""
+    """An explanation of how a batch of steps is compiled."""
     q, v, t, params = state
     scheme = _scheme(system, 1, q, v, t, params)
 

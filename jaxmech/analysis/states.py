@@ -59,7 +59,7 @@ class Pose:
 
 
 class Values(NamedTuple):
-    """M, Q, A and b, and the residuals of the constraints with their derivatives."""
+    """M, Q, A and b, and the constraint residuals with their derivatives."""
 
     M: Any
     metric: Any  # M, definite with the constraints where it is singular
@@ -90,7 +90,7 @@ def _values(system: System, q: Array, v: Array, t: Array, params: Params) -> Val
 
 
 def pose(system: System, state: State) -> Pose:
-    """The equations at a state; NaN where the functions of the system are."""
+    """The equations at a state; NaN where the functions of the system are NaN."""
     return as_pose(numbers(system, state), state)
 
 
@@ -107,13 +107,13 @@ def numbers(system: System, state: State) -> Values:
 
 
 def mass_scale(M: Numbers) -> Numbers:
-    """The roots of the diagonal of M, 1 where it is zero: M / (s s^T) has a unit diagonal."""
+    """The square roots of the diagonal of M, 1 where zero: M / (s s^T) has a unit diagonal."""
     scale = np.sqrt(np.abs(np.diagonal(M)))
     return np.where(scale > 0, scale, 1.0)
 
 
 def _in_metric(A: Any, *metrics: Any) -> Numbers:
-    """A L^-T for the first of the metrics that is definite; A itself if none is."""
+    """A L^-T for the first of the metrics that is positive definite; A itself if none is."""
     for M in metrics:
         scale = mass_scale(M)
         # Shifted, since a singular matrix with round-off may pass for a definite one.

@@ -41,10 +41,10 @@ def structure(
     *,
     run: ShortRun | None = None,
 ) -> Structure:
-    """Examine a system at a state, and report what may be wrong with it.
+    """Examine a system at a state, and report possible problems.
 
     Counts degrees of freedom at the levels of position and velocity, tests by Frobenius' theorem
-    which constraints on velocities restrict positions, finds redundant and contradictory
+    whether constraints on velocities restrict positions, finds redundant and contradictory
     constraints by name, singular poses and masses, functions that are not finite, and unused
     parameters. Ranks are compared at the state, at states nearby on the constraints, and at states
     on no constraint. A host function of one state, not for `jit` or `vmap`.
@@ -55,8 +55,8 @@ def structure(
         v: velocities, shape (n,).
         t: time [s].
         params: the parameters that the functions of the system expect.
-        run: `ShortRun()` to take a few steps as well, which compares their reverse gradient with
-            differences and tells whether batches run as lanes, and compiles a gradient.
+        run: `ShortRun()` to take a few steps as well, which compares the reverse-mode gradient with
+            differences, reports whether batches run as lanes, and compiles a gradient.
 
     Returns:
         A `Structure`, which prints itself.

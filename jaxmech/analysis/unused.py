@@ -1,4 +1,4 @@
-"""Parameters on which nothing depends, and coordinates on which nothing acts."""
+"""Parameters that have no effect, and coordinates on which nothing acts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from jaxmech.utils.trees import leaf_names
 def unused_parameters(
     system: System, state: State, *, energy: bool = False, also: Callable[..., Any] | None = None
 ) -> tuple[str, ...]:
-    """The parameters on which M, Q, A, b and the constraints do not depend.
+    """The parameters on which M, Q, A, b and the constraints do not depend, by name.
 
     With `energy`, a parameter that only adds to the energy counts as used, and so does one on which
     the results of `also(q, v, t, params)` depend.
@@ -40,7 +40,7 @@ def unused_parameters(
         more = also(q, v, t, params) if also else ()
         return system.equations(q, v, t, params), levels, forces, value, more
 
-    # Read from the jaxpr, so that no value matters; a parameter whose effect cancels is used.
+    # Read from the jaxpr, so that values do not matter; a parameter whose effect cancels is used.
     leaves, structure = jax.tree.flatten(state.params)
     ones = jnp.ones(sum(system.sizes(*state)), state.q.dtype)
     jaxpr = jax.make_jaxpr(everything)(leaves).jaxpr
@@ -65,7 +65,7 @@ def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
 
 
 def idle_findings(unused: tuple[str, ...], idle: tuple[str, ...]) -> list[Finding]:
-    """Findings on what may have been forgotten."""
+    """Findings on parameters and coordinates that may have been forgotten."""
     findings = []
     if unused:
         what = f"nothing in the motion depends on {_what('parameter', unused)}"

@@ -1,9 +1,9 @@
-"""Where a system is at rest or in steady motion: one state, many, or a curve of them.
+"""Equilibria and steady motions: a single one, many, or a curve of them.
 
-`root` solves the equations that `equilibrium` sets up, with coordinates `held` if asked, and
-`assessment` says whether the `result` is stable. `equilibria` collects those of many starts,
-`continuation` follows one along its `curve` over a parameter into `branches`, and `root_locus` its
-eigenvalues.
+`root` solves the equations that `equilibrium` sets up, with coordinates `held` on request, and
+`assessment` determines the stability of the `result`. `equilibria` collects those reached from many
+starts, `continuation` follows one along its `curve` over a parameter into `branches`, and
+`root_locus` follows its eigenvalues.
 """
 
 from jaxmech.analysis.equilibrium.assessment import Stability as Stability

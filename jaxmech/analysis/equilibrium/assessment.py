@@ -1,4 +1,4 @@
-"""Whether an equilibrium or a steady motion is stable, from its linearization."""
+"""Stability of an equilibrium or a steady motion, from its linearization."""
 
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -11,12 +11,12 @@ from jaxmech.analysis.stability.linearization import Linearization, is_negligibl
 from jaxmech.analysis.stability.spectrum import Numbers, eigenvalues
 from jaxmech.utils.checks import is_known
 
-AXIS = 1e-7  # of the largest eigenvalue: what counts as on the imaginary axis, also when repeated
-FLAT = 1e-9  # of the largest stiffness: what counts as none
+AXIS = 1e-7  # relative to the largest eigenvalue: on the imaginary axis, also when repeated
+FLAT = 1e-9  # relative to the largest stiffness: counts as zero
 
 
 class Stability(IntEnum):
-    """What the linear equations say about small deviations; zero eigenvalues are counted apart.
+    """Stability according to the linear equations; zero eigenvalues are counted apart.
 
     Example:
         >>> print(Stability.MARGINAL.meaning)
@@ -31,7 +31,7 @@ class Stability(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """One sentence."""
+        """The meaning as one sentence."""
         return _MEANINGS[self]
 
 
@@ -49,7 +49,7 @@ _MEANINGS = {
 
 
 class Assessment(NamedTuple):
-    """Whether a motion is stable.
+    """The stability of a motion, in numbers.
 
     Attributes:
         stability: a `Stability`.
@@ -58,7 +58,7 @@ class Assessment(NamedTuple):
         unstable: number of eigenvalues with a positive real part.
         zeros: number of zero eigenvalues.
         growth: the largest real part of an eigenvalue [1/s].
-        free_directions: orthonormal directions in x without stiffness, zero columns behind, (k, k).
+        free_directions: orthonormal directions in x without stiffness, then zero columns, (k, k).
     """
 
     stability: Any
@@ -73,7 +73,7 @@ def assess(lin: Linearization) -> Assessment:
     """The assessment of a linearization; it has no derivative.
 
     Args:
-        lin: what `linearize` gave for one motion.
+        lin: a result of `linearize` for one motion.
 
     Example:
         >>> import jaxmech as jm
@@ -103,7 +103,7 @@ def assess(lin: Linearization) -> Assessment:
 
 
 def _stiffness(lin: Linearization) -> Any:
-    """The size with which the reduced stiffness is compared."""
+    """The size relative to which the reduced stiffness counts as zero."""
     full = lin.full
     return jnp.max(jnp.abs(full.K), initial=0.0) + jnp.max(jnp.abs(full.geometric), initial=0.0)
 

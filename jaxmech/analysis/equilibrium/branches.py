@@ -1,4 +1,4 @@
-"""What `continuation` finds: branches of equilibria, and the points where they change."""
+"""The result of `continuation`: branches of equilibria and their special points."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from jaxmech.analysis.symmetry.symmetries import Numbers
 
 
 class SpecialPoint(NamedTuple):
-    """Where the equilibria of a branch change.
+    """A fold, a branch point or a Hopf point of a branch.
 
     Attributes:
         kind: "fold" (the parameter turns back), "branch point" (another branch crosses) or "Hopf"
             (a pair of eigenvalues crosses the imaginary axis).
-        value: of the parameter.
+        value: value of the parameter.
         q: coordinates, shape (n,).
-        behind: number of the point of the branch behind which it lies.
+        behind: index of the point of the branch after which it lies.
     """
 
     kind: str
@@ -28,19 +28,19 @@ class SpecialPoint(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Branch:
-    """Equilibria along one curve.
+    """Equilibria along one curve of solutions.
 
     Attributes:
-        parameter: its name.
-        values: of the parameter, shape (T,).
+        parameter: name of the parameter.
+        values: values of the parameter, shape (T,).
         q: coordinates, shape (T, n).
         v: velocities, shape (T, n).
-        stability: a `Stability` each, shape (T,).
+        stability: a `Stability` for each point, shape (T,).
         index: number of negative eigenvalues of the projected Hessian, shape (T,).
         unstable: number of eigenvalues with a positive real part, shape (T,).
         special: folds, branch points and Hopf points in the order of the branch.
-        ended: why it ends: "range", "most" points, or "no convergence".
-        coordinates: their names.
+        ended: reason for its end: "range", "most" points, or "no convergence".
+        coordinates: names of the coordinates.
     """
 
     parameter: str
@@ -63,7 +63,7 @@ class Branch:
 
 @dataclass(frozen=True, repr=False)
 class Bifurcation:
-    """What `continuation` found: the branch through the guess first, then those that cross it."""
+    """The result of `continuation`: the branch through the guess, then those that cross it."""
 
     branches: tuple[Branch, ...]
 

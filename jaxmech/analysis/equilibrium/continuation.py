@@ -1,9 +1,8 @@
 """`continuation`: equilibria over a parameter, through folds and past branch points.
 
-Pseudo-arclength continuation (Keller 1977): the parameter is one of the unknowns, and the plane at
-right angles to the secant of the last two points the equation that it adds. So a fold, where the
-parameter turns back, is a point like any other.
-"""
+Pseudo-arclength continuation (Keller 1977): the parameter is one of the unknowns, and the added
+equation is that of a plane perpendicular to the secant of the last two points. So a fold, where the
+parameter turns back, is a regular point."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,8 +19,8 @@ from jaxmech.analysis.symmetry.symmetries import Numbers, Symmetries
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_positive_integer, with_standard_promotion
 
-HALVINGS = 40  # of an interval that holds a branch point
-ASIDE = 1e-3  # of an interval: distance of the points between which the parameter may turn
+HALVINGS = 40  # bisections of an interval that holds a branch point
+ASIDE = 1e-3  # relative to an interval: distance of the points between which the parameter may turn
 SMALLEST = 1e-6  # step, relative to the first one, below which a branch ends
 
 
@@ -41,7 +40,7 @@ def continuation(
     most: int = 300,
     switch: bool = True,
 ) -> Bifurcation:
-    """Equilibria, or steady motions, while one parameter changes.
+    """Follow equilibria, or steady motions, while one parameter changes.
 
     Folds, branch points and Hopf points are located, and the branches that cross at a branch point
     are followed in both directions. A host function.
@@ -59,7 +58,7 @@ def continuation(
         symmetries: as for `equilibrium`.
         step: length of the first step, and a quarter of the longest, relative to the range of the
             parameter and to 1 + max |q|.
-        most: number of points of a branch at most.
+        most: largest number of points of a branch.
         switch: whether to follow branches that cross the first one.
 
     Returns:
@@ -113,7 +112,7 @@ class _Line(NamedTuple):
 
 
 def _follow(curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, most: int) -> _Line:
-    """Points from `begin` on into a direction, until the parameter leaves its range."""
+    """Points from `begin` on in a direction, until the parameter leaves its range."""
     points, special, length, ended = [begin], list[SpecialPoint](), step, "most"
     while len(points) < most:
         here = curve.scaled(points[-1])
@@ -121,7 +120,7 @@ def _follow(curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, 
         moved = None if new is None else curve.scaled(new) - here
         distance = 0.0 if moved is None else float(np.linalg.norm(moved))
         straight = moved is not None and moved @ direction > 0.9 * distance
-        # A turn by more than 25 degrees, or hardly a step, may have jumped to another branch.
+        # A turn by more than 25 degrees, or a very short step, may have jumped to another branch.
         if new is None or moved is None or not straight or distance < 0.1 * length:
             length /= 2
             if length < SMALLEST * step:
@@ -130,7 +129,7 @@ def _follow(curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, 
             continue
         part = curve.scaled(new)[-1]
         if not -1e-9 <= part <= 1 + 1e-9:
-            # The last point is on the edge: the plane is then the one of a given parameter.
+            # The last point is on the edge of the range: the plane is one of constant parameter.
             level = np.zeros_like(direction)
             level[-1] = 1.0
             edge = here + moved * ((float(part > 1) - here[-1]) / (part - here[-1]))
@@ -182,7 +181,7 @@ def _between(curve: Curve, points: list[PointOnCurve], new: PointOnCurve) -> lis
 def _crossing(
     curve: Curve, main: _Line, special: SpecialPoint, step: float, most: int
 ) -> list[_Line]:
-    """The branches that leave a branch point to both sides."""
+    """The branches that leave a branch point on both sides."""
     case = curve.case
     points = main.points
     along = curve.scaled(points[special.behind + 1]) - curve.scaled(points[special.behind])
@@ -197,7 +196,7 @@ def _crossing(
         return []
     K = np.asarray(lin.reduced.K)
     sizes, V = np.linalg.eigh((K + K.T) / 2)
-    # Two branches cross where the Hessian is singular. Its null vector, less what of it lies along
+    # Two branches cross where the Hessian is singular. Its null vector, minus its component along
     # this branch, leads to the other one.
     flat = np.asarray(lin.reduced.Z) @ V[:, np.argmin(np.abs(sizes))]
     aside = np.append(flat / curve.size, 0.0)

@@ -32,18 +32,18 @@ class PointOnCurve(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """All that stays the same along a branch."""
+    """The data that stay the same along a branch."""
 
     case: Case
-    where: int  # number of the parameter, see `place_of`
+    where: int  # index of the parameter, see `place_of`
     freedom: Freedom
     first: float  # value of the parameter
     last: float
-    size: float  # of q, the unit of a step in it
+    size: float  # of q, the unit of length of a step in it
 
     @property
     def range(self) -> float:
-        """By how much the parameter changes, with its sign."""
+        """The change of the parameter from the first to the last value, with its sign."""
         return self.last - self.first
 
     def scaled(self, point: PointOnCurve) -> Numbers:
@@ -51,7 +51,7 @@ class Curve:
         return np.append(point.q / self.size, (point.value - self.first) / self.range)
 
     def at(self, start: Numbers, direction: Numbers) -> PointOnCurve | None:
-        """The equilibrium on the plane through `start` at right angles to a direction."""
+        """The equilibrium on the plane through `start` perpendicular to a direction."""
         case, scales = self.case, (self.size, self.first, self.range)
         plan = _Plan(case.system, case.names, case.moving, self.where, self.freedom)
         plane = jnp.asarray(start), jnp.asarray(direction)
@@ -63,7 +63,7 @@ class Curve:
 
 
 def place_of(case: Case, params: Params, parameter: str, fixed: Sequence[str]) -> int:
-    """The number of the parameter among all numbers of params, then the rates."""
+    """The index of the parameter among all numbers of params, then the rates."""
     names = list(number_names(jax.tree.map(jnp.asarray, params)))
     extra = len(fixed)  # values of held coordinates follow those of params
     if parameter in case.names:
@@ -77,14 +77,14 @@ def place_of(case: Case, params: Params, parameter: str, fixed: Sequence[str]) -
 
 
 def all_numbers(theta: Any) -> tuple[Array, Callable[[Array], Any]]:
-    """The numbers of params and the rates, and the theta that others make in their place."""
+    """The numbers of params and the rates as a vector, and the function that restores theta."""
     params, rates, t, symmetries = theta
     numbers, with_numbers = numbers_of((params, rates))
     return numbers, lambda x: (*with_numbers(x), t, symmetries)
 
 
 class _Plan(NamedTuple):
-    """What programs are made for."""
+    """The static arguments of the compiled programs."""
 
     system: System
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""`equilibria`: all that many starts lead to."""
+"""`equilibria`: the distinct equilibria reached from many random starts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Equilibria:
     Attributes:
         found: the equilibria, each an `Equilibrium`.
         energies: v . dL/dv - L of each [J]; at rest the potential energy.
-        hits: how many starts led to each.
+        hits: number of starts that led to each.
         starts: number of starts.
     """
 
@@ -71,20 +71,20 @@ def equilibria(
     """The distinct equilibria, or steady motions, that many random starts lead to.
 
     A host function around one batch. That all are found is likely only where each attracts many
-    starts: compare `hits`. A family of equilibria, along a free direction, counts as one.
+    starts: compare `hits`. A family of equilibria along a free direction counts as one.
 
     Args:
         system: the system, with n coordinates.
-        q: coordinates in the middle of the starts, the first of them, shape (n,).
+        q: coordinates at the center of the starts, also used as the first one, shape (n,).
         params: the parameters.
         t: time [s].
         fixed: as for `equilibrium`.
         v: as for `equilibrium`.
         symmetries: as for `equilibrium`.
         starts: number of starts.
-        spread: by how much coordinates differ from q at most, a number or shape (n,).
-        periods: after how much a coordinate is the same again, such as `{"angle": 2 * pi}`.
-        seed: of the random starts.
+        spread: largest deviation of the coordinates from q, a number or shape (n,).
+        periods: periods of named coordinates, such as `{"angle": 2 * pi}`.
+        seed: seed of the random starts.
 
     Returns:
         `Equilibria`.
@@ -139,7 +139,7 @@ def _distinct(
     places: np.ndarray, cycles: np.ndarray, assessed: Callable[[np.ndarray], Equilibrium],
     energy_of: Callable[[Equilibrium], float],
 ) -> tuple[list[Equilibrium], list[float], list[int]]:  # fmt: skip
-    """The different equilibria at some places, with their energies and how many led to each."""
+    """The distinct equilibria at some places, with their energies and numbers of hits."""
     distinct: list[Equilibrium] = []
     energies: list[float] = []
     hits: list[int] = []
@@ -191,7 +191,7 @@ def _same(q: Any, place: np.ndarray, cycles: np.ndarray) -> bool:
 def _of_family(
     one: Equilibrium, energy: float, distinct: list[Equilibrium], energies: list[float]
 ) -> int | None:
-    """The number of an equilibrium with the same free directions, energy and stiffness."""
+    """The index of an equilibrium with the same free directions, energy and stiffness."""
     if not np.any(np.asarray(one.free_directions)):
         return None
     for k, other in enumerate(distinct):

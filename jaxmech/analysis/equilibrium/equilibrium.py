@@ -1,10 +1,9 @@
-"""`equilibrium`: where a system stays at rest, or moves on steadily.
+"""`equilibrium`: a state of rest, or of steady motion, near a guess.
 
-Unknown are q, the multipliers and, for a steady motion, the rates alpha of the symmetries that it
-follows: v = xi(q) = c + W q and a = W v, where alpha combines c and W of `symmetries`. Known are
-the balance of forces, M a = Q + A^T lambda, the constraints at all levels and the rates that are
-given; `root` solves them together.
-"""
+The unknowns are q, the multipliers and, for a steady motion, the rates alpha of the symmetries that
+it follows: v = xi(q) = c + W q and a = W v, where alpha combines c and W of `symmetries`. The
+equations are the balance of forces, M a = Q + A^T lambda, the constraints at all levels and the
+given rates; `root` solves them together."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 
-EASY = 1e3  # by how much multipliers change more easily than coordinates
+EASY = 1e3  # ratio of the scale of multipliers to that of coordinates
 
 
 @with_standard_promotion
@@ -60,12 +59,12 @@ def equilibrium(
         q: guess of the coordinates, shape (n,).
         params: the parameters that the functions of the system expect.
         t: time [s].
-        fixed: names of coordinates that are held at their guess, each by a force that is a
-            reaction called `fixed` and the name.
+        fixed: names of coordinates that are held at their guess, each by a reaction force called
+            `fixed` and the name.
         v: for a steady motion the rates of named coordinates, which are kept, or a guess of all
-            velocities, shape (n,), from which it goes to the nearest one; by default at rest.
-        symmetries: what `jm.symmetries` found, which a steady motion may follow. By default it is
-            found for the guess; under `jit` and `vmap` a steady motion needs it.
+            velocities, shape (n,), which is moved to the nearest steady motion; by default at rest.
+        symmetries: a result of `jm.symmetries`, which a steady motion may follow. By default it is
+            computed at the guess; under `jit` and `vmap` a steady motion needs it.
         freedom: as for `linearize`.
 
     Returns:
@@ -122,8 +121,8 @@ class Case(NamedTuple):
 
     Attributes:
         system: the system, with held coordinates as constraints.
-        names: coordinates whose rates are given.
-        moving: whether a steady motion is looked for.
+        names: coordinates with given rates.
+        moving: whether to solve for a steady motion.
         q: guess, shape (n,).
         v: guess, shape (n,).
         theta: params, the rates, t and the symmetries.
@@ -162,7 +161,7 @@ def prepared(
 
 
 def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
-    """Rates that are given by name, and a guess of all velocities."""
+    """The rates that are given by name, and a guess of all velocities."""
     if v is None:
         return {}, np.zeros(system.n)
     if not isinstance(v, Mapping):
@@ -207,7 +206,7 @@ def _none(system: System, q: Array) -> Symmetries:
 
 
 class Balanced(NamedTuple):
-    """What the equations of equilibrium give, before its stability is assessed.
+    """A solution of the equations of equilibrium, before its stability is assessed.
 
     Attributes:
         q: coordinates, shape (n,).
@@ -234,9 +233,9 @@ class ScaledProblem:
 
     Args:
         system: the system.
-        names: coordinates whose rates are given.
-        moving: whether a steady motion is looked for.
-        scales: of forces, of the rows on velocities, and of those on positions.
+        names: coordinates with given rates.
+        moving: whether to solve for a steady motion.
+        scales: scales of forces, of the rows on velocities, and of those on positions.
     """
 
     system: System
@@ -245,7 +244,7 @@ class ScaledProblem:
     scales: tuple[Array, Array, Array]
 
     def state(self, z: Array, symmetries: Symmetries) -> tuple[Array, ...]:
-        """q, v, W, the multipliers and the rates of the symmetries, of the scaled unknowns."""
+        """Unpack the scaled unknowns: q, v, W, the multipliers, the rates of the symmetries."""
         size, row, _ = self.scales
         q, scaled, alpha = jnp.split(z, [self.system.n, self.system.n + row.size])
         W = jnp.tensordot(alpha, symmetries.W, 1)
@@ -253,7 +252,7 @@ class ScaledProblem:
         return q, v, W, scaled * EASY * size * row, alpha
 
     def equations(self, z: Array, theta: Any) -> Array:
-        """What has to vanish, the balance of forces first."""
+        """The residuals of the equations, the balance of forces first."""
         params, rates, t, symmetries = theta
         size, row, row_p = self.scales
         q, v, W, multipliers, alpha = self.state(z, symmetries)
@@ -267,7 +266,7 @@ class ScaledProblem:
         return jnp.concatenate(parts)
 
     def solved(self, z: Array, theta: Any) -> Balanced:
-        """What belongs to a zero of the equations."""
+        """The state, multipliers, reactions and status at a zero of the equations."""
         params, _, t, symmetries = theta
         q, v, W, multipliers, _ = self.state(z, symmetries)
         order = row_order(self.system, self.system.sizes(q, v, t, params))
@@ -288,12 +287,12 @@ class ScaledProblem:
 def problem(
     system: System, names: tuple[str, ...], moving: bool, q: Array, guess: Array, theta: Any
 ) -> tuple[ScaledProblem, Array]:  # fmt: skip
-    """The equations and the unknowns at a guess of q and v."""
+    """The equations and the vector of unknowns at a guess of q and v."""
     params, _, t, symmetries = theta
     order = row_order(system, system.sizes(q, guess, t, params))
     rest, none = jnp.zeros_like(q), jnp.zeros(len(order), q.dtype)
     at_guess = balance(system, q, guess, t, params, rest, none)
-    # By how much a relative change of q changes them: at an equilibrium forces themselves vanish.
+    # The effect of a relative change of q on forces, which themselves vanish at an equilibrium.
     stiffness = jax.jacfwd(lambda q: balance(system, q, guess, t, params, rest, none).force)(q)
     largest = jnp.max(jnp.abs(at_guess.force) + reach(stiffness, q))
     A = jax.jacfwd(lambda a: balance(system, q, guess, t, params, a, none).rows)(rest)
@@ -314,7 +313,7 @@ def solve(
 
 
 def _status(missed: Array, n: int) -> Array:
-    """From what is left of the equations, of which the first n are the balance of forces."""
+    """The status by the residuals, the first n of which are the balance of forces."""
     tolerance = 100 * jnp.finfo(missed.dtype).eps ** 0.75
     status = jnp.where(
         jnp.max(jnp.abs(missed[n:]), initial=0.0) > 1e3 * tolerance,

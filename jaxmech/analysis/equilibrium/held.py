@@ -1,4 +1,4 @@
-"""A system some of whose coordinates are held by forces, which count as reactions."""
+"""Systems with some coordinates held by forces, which count as reactions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from jaxmech.system import System
 
 @dataclass(frozen=True)
 class _WithFirst:
-    """A function of the system, whose parameters are the first of a pair."""
+    """A function of the system applied to the first of a pair of parameters."""
 
     fn: Callable[..., Any]
 
@@ -22,7 +22,7 @@ class _WithFirst:
 
 @dataclass(frozen=True)
 class _Hold:
-    """q[place] minus one of the values that are the second of a pair."""
+    """The constraint q[place] - values[number], with the values as the second of a pair."""
 
     place: int
     number: int

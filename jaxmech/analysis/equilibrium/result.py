@@ -1,4 +1,4 @@
-"""`Equilibrium`: a state of rest or of steady motion, and how stable it is."""
+"""`Equilibrium`: a state of rest or of steady motion, with its stability."""
 
 from enum import IntEnum
 
@@ -14,7 +14,7 @@ from jaxmech.utils.checks import is_known
 
 
 class EquilibriumStatus(IntEnum):
-    """How the search for an equilibrium ended.
+    """The outcome of the search for an equilibrium.
 
     Example:
         >>> print(EquilibriumStatus.UNMET.message)
@@ -28,7 +28,7 @@ class EquilibriumStatus(IntEnum):
 
     @property
     def message(self) -> str:
-        """One phrase: what happened."""
+        """A phrase that describes the outcome."""
         return _MESSAGES[self]
 
 
@@ -46,15 +46,15 @@ class Equilibrium(eqx.Module):
     Attributes:
         q: coordinates, shape (n,).
         v: velocities, shape (n,).
-        multipliers: by constraint name, the smallest possible, shape (k,).
+        multipliers: by constraint name, of minimum norm, shape (k,).
         reactions: by constraint name, A_k^T lambda_k, the generalized force on the system, (n,);
             also by `fixed x` for a coordinate x that is held.
-        residual: the largest force that is not balanced over the largest at play, or the largest
-            violation of a constraint over its row.
+        residual: the largest unbalanced force relative to the largest force at play, or the largest
+            violation of a constraint relative to its row.
         status: an `EquilibriumStatus`, 0 if the equilibrium was found.
-        linearization: the linear equations about it, for `modes`.
-        assessment: its stability in numbers, as an `Assessment`.
-        coordinates: their names.
+        linearization: the linear equations about the equilibrium, for `modes`.
+        assessment: its stability in numbers.
+        coordinates: names of the coordinates.
 
     Example:
         >>> import jaxmech as jm
@@ -83,21 +83,21 @@ class Equilibrium(eqx.Module):
 
     @property
     def stability(self) -> Int[Array, "..."]:
-        """A `Stability`."""
+        """The stability, a `Stability`."""
         return self.assessment.stability
 
     @property
     def index(self) -> Int[Array, "..."]:
         """Number of negative eigenvalues of the projected Hessian of the energy; -1 if it has none.
 
-        In a steady motion it is the Hessian seen from the frame that is carried along, where the
-        rates are kept. A nonholonomic constraint leaves none.
+        In a steady motion the Hessian is that of the comoving frame, with the given rates kept.
+        With a nonholonomic constraint there is no such Hessian.
         """
         return self.assessment.index
 
     @property
     def free_directions(self) -> Float[Array, "..."]:
-        """Directions dq without stiffness as columns, zero columns behind, shape (n, k)."""
+        """Directions dq without stiffness as columns, padded with zero columns, shape (n, k)."""
         return self.linearization.reduced.Z @ self.assessment.free_directions
 
     def __repr__(self) -> str:

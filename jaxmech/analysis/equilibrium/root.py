@@ -1,8 +1,8 @@
-"""A zero of equations that may be redundant, near a guess, with its derivatives.
+"""A zero of possibly redundant equations near a guess, with its derivatives.
 
-Steps of Levenberg and Marquardt, the shortest possible ones. Six dampings are tried side by side
-and the best is taken, the undamped Newton step among them; so there is no state between steps, and
-a batch has no branches. Redundant equations and directions in which nothing changes do no harm.
+Minimum-norm Levenberg-Marquardt steps. Six dampings are tried side by side and the best is taken,
+the undamped Newton step among them; so there is no state between steps, and a batch has no
+branches. Redundant equations and directions of no effect do no harm.
 """
 
 from collections.abc import Callable
@@ -23,13 +23,13 @@ Equations = Callable[[Array, Any], Array]
 
 
 def root(equations: Equations, start: Array, theta: Any) -> Array:
-    """z with equations(z, theta) = 0 near a start, or where the equations are missed least.
+    """Return z with equations(z, theta) = 0 near a start, or the z of the least residual.
 
-    Its derivatives of any order by theta are those of the zero that moves least (implicit function
-    theorem), and by traced values that the equations close over; it does not depend on the start.
+    Its derivatives of any order with respect to theta, and to traced values in the equations, are
+    those of the zero that moves least (implicit function theorem), whatever the start.
 
     Args:
-        equations: of z (k,) and theta, shape (e,).
+        equations: function of z (k,) and theta, shape (e,).
         start: shape (k,).
         theta: a pytree.
 
@@ -40,7 +40,7 @@ def root(equations: Equations, start: Array, theta: Any) -> Array:
         [1.41421356 1.41421356] [0.70710678 0.70710678]
     """
     theta = jax.tree.map(jnp.asarray, theta)
-    # A function with rules of its own must not close over traced values.
+    # A function with custom derivative rules must not close over traced values.
     with_traced, traced = hoisted(equations, start, theta)
 
     def whole(z: Array, theta: Any) -> Array:
@@ -61,9 +61,9 @@ def root(equations: Equations, start: Array, theta: Any) -> Array:
 
 
 def _shortest(J: Array, r: Array) -> Array:
-    """J^+ r for an r in the range of J, whose derivatives are those of a linear equation."""
+    """J^+ r for r in the range of J, with the derivatives of the solution of a linear equation."""
     count, unknowns = J.shape
-    size = max(count, unknowns)  # `custom_linear_solve` takes square matrices
+    size = max(count, unknowns)  # `custom_linear_solve` accepts square matrices
     square = jnp.zeros((size, size), J.dtype).at[:count, :unknowns].set(J)
     frozen = jax.lax.stop_gradient(square)
 
@@ -87,9 +87,9 @@ def _solve(equations: Callable[[Array], Array], start: Array) -> Array:
         F, J = equations(z), jax.jacfwd(equations)(z)
 
         def trial(damping: Array) -> tuple[Array, Array]:
-            # The part for z of the shortest solution of [J, sqrt(mu) 1] x = F is J^T (J J^T +
-            # mu)^-1 F, the step of Levenberg and Marquardt. mu falls with what is missed, so that
-            # the end is Newton's method.
+            # The z part of the shortest solution of [J, sqrt(mu) 1] x = F is J^T (J J^T + mu)^-1 F,
+            # the Levenberg-Marquardt step. mu decreases with the residual, so that the last steps
+            # are Newton steps.
             damped = jnp.sqrt(damping * size) * jnp.eye(len(F), dtype=z.dtype)
             whole = jnp.concatenate([J, damped], axis=1)
             moved = z - QR().factor(whole).smallest(F)[0][: z.size]

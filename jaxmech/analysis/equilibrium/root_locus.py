@@ -1,4 +1,4 @@
-"""`root_locus`: how eigenvalues move with a parameter, and where a motion loses its stability."""
+"""`root_locus`: eigenvalues as functions of a parameter, and where a motion loses its stability."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -18,18 +18,18 @@ from jaxmech.utils.checks import as_numbers, require_finite, require_function
 
 Of = Callable[[Any], Linearization | Equilibrium]
 Complexes = NDArray[np.complexfloating]
-REAL = 1e-6  # of the largest eigenvalue: what counts as no oscillation
-AXIS = 1e-9  # of the largest eigenvalue: what counts as on the imaginary axis
+REAL = 1e-6  # relative to the largest eigenvalue: counts as no oscillation
+AXIS = 1e-9  # relative to the largest eigenvalue: counts as on the imaginary axis
 
 
 class Crossing(NamedTuple):
-    """Where a branch crosses the imaginary axis.
+    """A crossing of the imaginary axis by a branch.
 
     Attributes:
-        value: of the parameter, to about 12 digits.
-        frequency: of the eigenvalue there [Hz]; zero where it is real.
-        branch: number of the branch, the one with the positive frequency of a pair.
-        rising: whether the eigenvalue goes to the right, which is a loss of stability.
+        value: value of the parameter, to about 12 digits.
+        frequency: frequency of the eigenvalue there [Hz]; zero where it is real.
+        branch: index of the branch, the one with the positive frequency of a pair.
+        rising: whether the real part increases, which is a loss of stability.
     """
 
     value: float
@@ -42,11 +42,11 @@ class RootLocus(eqx.Module):
     """Eigenvalues over a parameter, in branches.
 
     Attributes:
-        values: of the parameter, shape (T,).
+        values: values of the parameter, shape (T,).
         eigenvalues: [1/s], one branch in each column, shape (T, j).
-        slopes: their derivatives by the parameter, NaN where repeated, shape (T, j).
-        crossings: where branches cross the imaginary axis, by value.
-        name: of the parameter.
+        slopes: derivatives with respect to the parameter, NaN where repeated, shape (T, j).
+        crossings: crossings of the imaginary axis, by value.
+        name: name of the parameter.
     """
 
     values: Float[Array, " T"]
@@ -75,21 +75,21 @@ class RootLocus(eqx.Module):
 def root_locus(linearization_of: Of, values: Any, *, name: str = "parameter") -> RootLocus:
     """The eigenvalues of a family of linearizations, tracked from value to value.
 
-    All values are computed as one batch. Branches are matched so that the sum of the distances from
-    where the eigenvalues and their derivatives let expect them is least; crossings of the imaginary
-    axis are then found by root finding on the branch. A host function.
+    All values are computed as one batch. Branches are matched so that the sum of the distances to
+    the eigenvalues extrapolated with their derivatives is least; crossings of the imaginary axis
+    are located by root finding along the branch. A host function.
 
     Args:
-        linearization_of: gives the `Linearization`, or the `Equilibrium`, for a scalar value of the
+        linearization_of: returns the `Linearization` or the `Equilibrium` for a scalar value of the
             parameter; it runs under `jax.vmap`.
         values: values of the parameter in increasing order, shape (T,), T > 1.
-        name: of the parameter, for prints and pictures.
+        name: name of the parameter, for prints and pictures.
 
     Returns:
         A `RootLocus`.
 
     Raises:
-        TypeError: `linearization_of` is not a function, or gives something else.
+        TypeError: `linearization_of` is not a function, or returns something else.
         ValueError: the values do not increase, or for one of them the state is not steady or its
             matrices are not finite.
 
@@ -164,7 +164,7 @@ def _require_steady(name: str, values: Any, missed: Any, regular: Any) -> None:
 
 
 def _tracked(x: Any, found: Complexes, slopes: Complexes) -> tuple[Complexes, Complexes]:
-    """Eigenvalues and slopes with each row permuted so that columns are branches."""
+    """Permute eigenvalues and slopes within each row so that columns are branches."""
     found, slopes = found.copy(), slopes.copy()
     size = np.abs(found).max(initial=0.0)
     for k in range(1, len(found)):
@@ -173,7 +173,7 @@ def _tracked(x: Any, found: Complexes, slopes: Complexes) -> tuple[Complexes, Co
         ahead, back = found[k - 1] + before, found[k] - after
         plain = np.abs(found[k - 1][:, None] - found[k][None, :])
         cost = np.abs(ahead[:, None] - back[None, :]) + 1e-3 * plain
-        # zeros of symmetries stay zero, whatever passes them
+        # zeros of symmetries stay zero, whatever crosses them
         cost += 10 * size * ((found[k - 1] == 0)[:, None] != (found[k] == 0)[None, :])
         from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
 
@@ -204,7 +204,7 @@ def _crossings(x: Any, found: Complexes, at: Callable[[float], Complexes]) -> tu
 def _refined(
     ends: Any, own: tuple[Any, Any], at: Callable[[float], Complexes]
 ) -> tuple[float, complex]:
-    """Where the real part of a branch vanishes between two values."""
+    """Locate the zero of the real part of a branch between two values."""
 
     def near(x: float) -> complex:
         part = (x - ends[0]) / (ends[1] - ends[0])

@@ -1,9 +1,9 @@
 """Small deviations from a motion: linear equations, modes and Floquet multipliers.
 
-`balance` holds the equations of motion as a residual, `freedom` counts what the constraints leave
-free, and `reduction` has the derivatives in independent coordinates. `linearize` is what a user
-calls: it makes a `linearization` with inputs and outputs (`channels`). `spectrum` and `modes`
-solve the eigenvalue problem, and `floquet` that of a periodic motion.
+`balance` defines the equations of motion as a residual, `freedom` counts degrees of freedom, and
+`reduction` has the derivatives in independent coordinates. Users call `linearize`, which makes a
+`linearization` with inputs and outputs (`channels`). `spectrum` and `modes` solve the eigenvalue
+problem, and `floquet` that of a periodic motion.
 """
 
 from jaxmech.analysis.stability.floquet import Floquet as Floquet

@@ -13,13 +13,13 @@ from jaxmech.system import Params, System
 
 
 class Balance(NamedTuple):
-    """What must vanish at a state, its accelerations and multipliers, of which all is derived.
+    """The residuals of the equations of motion at a state, its accelerations and multipliers.
 
     Attributes:
         force: M a - Q - A^T lambda - C, shape (n,).
         rows: A a - b, shape (m,).
         pull: A^T lambda, shape (n,).
-        speed: the level of velocities, shape (l,).
+        speed: residual of the constraints at the velocity level, shape (l,).
     """
 
     force: Any
@@ -33,7 +33,7 @@ def balance(
 ) -> Balance:
     """The equations of motion at (q, v, a, t), by derivatives along the motion: M is not formed.
 
-    Rows and multipliers have those of `Acceleration` constraints behind the others.
+    The rows and multipliers of `Acceleration` constraints come last.
     """
 
     def lagrangian(q: Array, v: Array, t: Array) -> Array:
@@ -58,18 +58,18 @@ def balance(
     if system.force is not None:
         force = force - jnp.asarray(system.force(q, v, t, params)).astype(q.dtype)
     if system.nonideal is not None:
-        # The multipliers move with the state here, since this part depends on them.
+        # The multipliers move with the state here, since the friction depends on them.
         own = acceleration(system, q, v, t, params).multipliers
         force = force - system.nonideal_force(q, v, own, t, params)
     return Balance(force, jnp.concatenate([rate, wanted]), pull, level)
 
 
 def row_order(system: System, sizes: tuple[int, ...]) -> np.ndarray:
-    """Where the rows stand among those of the system, with `Acceleration` constraints behind.
+    """The order of the rows of the system with `Acceleration` constraints last.
 
     Args:
         system: the system.
-        sizes: how many equations each constraint has.
+        sizes: number of equations of each constraint.
     """
     servo = [isinstance(c, Acceleration) for c in system.constraints]
     return np.argsort(np.repeat(servo, sizes), kind="stable")

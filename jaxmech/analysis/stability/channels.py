@@ -22,7 +22,7 @@ Channels = Sequence[str] | Mapping[str, Any] | None
 
 
 class Parameter(tuple[int, int]):
-    """Which leaf of the parameters, and which of its numbers."""
+    """The index of a leaf of the parameters, and the index of a number within it."""
 
     __slots__ = ()
 
@@ -46,10 +46,10 @@ def parameter_places(params: Params) -> dict[str, Parameter]:
 
 
 def named_inputs(system: System, params: Params, inputs: Channels) -> Named:
-    """The inputs as names, each with a place or a function.
+    """The inputs as names, each with an index or a function.
 
     Raises:
-        TypeError: the inputs are a single string, or something is no name and no function.
+        TypeError: the inputs are a single string, or one is neither a name nor a function.
         ValueError: a name is neither a coordinate nor a parameter, or both.
     """
     places = parameter_places(params)
@@ -75,11 +75,11 @@ def named_inputs(system: System, params: Params, inputs: Channels) -> Named:
 
 
 def named_outputs(system: System, outputs: Channels) -> Named:
-    """The outputs as names, each with a place or a function.
+    """The outputs as names, each with an index or a function.
 
     Raises:
-        TypeError: the outputs are a single string, or something is no name and no function.
-        ValueError: a name is no coordinate.
+        TypeError: the outputs are a single string, or one is neither a name nor a function.
+        ValueError: a name is not a coordinate.
     """
 
     def meant(name: str) -> int:
@@ -119,7 +119,7 @@ def input_columns(
     inputs: Named,
     state: tuple[Array, Array, Array, Params],
 ) -> tuple[Array, Array]:
-    """du/dt per unit of every input, (l, j), and how far an input moves the constraints, (j,)."""
+    """du/dt per unit of every input, (l, j), and the motion of the constraints by inputs, (j,)."""
     q, v, t, params = state
     forces, shifts, moved = [], [], []
     count, rest = found.A_v.shape[0], jnp.zeros(found.A.shape[0], q.dtype)
@@ -143,7 +143,7 @@ def input_columns(
 def _by_parameter(
     system: System, full: FullEquations, where: Parameter, state: tuple[Array, Array, Array, Params]
 ) -> tuple[Array, Array, Array]:
-    """Of one parameter: its force, its change of A a - b, and its changes of the constraints."""
+    """The force of one parameter, and the derivatives of A a - b and of the constraints by it."""
     q, v, t, params = state
     leaves, structure = jax.tree.flatten(params)
     leaf, place = where

@@ -1,4 +1,4 @@
-"""`floquet`: whether a periodic motion is stable, from its monodromy matrix."""
+"""`floquet`: stability of a periodic motion, from its monodromy matrix."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ from jaxmech.utils.checks import (
 )
 from jaxmech.utils.jit_cache import jit_of
 
-CIRCLE = 1e-6  # how far from 1 the size of a multiplier may be that counts as on the unit circle
+CIRCLE = 1e-6  # largest distance from the unit circle that counts as on it
 
 
 class Floquet(eqx.Module):
@@ -37,12 +37,12 @@ class Floquet(eqx.Module):
 
     Attributes:
         multipliers: eigenvalues of the monodromy matrix, the largest first, shape (j,).
-        monodromy: the deviations z = (x, u) after one period by those at its start, (j, j).
+        monodromy: the map of deviations z = (x, u) over one period, shape (j, j).
         exponents: log(multipliers) / period [1/s]; their imaginary part is known only up to whole
             multiples of 2 pi / period, shape (j,).
-        closure: by how much the motion misses its start, relative to the sizes of q and v.
-        period: [s].
-        linearization: of the start, whose `deviation` turns z into (dq, dv).
+        closure: distance between end and start of the motion, relative to the sizes of q and v.
+        period: the period [s].
+        linearization: the linearization at the start, whose `deviation` turns z into (dq, dv).
     """
 
     multipliers: Complex[Array, " j"]
@@ -54,7 +54,7 @@ class Floquet(eqx.Module):
 
     @property
     def unstable(self) -> int:
-        """Number of multipliers outside the unit circle."""
+        """The number of multipliers outside the unit circle."""
         return int((np.abs(np.asarray(self.multipliers)) > 1 + CIRCLE).sum())
 
     def __repr__(self) -> str:
@@ -80,22 +80,22 @@ def floquet(
     steps: int = 1000,
     method: AbstractFixedStep = RK4(substeps=1),
 ) -> Floquet:
-    """The Floquet multipliers of a periodic motion, constraints projected.
+    """The Floquet multipliers of a periodic motion with projected constraints.
 
-    One period is simulated with its derivatives by all admissible deviations of its start
-    (`sensitivities`); a deviation at its end is taken in the same coordinates. An autonomous
-    system has a multiplier 1 along the motion, and another for its energy if that is conserved. A
-    host function.
+    One period is simulated with its derivatives with respect to all admissible deviations of its
+    start (`sensitivities`); a deviation at its end is expressed in the same coordinates. An
+    autonomous system has a multiplier 1 along the motion, and another for its energy if that is
+    conserved. A host function.
 
     Args:
         system: the system, with n coordinates.
         q: coordinates at the start, on the constraints, shape (n,).
         v: velocities likewise, shape (n,).
-        period: [s]; that of the forces and constraints if these depend on time.
+        period: the period [s]; that of the forces and constraints if these depend on time.
         params: the parameters.
         t: time at the start [s].
-        advance: by how much named coordinates are larger after one period, such as an angle that
-            has turned by 2 pi.
+        advance: increments of named coordinates over one period, such as 2 pi for an angle that
+            makes a turn.
         steps: number of steps in one period.
         method: as for `simulate`.
 

@@ -1,4 +1,4 @@
-"""How many positions and velocities the constraints leave free, and whether a state is regular."""
+"""The degrees of freedom that the constraints leave, and whether a state is regular."""
 
 from functools import partial
 from typing import Any
@@ -17,12 +17,12 @@ from jaxmech.utils.probing import asked_once, concrete, generic
 from jaxmech.utils.tracers import actual
 
 State = tuple[Array, Array, Array, Params]
-SAMPLES = 4  # members of a batch whose ranks are counted
+SAMPLES = 4  # number of batch members whose ranks are counted
 ASIDE = 1e-3  # relative distance of the states with which a pose is compared
 
 
 def require_consistent(system: System, state: State) -> None:
-    """Raise a ValueError that names the constraint which a known state violates."""
+    """Raise a ValueError that names a constraint violated by a known state."""
     for violation in violations(system, *state):
         raise ValueError(
             f"Arguments `q` and `v` must meet the constraints, but {violation.name!r} has a "
@@ -31,10 +31,10 @@ def require_consistent(system: System, state: State) -> None:
 
 
 def freedom_at(system: System, state: State) -> Freedom:
-    """How many positions, velocities and accelerations the constraints leave free.
+    """The numbers of positions, velocities and accelerations that the constraints leave free.
 
-    Counted at the state, or at members of the batch under `jax.vmap`; under `jit`, where no value
-    is known, at generic arguments.
+    They are counted at the state, or at members of the batch under `jax.vmap`; under `jit`, where
+    values are unknown, at generic arguments.
     """
     members = actual(state, SAMPLES)
     if members is None:
@@ -56,8 +56,8 @@ def require_regular(system: System, state: State, freedom: Freedom) -> None:
         change = change - np.linalg.pinv(A_p, rcond=1e-6) @ (A_p @ change)
         moved = _rows(system, q + ASIDE * jnp.asarray(change, q.dtype), v, t, params)
         for level, A, left in zip(("positions", "velocities"), moved[:2], freedom[:2], strict=True):
-            # What vanishes in a singular pose has grown to the order of ASIDE at this distance from
-            # it.
+            # Singular values that vanish in a singular pose are of the order of ASIDE at this
+            # distance from it.
             rank = int((_singular_values(A) > 0.03 * ASIDE).sum())
             if rank > system.n - left:
                 raise ValueError(
@@ -76,7 +76,7 @@ def _rows(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple
 
 
 def _singular_values(rows: Any) -> np.ndarray:
-    """Of the rows scaled to unit length."""
+    """Singular values of the rows scaled to unit length."""
     rows = np.asarray(rows)
     lengths = np.linalg.norm(rows, axis=1)
     return np.linalg.svd(rows[lengths > 0] / lengths[lengths > 0][:, None], compute_uv=False)
@@ -91,7 +91,7 @@ def _freedom(rows: tuple[Any, ...]) -> Freedom:
 
 @asked_once
 def _generic_freedom(system: System, q: Array, v: Array, t: Array, params: Params) -> Freedom:
-    """What the constraints leave free at almost every state."""
+    """The degrees of freedom at almost every state."""
 
     def all_rows(*state: Any) -> Array:
         return jnp.concatenate(_rows(system, *state))

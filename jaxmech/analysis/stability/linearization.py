@@ -15,7 +15,7 @@ from jaxmech.utils.checks import is_known
 class StateSpace(NamedTuple):
     """dz/dt = A z + B w, y = C z + D w with z = (x, u).
 
-    A tuple of four matrices, which `scipy.signal.StateSpace(*...)` and `control.ss(*...)` take.
+    A tuple of four matrices, which `scipy.signal.StateSpace(*...)` and `control.ss(*...)` accept.
 
     Attributes:
         A: shape (j, j).
@@ -31,7 +31,7 @@ class StateSpace(NamedTuple):
 
 
 class Linearization(eqx.Module):
-    """Small deviations from a motion; under `jax.vmap` every array gets a leading batch axis.
+    """Linear equations of deviations; under `jax.vmap` every array gets a leading batch axis.
 
     Attributes:
         full: the equations in all coordinates: M da + C dv + K dq = A^T dlambda with the rows of
@@ -39,16 +39,16 @@ class Linearization(eqx.Module):
         reduced: the same in independent coordinates, dq = Z x, dv = T x + Y u, as
             `ReducedEquations`.
         space: the first-order system in the state z = (x, u), as a `StateSpace`.
-        W: rate at which the frame that is carried along turns the coordinates, shape (n, n); zero
-            at rest and where only cyclic coordinates change.
-        unsteadiness: how far the motion is from a steady one: the force that is not balanced over
-            the largest force at play.
-        regular: whether the constraints have the ranks that the dimensions of x and u say, and no
+        W: generator of the comoving frame, the rate at which it turns coordinates, shape (n, n);
+            zero at rest and where only cyclic coordinates change.
+        unsteadiness: distance of the motion from a steady one: the unbalanced force relative to the
+            largest force at play.
+        regular: whether the constraints have the ranks implied by the dimensions of x and u, and no
             input moves them; where not, the matrices are NaN.
-        moved: how far a unit of each input moves the constraints, shape (inputs,).
-        coordinates: their names.
-        inputs: their names.
-        outputs: their names.
+        moved: violation of the constraints per unit of each input, shape (inputs,).
+        coordinates: names of the coordinates.
+        inputs: names of the inputs.
+        outputs: names of the outputs.
 
     Example:
         >>> import jaxmech as jm
@@ -77,12 +77,12 @@ class Linearization(eqx.Module):
 
     @property
     def positions(self) -> int:
-        """Degrees of freedom of position, the dimension of x."""
+        """The degrees of freedom of position, the dimension of x."""
         return int(self.reduced.Z.shape[-1])
 
     @property
     def velocities(self) -> int:
-        """Degrees of freedom of velocity, the dimension of u."""
+        """The degrees of freedom of velocity, the dimension of u."""
         return int(self.reduced.Y.shape[-1])
 
     @property
@@ -116,7 +116,7 @@ class Linearization(eqx.Module):
         return (K - _transposed(K)) / 2
 
     def deviation(self, x: Any) -> tuple[Array, Array]:
-        """dq and dv, shapes (n,), of a state (x, u), shape (j,)."""
+        """The deviations dq and dv, shapes (n,), of a state (x, u), shape (j,)."""
         positions, speeds = x[: self.positions], x[self.positions :]
         small = self.reduced
         return small.Z @ positions, small.T @ positions + small.Y @ speeds

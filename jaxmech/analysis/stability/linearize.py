@@ -51,47 +51,47 @@ def linearize(
 ) -> Linearization:
     """The linear equations of small deviations from an equilibrium or a steady motion.
 
-    Exact derivatives, with the geometric stiffness of the multipliers; reduced to independent
-    coordinates by orthonormal bases of what the constraints leave free at the levels of position
+    Exact derivatives, with the geometric stiffness of the multipliers, are reduced to independent
+    coordinates by orthonormal bases of the constraints' null spaces at the levels of position
     and of velocity, whose dimensions differ where a constraint is nonholonomic (formulas in
-    `jaxmech.analysis.stability.reduction`). Redundant constraints and a singular M are ordinary.
+    `jaxmech.analysis.stability.reduction`). Redundant constraints and a singular M are supported.
 
     In a steady motion with rates that are not those of cyclic coordinates alone (a wheel whose
-    attitude is a quaternion) deviations are seen from a frame that is carried along by the
-    symmetry of the motion; it is found from the functions of the system, or taken from
+    attitude is a quaternion) deviations are measured in a comoving frame that follows the
+    symmetry of the motion; the symmetry is computed from the functions of the system, or passed as
     `symmetries`.
 
     Pure: under `jit` and `vmap` nothing is checked, and a steady motion that needs a comoving frame
     needs `symmetries`. The ranks of the constraints are counted at members of the batch, under
     `jit` at generic arguments: pass `freedom` there if redundancy depends on the values of the
-    parameters. Where ranks are others than expected, `regular` is false and the matrices are NaN.
+    parameters. Where ranks differ from those expected, `regular` is false and the matrices are NaN.
 
-    At every saved time of a trajectory:
+    To linearize at every saved time of a trajectory, use
     `jax.vmap(lambda q, v, t: linearize(system, q, v, params, t=t, steady=False))(sol.q, sol.v,
-    sol.ts)`, with bases of their own at each time, which `deviation` turns into dq and dv.
+    sol.ts)`; the bases differ from time to time, and `deviation` turns (x, u) into dq and dv.
 
     Args:
         system: the system, with n coordinates.
-        q: coordinates that meet the constraints, shape (n,).
-        v: velocities that do, shape (n,).
+        q: coordinates that satisfy the constraints, shape (n,).
+        v: velocities that satisfy them, shape (n,).
         params: the parameters that the functions of the system expect.
         t: time [s].
         inputs: names of coordinates (for a generalized force on each, in N or N m) or of
-            parameters; or a mapping from own names to such names or to functions
-            f(q, v, t, params), the generalized force (n,) per unit of the input.
-        outputs: names of coordinates, or a mapping from own names to functions of
+            parameters; or a mapping from your own names to such names or to functions
+                f(q, v, t, params), the generalized force (n,) per unit of the input.
+        outputs: names of coordinates, or a mapping from your own names to functions of
             (q, v, t, params), each a scalar.
-        steady: whether to refuse a state that is not steady. If false, the equations belong to
-            deviations at this moment of any motion, in bases that stand still.
-        symmetries: what `jm.symmetries` found.
-        freedom: how many positions, velocities and accelerations the constraints leave free; the
-            last is less than the second with `Acceleration` constraints alone.
+        steady: whether to refuse a state that is not steady. If false, the equations describe
+            deviations from any motion at this moment, in bases at rest.
+        symmetries: a result of `jm.symmetries`.
+        freedom: the numbers of positions, velocities and accelerations that the constraints leave
+            free; the last is less than the second with `Acceleration` constraints alone.
 
     Returns:
         A `Linearization`, which prints itself.
 
     Raises:
-        TypeError: `system` is no `System`, or inputs or outputs are no names and functions.
+        TypeError: `system` is not a `System`, or an input or output is neither name nor function.
         ValueError: a shape is wrong, a value not finite, a name unknown, the state violates a
             constraint, is singular or is not steady, or an input moves a constraint.
 
@@ -156,7 +156,7 @@ def linearized(
 ) -> Linearization:
     """The linear equations without any check, for named inputs and outputs.
 
-    W (n, n) belongs to the symmetry of the motion.
+    W (n, n) is the generator of the symmetry of the motion.
     """
     inputs, outputs = named
 

@@ -1,4 +1,4 @@
-"""`modes`: what a linearization does on its own, as eigenvalues with shapes."""
+"""`modes`: eigenvalues and mode shapes of a linearization."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,15 +26,15 @@ class Modes(eqx.Module):
         frequencies: |Im lambda| / 2 pi [Hz], shape (j,).
         damping: damping ratios -Re lambda / |lambda|, negative where a mode grows, NaN for zeros,
             shape (j,).
-        shapes: deviations of the coordinates, the largest made 1, real for vibrations without
-            damping, shape (n, j). Where no coordinate takes part (a velocity alone), those of the
-            velocities.
+        shapes: deviations of the coordinates, the largest scaled to 1, real for vibrations without
+            damping, shape (n, j). For a mode that moves no coordinate (a velocity alone), those of
+            the velocities.
         states: the same in (x, u), shape (j, j).
         signature: sign of the energy of a mode on the imaginary axis (Krein), for a conservative
             system with as many velocities as positions; else 0, shape (j,).
         zero: whether an eigenvalue is zero, shape (j,).
         simple: whether it is neither zero nor repeated, shape (j,).
-        coordinates: their names.
+        coordinates: names of the coordinates.
 
     Example:
         >>> import jaxmech as jm
@@ -73,19 +73,19 @@ class Modes(eqx.Module):
 def modes(linearization: Linearization) -> Modes:
     """Eigenvalues, frequencies, damping ratios and shapes of a linearization.
 
-    Vibrations without damping are solved as the symmetric problem they are; elsewhere the zero
+    Undamped vibrations are solved as a symmetric eigenvalue problem; otherwise the zero
     eigenvalues of symmetries are split off first (`jaxmech.analysis.stability.spectrum`). In a
-    frame that is carried along, frequencies are those seen there. Works under `jit`, `vmap` and
+    comoving frame, frequencies are those seen in it. Works under `jit`, `vmap` and
     derivatives; LAPACK runs on the host.
 
     Args:
-        linearization: what `linearize` gave; a batch of them too.
+        linearization: a result of `linearize`, or a batch of them.
 
     Returns:
         The `Modes`; NaN where the linearization is.
 
     Raises:
-        TypeError: the argument is no `Linearization`.
+        TypeError: the argument is not a `Linearization`.
 
     Example:
         >>> from jaxmech import models
@@ -133,7 +133,7 @@ def _modes(lin: Linearization, found: Spectrum) -> Modes:
 
 
 def _largest(dq: Array, dv: Array) -> tuple[Array, Array]:
-    """The largest entry of each column, of the velocities where no coordinate takes part."""
+    """The largest entry of each column, that of the velocities where no coordinate moves."""
     only_velocity = jnp.max(jnp.abs(dq), axis=0) <= 1e-9 * jnp.max(jnp.abs(dv), axis=0)
     entries = jnp.where(only_velocity[None], dv, dq)
     place = jnp.argmax(jnp.abs(entries) * (1 - 1e-9 * jnp.arange(len(dq)))[:, None], axis=0)

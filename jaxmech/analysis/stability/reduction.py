@@ -12,10 +12,10 @@ constraints restrict the deviations at each level, those of position, velocity a
     A_p dq = 0,      A_v dv + B dq = 0,      A da + H_v dv + H_q dq = 0
 
 Orthonormal bases Z and Y of the null spaces of A_p and A_v, which differ in dimension where a
-constraint is nonholonomic, solve the first two: dq = Z x, dv = T x + Y u. A steady motion goes
-along a symmetry whose velocity field is xi(q), with W = dxi/dq: a wheel rolls on, a top turns. Seen
-from a frame that is carried along, deviations change at the rates dv - W dq and da - W dv, and the
-equations have constant coefficients:
+constraint is nonholonomic, solve the first two: dq = Z x, dv = T x + Y u. A steady motion follows
+a symmetry with the velocity field xi(q) and W = dxi/dq: a wheel rolls on, a top turns. In the
+comoving frame, deviations change at the rates dv - W dq and da - W dv, and the equations have
+constant coefficients:
 
     dx/dt = R x + P u,      M_r du/dt + C_r u + K_r x = 0
 """
@@ -34,31 +34,31 @@ from jaxmech.linalg import QR, column_space_projector, metric, null_basis, times
 from jaxmech.stabilization import reach
 from jaxmech.system import Params, System
 
-Freedom = tuple[int, int, int]  # of positions, velocities and accelerations
+Freedom = tuple[int, int, int]  # numbers of positions, velocities and accelerations
 
 
 class FullEquations(eqx.Module):
     """The linear equations in all coordinates: M da + C dv + K dq = A^T dlambda.
 
-    Rows on accelerations are those of positions and velocities, differentiated, and behind them
-    those of `Acceleration` constraints.
+    Rows on accelerations are those of positions and velocities, differentiated, and then those of
+    `Acceleration` constraints.
 
     Attributes:
         a: accelerations at the state, shape (n,).
-        multipliers: at the state, the smallest possible, in the order of the system, shape (m,).
+        multipliers: at the state, of minimum norm, in the order of the system, shape (m,).
         M: mass matrix, shape (n, n).
-        C: derivative of the unbalanced force by v, shape (n, n).
-        K: by q, geometric stiffness included, shape (n, n).
+        C: derivative of the unbalanced force with respect to v, shape (n, n).
+        K: the same with respect to q, geometric stiffness included, shape (n, n).
         geometric: the geometric stiffness, -d(A^T lambda)/dq, shape (n, n).
-        drift: derivative of the unbalanced force by t, shape (n,).
-        change: how fast the matrices change with t alone, relative to the largest number of each,
-            the largest of these rates [1/s].
+        drift: derivative of the unbalanced force with respect to t, shape (n,).
+        change: rate at which the matrices change with t alone, relative to the largest number of
+            each, the largest of these rates [1/s].
         A_p: constraint rows on dq, shape (k, n).
         A_v: constraint rows on dv, shape (l, n).
-        B: what dq adds to them, shape (l, n).
+        B: coefficients of dq in the same rows, shape (l, n).
         A: constraint rows on da, shape (m, n).
-        H_q: what dq adds to them, shape (m, n).
-        H_v: what dv adds to them, shape (m, n).
+        H_q: coefficients of dq in the same rows, shape (m, n).
+        H_v: coefficients of dv in the same rows, shape (m, n).
         forces: sizes of the forces at play, shape (n,).
     """
 
@@ -88,7 +88,7 @@ class ReducedEquations(eqx.Module):
         T: likewise, shape (n, k).
         R: dx/dt = R x + P u, shape (k, k).
         P: likewise, shape (k, l).
-        M: of M du/dt + C u + K x = 0, shape (l, l).
+        M: mass matrix of M du/dt + C u + K x = 0, shape (l, l).
         C: likewise, shape (l, l).
         K: likewise, shape (l, k).
         rows: constraints on du/dt by `Acceleration`, rows du/dt + slopes (x, u) = 0, shape (c, l).
@@ -124,7 +124,7 @@ class ReducedEquations(eqx.Module):
 def full_equations(
     system: System, q: Array, v: Array, t: Array, params: Params, freedom: Freedom
 ) -> FullEquations:
-    """The linear equations in all coordinates about a state that meets the constraints.
+    """The linear equations in all coordinates about a state that satisfies the constraints.
 
     Args:
         system: the system.
@@ -132,7 +132,7 @@ def full_equations(
         v: velocities, shape (n,).
         t: time.
         params: parameters.
-        freedom: how many positions, velocities and accelerations the constraints leave free.
+        freedom: numbers of free positions, velocities and accelerations.
     """
     order = row_order(system, system.sizes(q, v, t, params))
     at_rest = balance(system, q, v, t, params, jnp.zeros_like(q), jnp.zeros(len(order), q.dtype))
@@ -142,7 +142,7 @@ def full_equations(
         return balance(system, q, v, t, params, a, multipliers)
 
     def matrices(t: Array) -> tuple[Array, Array, Balance]:
-        """M, the rows on positions, and the slopes of each part by q and by v."""
+        """M, the rows on positions, and the derivatives of each part with respect to q and v."""
         A_p = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
         slopes = jax.jacfwd(lambda q, v: parts(q, v, t), (0, 1))(q, v)
         return system.mass(q, v, t, params), A_p, slopes
@@ -165,7 +165,7 @@ def full_equations(
         A=A,
         H_q=slopes.rows[0],
         H_v=slopes.rows[1],
-        # The last is how a relative change of q changes them: at rest they may all vanish.
+        # The last is the effect of a relative change of q: at rest forces may all vanish.
         forces=jnp.abs(at_rest.force)
         + jnp.abs(force)
         + jnp.abs(M) @ jnp.abs(a)
@@ -176,12 +176,12 @@ def full_equations(
 def _accelerations(
     system: System, state: Any, freedom: Freedom, at_rest: Balance
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """M, A, the accelerations, M a - Q, and the shortest multipliers that balance it."""
+    """M, A, the accelerations, M a - Q, and the minimum-norm multipliers that balance it."""
     q, v, t, params = state
     none = jnp.zeros_like(at_rest.rows)
     M = system.mass(q, v, t, params)
     A = jax.jacfwd(lambda a: balance(system, q, v, t, params, a, none).rows)(jnp.zeros_like(q))
-    # a = A^+ b and along the null space of A what balances the forces there
+    # a = A^+ b plus the null-space component that balances the forces there
     N, _ = null_basis(A, freedom[2])
     rows = QR().factor(A)
     a = rows.smallest(-at_rest.rows)[0]
@@ -202,7 +202,7 @@ def _largest_rate(matrices: Any, rates: Any) -> Array:
 
 
 def _solved(M: Array, force: Array) -> Array:
-    """M^-1 times a vector, for a definite M."""
+    """Solve M x = force with a definite M."""
     if not force.size:
         return force
     return metric(M, jnp.zeros((0, force.size), M.dtype), QR()).solve(force, force[:0])[1]
@@ -214,9 +214,9 @@ def reduced_equations(
     """The linear equations in independent coordinates.
 
     Args:
-        found: those in all coordinates.
+        found: the equations in all coordinates.
         W: derivative of the velocity field of the symmetry that the motion follows, shape (n, n).
-        freedom: how many positions, velocities and accelerations the constraints leave free.
+        freedom: numbers of free positions, velocities and accelerations.
     """
     count = found.A_v.shape[0]  # of rows on velocities
     Z, right_position = null_basis(found.A_p, freedom[0])
@@ -249,7 +249,7 @@ def reduced_equations(
 
 
 def _pseudo_inverse(A: Array) -> Array:
-    """A^+, shape (n, l)."""
+    """The pseudo-inverse A^+, shape (n, l)."""
     if not A.shape[0]:
         return A.T
     rows = QR().factor(A)
@@ -259,19 +259,19 @@ def _pseudo_inverse(A: Array) -> Array:
 def unsteadiness(
     found: FullEquations, small: ReducedEquations, v: Float[Array, " n"], W: Float[Array, " n n"]
 ) -> Float[Array, ""]:
-    """How far a motion is from going along a symmetry: 0 if it does, about 1 if not at all.
+    """The distance of a motion from following a symmetry: 0 if it does, about 1 if not at all.
 
     The accelerations must be W v, and stay so: with (v, W v, W W v) in the place of (dq, dv, da)
-    and time going on, the linear equations must hold too. Forces that are missing are compared
+    and time advancing, the linear equations must hold too. Unbalanced forces are compared
     with the largest force at play; in the second condition over the time in which the motion
     changes a deviation of one unit, or a second at rest. At rest the matrices must not change with
-    time either: the eigenvalues of a shaken pendulum do not tell whether it is stable.
+    time either: the eigenvalues of a shaken pendulum do not determine its stability.
 
     Args:
         found: the equations in all coordinates.
-        small: in independent ones.
+        small: the equations in independent coordinates.
         v: velocities, shape (n,).
-        W: derivative of the field of the symmetry, shape (n, n).
+        W: derivative of the velocity field of the symmetry, shape (n, n).
     """
     turned = W @ v
     rate = jnp.max(jnp.abs(v))

@@ -1,11 +1,11 @@
 """Eigenvalues of small matrices, with zeros counted exactly and derivatives of the simple ones.
 
-LAPACK is called through numpy, on the host: some releases of jaxlib hang where one program holds
+LAPACK is called through numpy, on the host: some releases of jaxlib hang when one program contains
 two batched LAPACK calls. So a batch is a loop, about 0.1 ms for each matrix.
 
-A zero eigenvalue of multiplicity k comes out of the QR algorithm as eps^(1/k), 1e-4 for k = 4, and
-a vehicle has many: places and directions that do not matter. So null spaces are split off by
-orthogonal transformations, one after the other, until what is left is regular.
+The QR algorithm returns a zero eigenvalue of multiplicity k as eps^(1/k), 1e-4 for k = 4, and a
+vehicle has many of them, since its place and heading have no effect. So null spaces are split off
+by orthogonal transformations, one after the other, until the rest is regular.
 """
 
 from typing import Any, NamedTuple
@@ -17,18 +17,18 @@ from jaxtyping import Array
 from numpy.typing import NDArray
 
 Numbers = NDArray[Any]
-NULL = 1e-9  # of the largest singular value: what counts as zero
-SAME = 1e-7  # of the largest eigenvalue: what counts as repeated
+NULL = 1e-9  # relative to the largest singular value: counts as zero
+SAME = 1e-7  # relative to the largest eigenvalue: counts as repeated
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues and vectors of a matrix A, those that are zero first.
+    """Eigenvalues and eigenvectors of a matrix A, zero eigenvalues first.
 
     Attributes:
         eigenvalues: shape (j,), complex.
-        right: A right = right diag(eigenvalues) but for zeros, of which it holds a basis of the
-            chains, shape (j, j).
-        left: left^H A = diag(eigenvalues) left^H with left^H right = 1, zero for zeros.
+        right: A right = right diag(eigenvalues), except that the columns of zero eigenvalues are a
+            basis of their Jordan chains, shape (j, j).
+        left: left^H A = diag(eigenvalues) left^H with left^H right = 1; zero for zero eigenvalues.
         zero: whether an eigenvalue is zero, shape (j,).
         simple: whether it is neither zero nor repeated, shape (j,).
     """
@@ -42,7 +42,7 @@ class Spectrum(NamedTuple):
 
 @jax.custom_jvp
 def spectrum(A: Array, M: Array, K: Array) -> Spectrum:
-    """The spectrum of A, by a symmetric problem where A is that of M x'' + K x = 0.
+    """The spectrum of A, from a symmetric problem where A is that of M x'' + K x = 0.
 
     Args:
         A: matrix of the first-order system, shape (j, j).
@@ -69,10 +69,10 @@ def spectrum(A: Array, M: Array, K: Array) -> Spectrum:
 
 @spectrum.defjvp
 def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    """dlambda = left^H dA right (left^H right = 1); zeros stay zeros, repeated ones have none.
+    """dlambda = left^H dA right (left^H right = 1); zero for zeros, NaN for repeated ones.
 
-    Vectors move by multiples of the others (Magnus, Econometric Theory 1, 1985), whose lengths do
-    not matter, if all eigenvalues are simple. Otherwise their derivatives are NaN.
+    If all eigenvalues are simple, eigenvectors change by multiples of the others (Magnus,
+    Econometric Theory 1, 1985), whose lengths do not matter. Otherwise their derivatives are NaN.
     """
     found = spectrum(*primals)
     dA = tangents[0].astype(found.right.dtype)
@@ -87,7 +87,7 @@ def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[
 
 
 def _many(A: Numbers, M: Numbers, K: Numbers, kind: Any) -> Spectrum:
-    """A loop over the members of a batch."""
+    """Compute the spectra of a batch in a loop over its members."""
     batch = A.shape[:-2]
     found = [_one(A[i], M[i], K[i]) for i in np.ndindex(batch)]
 
@@ -123,7 +123,7 @@ def eigenvalues(A: Numbers, M: Numbers, K: Numbers) -> tuple[Numbers, NDArray[np
 
 
 def _key(value: complex, zero: bool, size: float) -> tuple[Any, ...]:
-    """Zeros first, then by frequency, then by damping, a pair with its positive one first."""
+    """A sort key: zeros first, then by frequency, then by damping, then positive ones first."""
     unit = 1e-9 * size or 1.0
     return (not zero, round(abs(value.imag) / unit), round(value.real / unit), -value.imag)
 
@@ -141,7 +141,7 @@ def is_undamped(A: Numbers, M: Numbers, K: Numbers) -> bool:
 
 
 def _vibrations(M: Numbers, K: Numbers) -> tuple[Numbers, ...]:
-    """Of M x'' + K x = 0: lambda^2 is minus an eigenvalue of the symmetric pair (K, M)."""
+    """The spectrum of M x'' + K x = 0, with lambda^2 minus an eigenvalue of the pair (K, M)."""
     from scipy.linalg import eigh  # slow to import, and seldom needed
 
     squares, X = eigh((K + K.T) / 2, (M + M.T) / 2)
@@ -162,7 +162,7 @@ def _vibrations(M: Numbers, K: Numbers) -> tuple[Numbers, ...]:
 
 
 def _split(A: Numbers) -> tuple[Numbers, ...]:
-    """Any A: null spaces split off until the rest is regular."""
+    """The spectrum of a general A, with null spaces split off until the rest is regular."""
     j, size = len(A), float(np.linalg.norm(A, 2))
     N, Q, rest = np.zeros((j, 0)), np.eye(j), A
     while rest.size:

@@ -1,4 +1,4 @@
-"""The `symmetries` of a system, and what is `conserved` because of them."""
+"""`symmetries` of a system, and the `conserved` quantities that follow from them."""
 
 from jaxmech.analysis.symmetry.conserved import Conserved as Conserved
 from jaxmech.analysis.symmetry.conserved import Quantity as Quantity

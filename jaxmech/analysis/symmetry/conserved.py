@@ -1,13 +1,13 @@
 """`conserved`: energy, momenta and other integrals of a system, found numerically.
 
-Noether: to a velocity field xi(q) and a shift of time s belongs the quantity
+Noether's theorem: a velocity field xi(q) and a shift of time s have the quantity
 
     J = dL/dv . xi - s (v . dL/dv - L).
 
-Whether it is conserved is decided by its rate along the motion, dJ/dt = J_q v + J_v qdd + J_t with
-the accelerations of the constrained system, at random states on the constraints. J is linear in
-(c, W, s) of an affine field xi = c + W q, so all such integrals are a null space. A constraint or a
-force that does work along xi is thus accounted for, a symmetry of L alone is not enough.
+It is conserved if its rate along the motion, dJ/dt = J_q v + J_v qdd + J_t with the accelerations
+of the constrained system, vanishes at random states on the constraints. J is linear in (c, W, s)
+of an affine field xi = c + W q, so all such integrals are a null space. A constraint or a force
+that does work along xi is thus accounted for; a symmetry of L alone is not enough.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,9 +46,9 @@ class Quantity:
     """The momentum of a symmetry.
 
     Attributes:
-        name: what it is.
+        name: name of the quantity.
         field: its velocity field xi(q, t, params), shape (n,), and its shift of time s.
-        is_conserved: whether it is; false only for fields that were given.
+        is_conserved: whether it is conserved; false only for fields passed by the caller.
         rate: the largest rate found, relative to the rates of its parts.
     """
 
@@ -64,7 +64,7 @@ class Conserved:
 
     Attributes:
         system: the system.
-        quantities: energy first, momenta of cyclic coordinates, of other symmetries, given ones.
+        quantities: energy, momenta of cyclic coordinates, of other symmetries, of given fields.
         params: the parameters for which they were found.
     """
 
@@ -85,10 +85,10 @@ class Conserved:
         return {x.name: _momentum(self.system, x.field, *state)[0] for x in self.quantities}
 
     def drift(self, solution: Solution) -> dict[str, float]:
-        """How far each quantity moves along a run, over its largest size there, by name.
+        """The change of each quantity along a run, relative to its largest size there, by name.
 
         Args:
-            solution: of one trajectory.
+            solution: the solution of one trajectory.
         """
         along = jax.jit(jax.vmap(self.values))(solution.q, solution.v, solution.ts)
         found = {}
@@ -116,7 +116,7 @@ def conserved(
     t: Any = 0.0,
     fields: Mapping[str, Field] | None = None,
 ) -> Conserved:
-    """What a system conserves: energy, cyclic momenta, momenta of symmetries.
+    """Find the conserved quantities of a system: energy, cyclic momenta, momenta of symmetries.
 
     A host function of one state. Quantities of affine fields xi(q) = c + W q are all found: those
     of translations and turns, in Cartesian coordinates, angles and quaternions alike.
@@ -174,7 +174,7 @@ def conserved(
 def _momentum(
     system: System, field: Any, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:
-    """J, and the size of its parts."""
+    """J, and the sum of the absolute values of its terms."""
 
     def lagrangian(v: Array) -> Array:
         return jnp.asarray(system.lagrangian(q, v, t, params)).astype(q.dtype)
@@ -188,7 +188,7 @@ def _momentum(
 def _rate(
     system: System, field: Any, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array, Array]:
-    """dJ/dt along the motion, the size of its parts, and J over the size of its own."""
+    """dJ/dt along the motion, the size of its terms, and J relative to the size of its terms."""
     a = acceleration(examined(system, q, v, t, params), q, v, t, params).qdd
 
     def momentum(q: Array, v: Array, t: Array) -> tuple[Array, Array]:
@@ -203,7 +203,7 @@ def _rate(
 def _basis_rates(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array, Array]:
-    """Rates, their sizes, and values with theirs for every unit (c, W, s) at every state."""
+    """Rates and values, each with the size of its terms, for each unit (c, W, s) and state."""
     n = system.n
     unit = jnp.eye(n + n * n + 1, dtype=q.dtype)
 
@@ -234,7 +234,7 @@ def _integrals(rates: Numbers, sizes: Numbers, values: Numbers, n: int) -> Numbe
 
 
 def _nontrivial(own: Numbers, found: Numbers, values: Numbers) -> Numbers:
-    """Of some integrals those that vary from state to state, and independently of those found."""
+    """Select the integrals that vary from state to state and are independent of those found."""
     own = beyond(own, found)
     kept = found
     chosen = []

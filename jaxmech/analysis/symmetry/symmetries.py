@@ -1,7 +1,7 @@
-"""`symmetries`: the flows that carry every motion of a system into another one.
+"""`symmetries`: the flows that map every motion of a system to another one.
 
-A symmetry is a velocity field xi(q) = c + W q, together with a shift of time at the rate s. Along
-it nothing that decides on the motion changes: with the velocities carried along at the rate W v,
+A symmetry is a velocity field xi(q) = c + W q, together with a shift of time at the rate s. The
+functions of the system are invariant along it, with velocities that change at the rate W v:
 
     dL/dq . xi + dL/dv . W v + s dL/dt = 0,         dphi/dq . xi + s dphi/dt = 0,
     dF/dq xi + dF/dv W v + s dF/dt + W^T F = 0,     dpsi/dq . xi + dpsi/dv . W v + s dpsi/dt = 0
@@ -28,7 +28,7 @@ from jaxmech.utils.checks import is_known, require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of
 
 Numbers = NDArray[np.floating]
-_NULL = 1e-8  # relative size of a singular value that counts as zero; round-off gives about 1e-13
+_NULL = 1e-8  # relative size of a singular value that counts as zero; round-off is about 1e-13
 
 
 class Symmetries(eqx.Module):
@@ -38,7 +38,7 @@ class Symmetries(eqx.Module):
         c: constant parts, shape (k, n).
         W: linear parts, shape (k, n, n).
         s: shifts of time, shape (k,).
-        coordinates: their names.
+        coordinates: names of the coordinates.
     """
 
     c: Float[Array, " k n"]
@@ -51,7 +51,7 @@ class Symmetries(eqx.Module):
         return self.c + self.W @ jnp.asarray(q)
 
     def along(self, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Array, " k"]:
-        """The smallest combination whose field at q is v, with time running at its own rate.
+        """The smallest combination whose field at q is v, with time advancing at unit rate.
 
         Args:
             q: coordinates, shape (n,).
@@ -69,7 +69,7 @@ class Symmetries(eqx.Module):
         return "\n".join([*lines, *("  " + text for text in self.texts())])
 
     def texts(self) -> list[str]:
-        """Each field in words: the rate of every coordinate that it moves."""
+        """Each field as text: the rate of every coordinate that it moves."""
         names = self.coordinates
 
         def term(x: float, name: str) -> str:
@@ -92,7 +92,7 @@ class Symmetries(eqx.Module):
 def symmetries(
     system: System, q: Any, v: Any, t: Any = 0.0, params: Params = None, *, linear: bool = True
 ) -> Symmetries:
-    """The affine fields along which nothing in a system changes, found from its functions.
+    """The affine fields along which the functions of a system are invariant.
 
     A host function: it compares derivatives of the functions at random states on the constraints
     around the given one. The cost grows as n^6, ten seconds for 40 coordinates.
@@ -102,15 +102,15 @@ def symmetries(
         q: coordinates around which states are drawn, shape (n,).
         v: velocities likewise, shape (n,).
         t: time [s].
-        params: the parameters; a symmetry may hang on their values, such as equal moments of
+        params: the parameters; a symmetry may depend on their values, such as equal moments of
             inertia.
-        linear: whether fields with a linear part count; without them cyclic coordinates remain.
+        linear: whether to include fields with a linear part; otherwise cyclic coordinates only.
 
     Returns:
         `Symmetries`: first those without a linear part, each in as few coordinates as possible.
 
     Raises:
-        TypeError: `system` is no `System`.
+        TypeError: `system` is not a `System`.
         ValueError: a shape is wrong, or a value is not finite.
 
     Example:
@@ -152,7 +152,7 @@ def symmetries(
 
 
 def null_vectors(rows: Numbers) -> Numbers:
-    """The null space of a matrix, its vectors with as many zeros as elimination can make."""
+    """The null space of a matrix, its vectors made sparse by elimination."""
     # The triangle has the same null space, and far fewer rows than there are conditions.
     gram = np.linalg.qr(rows, mode="r") if len(rows) > rows.shape[1] else rows
     _, sizes, V = np.linalg.svd(gram)
@@ -161,11 +161,11 @@ def null_vectors(rows: Numbers) -> Numbers:
 
 
 def _echelon(basis: Numbers) -> Numbers:
-    """Gauss-Jordan elimination with the largest number of each row as its pivot, then made 1."""
+    """Gauss-Jordan elimination with the largest number of each row as its pivot, scaled to 1."""
     basis = basis.copy()
     for k in range(len(basis)):
         rest = np.abs(basis[k:])
-        # Of numbers that differ by round-off the first one, on every processor.
+        # Of numbers that are equal up to round-off the first one, on every processor.
         largest = rest >= (1 - 1e-6) * rest.max()
         row, column = divmod(int(np.argmax(largest)), rest.shape[1])
         basis[[k, k + row]] = basis[[k + row, k]]
@@ -177,7 +177,7 @@ def _echelon(basis: Numbers) -> Numbers:
 
 
 def beyond(basis: Numbers, first: Numbers) -> Numbers:
-    """What a basis holds beside the span of the first vectors."""
+    """The part of a basis outside the span of the first vectors."""
     if not len(first):
         return basis
     Q = np.linalg.qr(first.T)[0]
@@ -190,14 +190,14 @@ Pieces = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
 
 
 def _conditions(by_q: Numbers, by_v: Numbers, by_t: Numbers, q: Numbers, extra: Numbers) -> Numbers:
-    """Rows on (c, W, s) of by_q . (c + W q) + by_v . W v + s by_t, with by_v v^T given as extra."""
+    """Rows on (c, W, s) of by_q . (c + W q) + by_v . W v + s by_t; `extra` is by_v v^T."""
     linear = by_q[:, :, None] * q[:, None, :] + extra
     flat = linear.reshape(len(by_q), q.shape[1] ** 2)
     return np.concatenate([by_q, flat, by_t[:, None]], axis=1)
 
 
 def _pieces(system: System, states: tuple[Array, ...], params: Params) -> list[Pieces]:
-    """For each function its derivatives at every state, as `_conditions` takes them."""
+    """The derivatives of each function at every state, as arguments of `_conditions`."""
     found = _derivatives(system, *states, params)
     q = np.asarray(states[0])
     pieces = []
@@ -212,7 +212,7 @@ def _pieces(system: System, states: tuple[Array, ...], params: Params) -> list[P
 def _derivatives(
     system: System, q: Array, v: Array, wild: Array, t: Array, params: Params
 ) -> list[tuple[Array, ...]]:
-    """By q, by v, by t, and what multiplies W beside by_q q^T, for L, F and the constraints."""
+    """Derivatives of L, F and the constraints by q, v, t, and further coefficients of W."""
 
     def at(q: Array, v: Array, wild: Array, t: Array) -> list[tuple[Array, ...]]:
         found = [_of(lambda q, v, t: _energies(system, q, v, t, params), q, wild, t)]
@@ -237,7 +237,7 @@ def _derivatives(
 
 
 def _energies(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """L, which along a symmetry does not change."""
+    """L as a vector of one entry, which is invariant along a symmetry."""
     return jnp.asarray(system.lagrangian(q, v, t, params))[None].astype(q.dtype)
 
 
@@ -248,8 +248,8 @@ def _forces(system: System, q: Array, v: Array, params: Params) -> list[Any]:
         forces.append(lambda q, v, t: jnp.asarray(given(q, v, t, params)).astype(q.dtype))
     if system.nonideal is not None:
         count = sum(system.sizes(q, v, jnp.zeros((), q.dtype), params))
-        # Friction counts for any multipliers, so it must not change along a symmetry for generic
-        # ones.
+        # Friction must be invariant along a symmetry for any multipliers, so generic ones are
+        # used.
         multipliers = jnp.asarray(np.random.default_rng(5).uniform(0.5, 1.5, count), q.dtype)
         forces.append(lambda q, v, t: system.nonideal_force(q, v, multipliers, t, params))
     return forces
@@ -262,7 +262,7 @@ def _of(fn: Any, q: Array, v: Array, t: Array) -> tuple[Array, ...]:
 
 
 def _servo(c: Acceleration, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
-    """Likewise for chi(q, v, a, t) at an acceleration that meets it."""
+    """Derivatives of chi(q, v, a, t) likewise, at an acceleration that satisfies it."""
     A, b = c.rows(q, v, t, params)
     a = jax.vmap(lambda r: shortest(A, r), 1, 1)(b[:, None])[:, 0]
 
@@ -284,7 +284,7 @@ def generic_states(
     vs = np.asarray(v) + size_v * draw.uniform(-1, 1, shape)
     wild = size_v * draw.uniform(-2, 2, shape)
     ts = np.asarray(t) + draw.uniform(0, 1, count)
-    # Gauss-Newton on the host, all states side by side; those that do not arrive are left out
+    # Gauss-Newton on the host for all states side by side; those that do not converge are left out
     # below.
     for _ in range(40):
         level, A = map(np.asarray, _level(system, qs, ts, params))
