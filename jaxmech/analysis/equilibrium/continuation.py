@@ -2,7 +2,8 @@
 
 Pseudo-arclength continuation (Keller 1977): the parameter is one of the unknowns, and the added
 equation is that of a plane perpendicular to the secant of the last two points. So a fold, where the
-parameter turns back, is a regular point."""
+parameter turns back, is a regular point.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -3,7 +3,8 @@
 The unknowns are q, the multipliers and, for a steady motion, the rates alpha of the symmetries that
 it follows: v = xi(q) = c + W q and a = W v, where alpha combines c and W of `symmetries`. The
 equations are the balance of forces, M a = Q + A^T lambda, the constraints at all levels and the
-given rates; `root` solves them together."""
+given rates; `root` solves them together.
+"""
 
 import warnings
 from collections.abc import Mapping, Sequence
