@@ -1,11 +1,11 @@
-"""What a function of a single trajectory becomes under `jax.vmap`: native code for the batch.
+"""Compilation of functions of a single trajectory to native code under `jax.vmap`.
 
-Read in the order in which a function passes through: `operation` is the JAX primitive with its
+Read in the order in which a function is compiled: `operation` is the JAX primitive with its
 transformation rules, `vmap` the batching decorator, `vectorize` and `partition` choose what is
 compiled. `frontend/` turns a jaxpr into a graph of scalars, `ir/` is that graph, `optimize/`
-simplifies it, and `backends/` generate and run the code. `platforms` and `devices` say where there
-is native code, `explain` what became of a function, and `rows` are results that a loop writes.
-Nothing here knows any mechanics.
+simplifies it, and `backends/` generate and run the code. `platforms` and `devices` list where
+native code is available, `explain` reports how a function was compiled, and `rows` are results that
+a loop writes. Nothing here depends on mechanics.
 """
 
 from jaxmech.compiler.devices import all_devices as all_devices

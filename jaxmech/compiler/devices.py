@@ -1,4 +1,4 @@
-"""What runs the batches of a device."""
+"""The devices, and how batches run on each."""
 
 from contextlib import suppress
 
@@ -18,7 +18,7 @@ def all_devices() -> list[jax.Device]:
 
 
 def backend_of(device: jax.Device) -> str:
-    """What batches run as on a device.
+    """Describe how batches run on a device.
 
     Example:
         >>> import jax

@@ -1,4 +1,4 @@
-"""`Explanation`: what of a function was compiled for a batch, and why not more."""
+"""`Explanation`: which parts of a function were compiled for a batch, and why not the others."""
 
 from dataclasses import dataclass, field
 
@@ -9,14 +9,14 @@ from jaxmech.compiler.platforms import likely_platform
 
 @dataclass(frozen=True)
 class Part:
-    """A loop or a function that was to be compiled.
+    """A loop or a function considered for compilation.
 
     Attributes:
         what: "function", "loop of n iterations", or "while loop".
         requested: operations on scalars in it.
         kept: operations left after folding, sharing and elimination; 0 under plain `vmap`.
-        reason: why it runs under plain `vmap`; empty where it runs as native code.
-        how: as what it runs where it does.
+        reason: the reason why it runs under plain `vmap`; empty where it runs as native code.
+        how: the form in which it runs.
     """
 
     what: str
@@ -28,10 +28,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a function runs over a batch; prints itself.
+    """How the parts of a function run over a batch; prints itself.
 
     Attributes:
-        parts: every loop and function that was tried.
+        parts: every loop and function considered.
     """
 
     parts: list[Part] = field(default_factory=list)

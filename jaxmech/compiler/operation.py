@@ -3,9 +3,9 @@
 Under `jax.vmap` the primitive records which arguments are batched, and stays one primitive; it
 becomes native code when a program is compiled, a single trajectory as a batch of one. So
 derivatives are always taken first. The JVP and the VJP of an operation are operations themselves,
-transposes of each other, and can be differentiated again. Which arguments are differentiated is
-decided anew in each differentiation, and is no part of what JAX keeps between calls: JAX would use
-the structure kept from another call, which gave wrong gradients under `jax.checkpoint`.
+transposes of each other, and can be differentiated again. The differentiated arguments are chosen
+anew in each differentiation, and are not part of what JAX caches between calls: JAX would use the
+structure cached for another call, which gave wrong gradients under `jax.checkpoint`.
 """
 
 import abc
@@ -34,8 +34,8 @@ class AbstractRule(abc.ABC):
     """The derivatives of a function of arrays.
 
     Attributes:
-        residuals: numbers of the results that the derivatives need beside the arguments.
-        smooth: numbers of the differentiable results; the derivative of the others is zero.
+        residuals: indices of the results that the derivatives need besides the arguments.
+        smooth: indices of the differentiable results; the derivative of the others is zero.
     """
 
     residuals: tuple[int, ...]
@@ -43,23 +43,23 @@ class AbstractRule(abc.ABC):
 
     @abc.abstractmethod
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
-        """Tangents of the smooth results, from those of the wanted arguments."""
+        """Return the tangents of the smooth results for tangents of the wanted arguments."""
 
     def smooth_jvp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays
     ) -> list[Array]:
-        """The same, by operations that JAX can differentiate in both modes."""
+        """Return the same, by operations that JAX can differentiate in both modes."""
         return self.jvp(args, residuals, wanted, tangents)
 
     @abc.abstractmethod
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
-        """Cotangents of the wanted arguments, from those of the smooth results; None is zero."""
+        """Return cotangents of the wanted arguments for those of the smooth results."""
 
 
 class PlainRule(AbstractRule):
-    """The derivatives that JAX takes of the function, or of one that is equal to it."""
+    """The derivatives by JAX of the function, or of one that is equal to it."""
 
     residuals = ()
 
@@ -69,13 +69,13 @@ class PlainRule(AbstractRule):
         self.smooth = tuple(k for k, flag in enumerate(floating) if flag)
 
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
-        """By `jax.jvp`."""
+        """Return the tangents by `jax.jvp`."""
         return jax.jvp(self._smooth(args, wanted), _select(wanted, args), list(tangents))[1]
 
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
-        """By `jax.vjp`."""
+        """Return the cotangents by `jax.vjp`."""
         outs, pullback = jax.vjp(self._smooth(args, wanted), *_select(wanted, args))
         given = zip(cotangents, outs, strict=True)
         return list(pullback([jnp.zeros_like(x) if ct is None else ct for ct, x in given]))
@@ -95,10 +95,10 @@ class Operation:
     """A function of one trajectory with its derivatives.
 
     Attributes:
-        call: the function, of arrays to arrays.
+        call: the function, as a jaxpr of arrays.
         rule: its derivatives.
         linear: number of its last arguments in which it is linear.
-        adjoint: from flags of the results that have a cotangent to the transposed operation, which
+        adjoint: maps flags of the results that have a cotangent to the transposed operation, which
             maps the other arguments and these cotangents to cotangents of the linear arguments.
     """
 
@@ -141,7 +141,7 @@ class Operation:
         return [*self.call.in_avals, *(self.call.out_avals[k] for k in self.rule.residuals)]
 
     def _split(self, rest: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """Arguments, residuals, and what a derivative is linear in."""
+        """Split into arguments, residuals, and the arguments in which a derivative is linear."""
         first = len(self.call.in_avals)
         second = first + len(self.rule.residuals)
         return rest[:first], rest[first:second], rest[second:]
@@ -151,7 +151,7 @@ def _linear(
     fn: Callable[..., list[Array]], avals: Sequence[Any], count: int,
     adjoint: Callable[[Flags], Operation], smooth: Callable[..., list[Array]] | None = None,
 ) -> Operation:  # fmt: skip
-    """An operation; where there is one, its derivatives are those of the smooth function."""
+    """An operation whose derivatives are those of the smooth function, if there is one."""
     call, _ = traced(fn, avals)
     rule = PlainRule(call, None if smooth is None else partial(_program_of, smooth, avals))
     return Operation(call, rule, count, adjoint)
@@ -169,7 +169,7 @@ def operation_of(
     Args:
         fn: the function, which must not close over traced values.
         args: arguments of the shapes and types in question.
-        rule: from the tree structure of the results to the derivatives; by default those of JAX.
+        rule: maps the tree structure of the results to the derivatives; by default those of JAX.
     """
     call, outs = traced(fn, args)
     return Operation(call, PlainRule(call) if rule is None else rule(outs)), outs
@@ -190,8 +190,8 @@ class BatchAxis:
 
     Attributes:
         size: number of trajectories.
-        has_axis: which of the arguments have it, in front.
-        as_lanes: whether it may run as native code, where the platform has any.
+        has_axis: flags of the arguments that have the axis, as their first.
+        as_lanes: whether it may run as native code, if the platform supports it.
     """
 
     size: int
@@ -201,7 +201,7 @@ class BatchAxis:
     def vectorized(
         self, fn: Callable[..., list[Array]], *, native: bool
     ) -> Callable[..., list[Array]]:
-        """fn over the axis, as native code or by `jax.vmap`."""
+        """Map fn over the axis, as native code or by `jax.vmap`."""
         if native and self.as_lanes:
             if not isinstance(self.size, int):
                 raise ValueError(
@@ -227,7 +227,7 @@ def bind(op: Operation, levels: tuple[BatchAxis, ...], *args: Array) -> list[Arr
 def _varying(x: Array) -> frozenset[str]:
     """The axes of a mesh along which a value varies within `jax.shard_map`."""
     aval = jax.typeof(x)
-    return aval.mat.varying if hasattr(aval, "mat") else aval.vma  # the former from jax 0.12 on
+    return aval.mat.varying if hasattr(aval, "mat") else aval.vma  # `mat` from jax 0.12 on
 
 
 _batched = Primitive("batched")
@@ -242,7 +242,7 @@ def _compiled(
 
 
 def _run(*args: Array, **params: Any) -> list[Array]:
-    """Outside of `jax.jit`: compile the operation alone."""
+    """Compile and run the operation alone, outside of `jax.jit`."""
     with jax.disable_jit(False):
         return list(_compiled(args, **params))
 
@@ -270,7 +270,7 @@ def _evaluated(
     *args: Array, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...],
     native: bool,
 ) -> list[Array]:  # fmt: skip
-    """The results, while a program is lowered."""
+    """Compute the results while a program is lowered."""
     fn = jaxpr_as_fun(call)
     if not levels and args and native and is_on():
         return run_alone(fn, args)
@@ -282,7 +282,7 @@ def _evaluated(
 def _lowered(
     ctx: mlir.LoweringRuleContext, *args: Any, platform: str | None = None, **params: Any
 ) -> Any:
-    """Lower without the axes of a mesh, along which everything varies alike."""
+    """Lower without the axes of a mesh, along which all arguments vary alike."""
     avals: Sequence[Any] = ctx.avals_in
     plain = [ShapedArray(x.shape, x.dtype) for x in avals]
     native = platform in NATIVE

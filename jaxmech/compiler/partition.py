@@ -1,8 +1,8 @@
-"""Run a program over a batch, equation by equation: loops as native code, the rest by `jax.vmap`.
+"""Running a program over a batch, equation by equation: loops as native code, the rest by vmap.
 
-Equations that only a loop depends on are compiled with it: a check of the initial state, say,
-before the steps begin. So equations wait until it is known what depends on them. Equations that
-need the final carry of a loop, but none of its sequences, are compiled with it, too.
+Equations that only a loop depends on are compiled with it, such as a check of the initial state
+before the steps. So equations wait until the equations that depend on them are known. Equations
+that need the final carry of a loop, but none of its sequences, are compiled with it, too.
 """
 
 import math
@@ -27,21 +27,21 @@ from jaxmech.compiler.frontend.jaxprs import (
 )
 from jaxmech.compiler.ir.loops import UnsupportedError, dtype_of, shape_of
 
-LARGEST_IN_PROLOGUE = 16_384  # numbers of an array
-MOST_PASSED = 1024  # numbers that a prologue takes or gives; XLA is faster with sequences
-LARGEST_KNOWN = 256  # numbers of an array that native code knows
+LARGEST_IN_PROLOGUE = 16_384  # size of an array
+MOST_PASSED = 1024  # numbers into or out of a prologue; XLA is faster with sequences
+LARGEST_KNOWN = 256  # size of an array that native code may contain as a constant
 
-Batch = tuple[Array, bool]  # a value, and whether it has the axis of the batch
+Batch = tuple[Array, bool]  # a value, and whether it has the batch axis
 
 
 def run_partitioned(
     closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int,
     found: Explanation | None, constants: Sequence[np.ndarray | None] = (),
 ) -> list[Batch]:  # fmt: skip
-    """The results of a program over a batch; flagged arguments have its axis in front.
+    """Run a program over a batch; flagged arguments have its axis first.
 
-    `found` gets a part for every loop. `constants` are the values of arguments that are the same
-    in all calls, or None.
+    A part is added to `found` for every loop. `constants` are the values of arguments that are the
+    same in all calls, or None.
     """
     run = _Partition(closed, args, flags, size, found, constants)
     for place, eqn in enumerate(closed.jaxpr.eqns):
@@ -70,10 +70,10 @@ class _Partition:
         self.batched = {atom for atom, (_, has) in self.values.items() if has}
         self.waiting: list[JaxprEqn] = []  # equations that are not computed yet, in order
         self.known: set[Any] = set()  # results of those that depend on no argument
-        self.done: set[int] = set()  # places of equations that were compiled with a loop before
+        self.done: set[int] = set()  # places of equations that were compiled with an earlier loop
 
     def add(self, place: int, eqn: JaxprEqn) -> None:
-        """Take the next equation, which has that place in the program."""
+        """Process the next equation, with its index in the program."""
         content = call_content(eqn)
         has_axis = any(self._has_axis(atom) for atom in eqn.invars)
         contains_loop = has_axis and content is not None and stays_loop(content.jaxpr)
@@ -170,7 +170,7 @@ class _Partition:
     def _epilogue(
         self, place: int, ends: Sequence[Any], prologue: list[JaxprEqn]
     ) -> dict[int, JaxprEqn]:
-        """The equations, by place, that need the final carry of a loop and nothing unknown."""
+        """The equations, by index, that need the final carry of a loop and nothing unknown."""
         inside = {var for one in prologue for var in one.outvars}
         available, dependent = inside | set(ends), set(ends)
         found = {}
@@ -194,13 +194,13 @@ class _Partition:
     def _compiled(
         self, eqn: JaxprEqn, what: str, prologue: list[JaxprEqn], epilogue: dict[int, JaxprEqn]
     ) -> list[Batch | None]:
-        """The results of a loop, by native code that computes the equations around it too."""
+        """The results of a loop, by native code that also computes the equations around it."""
         around = [*prologue, *epilogue.values()]
         others = [one for one in self.jaxpr.eqns if one is not eqn and one not in around]
         used = _variables(self.jaxpr.outvars).union(*(_variables(one.invars) for one in others))
         wanted = [var for one in around for var in one.outvars if var in used]
         kernel, args = loop_kernel(eqn, prologue, list(epilogue.values()), wanted, self.constants)
-        # JAX keeps all results of a `while`, though rows that nobody reads may be large.
+        # JAX keeps all results of a `while`, though unused rows may be large.
         is_used = [var in used for var in eqn.outvars]
         kernel = kernel.restricted([*is_used, *[True] * len(wanted)])
         passed = [var for var in (*args, *wanted) if around and self._has_axis(var)]
@@ -221,7 +221,7 @@ class _Partition:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether native code may know a value: small numbers, which are not traced."""
+    """Whether a value may be a constant of native code: a small array that is not traced."""
     if isinstance(value, jax.core.Tracer):
         return False
     return math.prod(np.shape(value)) <= LARGEST_KNOWN and jnp.result_type(value).kind in "fiub"

@@ -1,7 +1,7 @@
-"""Where native code runs: on CPUs and on NVIDIA's GPUs, unless it is switched off.
+"""Platforms with native code: CPUs and NVIDIA GPUs, unless it is switched off.
 
-What a program becomes is decided when it is lowered, for the platform that it is lowered for. While
-it is traced, the platform is not known, and what is decided then must be right on all of them.
+The form of a program is decided when it is lowered, for the platform that it is lowered for. During
+tracing the platform is unknown, and decisions made then must be right on all platforms.
 """
 
 from collections.abc import Iterator
@@ -39,15 +39,15 @@ def off() -> Iterator[None]:
 
 
 def is_on() -> bool:
-    """Whether a program that is traced here may run as native code, where its platform has any."""
+    """Whether a program traced here may run as native code, if its platform supports it."""
     return _IS_ON.get()
 
 
 def why_not(platform: str | None = None) -> str | None:
-    """The reason why no native code runs on a platform; None if it does.
+    """The reason why native code does not run on a platform; None if it does.
 
-    While a program is traced, this may choose between forms of a function that are all right, but
-    not between answers: the program can be placed on another platform than the likely one.
+    While a program is traced, this may choose between equivalent forms of a function, but not
+    between answers: the program can be placed on another platform than the likely one.
 
     Args:
         platform: "cpu", "cuda", "rocm", "tpu", ...; by default the likely one.
@@ -69,7 +69,7 @@ def why_not(platform: str | None = None) -> str | None:
 
 @contextmanager
 def lowered_for(platform: str | None) -> Iterator[None]:
-    """Within this context, programs are lowered for a platform."""
+    """Lower programs for a platform within this context."""
     token = _LOWERED_FOR.set(platform)
     try:
         yield
@@ -78,7 +78,7 @@ def lowered_for(platform: str | None) -> Iterator[None]:
 
 
 def likely_platform() -> str:
-    """The platform that a program is lowered for; before that, the one of the default device."""
+    """The platform of the program being lowered; outside lowering, that of the default device."""
     if (platform := _LOWERED_FOR.get()) is not None:
         return platform
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
@@ -89,7 +89,7 @@ def likely_platform() -> str:
 
 
 def platform_of(device: jax.Device) -> str:
-    """The platform of a device, where JAX calls those of two vendors "gpu"."""
+    """The platform of a device, resolved to "cuda" or "rocm" where JAX calls both "gpu"."""
     if device.platform != "gpu":
         return device.platform
     return "cuda" if "cuda" in device.client.platform_version.lower() else "rocm"

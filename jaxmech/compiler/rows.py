@@ -1,6 +1,6 @@
-"""Rows that a loop writes, each trajectory at a place of its own: `empty_rows` and `with_row`.
+"""Rows that a loop writes, each trajectory at its own index: `empty_rows` and `with_row`.
 
-A trajectory that decides for itself when it has something to save cannot stack it by iterations.
+A trajectory that decides for itself when it saves a row cannot stack the rows by iterations.
 In native code the rows are a result in memory; elsewhere they are an array that is updated.
 """
 
@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 
 def empty_rows(count: int, like: Array) -> Array:
-    """Rows of undefined numbers, as many and with the shape and type of one; for `with_row` alone.
+    """`count` uninitialized rows with the shape and type of `like`, for `with_row` alone.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -36,7 +36,7 @@ def empty_rows(count: int, like: Array) -> Array:
 
 
 def with_row(rows: Array, place: Array, row: Array, when: Array) -> Array:
-    """The rows with one of them written at a place, if it is inside and where `when` holds.
+    """The rows with one of them replaced, if its index is in range and where `when` holds.
 
     The rows must not be used afterwards, and in a loop they must be a part of its carry.
     """

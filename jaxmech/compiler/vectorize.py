@@ -21,7 +21,7 @@ from jaxmech.compiler.platforms import is_on, why_not
 def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
     """`jax.vmap(fn, in_axes)`, with loops and small functions as native code.
 
-    On CPUs and NVIDIA's GPUs, that is; on other platforms it is plain `jax.vmap`.
+    This holds on CPUs and NVIDIA GPUs; on other platforms it is plain `jax.vmap`.
     The result is not differentiable: differentiate `fn` first, then vectorize its derivative.
 
     Args:
@@ -44,10 +44,10 @@ def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
 
 
 def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation:
-    """What of a batch of `fn` runs as native code, and why the rest does not.
+    """Report which parts of a batch of `fn` run as native code, and why the rest does not.
 
-    That is lanes on a CPU, and a kernel with a thread for each trajectory on an NVIDIA GPU. Nothing
-    does on other devices and within `compiler.off()`. The device in question is the default one.
+    Native code is lanes on a CPU, and a kernel with a thread for each trajectory on an NVIDIA GPU.
+    None is used on other devices and within `compiler.off()`. The device is the default one.
 
     Args:
         fn: a function of arrays and pytrees of arrays.
@@ -69,7 +69,7 @@ def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation
 def run_batched(
     fn: Callable[..., Any], batched: Any, args: Any, found: Explanation | None = None
 ) -> Any:
-    """The function over a batch; `batched` says of each leaf of args whether it has the axis."""
+    """Run the function over a batch; `batched` flags the leaves of args that have the axis."""
     leaves, structure = jax.tree.flatten(args)
     flags = jax.tree.leaves(batched)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
@@ -98,15 +98,15 @@ def run_batched(
 
 
 def run_alone(fn: Callable[..., Any], args: Sequence[Array]) -> list[Array]:
-    """The results for one trajectory, by the code of a batch of one, with the bits of any batch."""
-    # XLA would take two to three times as long to compile it. One batched argument is enough: what
-    # does not depend on it is left to XLA.
+    """Run one trajectory with the code of a batch of one, which gives the bits of any batch."""
+    # XLA would take two to three times as long to compile it. One batched argument is enough: the
+    # parts that do not depend on it are left to XLA.
     flags = [True] + [False] * (len(args) - 1)
     return [x[0] for x in run_batched(fn, flags, (args[0][None], *args[1:]))]
 
 
 def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:
-    """Eliminate what no used result depends on, inside loops too; by default all are used."""
+    """Eliminate all equations on which no used result depends, inside loops too."""
     # XLA cannot do it, because it cannot see into native code.
     used = [True] * len(closed.jaxpr.outvars) if used is None else list(used)
     jaxpr, _ = dce_jaxpr(closed.jaxpr, used, instantiate=True)

@@ -1,6 +1,6 @@
-"""`batched`: make a function of a single trajectory one that `jax.vmap` compiles to native code.
+"""`batched`: a decorator for functions of a single trajectory, native code under `jax.vmap`.
 
-All its inputs must be arguments: `hoisted` makes arguments of closed-over values.
+All inputs must be arguments: `hoisted` makes arguments of closed-over values.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from jaxmech.compiler.operation import bind, operation_of
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays and pytrees of arrays that runs as native code under `jax.vmap`.
+    """Make a function of arrays and pytrees of arrays run as native code under `jax.vmap`.
 
-    On a CPU the batch runs as lanes (`vectorize`), elsewhere through `jax.vmap`. The answers agree
+    On a CPU the batch runs as lanes (`vectorize`), elsewhere through `jax.vmap`. The results agree
     to round-off. It can be differentiated in both modes, any number of times; derivatives are taken
     first, and run over the batch in the same way.
 
@@ -59,7 +59,7 @@ def batched_closure(fn: Callable[..., Any], *inputs: Any) -> Callable[..., Any]:
 
 
 def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], list[Array]]:
-    """fn as fn(traced, *inputs), and the traced values that it closes over.
+    """Return fn as fn(traced, *inputs), and the traced values that it closes over.
 
     The inputs are arguments of the shapes and types in question.
     """

@@ -1,8 +1,8 @@
-"""Native code of earlier processes, kept in a folder of the user.
+"""Native code of earlier processes, stored in a folder of the user.
 
 The environment variable `JAXMECH_KERNEL_CACHE` names the folder, or is `off`; by default it is
-`jaxmech/kernels` in the user's cache folder. What cannot be read or written is compiled as without
-a cache: nothing here raises.
+`jaxmech/kernels` in the user's cache folder. Entries that cannot be read or written are compiled as
+without a cache: nothing here raises.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-LARGEST = 256 * 2**20  # bytes of all entries; the ones used longest ago go first
+LARGEST = 256 * 2**20  # bytes of all entries; the least recently used go first
 _DIGEST_BYTES = 32
 
 
@@ -24,7 +24,7 @@ def folder() -> Path | None:
 
 
 def load(key: str) -> bytes | None:
-    """What was stored under a key, None if there is nothing or it is damaged."""
+    """Return the entry of a key, None if there is none or it is damaged."""
     place = folder()
     if place is None:
         return None
@@ -34,7 +34,7 @@ def load(key: str) -> bytes | None:
         file = place / key
         content = file.read_bytes()
         os.utime(file)  # what is used stays
-        # Damaged code would crash the process, so it is compared before it is loaded.
+        # Damaged code would crash the process, so its digest is compared before it is loaded.
         digest, entry = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if hashlib.sha256(entry).digest() == digest:
             return entry
@@ -60,7 +60,7 @@ def store(key: str, entry: bytes) -> None:
 
 
 def _is_own(place: Path) -> bool:
-    """Whether nobody else can put code there for this process to run."""
+    """Whether no other user can put code there for this process to run."""
     info = place.stat()
     return not hasattr(os, "getuid") or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
 

@@ -31,17 +31,17 @@ def lowered_for_devices(
     """Lower a function of a batch so that each device computes its part.
 
     Args:
-        ctx: of the primitive that is lowered.
-        fn: takes the sizes of the axes of the batch, and the arguments.
-        axes: for each argument, the axes of the batch that it has, which are its first.
-        sizes: of the axes, which are the first of every result.
+        ctx: lowering context of the primitive.
+        fn: function of the sizes of the axes of the batch and the arguments.
+        axes: for each argument, the axes of the batch that it has, which come first.
+        sizes: sizes of the axes, which are the first of every result.
         args: the arguments.
     """
     devices = _devices(ctx.module_context)
     whole: Callable[..., list[Array]] = partial(fn, sizes)
     if len(devices) > 1 and math.prod(sizes) > 1:
-        # JAX says the devices of a program only to primitives that it knows to ask for them. Here
-        # their number and order count, and nothing else.
+        # JAX passes the devices of a program only to the primitives on a list of its own. Here
+        # their number and order matter, and nothing else.
         context: Any = ctx.module_context.axis_context
         context = replace(context, device_assignment=devices)
         ctx = ctx.replace(module_context=ctx.module_context.replace(axis_context=context))
@@ -53,7 +53,7 @@ def lowered_for_devices(
 
 
 def _devices(context: Any) -> tuple[Any, ...]:
-    """As many devices as the program is for; none where XLA does not partition it."""
+    """As many devices as the program is lowered for; none where XLA does not partition it."""
     count = getattr(context.axis_context, "num_devices", 0)  # within `jax.shard_map` it has none
     backend = context.get_backend(optional=True)
     if backend is None or not getattr(jax.config, "jax_use_shardy_partitioner", True):
@@ -82,13 +82,13 @@ def _partition(
     fn: Callable[..., list[Array]], axes: Axes, sizes: tuple[int, ...], devices: Sequence[Any],
     _: Any, args: Sequence[Any], results: Sequence[Any],
 ) -> Any:  # fmt: skip
-    """What a device computes, and how results and arguments are cut."""
+    """The function of each device, and the shardings of results and arguments."""
     every = tuple(range(len(sizes)))
     arrays = zip((*[every] * len(results), *axes), (*results, *args), strict=True)
     starts = [(own, _starts(x, len(devices))) for own, x in arrays if own]
     mesh, names = _mesh(devices, len(sizes), starts)
     parts = [math.prod(mesh.shape[name] for name in some) for some in names]
-    # Rounded up, as XLA pads the parts of an axis that it cannot divide evenly.
+    # Rounded up, as XLA pads the parts of an axis that does not divide evenly.
     local = tuple(-(-size // count) for size, count in zip(sizes, parts, strict=True))
 
     def sharding(own: Sequence[int]) -> NamedSharding:
@@ -99,7 +99,7 @@ def _partition(
 
 
 def _starts(array: Any, count: int) -> np.ndarray:
-    """Where the part of each device begins along each axis, if all axes had `count` members."""
+    """The start of each device's part along each axis, if all axes had `count` members."""
     parts = array.sharding.devices_indices_map((count,) * len(array.shape)).values()
     return np.array([[one.start or 0 for one in part] for part in parts])
 
@@ -107,16 +107,16 @@ def _starts(array: Any, count: int) -> np.ndarray:
 def _mesh(
     devices: Sequence[Any], count: int, arrays: Sequence[tuple[Sequence[int], np.ndarray]]
 ) -> tuple[Mesh, list[tuple[str, ...]]]:
-    """A mesh of the devices, and the axes of it that cut each axis of the batch.
+    """A mesh of the devices, and the mesh axes along which each axis of the batch is cut.
 
-    XLA may cut an axis by a part of an axis of the user's mesh, so every axis of this one has a
-    prime number of devices.
+    XLA may cut an axis by a part of an axis of the user's mesh, so every axis here has a prime
+    number of devices.
 
     Args:
-        devices: of the program, in order.
+        devices: the devices of the program, in order.
         count: number of axes of the batch.
-        arrays: axes of the batch that an array has, and where the part of each device begins. If
-            two cut an axis differently, the first one counts.
+        arrays: axes of the batch that an array has, and the start of each device's part. If
+            two arrays cut an axis differently, the first one counts.
     """
     cuts: list[tuple[int, Any]] = []
     shape: tuple[int, ...] = (len(devices),)
@@ -144,15 +144,15 @@ def factorizations(number: int) -> Iterator[tuple[int, ...]]:
 
 
 def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The axes of a mesh that cut an axis of an array, the outermost first; None if they do not.
+    """The axes of a mesh that cut an axis of an array, the outermost first; None if none do.
 
     Args:
-        starts: where the part of each device begins, if the axis had one member for each device.
+        starts: the start of each device's part, if the axis had one member for each device.
         factors: the shape of the mesh.
     """
     digits = np.indices(factors).reshape(len(factors), -1)
-    # How far one step along an axis of the mesh moves the start of a part. All starts must be sums
-    # of such steps, and every axis must cut what the ones before it have left.
+    # The shift of the start of a part by one step along an axis of the mesh. All starts must be
+    # sums of such steps, and every axis must cut what the ones before it have left.
     weights = starts[[math.prod(factors[k + 1 :]) for k in range(len(factors))]]
     order = sorted(np.flatnonzero(weights).tolist(), key=lambda k: -weights[k])
     sizes = np.cumprod([factors[k] for k in order])
@@ -162,7 +162,7 @@ def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] |
 
 
 def whole(x: Array) -> Array:
-    """x without axes that are cut along explicit axes of a mesh."""
+    """Undo the cuts of x along explicit axes of a mesh."""
     sharding = jax.typeof(x).sharding
     if all(cut is None for cut in sharding.spec):
         return x
@@ -172,13 +172,13 @@ def whole(x: Array) -> Array:
 def placed(
     outs: Sequence[ShapedArray], avals: Sequence[Any], axes: Sequence[Sequence[int]]
 ) -> list[ShapedArray]:
-    """Results of a batch, cut along explicit axes of a mesh as the arguments are.
+    """Cut results of a batch along explicit axes of a mesh as the arguments are.
 
     Within `jax.shard_map` they vary along the same axes of the mesh as the arguments, which all
     vary alike.
 
     Args:
-        outs: shapes and types of the results, which have all axes of the batch in front.
+        outs: shapes and types of the results, in which all axes of the batch come first.
         avals: the arguments.
         axes: for each argument, the axes of the batch that it has.
     """

@@ -1,8 +1,8 @@
 """A kernel over a whole batch, as a primitive of JAX.
 
-So what nobody asks for is not computed: where a program drops some of the results, JAX tells the
-primitive, and the code is written without them. It is compiled when the program is, not before, and
-for the platform that the program is lowered for; where there is no native code, by `jax.vmap`.
+Unused results are eliminated: where a program drops some of them, JAX tells the primitive, and the
+code is generated without them. It is compiled together with the program, and for the platform that
+the program is lowered for; without native code for it, by `jax.vmap`.
 
 Nested batches stay apart until then, because one of their axes may be divided among several
 devices; each device merges its part of them into one long batch.
@@ -35,11 +35,11 @@ _CALLED = {"cpu": cpu_call, "cuda": cuda_call}  # the call of native code by pla
 def over_batch(
     kernel: Kernel, batched: Sequence[bool], size: int, args: Sequence[Array]
 ) -> list[Array]:
-    """The results of a batch, with its axis in front, as the arguments that are flagged.
+    """The results of a batch along the first axis; flagged arguments have the same axis.
 
     Args:
-        kernel: what is computed for one trajectory.
-        batched: which of its arguments differ between trajectories.
+        kernel: the kernel of one trajectory.
+        batched: flags of the arguments that differ between trajectories.
         size: number of trajectories.
         args: the arguments.
 
@@ -52,21 +52,21 @@ def over_batch(
 def _over_axes(
     kernel: Kernel, axes: Axes, sizes: tuple[int, ...], args: Sequence[Array]
 ) -> list[Array]:
-    """The results of a batch with several axes of some sizes, the outermost first."""
+    """The results of a batch with several axes, the outermost first."""
     program = cuda_program if likely_platform() == "cuda" else cpu_program
     moving, size = _moving(axes), math.prod(sizes)
-    program(kernel, moving, size).require_supported()  # now, while there is another way
+    program(kernel, moving, size).require_supported()  # while a fallback is still possible
     return list(_lanes.bind(*map(jnp.asarray, args), kernel=kernel, axes=axes, sizes=sizes))
 
 
 def _moving(axes: Axes) -> frozenset[int]:
-    """Which arguments differ between trajectories."""
+    """The indices of the arguments that differ between trajectories."""
     return frozenset(k for k, own in enumerate(axes) if own)
 
 
 _lanes = Primitive("lanes")
 _lanes.multiple_results = True
-# A kernel is equal to itself alone, so a static argument that costs nothing to compare.
+# A kernel is equal to itself alone, so comparing it as a static argument is cheap.
 _lanes.def_impl(jax.jit(_lanes.bind, static_argnames=("kernel", "axes", "sizes")))
 
 
@@ -79,7 +79,7 @@ _lanes.def_abstract_eval(_shapes)
 
 
 def _plain(*args: Array, kernel: Kernel, axes: Axes, sizes: tuple[int, ...]) -> list[Array]:
-    """The results by `jax.vmap`."""
+    """Compute the results by `jax.vmap`."""
     fn = kernel.plain
     for axis in reversed(range(len(sizes))):
         in_axes = [0 if axis in own else None for own in axes]
@@ -90,7 +90,7 @@ def _plain(*args: Array, kernel: Kernel, axes: Axes, sizes: tuple[int, ...]) -> 
 def _called(
     platform: str, kernel: Kernel, axes: Axes, sizes: tuple[int, ...], *args: Array
 ) -> list[Array]:
-    """The results by native code; by `jax.vmap` what only another platform has instructions for."""
+    """Compute the results by native code, or by `jax.vmap` if only another platform can."""
     size = math.prod(sizes)
     if size == 0:
         return [jnp.zeros((*sizes, *aval.shape), aval.dtype) for aval in kernel.out_avals]
@@ -103,13 +103,13 @@ def _called(
 
 
 def _merged(x: Array, own: Sequence[int], sizes: Sequence[int]) -> Array:
-    """x with all axes of the batch as one, if it has any of them."""
+    """Merge all axes of the batch of x, if it has any of them."""
     if not own:
         return x
     single = x.shape[len(own) :]
     with_ones = [size if axis in own else 1 for axis, size in enumerate(sizes)]
     every = jnp.broadcast_to(x.reshape(*with_ones, *single), (*sizes, *single))
-    return every.reshape(math.prod(sizes), *single)  # -1 would not do where single holds a 0
+    return every.reshape(math.prod(sizes), *single)  # -1 would fail where single holds a 0
 
 
 def _lowered(
@@ -125,14 +125,14 @@ for _platform in _CALLED:
 
 
 def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], JaxprEqn | None]:
-    """The call for the results that are used; jax 0.12 says which arguments live, too."""
+    """The call for the used results; jax 0.12 passes the live arguments too."""
     eqn: JaxprEqn = rest[-1]
     if not any(used):
         return [False] * len(eqn.invars), None
     if all(used):
         return [True] * len(eqn.invars), eqn
     kernel = eqn.params["kernel"].restricted(used)
-    if kernel.unsafe_origins:  # a dropped result may be what shows a NaN
+    if kernel.unsafe_origins:  # a dropped result may be the one that shows a NaN
         return [True] * len(eqn.invars), eqn
     params = {**eqn.params, "kernel": kernel}
     outvars = [x for x, is_used in zip(eqn.outvars, used, strict=True) if is_used]
@@ -146,7 +146,7 @@ def _over_batches(
     args: Sequence[Any], places: Sequence[int | None], *, kernel: Kernel, axes: Axes,
     sizes: tuple[int, ...],
 ) -> tuple[list[Array], list[int]]:  # fmt: skip
-    """A batch of batches has one more axis."""
+    """Add one more axis for a batch of batches."""
     pairs = list(zip(args, places, strict=True))
     size = next(x.shape[place] for x, place in pairs if place is not None)
     args = [x if place is None else jnp.moveaxis(x, place, 0) for x, place in pairs]

@@ -1,5 +1,5 @@
-"""From a jaxpr to a graph of scalars: `from_jaxpr` reads it, `build` makes it a `Kernel`.
+"""Translation of a jaxpr to a graph of scalars: `from_jaxpr` reads it, `build` makes a `Kernel`.
 
-`primitives` holds how each JAX primitive is read, `indexing` gathers and scatters, `jaxprs` what
-is inside calls and loops.
+`primitives` translates each JAX primitive, `indexing` gathers and scatters; `jaxprs` finds the
+jaxprs inside calls and loops.
 """

@@ -19,18 +19,18 @@ from jaxmech.compiler.ir.loops import Rows, SequenceInput, Stacked, UnsupportedE
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
 from jaxmech.utils.digests import equations_digest, jaxpr_digest
 
-MOST_READINGS = 4  # of one program
+MOST_READINGS = 4  # readings of one program
 
 
 class Reading:
-    """A function of one trajectory, read into a scalar graph when that is asked for.
+    """A function of one trajectory, translated to a scalar graph on first use.
 
     Args:
         in_avals: shapes and types of its arguments.
         out_avals: shapes and types of its results.
-        digest: gives a digest of it.
-        read: adds it to the graph of a reader and returns its results.
-        plain: the function itself, of arrays.
+        digest: returns a digest of the function.
+        read: adds the function to the graph of a reader and returns its results.
+        plain: the function itself, on arrays.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Reading:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kernel:
-    """The part of a function that a batch computes, with its arguments and results.
+    """The function that a batch computes, with its arguments and results.
 
     Attributes:
         reading: the function.
-        sequences: which of its arguments are scanned by a loop.
-        results: which of its results are computed.
-        programs: native code made of it, by the kind of batch.
+        sequences: range of the arguments that are scanned by a loop.
+        results: indices of the computed results.
+        programs: native code generated from it, by the kind of batch.
     """
 
     reading: Reading
@@ -90,28 +90,28 @@ class Kernel:
         return [self.reading.out_avals[k] for k in self.results]
 
     def plain(self, *args: Array) -> list[Array]:
-        """The results for one trajectory, by JAX."""
+        """Compute the results for one trajectory with JAX."""
         outs = self.reading.plain(*args)
         return [outs[k] for k in self.results]
 
     def restricted(self, used: Sequence[bool]) -> "Kernel":
-        """The kernel that computes some of the results."""
+        """Return the kernel of the used results."""
         results = tuple(k for k, is_used in zip(self.results, used, strict=True) if is_used)
         return Kernel(self.reading, self.sequences, results)
 
     @property
     def reader(self) -> JaxprReader:
-        """Holds the graph."""
+        """The reader that holds the graph."""
         return self.reading.safe[0]
 
     @property
     def outs(self) -> list[Value]:
-        """The results in the graph."""
+        """The results as values of the graph."""
         return [self.reading.safe[1][k] for k in self.results]
 
     @cached_property
     def live(self) -> Live:
-        """The part of the graph that has to be computed."""
+        """The live part of the graph."""
         return _live(self.reader, self.outs)
 
     @cached_property
@@ -126,12 +126,12 @@ class Kernel:
 
     @cached_property
     def executed(self) -> int:
-        """The number of operations that are executed for a trajectory, without rare cases."""
+        """The number of operations executed for a trajectory, without rare cases."""
         return operations(self.reader.graph, self.reader.loops, self.live, repeated=True)
 
     @cached_property
     def most_carried(self) -> int:
-        """The largest number of values that one of its innermost loops carries in registers."""
+        """The largest number of values that an innermost loop carries in registers."""
         return most_carried(self.reader.loops, self.live)
 
 
@@ -155,7 +155,7 @@ def loop_kernel(
         eqn: the loop.
         prologue: the equations that compute its constants and initial carry, in order.
         epilogue: equations that need its final carry, in order.
-        wanted: variables of both that are results of the kernel too, after the loop's own.
+        wanted: variables of both that are also results of the kernel, after the loop's own.
         constants: values of variables that are the same in all calls.
 
     Returns:
@@ -166,8 +166,8 @@ def loop_kernel(
     first = fixed + carries
     beside = [*prologue, *epilogue]
     inner = {var for one in (*beside, eqn) for var in one.outvars}
-    # What leads to the loop is read with it, so that its constants are folded into the loop;
-    # without that a chain of 30 links took LLVM 11 s instead of 4 s.
+    # The equations before the loop are compiled with it, so that its constants are folded into the
+    # loop; without that LLVM needed 11 s instead of 4 s for a chain of 30 links.
     atoms = [*chain(*(one.invars for one in beside)), *eqn.invars[:first]]
     given = [atom for atom in atoms if not isinstance(atom, Literal) and atom not in inner]
     every = dict.fromkeys(given)

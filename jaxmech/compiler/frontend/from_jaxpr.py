@@ -1,8 +1,8 @@
-"""Read a jaxpr into a scalar graph.
+"""Translation of a jaxpr to a scalar graph.
 
 An array is read as a numpy array of node numbers. A short loop is unrolled, unless it is large or
-contains another loop; a long one becomes a `Loop` with a graph of its own, and so does a `while`.
-A `cond` becomes a select, or a branch if one of its sides computes nothing. Calls are inlined.
+contains another loop; a long one becomes a `Loop` with a graph of its own, and so does a `while`. A
+`cond` becomes a select, or a branch if one of its sides computes nothing. Calls are inlined.
 """
 
 import math
@@ -53,9 +53,9 @@ class JaxprReader:
     """Reads jaxprs into one graph.
 
     Attributes:
-        graph: the scalars.
-        loops: the loops among them.
-        written: rows that are written, if this is the body of a loop.
+        graph: the scalar graph.
+        loops: the loops of the graph.
+        written: rows written in each iteration, if the graph is the body of a loop.
         active: a boolean among the scalars that is false where nothing depends on what is being
             read: on one side of a `cond`, or after the end of a `while`. None if all is needed.
     """
@@ -130,7 +130,7 @@ class JaxprReader:
         return list(PRIMITIVES[name](self.graph, eqn, *arrays))
 
     def _write(self, rows: Value, place: Value, row: Value, when: Value) -> Rows:
-        """Write a row in this iteration, if the lane goes on and the place is inside."""
+        """Write a row in this iteration, if the lane is active and the index is in range."""
         if not isinstance(rows, Rows) or self.graph.outer is None:
             raise UnsupportedError("rows that are not written by a loop")
         assert isinstance(place, np.ndarray)
@@ -148,7 +148,7 @@ class JaxprReader:
         return rows
 
     def _cond(self, branches: Sequence[ClosedJaxpr], values: list[Ids]) -> list[Value]:
-        """One side if the predicate is known; else both, joined by selects or a branch."""
+        """Add one side if the predicate is known; else both, joined by selects or a branch."""
         which, *rest = values
         known = self.graph.values[int(which)]
         if known is not None:
@@ -169,14 +169,14 @@ class JaxprReader:
         return [self._selected("branch", number, holds, *pair) for pair in pairs]
 
     def _active_where(self, compare: str, which: int, zero: int, side: ClosedJaxpr) -> int | None:
-        """Where anything depends on a side of a `cond`, if it has a loop that needs to know."""
+        """The condition under which a side of a `cond` matters, if a loop in it needs to know."""
         if not holds_loop(side.jaxpr):
             return self.active
         holds = folded(self.graph, compare, which, zero)
         return holds if self.active is None else folded(self.graph, "and", self.active, holds)
 
     def _side(self, side: ClosedJaxpr, args: Values, active: int | None) -> tuple[list[Ids], bool]:
-        """The results of one side of a `cond`, and whether they take any new node."""
+        """The results of one side of a `cond`, and whether they need any new node."""
         before, around, written = len(self.graph.nodes), self.active, len(self.written)
         self.active = active
         try:
@@ -206,7 +206,7 @@ class JaxprReader:
         return self._unrolled(body, consts, init, sequences, length, eqn.params["reverse"])
 
     def kept_loop(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
-        """The results of a loop that is not unrolled."""
+        """Add a loop that is not unrolled, and return its results."""
         if eqn.primitive.name == "while":
             return self._while(eqn, values)
         body, first, carries = loop_content(eqn)
@@ -226,7 +226,7 @@ class JaxprReader:
             carry = outs[: len(carry)]
             otherwise = "a loop inside of a loop that saves a sequence for the outside"
             stacked.append(self._arrays(outs[len(carry) :], otherwise))
-            # The first iteration tells how large all of them would be.
+            # The first iteration shows how large all of them would be.
             if len(stacked) == 1 and (len(self.graph.nodes) - before) * length > LARGEST_UNROLLED:
                 with suppress(UnsupportedError):
                     return self._loop(closed, consts, init, scanned, length, reverse)
@@ -277,14 +277,14 @@ class JaxprReader:
         ]
 
     def _captured(self, arrays: Sequence[Ids]) -> list[Ids]:
-        """Arrays of the graph around the loop."""
+        """Capture arrays of the graph around the loop."""
         capture = self.graph.capture
         return [
             np.array([capture(int(i)) for i in x.ravel()], int).reshape(x.shape) for x in arrays
         ]
 
     def _while(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
-        """Add a `while` loop, which carries whether the lane goes on; return its final carry."""
+        """Add a `while` loop, which carries whether the lane is active; return its final carry."""
         otherwise = "a whole sequence as a constant or a carry of a loop"
         (condition, first), (body, second, _) = loop_condition(eqn), loop_content(eqn)
         arrays = self._arrays(values[:second], otherwise)
@@ -325,13 +325,13 @@ class JaxprReader:
     def _goes_on(
         self, condition: ClosedJaxpr, consts: Values, carry: Values, active: int | None
     ) -> int:
-        """Whether a `while` loop goes on from a carry, where anything depends on it."""
+        """The condition of a `while` loop for a carry, false where nothing depends on it."""
         (holds,) = self.read(condition, [*consts, *carry])
         assert isinstance(holds, np.ndarray)
         return int(holds) if active is None else folded(self.graph, "and", active, int(holds))
 
     def _arrays(self, values: Values, otherwise: str) -> list[Ids]:
-        """The values as arrays, if each is one or a short sequence, else an UnsupportedError."""
+        """The values as arrays; an UnsupportedError unless they are arrays or short sequences."""
         arrays = []
         for x in values:
             if isinstance(x, np.ndarray):
@@ -345,13 +345,13 @@ class JaxprReader:
         return arrays
 
     def _without_rows(self, values: Values, otherwise: str) -> tuple[list[Ids], dict[int, Rows]]:
-        """The values that are arrays, and by place those that are rows."""
+        """The values that are arrays, and the rows by index."""
         rows = {k: x for k, x in enumerate(values) if isinstance(x, Rows)}
         arrays = self._arrays([x for k, x in enumerate(values) if k not in rows], otherwise)
         return arrays, rows
 
     def _ends(self, outs: Values, rows: dict[int, Rows]) -> list[Ids]:
-        """The results of the body of a loop without the rows, which are the same as before."""
+        """The results of the body of a loop except the rows, which must be the same as before."""
         otherwise = "a loop inside of a loop that saves a sequence outside"
         arrays, after = self._without_rows(outs, otherwise)
         if after != rows:
@@ -383,7 +383,7 @@ def _empty_rows(eqn: JaxprEqn, values: list[Value]) -> list[Value]:
 
 
 def _with_rows(arrays: Sequence[Ids], rows: dict[int, Rows]) -> list[Value]:
-    """Rows at their places among arrays."""
+    """Insert rows at their indices among arrays."""
     rest = iter(arrays)
     return [rows[k] if k in rows else next(rest) for k in range(len(arrays) + len(rows))]
 

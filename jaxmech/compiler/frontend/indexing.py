@@ -1,8 +1,8 @@
 """Gathers, scatters and dynamic slices, at indices that are constant or computed.
 
-At constant indices they only move numbers, so they are applied to the node numbers. At a computed
-index the result for each of its values is read; selects choose one, or the code looks it up, where
-all are constants. Both follow JAX outside the array: slices are clamped, the rest as `mode` says.
+With constant indices they only move numbers, so they are applied to the node numbers. With a
+computed index the result for each value is read; selects choose one, or the code looks it up if all
+are constants. Both follow JAX outside the array: slices are clamped, the rest depends on `mode`.
 """
 
 import itertools
@@ -29,7 +29,7 @@ Span = tuple[int, int]  # the least and the largest value of an index that diffe
 
 
 def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids]:
-    """A part of an array."""
+    """Take a slice at a computed position."""
     sizes = eqn.params["slice_sizes"]
 
     def taken(places: np.ndarray) -> Ids:
@@ -49,7 +49,7 @@ def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids
 def dynamic_update_slice(
     g: Graph, eqn: JaxprEqn, x: Ids, new: Ids, *starts: Ids
 ) -> Iterable[Ids]:  # fmt: skip
-    """An array of which a part is replaced."""
+    """Replace a slice at a computed position."""
 
     def updated(places: np.ndarray) -> Ids:
         out = np.stack([x] * len(places))
@@ -62,13 +62,13 @@ def dynamic_update_slice(
 
 
 def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
-    """Numbers or slices at index vectors, which are the last axis of the indices."""
+    """Gather numbers or slices at index vectors, which are the last axis of the indices."""
     numbers, dtype = eqn.params["dimension_numbers"], dtype_of(eqn.invars[1])
-    params = {**eqn.params, "fill_value": -1}  # no node number, so that it is recognized
+    params = {**eqn.params, "fill_value": -1}  # not a node number, so that it is recognized
     filling = _filling(g, eqn) if eqn.params["mode"] == GatherScatterMode.FILL_OR_DROP else -1
 
     def gathered(at: np.ndarray) -> Ids:
-        """For several arrays of indices, with an axis in front."""
+        """Gather at several arrays of indices, stacked along the first axis."""
         bind = partial(eqn.primitive.bind, x.astype(np.int32), **params)
         with jax.ensure_compile_time_eval():
             ids = np.asarray(jax.vmap(bind)(at.astype(dtype)), np.int64)
@@ -78,7 +78,7 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
     if fixed is not None:
         yield gathered(fixed[None])[0]
         return
-    # Each index vector chooses for the elements of the result that are its own.
+    # Each index vector selects the elements of the result that belong to it.
     vectors = indices.reshape(-1, indices.shape[-1])
     which = np.arange(len(vectors)).reshape(indices.shape[:-1])
     shape = shape_of(eqn.outvars[0])
@@ -112,7 +112,7 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
             return jax.lax.scatter_add(zeros, at, one, numbers, mode=eqn.params["mode"])
 
         def after(out: Ids, k: int, number: int, where: np.ndarray) -> Ids:
-            """The numbers after an update: JAX shows with a one where it lands, or nowhere."""
+            """The numbers after an update, whose target JAX marks with a one if it is in range."""
             one = (np.arange(updates.size) == k).astype(np.float32).reshape(updates.shape)
             with jax.ensure_compile_time_eval():
                 ones = np.asarray(jax.vmap(landed, (None, 0))(one, where.astype(dtype)))
@@ -135,10 +135,10 @@ def _chosen(
     g: Graph, index: Sequence[int] | Ids, spans: Sequence[Span], dtype: Any,
     results: Callable[[np.ndarray], Ids], size: int,
 ) -> Ids:  # fmt: skip
-    """The result at an index vector, whose values beyond the spans act as the nearest in them.
+    """The result at an index vector; values beyond the spans act as the nearest in them.
 
-    `results` gives those at several index vectors (places, k), with an axis for them in front; each
-    has so many numbers.
+    `results` returns the results of `size` numbers at several index vectors (places, k), along the
+    first axis.
     """
     known = [g.values[int(one)] for one in index]
     ranges = [
@@ -153,7 +153,7 @@ def _chosen(
     shape = out.shape[1:]
     out = out.reshape(*map(len, ranges), -1)
     for number, (low, _), values in reversed([*zip(index, spans, ranges, strict=True)]):
-        # One index after the other: comparisons number the sum of the ranges, not their product.
+        # One index after the other: comparisons add up over the ranges, instead of multiplying.
         columns = np.moveaxis(out, -2, -1)  # the values of this index last
         picked = _picked(g, int(number), low, dtype, columns.reshape(-1, len(values)))
         out = np.reshape(picked, columns.shape[:-1])
@@ -161,8 +161,8 @@ def _chosen(
 
 
 def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
-    """One of each row of nodes, of which the first is for the value `low` of an index."""
-    # Equal neighbours need no select: most of an array that is updated at one place stays as it is.
+    """Select from each row of nodes, in which the first belongs to the value `low` of an index."""
+    # Equal neighbours need no select: an update at one place leaves most of an array as it is.
     differ = (columns[:, 1:] != columns[:, :-1]).any(axis=1)
     constant = [all(g.values[i] is not None for i in column) for column in columns.tolist()]
     looked_up = differ & constant & (columns.shape[1] > LONGEST_CHAIN)
@@ -177,15 +177,15 @@ def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
             continue
         for value, (before, other) in enumerate(pairwise(column), start=low + 1):
             if other != before:
-                # By `>=` in ascending order, so that beyond either end the nearest value is taken.
+                # By `>=` in ascending order, so that beyond either end the nearest is selected.
                 reached = folded(g, "ge", number, g.const(value, dtype))
                 picked[k] = folded(g, "select_n", reached, int(picked[k]), other)
     return picked
 
 
 def _looked_up(g: Graph, number: int, low: int, dtype: Any, table: np.ndarray) -> int:
-    """A constant of a table, of which the first is for the value `low` of an index."""
-    # No number of this type is below zero, and -1 would be its largest.
+    """Look up a constant in a table, in which the first belongs to the value `low` of an index."""
+    # An unsigned type has no number below zero, and -1 would be its largest.
     if low < 0 and np.issubdtype(dtype, np.unsignedinteger):
         low, table = 0, table[-low:]
     place = folded(g, "max", number, g.const(low, dtype))
@@ -195,13 +195,13 @@ def _looked_up(g: Graph, number: int, low: int, dtype: Any, table: np.ndarray) -
 
 
 def _within(g: Graph, number: int, count: int, dtype: Any) -> int:
-    """An index of an array of so many numbers, clamped."""
+    """Clamp an index to the range of an array of `count` numbers."""
     place = folded(g, "max", number, g.const(0, dtype))
     return folded(g, "min", place, g.const(count - 1, dtype))
 
 
 def _argument(g: Graph, ids: Ids) -> int | None:
-    """The place of the first of consecutive inputs of the kernel; None for other nodes."""
+    """The index of the first of consecutive inputs of the kernel; None for other nodes."""
     first = _input(g, int(ids[0]))
     inputs = range(first or 0, (first or 0) + len(ids))
     is_one = first is not None and [_input(g, int(i)) for i in ids] == list(inputs)
@@ -227,7 +227,7 @@ def _constants(g: Graph, ids: Ids) -> np.ndarray | None:
 
 
 def _spans(x: Ids, sizes: Sequence[int], dimensions: Sequence[int]) -> list[Span]:
-    """One step beyond the places inside, because JAX may fill or drop there."""
+    """The valid range, one step larger on both sides, because JAX may fill or drop there."""
     return [(-1, x.shape[d] - sizes[d] + 1) for d in dimensions]
 
 

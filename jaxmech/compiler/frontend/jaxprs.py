@@ -14,7 +14,7 @@ from jaxtyping import Array
 from jaxmech.compiler.ir.loops import dtype_of, shape_of
 
 LONGEST_UNROLLED = 8  # iterations
-MOST_ROWS = 32  # iterations of a loop in a function of one kernel
+MOST_ROWS = 32  # iterations of a loop within a function compiled as one kernel
 LARGEST_SEQUENCES = 1024  # numbers that such a loop scans and saves
 LOOPS = ("scan", "while")  # primitives
 _CALLS = {
@@ -34,7 +34,7 @@ _CALLS = {
 
 
 def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """The function that an equation calls; None if it is no call, or a call over a batch."""
+    """The function that an equation calls; None if it is not a call, or a call over a batch."""
     name = eqn.primitive.name
     if name == "call_hi_primitive":  # a search in a table, from jax 0.12 on
         primitive = eqn.params["_prim"]
@@ -50,13 +50,13 @@ def _closed(content: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
 
 @lru_cache(maxsize=64)
 def _expanded(primitive: Any, avals: tuple[Any, ...]) -> ClosedJaxpr:
-    """What a primitive of several operations does; it is equal to those of other shapes."""
+    """The jaxpr of a primitive composed of several operations, equal for equal shapes."""
     args = jax.tree.unflatten(primitive.in_tree, avals)
     return _closed(jax.make_jaxpr(primitive.expand)(*args))
 
 
 def evaluated(eqn: JaxprEqn, *values: Array) -> list[Array]:
-    """The results of an equation; a call is inlined."""
+    """Evaluate an equation; a call is inlined."""
     if (content := call_content(eqn)) is not None:
         return list(jaxpr_as_fun(content)(*values))
     out = eqn.primitive.bind(*values, **eqn.params)
@@ -67,7 +67,7 @@ def equations_as_fun(
     inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var],
     constants: Mapping[Var, np.ndarray],
 ) -> Callable[..., list[Array]]:  # fmt: skip
-    """Some equations of a jaxpr as a function of the inputs; other variables are constants."""
+    """A function of the inputs made of some equations of a jaxpr; other variables are constants."""
 
     def fn(*args: Array) -> list[Array]:
         env: dict[Any, Array] = dict(zip(inputs, args, strict=True))
@@ -95,7 +95,7 @@ def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
     body = _closed(p["jaxpr"])
     if "num_consts" in p:
         return body, p["num_consts"], p["num_carry"]
-    # jax 0.12 keeps a grouping of the arguments in place of the counts.
+    # jax 0.12 stores a grouping of the arguments in place of the counts.
     consts, carry, _ = p["ft_in"].update(list(eqn.invars)).unpack()
     return body, len(list(consts)), len(list(carry))
 
@@ -106,19 +106,19 @@ def loop_condition(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int]:
 
 
 def holds_loop(jaxpr: Jaxpr) -> bool:
-    """Whether it contains a loop, at any depth."""
+    """Whether a jaxpr contains a loop, at any depth."""
     return any(True for _ in _loops(jaxpr))
 
 
 def stays_loop(jaxpr: Jaxpr) -> bool:
-    """Whether it contains a loop that is not unrolled, at any depth."""
+    """Whether a jaxpr contains a loop that is not unrolled, at any depth."""
     return any(_is_kept(eqn) for eqn in _loops(jaxpr))
 
 
 def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:
-    """Whether its loops can be compiled together with all around them.
+    """Whether the loops of a jaxpr can be compiled together with everything around them.
 
-    Those that depend on no `batched` argument are run once for all trajectories instead.
+    Loops that depend on no `batched` argument are run once for all trajectories instead.
     """
     depends = dict(zip(jaxpr.invars, batched, strict=True))
     for eqn in jaxpr.eqns:
@@ -134,9 +134,9 @@ def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:
 
 
 def _is_short(eqn: JaxprEqn) -> bool:
-    """Whether a loop runs and saves little, as one over the rows of a matrix does."""
-    # What all trajectories share is computed once before a longer loop, which has it as scalars;
-    # and XLA is faster with long sequences.
+    """Whether a loop is short and saves little, as one over the rows of a matrix."""
+    # Before a longer loop, values that all trajectories share are computed once and passed as
+    # scalars; and XLA is faster with long sequences.
     if eqn.primitive.name == "while" or eqn.params["length"] > MOST_ROWS:
         return False
     body, fixed, carries = loop_content(eqn)

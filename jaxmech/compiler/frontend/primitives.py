@@ -1,4 +1,4 @@
-"""How each JAX primitive is read into the scalar graph.
+"""The translation of each JAX primitive to the scalar graph.
 
 Primitives that only move numbers (slices, transposes, ...) are applied to the node numbers, by
 numpy or by JAX itself.
@@ -31,7 +31,7 @@ def constant(g: Graph, value: np.ndarray) -> Ids:
 
 
 def _each(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
-    """One operation for each element of arrays of the same shape."""
+    """Apply an operation elementwise to arrays of the same shape."""
     places = zip(*(np.ravel(a).tolist() for a in arrays), strict=True)
     ids = [folded(g, op, *inputs, params=params) for inputs in places]
     return np.array(ids, np.int64).reshape(np.shape(arrays[0]))
@@ -51,7 +51,7 @@ def _slice(x: Ids, p: Params) -> Ids:
     return x[tuple(slice(*bounds) for bounds in where)]
 
 
-# Primitives that only move numbers, as numpy does it.
+# Primitives that only move numbers, in terms of numpy.
 _MOVES: dict[str, Callable[[Ids, Params], Ids]] = {
     "reshape": lambda x, p: x.reshape(p["new_sizes"]),
     "transpose": lambda x, p: x.transpose(p["permutation"]),
@@ -72,7 +72,7 @@ def _concatenated(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
 
 
 def _by_primitive(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
-    """A primitive that JAX applies to node numbers."""
+    """Apply a primitive of JAX to node numbers."""
     with jax.ensure_compile_time_eval():
         out = eqn.primitive.bind(*(a.astype(np.int32) for a in arrays), **eqn.params)
     for moved in out if eqn.primitive.multiple_results else [out]:
@@ -80,7 +80,7 @@ def _by_primitive(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
 
 
 def _pad(g: Graph, eqn: JaxprEqn, x: Ids, filling: Ids) -> Iterable[Ids]:
-    """Padding, inside too; negative padding crops."""
+    """Pad an array, inside too; negative padding crops."""
     config = eqn.params["padding_config"]
     sizes = [n + max(n - 1, 0) * gap for n, (_, _, gap) in zip(x.shape, config, strict=True)]
     spread = np.full(sizes, int(filling))
@@ -114,7 +114,7 @@ def _iota(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
 
 
 def _unset(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
-    """Unused numbers, in derivatives of a `cond` from jax 0.12 on; zeros as in XLA."""
+    """Zeros, as in XLA, for the unused numbers in derivatives of a `cond` from jax 0.12 on."""
     yield constant(g, np.zeros(shape_of(eqn.outvars[0]), dtype_of(eqn.outvars[0])))
 
 
@@ -128,7 +128,7 @@ def _neutral(op: str, dtype: Any) -> Any:
 
 
 def _reduced(g: Graph, op: str, lines: Ids, dtype: Any) -> Ids:
-    """A reduction of the last axis, from left to right."""
+    """Reduce the last axis, from left to right."""
     if lines.shape[-1] == 0:
         return constant(g, np.full(lines.shape[:-1], _neutral(op, dtype), dtype))
     out = lines[..., 0]
@@ -180,7 +180,7 @@ def _cumulative(op: str) -> Reading:
 
 
 def _argument(better: str) -> Reading:
-    """`argmax` and `argmin`: the place of the first best number, or of the first NaN."""
+    """Read `argmax` or `argmin`: the index of the first best number, or of the first NaN."""
 
     def find(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
         (axis,), dtype = eqn.params["axes"], eqn.params["index_dtype"]
@@ -199,7 +199,7 @@ def _argument(better: str) -> Reading:
 
 
 def _in_total_order(op: str) -> Reading:
-    """`lt_to` and `le_to` of searches: NaN is above all numbers; JAX sees to the zeros before."""
+    """Read `lt_to` or `le_to` of searches: NaN is above all numbers; JAX has normalized zeros."""
 
     def compare(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
         above = _each(g, "ne", y, y)

@@ -1,4 +1,4 @@
-"""The intermediate representation: a graph of scalars, the loops in it, and which nodes are live.
+"""The intermediate representation: a graph of scalars, the loops in it, and its live nodes.
 
 Read `graph` first, then `loops`; `liveness` finds the nodes that have to be computed.
 """

@@ -1,4 +1,4 @@
-"""The scalar graph: every number that a function computes, made once.
+"""The scalar graph: one node for every distinct number that a function computes.
 
 Nodes are in topological order: the inputs of a node have smaller numbers than the node. Equal nodes
 are shared, and loop-invariant nodes are hoisted into the graph around the loop.
@@ -38,8 +38,8 @@ class Graph:
         unsafe_origins: fingerprints of nodes whose NaN a folded zero would hide (`fold_zeros`).
         unsafe: whether a node is one of those, or depends on one.
         zeros: folded products and quotients of zero, as the operation and the other operand.
-        folded: memo from requested operations to the nodes that they became.
-        depth: how many graphs are around it.
+        folded: memo from requested operations to the resulting nodes.
+        depth: number of graphs around it.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Graph:
         self._numbers: dict[Node, int] = {}
 
     def add(self, op: str, inputs: tuple[int, ...], params: Any, dtype: Any) -> int:
-        """The number of a node, which is made unless an equal one exists."""
+        """Return the number of a node, which is added unless an equal one exists."""
         node = Node(op, inputs, params, np.dtype(dtype))
         number = self._numbers.get(node)
         if number is None:
@@ -77,14 +77,14 @@ class Graph:
         return self._numbers.get(node)
 
     def const(self, value: Any, dtype: Any) -> int:
-        """A constant, keyed by its repr: that tells 0.0 from -0.0 and makes NaN equal to itself."""
+        """Add a constant, keyed by its repr, which distinguishes 0.0 from -0.0 and equates NaNs."""
         scalar = np.asarray(value, dtype)[()]
         number = self.add("const", (), repr(scalar), dtype)
         self.values[number] = scalar
         return number
 
     def capture(self, number: int) -> int:
-        """A node of the graph around the loop, as a node of this one."""
+        """Add a leaf that stands for a node of the graph around the loop."""
         assert self.outer is not None
         if self.outer.values[number] is not None:
             return self.const(self.outer.values[number], self.outer.nodes[number].dtype)
@@ -110,7 +110,7 @@ class Graph:
         return "capture" in ops and ops <= {"capture", "const"}
 
     def _hoist(self, node: Node) -> int:
-        """A loop-invariant operation, computed in the graph around the loop."""
+        """Compute a loop-invariant operation in the graph around the loop."""
         assert self.outer is not None
         inputs = tuple(self._in_outer(i) for i in node.inputs)
         return self.capture(self.outer.add(node.op, inputs, node.params, node.dtype))

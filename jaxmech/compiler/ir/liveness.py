@@ -1,4 +1,4 @@
-"""Liveness: the nodes that the results depend on, in all graphs, and which belong to rare cases."""
+"""Liveness: the nodes that the results depend on, in all graphs, and those of rare cases."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class LiveLoop:
     """The live part of a loop.
 
     Attributes:
-        carry: live places of its carry.
+        carry: indices of the live numbers of its carry.
         in_memory: those of them that only one branch reads and changes, with their leaves.
         stacked: live stacked outputs.
         written: live rows that it writes.
@@ -32,7 +32,7 @@ class LiveLoop:
 
     @property
     def writes(self) -> bool:
-        """Whether it writes rows, or a loop inside of it does."""
+        """Whether it, or a loop inside it, writes rows."""
         inner = self.body.loops.values() if self.body is not None else ()
         return bool(self.written) or any(part.writes for part in inner)
 
@@ -43,8 +43,8 @@ class Live:
 
     Attributes:
         nodes: numbers of the nodes that are always computed.
-        branches: by number of the branch, the nodes that only it depends on.
-        loops: by number of the loop.
+        branches: by number of the branch, the nodes on which only that branch depends.
+        loops: live parts of loops, by number of the loop.
     """
 
     nodes: set[int] = field(default_factory=set)
@@ -56,7 +56,7 @@ def live_nodes(
     graph: Graph, loops: list[Loop], nodes: Iterable[int], stacked: Iterable[Stacked],
     rows: Iterable[Rows] = (),
 ) -> Live:  # fmt: skip
-    """Everything that the given nodes, stacked outputs and rows depend on."""
+    """Find everything that the given nodes, stacked outputs and rows depend on."""
     whole = _Scope(graph, loops)
     search = _LivenessSearch([(whole, i) for i in nodes])
     for sequence in stacked:
@@ -74,7 +74,7 @@ def live_nodes(
 
 
 class _Scope:
-    """A graph and what of it is live.
+    """A graph and its live part.
 
     Attributes:
         around: the scope of the graph around it and the loop whose body it is.
@@ -109,7 +109,7 @@ class _Scope:
 
 
 def _written_inside(loop: Loop) -> Iterator[WrittenRow]:
-    """The rows that a loop writes, and those that the loops inside of it write."""
+    """The rows that a loop or any loop inside it writes."""
     yield from loop.written
     for inner in loop.inner:
         yield from _written_inside(inner)
@@ -122,7 +122,7 @@ class _LivenessSearch:
         self.work = work
 
     def run(self) -> None:
-        """Visit everything that is live, except for rare values, until nothing is left."""
+        """Visit all live nodes, except for rare values, until none is left."""
         while self.work:
             scope, number = self.work.pop()
             if number not in scope.live.nodes:
@@ -138,7 +138,7 @@ class _LivenessSearch:
             self._add_control(body, scope, loop)
 
     def add_written(self, scope: _Scope, rows: set[Rows]) -> None:
-        """Make what loops write live."""
+        """Make the rows that loops write live."""
         for number, loop in enumerate(scope.loops):
             if any(one.rows in rows for one in _written_inside(loop)):
                 body = scope.body(number)
@@ -173,26 +173,26 @@ class _LivenessSearch:
             self.work += [(scope, int(i)) for i in np.ravel(sequence.ids)]
 
     def _add_carry(self, body: _Scope, outer: _Scope, loop: Loop, place: int) -> None:
-        """Make a place of a carry live: its initial value and its next value."""
+        """Make a number of a carry live, through its initial value and its next value."""
         if place not in body.part.carry:
             body.part.carry.add(place)
             self.work += [(outer, loop.init[place]), (body, loop.carry[place])]
             self._add_control(body, outer, loop)
 
     def _add_control(self, body: _Scope, outer: _Scope, loop: Loop) -> None:
-        """Make what decides about the iterations of a loop live."""
+        """Make the nodes that control the iterations of a loop live."""
         if loop.length is None:
             self._add_carry(body, outer, loop, 0)
         if loop.active is not None:
             self.work.append((outer, loop.active))
 
     def split_branches(self, scope: _Scope) -> None:
-        """Leave to each branch what only it depends on; a small one is computed always."""
+        """Assign to each branch the nodes that only it depends on, unless it is small."""
         live = scope.live
         live.branches.clear()
         for number, values in scope.rare.items():
-            # What a branch shares with the rest is computed before the jump, so it becomes live
-            # here.
+            # Nodes that a branch shares with the rest are computed before the jump, so they become
+            # live here.
             own, common = _exclusive(scope.graph, live.nodes, values, set(scope.rare))
             if len(own) + len(values) < SMALLEST_BRANCH:
                 self.work += [(scope, i) for i in values - live.nodes]
@@ -204,7 +204,7 @@ class _LivenessSearch:
 def _exclusive(
     graph: Graph, live: set[int], nodes: Iterable[int], branches: set[int]
 ) -> tuple[set[int], set[int]]:
-    """The operations that only the given nodes depend on, and what has to be computed before them.
+    """The operations that only the given nodes depend on, and the nodes to be computed before.
 
     The latter are leaves, and values of other branches: branches are not nested.
     """
@@ -222,8 +222,8 @@ def _exclusive(
 
 
 def _changed_by_one_branch(loop: Loop, part: LiveLoop) -> dict[int, int]:
-    """Places of a carry that only one branch reads and changes, with their leaves."""
-    # In registers they would be moved, or spilled and loaded again, in every iteration.
+    """Indices of a carry that only one branch reads and changes, with their leaves."""
+    # Registers would be moved, or spilled and loaded again, in every iteration.
     assert part.body is not None
     nodes, readers = loop.body.nodes, _readers(loop, part, part.body)
     found = {}
@@ -246,8 +246,8 @@ def _readers(loop: Loop, part: LiveLoop, body: Live) -> dict[int, set[int | None
     for i in body.nodes:
         if nodes[i].op == "branch" and nodes[i].params in body.branches:
             which, usual, rare = nodes[i].inputs
-            # A branch that usually hands a place of the carry on does not read it: the value stays
-            # where it is.
+            # A branch that usually passes a number of the carry on does not read it: the value
+            # stays in place.
             keeps = nodes[usual].op == "carry" and loop.carry[nodes[usual].params] == i
             reads += [(None, which), (nodes[i].params, rare)] + [(None, usual)] * (not keeps)
         else:
@@ -273,9 +273,9 @@ def branch_outputs(graph: Graph, live: Live, branch: int) -> list[int]:
 
 
 def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = False) -> int:
-    """The number of live operations without those of branches, loop bodies counted once.
+    """The number of live operations, without those of branches and with loop bodies counted once.
 
-    Or, if they are to be `repeated`, as often as they are executed, those of a `while` once.
+    If `repeated`, they count as often as they are executed, those of a `while` once.
     """
     own = sum(graph.nodes[i].op not in _LEAVES for i in live.nodes)
     inner = [(loops[k], part.body) for k, part in live.loops.items() if part.body is not None]
@@ -289,7 +289,7 @@ def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = 
 def most_carried(loops: list[Loop], live: Live) -> int:
     """The largest number of live values that an innermost loop, or a `while`, carries."""
     # A loop around another one may spill its carry: it does so rarely. A `while` around another one
-    # mostly does its work itself, such as steps with a loop over what they save.
+    # mostly does its work itself, such as steps with a loop over the values that they save.
     counts = [0]
     for k, part in live.loops.items():
         has_inner = part.body is not None and bool(part.body.loops)

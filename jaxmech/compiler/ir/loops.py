@@ -7,13 +7,13 @@ import numpy as np
 
 from jaxmech.compiler.ir.graph import Graph
 
-LARGEST_ARRAY = 65_536  # numbers of an array that is taken apart into scalars
+LARGEST_ARRAY = 65_536  # largest size of an array that is split into scalars
 
-Ids = np.ndarray  # node numbers, in the shape of the array that they stand for
+Ids = np.ndarray  # node numbers, in the shape of the array that they represent
 
 
 class UnsupportedError(Exception):
-    """Something that cannot be taken apart into scalars; the text says what it is."""
+    """A program that cannot be split into scalars; the text names the reason."""
 
 
 def dtype_of(atom: Any) -> np.dtype:
@@ -38,7 +38,7 @@ class SequenceInput:
 
 @dataclass(frozen=True, eq=False)
 class Stacked:
-    """A stacked output of a loop of the same graph: the loop, and its place among the outputs."""
+    """A stacked output of a loop of the same graph: the loop, and its index among the outputs."""
 
     loop: int
     number: int
@@ -56,13 +56,13 @@ class SequenceOfNodes:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of an element."""
+        """The shape of an element."""
         return self.ids.shape[1:]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A result in memory that loops write, each lane at a place of its own (`compiler.rows`).
+    """A result in memory that loops write, each lane at an index of its own (`compiler.rows`).
 
     `shape` and `dtype` are those of a row.
     """
@@ -74,13 +74,13 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class WrittenRow:
-    """A row that every iteration of a loop writes: nodes of its body.
+    """A row of nodes that every iteration of a loop writes.
 
     Attributes:
-        rows: what it is a row of.
-        place: its number.
-        when: whether it is written.
-        row: what is written.
+        rows: the result that it is a row of.
+        place: node of its index.
+        when: node of a boolean, whether it is written.
+        row: nodes of the values.
     """
 
     rows: Rows
@@ -90,7 +90,7 @@ class WrittenRow:
 
     @property
     def nodes(self) -> list[int]:
-        """All nodes that it needs."""
+        """All nodes that the row depends on."""
         return [self.place, self.when, *(int(i) for i in self.row.ravel())]
 
 
@@ -107,14 +107,14 @@ class Loop:
         inner: the loops inside the body.
         init: the initial carry, nodes of the graph around the loop.
         carry: the next carry, nodes of the body.
-        scanned: sequences of which every iteration gets an element.
+        scanned: sequences, of which every iteration reads an element.
         stacked: nodes of the body, stacked over the iterations.
-        length: number of iterations; None for a `while` loop, in which a lane goes on as long as
-            the first number of its carry, a boolean, holds, and stays as it is from then on.
-        reverse: whether it runs from the last element to the first.
+        length: number of iterations; None for a `while` loop, in which a lane is active as long as
+            the first number of its carry, a boolean, holds, and keeps its carry from then on.
+        reverse: whether it scans from the last element to the first.
         active: node of the graph around it that is false where nothing depends on the loop.
-        place: number of nodes of the graph around it before its results.
-        written: rows that every iteration writes, after all that is inside of it.
+        place: number of nodes of the graph around it that precede its results.
+        written: rows that every iteration writes, after all inner loops.
     """
 
     body: Graph

@@ -1,7 +1,7 @@
-"""Algebraic folding: an operation is simplified by what is known of its inputs.
+"""Algebraic folding: operations are simplified by known properties of their inputs.
 
-An operation on constants is a constant; products with zero or one and sums with zero disappear, so
-the sparsity of a matrix comes out by itself. Signs move outwards until a sum absorbs them, and
+An operation on constants is a constant; products with zero or one and sums with zero disappear,
+which exploits the sparsity of a matrix. Signs move outwards until a sum absorbs them, and
 loop-invariant factors are multiplied outside the loop. So a product of several factors may be
 rounded in another order, and the sign of a zero may differ; sums keep their order.
 """
@@ -38,7 +38,7 @@ def _is(g: Graph, number: int, value: int) -> bool:
 
 
 def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    # Sums of two commute to the bit, so one order finds equal nodes; no sum is reassociated.
+    # Sums of two commute to the bit, so sorting finds equal nodes; no sum is reassociated.
     x, y = sorted(inputs)
     if _is(g, x, 0):
         return y
@@ -50,7 +50,7 @@ def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     for a, b in ((x, y), (y, x)):
         if g.nodes[b].op == "neg":
             return _sub(g, "sub", (a, g.nodes[b].inputs[0]), ())
-    # x + x comes from the derivative of x^2 / 2: as a product, 2 meets the 1/2.
+    # x + x comes from the derivative of x^2 / 2: as a product, its 2 cancels the 1/2.
     if x == y and dtype.kind == "f":
         return _mul(g, "mul", (x, g.const(2, dtype)), ())
     return g.add("add", (x, y), (), dtype)
@@ -115,7 +115,7 @@ def _zero(g: Graph, op: str, other: int) -> int:
 
 
 def _joined_factors(g: Graph, factor: int, number: int) -> int | None:
-    """Rewrite a (b x) as (a b) x where a and b are loop-invariant; None where that is not possible.
+    """Rewrite a (b x) as (a b) x where a and b are loop-invariant; None if impossible.
 
     The product a b must not overflow or underflow: constants are checked, and factors of unknown
     size are joined in float64 only.
@@ -168,7 +168,7 @@ def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
 
 
 def _integer_pow(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    """An integer power by repeated squaring."""
+    """Fold an integer power by repeated squaring."""
     (x,), exponent = inputs, dict(params)["y"]
     if exponent < 0:
         # As JAX lowers it: one division at the end.
@@ -195,7 +195,7 @@ def _select(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
 
 
 def _under(g: Graph, which: int, value: int, number: int) -> int:
-    """A node where `which` has a known value, which resolves selects by it and in its inputs."""
+    """A node given the value of `which`, which resolves selects by it and in its inputs."""
     node = g.nodes[number]
     if node.op == "select_n" and node.inputs[0] == which:
         return node.inputs[1 + value]

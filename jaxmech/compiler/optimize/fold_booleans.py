@@ -43,7 +43,7 @@ def fold_branch(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
 
 
 def comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
-    """The fold of a comparison; a count of booleans is compared by `or` or `and` where possible."""
+    """The fold of a comparison; a count of booleans becomes an `or` or `and` where possible."""
     otherwise = constants_only(fn, commutes, bool)
 
     def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
@@ -51,7 +51,7 @@ def comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
             limit, flags = g.values[inputs[1 - place]], _summed_booleans(g, x)
             if limit is not None and flags:
                 counts = range(len(flags) + 1)
-                # The outcome for every possible count. If all but zero agree, the comparison asks
+                # The outcome for every possible count. If all but zero agree, the comparison tests
                 # whether any of them holds, and if all but the full count agree, whether every one
                 # does.
                 none, *some = (bool(fn(k, limit) if place == 0 else fn(limit, k)) for k in counts)
@@ -66,7 +66,7 @@ def comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
 
 
 def _summed_booleans(g: Graph, number: int) -> list[int]:
-    """The booleans that a node is the sum of; empty if it is anything else, or one occurs twice."""
+    """The booleans that a node is the sum of; empty if it is no such sum, or one occurs twice."""
     flags, work, seen = list[int](), [number], set[int]()
     while work:
         number = work.pop()

@@ -1,4 +1,4 @@
-"""Constant folding: an operation on constants is a constant."""
+"""Constant folding: operations on constants are replaced by their value."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def fold_constants(
 
 
 def constants_only(fn: Callable[..., Any], commutes: bool = False, dtype: Any = None) -> Fold:
-    """A fold that knows nothing of an operation but its value on constants."""
+    """A fold of operations whose inputs are all constants, and of no others."""
 
     def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
         inputs = tuple(sorted(inputs)) if commutes else inputs

@@ -1,4 +1,4 @@
-"""Which products with zero may be folded, though 0 times NaN or infinity is NaN.
+"""Folding of products with zero, though 0 times NaN or infinity is NaN.
 
 Most zeros of a mechanical system come from derivatives, and much of the speed comes from folding
 the products with them. A folded product differs from a computed one only where its other factor is
@@ -8,8 +8,8 @@ NaN or infinite. So it is folded where that cannot happen unnoticed:
   only originate in an argument or in an operation such as a division or a square root, unless the
   divisor or radicand is known to be positive, say by the condition that selects the result.
   (Overflow, as of 1e308, is excepted, and so are infinite arguments that are only divided by.)
-- Where such an origin reaches a result (`nan_propagation`), folding does no harm. What reaches it
-  only under a condition covers uses under this condition only.
+- Where such an origin reaches a result (`nan_propagation`), folding does no harm. An origin that
+  reaches it only under a condition covers uses under this condition only.
 
 All other products are computed: the program is read again with their origins noted in the graph.
 So a trajectory in which something is not finite under plain `vmap` is reported in native code too.
@@ -39,7 +39,7 @@ _NAN_ONLY = frozenset(("sqrt", "asin", "acos"))  # NaN, but not infinite, for a 
 
 
 def unsafe_origins(graph: Graph, loops: list[Loop], live: Live, outs: list[Value]) -> set[int]:
-    """Fingerprints of the nodes in which a NaN can originate that only a folded product shows."""
+    """Fingerprints of the nodes that can originate a NaN which only a folded product would show."""
     return _OriginSearch(graph, loops, live, outs).found
 
 
@@ -57,8 +57,8 @@ class _OriginSearch:
         self.pending: dict[Graph, dict[int, set[Condition]]] = {g: {} for g in graphs}
         for g in graphs:
             self._add_zeros(g)
-        # Users of a node have larger numbers, and a loop body comes after the graph around it: so
-        # all conditions of a node are known when it is visited.
+        # Users of a node have larger numbers, and a loop body is processed before the graph around
+        # it: so all conditions of a node are known when it is visited.
         for g in reversed(graphs):
             pending = self.pending[g]
             for number in reversed(range(len(g.nodes))):
@@ -80,7 +80,7 @@ class _OriginSearch:
                 self.found.add(g.fingerprints[other])
 
     def _add(self, g: Graph, number: int, condition: Condition) -> None:
-        """Add a node under a condition, unless it is there under a weaker one."""
+        """Add a node under a condition, unless it was added under a weaker one."""
         known = self.pending[g].setdefault(number, set())
         if not any(weaker <= condition for weaker in known):
             known.difference_update([one for one in known if condition < one])

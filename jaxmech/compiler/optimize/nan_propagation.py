@@ -1,4 +1,4 @@
-"""NaN propagation: the nodes that cannot be NaN or infinite without a result showing it.
+"""NaN propagation: the nodes that cannot be NaN or infinite without a trace in a result.
 
 A result shows it by being NaN or infinite itself, or, if it is an integer or a boolean such as a
 status, by depending on an `isfinite` of the node.
@@ -38,16 +38,16 @@ _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 class Propagation:
-    """Which nodes of a graph and of its loops propagate NaN (or infinite numbers) to a result.
+    """The nodes of a graph and of its loops that propagate NaN (or infinities) to a result.
 
     A carry of a loop propagates if it does so within every iteration: its value after the last one
-    is a result that shows it, and in any other the next iteration passes it on.
+    is a result that shows it, and after any other the next iteration passes it on.
 
     Args:
-        infinite: whether to follow infinite numbers or NaN.
-        graph: the scalars.
-        loops: the loops among them.
-        live: which of them are computed.
+        infinite: whether to follow infinities or NaN.
+        graph: the scalar graph.
+        loops: the loops of the graph.
+        live: the live nodes of both.
         outs: the results.
     """
 
@@ -78,7 +78,7 @@ class Propagation:
         self, g: Graph, loops: list[Loop], live: Live, ends: Iterable[int],
         written: Iterable[WrittenRow] = (),
     ) -> None:  # fmt: skip
-        """One pass backwards; `tested` are the integers and booleans that results depend on."""
+        """Make one backward pass; `tested` are the integers and booleans that results depend on."""
         conditions, tested = defaultdict[int, set[Condition]](set), set[int]()
         self._conditions[g], self._tested[g] = conditions, tested
         for i in ends:
@@ -103,7 +103,7 @@ class Propagation:
                     self._mark_inputs(g, number, condition)
 
     def _mark_rows(self, g: Graph, written: Iterable[WrittenRow]) -> None:
-        """A row shows what is in it where it is written."""
+        """Mark the values of a written row as shown where the row is written."""
         for one in written:
             for i in one.row.ravel().tolist():
                 if g.nodes[i].dtype.kind == "f":
@@ -111,7 +111,7 @@ class Propagation:
 
     def _mark(self, g: Graph, number: int, condition: Condition) -> None:
         if not self._infinite:
-            # A comparison with NaN has a known outcome, so it is no further condition on NaN.
+            # A comparison with NaN has a known outcome, so it adds no condition on NaN.
             condition = frozenset(one for one in condition if not _holds_for_nan(g, number, *one))
         add_condition(self._conditions[g][number], condition)
 
@@ -127,7 +127,7 @@ class Propagation:
             self._mark(g, i, condition)
 
     def _passed(self, g: Graph, node: Node) -> list[int]:
-        """The inputs whose NaN or infinity an operation, which is no select, passes on."""
+        """The inputs whose NaN or infinity an operation other than a select passes on."""
         if node.op in self._keep or node.op == "convert_element_type":
             inputs = node.inputs
         else:
@@ -135,7 +135,7 @@ class Propagation:
         return [i for i in inputs if g.nodes[i].dtype.kind == "f"]
 
     def _enter(self, g: Graph, number: int, loop: Loop, part: LiveLoop) -> None:
-        """Sweep the body of a loop, and mark the nodes around it that its leaves stand for."""
+        """Sweep the body of a loop, and mark the nodes around it that its leaves represent."""
         places, saved = self._read_after(g, number)
         if loop.length == 0:
             for k, i in places.items():
@@ -148,7 +148,7 @@ class Propagation:
         stacked = self._shown_stacked(g, number, loop, part, saved)
         stacked += [i for one in part.written for i in one.nodes if body.nodes[i].dtype.kind != "f"]
         whole = [loop.carry[k] for k in part.carry if g.nodes[loop.init[k]].dtype.kind != "f"]
-        if loop.length is None:  # no result shows how often it ran
+        if loop.length is None:  # no result shows its number of iterations
             whole.remove(loop.carry[0])
         # The greatest fixed point: assume that all carries propagate, and drop those that do not.
         kept = {k for k in part.carry if k in places and self.reaches_result(g, places[k])}
@@ -173,7 +173,7 @@ class Propagation:
         """The nodes of the stacked outputs of a loop that a result shows."""
         shown = {k: self._stacked.get((g, number, k), set()) for k in part.stacked}
         for (k, place), ids in saved.items():
-            # One number shows what happens in its iteration alone; they are always read together.
+            # One number shows the NaN of its own iteration only; all are always read together.
             if all(self.reaches_result(g, i) for i in ids):
                 shown[k] = shown[k] | {place}
         return [
@@ -204,7 +204,7 @@ class Propagation:
         return places[number], saved[number]
 
     def _sources(self, g: Graph, loop: Loop, op: str, params: Any) -> list[int]:
-        """The nodes around a loop that a leaf of its body stands for."""
+        """The nodes around a loop that a leaf of its body represents."""
         if op == "capture":
             return [params]
         if op == "carry":
@@ -219,6 +219,6 @@ class Propagation:
 
 
 def _holds_for_nan(g: Graph, number: int, which: int, holds: bool) -> bool:
-    """Whether a comparison comes out like this whenever the number is NaN."""
+    """Whether a comparison has this outcome whenever the number is NaN."""
     node = g.nodes[which]
     return number in node.inputs and node.op in _COMPARED and holds == (node.op == "ne")

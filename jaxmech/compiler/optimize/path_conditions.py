@@ -1,4 +1,4 @@
-"""Path conditions: which booleans hold where a value is used, and the signs that follow from them.
+"""Path conditions: the booleans that hold where a value is used, and the signs that they imply.
 
 A value that only one side of a select uses matters only under the condition of that side.
 """
@@ -7,12 +7,12 @@ from jaxmech.compiler.ir.graph import Graph
 
 Condition = frozenset[
     tuple[int, bool]
-]  # conjunction: numbers of booleans, and what they have to be
+]  # conjunction: numbers of booleans with their required values
 ALWAYS: Condition = frozenset()
 
 SELECTS = ("select_n", "branch")
-_MOST_BOOLEANS, _MOST_CONDITIONS = 4, 12  # more are not followed
-_DEEPEST = 40  # operations that a sign is traced through
+_MOST_BOOLEANS, _MOST_CONDITIONS = 4, 12  # larger ones are not followed
+_DEEPEST = 40  # operations through which a sign is traced
 _SIGNED = ("add", "mul", "div", "max", "min", "sqrt", "rsqrt", "convert_element_type")
 
 
@@ -99,13 +99,13 @@ class _Signs:
         if node.op not in _SIGNED:
             return 0
         signs = [self.of(g, i, condition, depth - 1) for i in node.inputs]
-        # One positive summand is enough if none is negative; a product needs all factors.
+        # One positive summand is enough if none is negative; a product needs all factors positive.
         return max(signs) if node.op == "max" or (node.op == "add" and min(signs)) else min(signs)
 
     def _implies_positive(self, g: Graph, number: int, which: int, holds: bool, depth: int) -> bool:
-        """Whether a boolean implies that the number exceeds one that is not negative.
+        """Whether a boolean implies that the number exceeds a non-negative one.
 
-        The number may also be NaN, because a comparison that is false leaves that open.
+        The number may also be NaN, which is consistent with any false comparison.
         """
         node = g.nodes[which]
         if node.op == "not":

@@ -1,4 +1,4 @@
-"""A whole batch on the CPU, in blocks of as many trajectories as a vector has lanes."""
+"""Calls of native code on the CPU, in blocks of as many trajectories as a vector has lanes."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jaxmech.compiler.frontend.build import Kernel
 
 
 def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
-    """The call itself, of a program that is being lowered. A batch fills one block at least.
+    """Call native code from a program that is being lowered; a batch fills at least one block.
 
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction.
@@ -29,5 +29,5 @@ def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> l
 
 
 def _filled(x: Array, spare: int) -> Array:
-    """With copies of the last trajectory at the end."""
+    """Append copies of the last trajectory."""
     return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (spare, *x.shape[1:]))]) if spare else x

@@ -8,14 +8,14 @@ from jaxmech.compiler.backends.llvm.builder import Text
 from jaxmech.compiler.frontend.build import Kernel
 
 LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
-FEW = 500  # operations: most wait for another one, and the code for twice the lanes is still short
-ALONE = 2  # for a single trajectory: code for few lanes is short, and the spare one costs little
-LONG = 4000  # operations of a kernel with a `while`: fewer lanes wait less for the slowest of them
+FEW = 500  # operations: most wait for another one, and code for twice the lanes is still short
+ALONE = 2  # for a single trajectory: code for two lanes is short, and the spare lane costs little
+LONG = 4000  # operations of a kernel with a `while`: with fewer lanes, less waiting for the slowest
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
 
 
 def _lanes_of(kernel: Kernel) -> int:
-    """How many trajectories are computed side by side."""
+    """The number of trajectories computed side by side."""
     has_doubles = any(aval.dtype == np.float64 for aval in (*kernel.avals, *kernel.out_avals))
     has_while = any(loop.length is None for loop in kernel.reader.loops)
     is_long = has_while and kernel.operations > LONG
@@ -28,13 +28,13 @@ class Source:
     """Writes the module of a kernel.
 
     Args:
-        kernel: what is computed for one trajectory.
-        moving: which of its arguments differ in a batch.
+        kernel: the kernel of one trajectory.
+        moving: indices of the arguments that differ in a batch.
         size: number of trajectories; a batch of one has code of its own, with the same bits.
 
     Attributes:
-        lanes: how many trajectories are computed side by side.
-        some: which results hold any number: native code knows no others.
+        lanes: number of trajectories computed side by side.
+        some: indices of the results that are not empty; native code has no others.
     """
 
     def __init__(self, kernel: Kernel, moving: frozenset[int], size: int) -> None:
@@ -58,9 +58,9 @@ class Source:
 
 
 def _first(text: Text) -> str:
-    """The first trajectory of the block. The last block overlaps the one before."""
+    """Write the index of the block's first trajectory; the last block overlaps its predecessor."""
     # A few trajectories are computed twice, to the same bits: simpler and faster than a masked
-    # rest.
+    # remainder.
     size = text.line(f"load i32, ptr {array_address(text, 0)}")
     last = text.line(f"sub i64 {text.line(f'zext i32 {size} to i64')}, {text.lanes}")
     usual = text.line(f"mul i64 %block, {text.lanes}")

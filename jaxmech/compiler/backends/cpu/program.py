@@ -1,4 +1,4 @@
-"""Native code of a kernel for one kind of batch: found in the cache on disk, or generated."""
+"""Native code of a kernel for one kind of batch: loaded from the cache on disk, or generated."""
 
 import json
 from functools import cache, cached_property
@@ -17,12 +17,12 @@ from jaxmech.utils.digests import sha256, sources_digest
 
 
 class Facts(NamedTuple):
-    """What a caller has to know of native code.
+    """Properties of native code that its caller needs.
 
     Attributes:
-        name: of its function.
-        lanes: how many trajectories are computed side by side.
-        some: which results it computes: those that hold any number.
+        name: name of its function.
+        lanes: number of trajectories computed side by side.
+        some: indices of the results that it computes: those that are not empty.
     """
 
     name: str
@@ -31,11 +31,11 @@ class Facts(NamedTuple):
 
 
 class Program:
-    """Native code, generated and compiled at most once, and only when it is asked for.
+    """Native code, generated and compiled at most once, on first use.
 
     Args:
-        kernel: what is computed for one trajectory.
-        moving: which of its arguments differ in a batch.
+        kernel: the kernel of one trajectory.
+        moving: indices of the arguments that differ in a batch.
         alone: whether it is a batch of one, which has code of its own with the same bits.
     """
 
@@ -45,7 +45,7 @@ class Program:
 
     @cached_property
     def facts(self) -> Facts:
-        """Name, lanes and results.
+        """The name, lanes and results of the code.
 
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
@@ -66,7 +66,7 @@ class Program:
         _ = self.facts
 
     def loaded(self) -> str:
-        """The name under which XLA knows the code, compiled where it was not stored."""
+        """The name under which the code is registered with XLA, compiled unless it was stored."""
         name = self.facts.name
         if not is_loaded(name):
             if self._stored is not None:
@@ -100,7 +100,7 @@ class Program:
 
 
 def program(kernel: Kernel, moving: frozenset[int], size: int) -> Program:
-    """The native code of a kernel for a batch of some size."""
+    """The native code of a kernel for a batch of a given size."""
     kind = moving, size == 1
     if kind not in kernel.programs:
         kernel.programs[kind] = Program(kernel, *kind)
@@ -109,6 +109,6 @@ def program(kernel: Kernel, moving: frozenset[int], size: int) -> Program:
 
 @cache
 def _environment() -> str:
-    """What code depends on beside its kernel: the compiler, what it is made of, the processor."""
+    """A key of everything but the kernel: the compiler's source, its libraries, the processor."""
     own = sources_digest(Path(__file__).parents[2])
     return repr((own, jax.__version__, llvmlite.__version__, processor()))

@@ -1,9 +1,9 @@
 """Kernels as native code for this processor, called by XLA through its foreign function interface.
 
 LLVM compiles the assembly language; the result is a function that XLA's CPU backend calls like one
-of its own. It shares the blocks of a batch out over the threads of that backend: whoever is free
+of its own. It distributes the blocks of a batch over the threads of that backend: each idle thread
 takes the next blocks. The calling thread takes part, so it never waits for a thread that has not
-begun.
+started.
 """
 
 import ctypes
@@ -20,13 +20,13 @@ from jaxmech.compiler.backends.llvm import ffi
 from jaxmech.compiler.backends.llvm.builder import Text
 from jaxmech.utils.digests import sha256
 
-# After what XLA hands over comes the state that all threads of a call share: next block, blocks
-# done, threads that hold it, number of blocks, blocks to take at a time, and the addresses of all
-# arrays. Large results are wanted in large pages (advice 14 of Linux, elsewhere refused without
-# harm): most of the time of a run that saves every state went into the first touch of small ones.
-# The weights keep rare cases out of the way.
-# A helper may begin when the call has long returned. Then it finds no block, and the state is still
-# there: whoever gives it up last frees it. The caller waits for blocks, never for helpers.
+# The arguments of XLA are followed by the state that all threads of a call share: next block,
+# blocks done, threads that hold it, number of blocks, blocks to take at a time, and the addresses
+# of all arrays. Large results are requested in large pages (advice 14 of Linux, elsewhere refused
+# without harm): most of the time of a run that saves every state went into the first touch of small
+# ones. The weights keep rare cases out of the way. A helper may begin when the call has long
+# returned. Then it finds no block, and the state still exists: the last thread to release it frees
+# it. The caller waits for blocks, never for helpers.
 _MODULE = """\
 {types}
 %schedule = type {{ i64, ptr, ptr, ptr, ptr }}
@@ -201,17 +201,17 @@ end:
   ret ptr null
 }}
 """
-# Without the last two, vectors that do not fit the registers lie across cache lines in most runs.
+# Without the last two, vectors spilled to the stack lie across cache lines in most runs.
 _OPTIONS = '"prefer-vector-width"="512" nounwind "stackrealign" "frame-pointer"="all"'
 
 
 def module(text: Text, arguments: int, results: Sequence[int]) -> tuple[str, str]:
-    """A whole module around the lines of a block, and before it the name of its function.
+    """Return the name of a function and the module made of the lines of its block.
 
     Args:
-        text: the lines; `array_address` says how they call the arrays.
-        arguments: number of arrays that go in, the size of the batch as an int32 before them.
-        results: bytes of a trajectory in each of the arrays that come out.
+        text: the lines, with `array_address` for the addresses of arrays.
+        arguments: number of input arrays, before which the batch size is passed as an int32.
+        results: bytes of a trajectory in each of the output arrays.
     """
     arrays = arguments + len(results) + 1
     threads = os.cpu_count() or 1
@@ -258,7 +258,7 @@ def module(text: Text, arguments: int, results: Sequence[int]) -> tuple[str, str
 
 
 def array_address(text: Text, number: int) -> str:
-    """Writes the load of the address of an array: 0 is the size of the batch, then what goes in."""
+    """Write the load of the address of an array: 0 is the batch size, then come the inputs."""
     place = text.line(f"getelementptr %state, ptr %state, i64 0, i32 5, i64 {number}")
     return text.line(f"load ptr, ptr {place}")
 
@@ -268,25 +268,25 @@ def call(name: str, args: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct]
     return list(jax.ffi.ffi_call(name, list(results))(*args))
 
 
-_ENGINES: dict[str, Any] = {}  # what keeps code alive that XLA knows by its name
+_ENGINES: dict[str, Any] = {}  # keeps code alive that is registered with XLA
 _ONE_AT_A_TIME = Lock()
 
 
 def is_loaded(name: str) -> bool:
-    """Whether XLA knows code of this name."""
+    """Whether code of this name is registered with XLA."""
     return name in _ENGINES
 
 
 def compiled(module: str) -> bytes:
     """The object code of a module, for this processor."""
-    # A machine that has compiled is forty times larger than the code: it is freed, and another one
+    # An engine that has compiled is forty times larger than the code: it is freed, and another one
     # loads the code.
     with _ONE_AT_A_TIME:
         return bytes(_machine().emit_object(llvm.parse_assembly(module)))
 
 
 def load(name: str, code: bytes) -> None:
-    """Make object code known to XLA under the name of its function."""
+    """Register object code with XLA under the name of its function."""
     with _ONE_AT_A_TIME:
         if name in _ENGINES:
             return
@@ -316,6 +316,6 @@ def _machine() -> Any:
 
 @cache
 def processor() -> str:
-    """What code for this processor depends on: its kind, its features, its number of cores."""
+    """The properties of this processor that code depends on: kind, features, number of cores."""
     features = llvm.get_host_cpu_features().flatten()
     return f"{llvm.get_host_cpu_name()} {features} {os.cpu_count()}"

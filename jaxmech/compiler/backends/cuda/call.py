@@ -1,4 +1,4 @@
-"""A whole batch on an NVIDIA GPU, one thread for each trajectory."""
+"""Calls of kernels on an NVIDIA GPU, with one thread for each trajectory."""
 
 import jax
 import jax.numpy as jnp
@@ -7,11 +7,11 @@ from jaxtyping import Array
 from jaxmech.compiler.backends.cuda.program import program
 from jaxmech.compiler.frontend.build import Kernel
 
-LARGEST = 2**31 - 1  # trajectories that a kernel counts
+LARGEST = 2**31 - 1  # the largest number of trajectories of a kernel
 
 
 def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
-    """The call itself, of a program that is being lowered.
+    """Call a kernel from a program that is being lowered.
 
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction.

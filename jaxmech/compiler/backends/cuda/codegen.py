@@ -1,4 +1,4 @@
-"""A kernel as a function of a GPU: every thread takes a trajectory, then the one a grid further."""
+"""GPU kernels: functions in which every thread loops over trajectories with a grid's stride."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ from jaxmech.utils.digests import sha256
 # Threads of a block: two warps, so that for any number of registers at most one of the warps that
 # fit a multiprocessor is missing, and a small batch spreads over all of them. Not measured.
 BLOCK = 64
-MOST_SCRATCH = 2**19 - 2**12  # bytes a thread may have of its own memory, some kept for spills
+MOST_SCRATCH = 2**19 - 2**12  # bytes of a thread's local memory, with some left for spills
 MOST_ARRAYS = 500  # pointers: a kernel has 4,352 bytes of parameters up to PTX 8.0
 
 # Registers of the hardware say which thread this is. The weights keep rare cases out of the way.
-# The largest number of threads is not stated: ptxas would spill rather than use a few registers
-# more.
+# The largest number of threads is not stated: ptxas would spill rather than use a few more
+# registers.
 _MODULE = """\
 {tables}
 {declared}
@@ -69,11 +69,11 @@ class CudaProgram:
     """A kernel in the assembly language of NVIDIA's GPUs.
 
     Attributes:
-        ptx: the text, which a driver compiles for the GPU at hand.
-        entry: name of its function, whose arguments are the size of the batch as an int32, then the
+        ptx: the text, which a driver compiles for the installed GPU.
+        entry: name of its function, whose arguments are the batch size as an int32, then the
             addresses of the arguments of the kernel and of the results that are computed.
         block: threads in a block; any number of blocks computes any batch.
-        facts: as for the CPU, with one lane.
+        facts: properties as for the CPU, with one lane.
     """
 
     ptx: str
@@ -89,11 +89,11 @@ def cuda_program(
     """Generate the PTX of a kernel.
 
     Args:
-        kernel: what is computed for one trajectory.
-        moving: which of its arguments differ in a batch; they have the batch as first axis.
+        kernel: the kernel of one trajectory.
+        moving: indices of the arguments that differ in a batch, which is their first axis.
         size: number of trajectories; the text is the same for all sizes.
-        target: the oldest architecture that it is for; newer ones run it too.
-        registers: most registers of a thread; by default as many as it needs, up to 255.
+        target: the oldest supported architecture; newer ones run the kernel too.
+        registers: limit on the registers of a thread; by default as many as it needs, up to 255.
 
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction, or more memory
@@ -106,7 +106,7 @@ def cuda_program(
 
 
 def module(kernel: Kernel, moving: frozenset[int], registers: int | None = None) -> tuple[str, str]:
-    """The name of the function, and the text of its module for LLVM.
+    """The name of the function, and the text of its LLVM module.
 
     Raises:
         UnsupportedError: as for `cuda_program`.
@@ -124,7 +124,7 @@ def module(kernel: Kernel, moving: frozenset[int], registers: int | None = None)
     parts = {
         "tables": "\n".join(text.tables),
         "declared": "\n".join(sorted(text.declared.values())),
-        # `noalias` holds because XLA gives results memory of their own; it lets loads move across
+        # `noalias` holds because XLA allocates results separately; it lets loads move across
         # stores.
         "arrays": ", ".join(
             f"ptr noalias {'readonly ' if k < arguments else ''}align {ARRAY_ALIGN} %array{k}"

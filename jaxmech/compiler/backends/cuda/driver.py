@@ -1,4 +1,4 @@
-"""The CUDA driver: `libcuda`, which is loaded when the first kernel is, never on import.
+"""The CUDA driver: `libcuda`, loaded together with the first kernel, never on import.
 
 Kernels are loaded by `cuLibraryLoadData` (CUDA 12), which needs no context: one handle serves all
 devices. They stay loaded until the process ends.
@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 _LIBRARY = "libcuda.so.1"
-_LEAST_VERSION = 12000  # of CUDA; `cuLibraryLoadData` is new in it
+_LEAST_VERSION = 12000  # of CUDA, which introduced `cuLibraryLoadData`
 _NO_DEVICE = 100
 _STUB = 34  # a library to link with, without a driver
 _LOG_BUFFER, _LOG_SIZE = 5, 6  # options of the driver's compiler
@@ -53,10 +53,10 @@ class Driver:
     """The functions of the driver.
 
     Args:
-        library: has them as attributes.
+        library: the loaded library, with the functions as attributes.
 
     Attributes:
-        version: the CUDA release that it is for.
+        version: the CUDA release that the driver supports.
 
     Raises:
         CudaError: the driver is too old.
@@ -74,17 +74,17 @@ class Driver:
             )
 
     def address(self, name: str) -> int:
-        """The address of a function."""
+        """Return the address of a function."""
         found = ctypes.cast(getattr(self._library, name), c_void_p).value
         assert found is not None
         return found
 
     def function(self, name: str) -> Any:
-        """A function of the table of prototypes, which returns the code of an error, or 0."""
+        """A function of the table of prototypes, which returns an error code, or 0."""
         return ctypes.CFUNCTYPE(c_int, *_PROTOTYPES[name])(self.address(name))
 
     def require(self, code: int, what: str, log: bytes = b"") -> None:
-        """Raise a CudaError that says what was wanted, unless a code is 0."""
+        """Raise a CudaError that names the failed action, unless the code is 0."""
         if code == 0:
             return
         name, text = c_char_p(), c_char_p()

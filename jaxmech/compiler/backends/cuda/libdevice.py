@@ -1,4 +1,4 @@
-"""libdevice: NVIDIA's mathematical functions as LLVM bitcode, which CUDA brings."""
+"""libdevice: NVIDIA's mathematical functions as LLVM bitcode, a part of CUDA."""
 
 import os
 from functools import cache
@@ -17,10 +17,10 @@ class LibdeviceError(RuntimeError):
 
 @cache
 def bitcode() -> bytes:
-    """The file's content.
+    """Return the content of the file.
 
     Raises:
-        LibdeviceError: it is nowhere; the text says how to install it.
+        LibdeviceError: it is not found; the message says how to install it.
     """
     places = folders()
     for folder in places:
@@ -35,7 +35,7 @@ def bitcode() -> bytes:
 
 
 def folders() -> list[Path]:
-    """Where CUDA may be: wheels, toolkits that the environment names, the usual place."""
+    """Folders where CUDA may be: wheels, toolkits named in the environment, the default path."""
     spec = find_spec("nvidia")
     roots = spec.submodule_search_locations or [] if spec else []
     wheels = [Path(root, name) for root in roots for name in _WHEELS]

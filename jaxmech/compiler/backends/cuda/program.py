@@ -1,4 +1,4 @@
-"""A kernel for the GPU, in PTX: found in the cache on disk, or generated."""
+"""A kernel for the GPU, in PTX: loaded from the cache on disk, or generated."""
 
 import json
 from functools import cache, cached_property
@@ -20,11 +20,11 @@ from jaxmech.utils.digests import sha256, sources_digest
 
 
 class GpuKernel:
-    """A kernel for the GPU, generated at most once, and only when it is asked for.
+    """A kernel for the GPU, generated at most once, on first use.
 
     Args:
-        kernel: what is computed for one trajectory.
-        moving: which of its arguments differ in a batch.
+        kernel: the kernel of one trajectory.
+        moving: indices of the arguments that differ in a batch.
     """
 
     def __init__(self, kernel: Kernel, moving: frozenset[int]) -> None:
@@ -36,7 +36,7 @@ class GpuKernel:
 
     @cached_property
     def made(self) -> CudaProgram:
-        """The kernel.
+        """The generated kernel.
 
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
@@ -51,7 +51,7 @@ class GpuKernel:
         return CudaProgram(ptx.decode(), entry, facts["block"], Facts(entry, 1, some))
 
     def loaded(self) -> str:
-        """The name under which XLA knows the kernel.
+        """The name under which the kernel is registered with XLA.
 
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
@@ -96,7 +96,7 @@ def program(kernel: Kernel, moving: frozenset[int], size: int) -> GpuKernel:
 
 @cache
 def _target() -> str:
-    """The architecture to write kernels for, which newer devices run too."""
+    """The oldest supported architecture, whose kernels newer devices run too."""
     cuda = driver()
     oldest = int(OLDEST.removeprefix("sm_"))
     return f"sm_{min([oldest, *(cuda.capabilities() if cuda else [])])}"
@@ -104,6 +104,6 @@ def _target() -> str:
 
 @cache
 def _environment() -> str:
-    """What a kernel depends on beside its graph: the compiler, and what it is made of."""
+    """A key of everything but the graph: the compiler's source and its libraries."""
     own = sources_digest(Path(__file__).parents[2])
     return repr((own, jax.__version__, llvmlite.__version__))

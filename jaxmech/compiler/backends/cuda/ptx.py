@@ -1,15 +1,15 @@
-"""From LLVM assembly to PTX, by LLVM's own backend for NVIDIA's GPUs."""
+"""Translation of LLVM assembly to PTX, by LLVM's backend for NVIDIA GPUs."""
 
 import llvmlite.binding as llvm
 
 from jaxmech.compiler.backends.cuda.libdevice import bitcode
 
-OLDEST = "sm_75"  # Turing: with PTX 6.3 it is taken by every driver of CUDA 12 and 13
+OLDEST = "sm_75"  # Turing: with PTX 6.3 it is accepted by every driver of CUDA 12 and 13
 _TRIPLE = "nvptx64-nvidia-cuda"
 
 
 def ptx(module: str, target: str) -> str:
-    """The PTX of a module.
+    """Translate a module to PTX.
 
     Raises:
         LibdeviceError: the module needs libdevice, which is not installed.
@@ -31,7 +31,7 @@ def _link_libdevice(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None
     names = [function.name for function in library.functions if not function.is_declaration]
     module.link_in(library)
     for name in names:
-        # Not visible outside, so that what is not called is dropped.
+        # Not exported, so that unused functions are dropped.
         module.get_function(name).linkage = "internal"
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(0))
     passes = llvm.create_new_module_pass_manager()

@@ -1,9 +1,9 @@
 """Kernels as foreign functions of XLA: the handler that starts one, in native code.
 
 XLA calls the handler of a kernel from its own threads, several at once and for several devices. The
-handler finds the stream, and starts the kernel there: a thread for each trajectory, in a grid as
-large as the batch. In the stage before, the kernel is loaded for the device of the stream, if it is
-not yet: the call itself may be captured, to be replayed later.
+handler looks up the stream, and starts the kernel there: a thread for each trajectory, in a grid of
+the size of the batch. The preceding stage loads the kernel for the device of the stream, if it is
+not loaded yet: the call itself may be captured, to be replayed later.
 """
 
 import ctypes
@@ -32,8 +32,8 @@ _MESSAGE = (
 )
 _MESSAGE_BYTES = 1024
 
-# A parameter of a kernel is given by its address: that of an array is the field of XLA's structure
-# that holds it. Codes 2 and 701 of the driver say that memory or registers do not suffice.
+# A parameter of a kernel is passed by its address: that of an array is the field of XLA's structure
+# that holds it. Codes 2 and 701 of the driver mean too little memory or too few registers.
 _MODULE = """\
 {types}
 %request = type {{ i64, ptr, ptr, ptr }}
@@ -167,7 +167,7 @@ not.started:
 
 
 class _Loaded:
-    """What keeps kernels and handlers alive that XLA knows by their names."""
+    """The objects that keep kernels and handlers registered with XLA alive."""
 
     def __init__(self) -> None:
         self.engines: dict[str, Any] = {}
@@ -178,22 +178,22 @@ _LOADED = _Loaded()
 
 
 def load(name: str, ptx: str, entry: str, block: int, arguments: int, results: int) -> None:
-    """Make a kernel known to XLA under a name; nothing on a machine without a GPU.
+    """Register a kernel with XLA under a name; do nothing on a machine without a GPU.
 
     Args:
-        name: a name that no other kernel has.
-        ptx: its text.
-        entry: its function, of the size of the batch and the addresses of all arrays.
+        name: a unique name.
+        ptx: text of the kernel.
+        entry: name of its function, of the batch size and the addresses of all arrays.
         block: threads in a block.
-        arguments: number of arrays that go in.
-        results: number of arrays that come out, at least one.
+        arguments: number of input arrays.
+        results: number of output arrays, at least one.
 
     Raises:
         CudaError: the driver is too old, or refuses the kernel.
     """
     cuda = driver()
     if cuda is None:
-        return  # the program can be looked at, but nothing can run it
+        return  # the program can be inspected, but not run
     with _LOADED.one_at_a_time:
         if name in _LOADED.engines:
             return
@@ -208,11 +208,11 @@ def load(name: str, ptx: str, entry: str, block: int, arguments: int, results: i
 def handler(
     name: str, cuda: Driver, kernel: int, block: int, arguments: int, results: int
 ) -> tuple[Any, int]:
-    """The handler of a kernel: what keeps it alive, and its address."""
+    """The handler of a kernel: the object that keeps it alive, and its address."""
     text = _module(name, cuda, kernel, block, arguments, results)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    # A handler only hands addresses on: that it compiles fast matters more than how fast it runs.
+    # A handler only passes addresses on: compile time matters more than run time.
     machine = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     engine.finalize_object()

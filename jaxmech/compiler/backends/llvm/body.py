@@ -1,4 +1,4 @@
-"""The body of a kernel's function: where its arguments and results lie, loads, lines and stores.
+"""The body of a kernel's function: its loads, lines and stores, with the layout of its arrays.
 
 In a batch an argument or a result has the trajectories as its first axis, as JAX lays them out.
 """
@@ -17,19 +17,19 @@ from jaxmech.compiler.ir.loops import Rows, SequenceInput, Stacked
 
 
 def computed_results(kernel: Kernel) -> list[int]:
-    """Which results hold any number: native code knows no others."""
+    """The indices of the results that are not empty; native code computes no others."""
     return [k for k, aval in enumerate(kernel.out_avals) if math.prod(aval.shape)]
 
 
 class Body:
-    """Writes what a function does with the trajectories side by side in its lanes.
+    """Writes the code of a function for the trajectories side by side in its lanes.
 
     Args:
-        text: where the lines go.
-        kernel: what is computed for one trajectory.
-        moving: which of its arguments differ in a batch.
-        first: the name of the number of the first of these trajectories.
-        array: gives the address of an array: arguments from 0, then the results that are computed.
+        text: builder to which the lines are added.
+        kernel: the kernel of one trajectory.
+        moving: indices of the arguments that differ in a batch.
+        first: name of the index of the first of these trajectories.
+        array: returns the address of an array: arguments from 0, then the computed results.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Body:
             for k, aval in enumerate(avals)
         }
         self.ends: dict[int, str] = {}
-        # A GPU computes them where they are used: registers would hold them through all loops.
+        # A GPU computes addresses where they are used: registers would hold them in all loops.
         if not text.on_gpu:
             self.ends = {k: self._end(k) for k in self.some}
 
@@ -77,7 +77,7 @@ class Body:
                 text.scatter(assembler.names[number], address, dtype, out.size, align)
 
     def _start(self, base: str, aval: Any, first: str | None) -> str:
-        """Where the numbers of these trajectories begin in an array, shared if first is None."""
+        """The address of the numbers of these trajectories in an array, shared if first is None."""
         if first is None:
             return base
         return self.text.address(base, aval.dtype, self.text.line(f"mul i64 {first}, {aval.size}"))
@@ -95,7 +95,7 @@ class Body:
         return self.text.load(address, node.dtype, 1, align)
 
     def _sequence(self, steps: SequenceInput | Stacked | Rows) -> Memory | None:
-        """Where a sequence lies that is an argument or a result."""
+        """The location of a sequence that is an argument or a result, else None."""
         kernel, numbers = self.kernel, math.prod(steps.shape)
         if isinstance(steps, SequenceInput):
             k = kernel.sequences.start + steps.number
@@ -111,7 +111,7 @@ class Body:
         return None
 
     def _end(self, k: int) -> str:
-        """Where the numbers of these trajectories begin in a result."""
+        """The address of the numbers of these trajectories in a result."""
         if self.text.on_gpu or k not in self.ends:
             number = len(self.kernel.avals) + self.some.index(k)
             return self._start(self.array(number), self.kernel.out_avals[k], self.first)

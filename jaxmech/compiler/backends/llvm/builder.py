@@ -1,6 +1,6 @@
 """A builder of LLVM assembly in which every value is a vector, one number for each lane.
 
-With one lane the values are plain numbers: that is the text of a GPU, where a thread is a lane.
+With one lane the values are plain numbers: this is the form for a GPU, where a thread is a lane.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ class Text:
     """The lines of one function, with its tables of constants and declarations.
 
     Args:
-        lanes: numbers in a vector.
+        lanes: number of lanes of a vector.
         on_gpu: whether the functions of the C library come from libdevice, and float32 is computed
             without double precision, which is slow on most GPUs.
     """
@@ -36,7 +36,7 @@ class Text:
         self._count = 0
 
     def name(self) -> str:
-        """A new name."""
+        """Return a new name."""
         self._count += 1
         return f"%x{self._count}"
 
@@ -52,12 +52,12 @@ class Text:
         self.block = block
 
     def call(self, kind: str, function: str, *args: tuple[str, str]) -> str:
-        """Call a function; args are types and names."""
+        """Call a function; args are pairs of type and name."""
         self.declared[function] = f"declare {kind} @{function}({', '.join(k for k, _ in args)})"
         return self.line(f"call {kind} @{function}({', '.join(f'{k} {x}' for k, x in args)})")
 
     def table(self, values: np.ndarray) -> str:
-        """An array of constants in memory."""
+        """Define an array of constants in memory, and return its name."""
         kind = _in_memory(values.dtype)
         items = ", ".join(f"{kind} {_literal(x, values.dtype)}" for x in values)
         content = f" = internal constant [{values.size} x {kind}] [{items}]"
@@ -69,7 +69,7 @@ class Text:
         return name
 
     def scratch(self, count: int, dtype: np.dtype) -> str:
-        """Scratch memory for `count` vectors."""
+        """Reserve scratch memory for `count` vectors."""
         start = self.bytes
         size = count * self.lanes * max(dtype.itemsize, 1)
         align = _ALIGN if self.lanes > 1 else 8
@@ -77,7 +77,7 @@ class Text:
         return self.line(f"getelementptr inbounds i8, ptr %scratch, i64 {start}")
 
     def address(self, base: str, dtype: np.dtype, offset: str | int) -> str:
-        """The address of the number at an offset."""
+        """Compute the address of the number at an offset."""
         if offset == 0:
             return base
         return self.line(f"getelementptr inbounds {_in_memory(dtype)}, ptr {base}, i64 {offset}")
@@ -85,7 +85,7 @@ class Text:
     def load(self, address: str, dtype: np.dtype, lanes: int, align: int = 0) -> str:
         """Load a vector, or a single number into all lanes.
 
-        A GPU is told the alignment [bytes] if it is known: it may load several numbers at once.
+        On a GPU the alignment [bytes] is passed on if known: it may load several numbers at once.
         """
         kind, many = _in_memory(dtype), self.lanes
         if lanes == 1:
@@ -114,7 +114,7 @@ class Text:
         return self._loaded([self.address(address, dtype, k * apart) for k in lanes], dtype)
 
     def read(self, base: str, dtype: np.dtype, apart: int, place: str, kind: np.dtype) -> str:
-        """Load the numbers at a vector of places, lanes being so many numbers apart."""
+        """Load the numbers at a vector of indices, with lanes `apart` numbers from each other."""
         if self.lanes == 1:
             start = f"getelementptr {_in_memory(dtype)}, ptr {base}"
             return self.load(self.line(f"{start}, {type_of(kind, 1)} {place}"), dtype, 1)
@@ -127,7 +127,7 @@ class Text:
         return self._loaded(addresses, dtype)
 
     def look_up(self, table: np.ndarray, place: str, which: np.dtype) -> str:
-        """Load the constants at a vector of places, which lie in the table."""
+        """Load the constants at a vector of indices that lie within the table."""
         base, dtype = self.table(table), table.dtype
         start, kind = f"getelementptr {_in_memory(dtype)}, ptr {base}", type_of(which, 1)
         if self.lanes == 1:
@@ -168,10 +168,10 @@ class Text:
         self, values: Sequence[str], base: str, dtype: np.dtype, apart: int, place: str,
         kind: np.dtype, when: str,
     ) -> None:  # fmt: skip
-        """Store a row of numbers at the place of each lane for which `when` holds."""
+        """Store a row of numbers at the index of each lane for which `when` holds."""
         kinds = type_of(kind, self.lanes), type_of(dtype, self.lanes)
-        # The other lanes write where nobody reads: a jump for each lane would take longer. A single
-        # lane is here only if `when` holds.
+        # The other lanes write to unused memory: a jump for each lane would take longer. A single
+        # lane gets here only if `when` holds.
         aside = self.scratch(len(values), dtype) if self.lanes > 1 else ""
         for lane in range(self.lanes):
             number = self._of_lane(place, kinds[0], lane)
@@ -210,11 +210,11 @@ class Text:
     def loop(
         self, length: int | None, carry: Sequence[tuple[str, str]], which: str | None = None
     ) -> Iterator[tuple[str, list[str], list[str]]]:
-        """A loop of `length` >= 1 iterations, with types and initial values of its carry.
+        """Write a loop of `length` >= 1 iterations, with types and initial values of its carry.
 
-        Without a length it goes on until the first number of its carry is false in every lane. It
-        is skipped if `which` is false in every lane. Yields its counter, the names of the carry,
-        and a list for the names of the next carry, which holds those of the last one afterwards.
+        Without a length it runs until the first number of its carry is false in every lane. It is
+        skipped if `which` is false in every lane. Yields its counter, the names of the carry, and a
+        list for the names of the next carry, which holds those of the last one afterwards.
         """
         self._count += 1
         label, turn, following = f"loop{self._count}", self.name(), self.name()
@@ -226,8 +226,8 @@ class Text:
         self.lines.append(entry)
         self.label(label)
         yield turn, names, ends
-        # They stand at the head of the loop, but name what its body has computed: so they come
-        # last.
+        # They stand at the head of the loop, but refer to names defined in its body: so they are
+        # written last.
         phis = [f"{turn} = phi i64 [ 0, %{before} ], [ {following}, %{self.block} ]"]
         for name, (kind, start), end in zip(names, carry, ends, strict=True):
             phis.append(f"{name} = phi {kind} [ {start}, %{before} ], [ {end}, %{self.block} ]")
@@ -252,12 +252,12 @@ class Text:
     ) -> Iterator[tuple[list[str], list[str]]]:
         """A rarely taken branch, skipped if `which` is false in every lane.
 
-        `carry` has the types and values without it; yields the names after it, and a list for the
-        values computed in it.
+        `carry` has the types, and the values if it is skipped; yields the names after it, and a
+        list for the values computed in it.
         """
         self._count += 1
         label, names, ends = f"case{self._count}", [self.name() for _ in carry], list[str]()
-        # A jump for all lanes at once. Where some need the branch all compute it, and each selects.
+        # A jump for all lanes at once: if some need the branch, all compute it, and each selects.
         any_lane = self.any_lane(which)
         before = self.block
         self.lines.append(f"br i1 {any_lane}, label %{label}, label %{label}.end, !prof !0")
@@ -270,7 +270,7 @@ class Text:
             self.lines.append(f"{name} = phi {type_} [ {start}, %{before} ], [ {end}, %{last} ]")
 
     def any_lane(self, which: str) -> str:
-        """Whether a boolean holds in any lane."""
+        """Write a test whether a boolean holds in any lane."""
         if self.lanes == 1:
             return which
         kind = f"<{self.lanes} x i1>"
@@ -291,7 +291,7 @@ class Text:
         return result
 
     def intrinsic(self, name: str, dtype: np.dtype, *inputs: str) -> str:
-        """An intrinsic of LLVM on vectors."""
+        """Call an LLVM intrinsic on vectors."""
         kind = type_of(dtype, self.lanes)
         return self.call(kind, f"llvm.{name}.{self.suffix(dtype)}", *((kind, x) for x in inputs))
 
@@ -316,7 +316,7 @@ def type_of(dtype: np.dtype, lanes: int) -> str:
 
 
 def vector(kind: str, lanes: int) -> str:
-    """The LLVM type of a vector of numbers of a type; of one lane, that type itself."""
+    """The LLVM type of a vector of numbers of a type; with one lane, that type itself."""
     return kind if lanes == 1 else f"<{lanes} x {kind}>"
 
 
@@ -331,7 +331,7 @@ def _in_memory(dtype: np.dtype) -> str:
 
 
 def _literal(value: Any, dtype: np.dtype) -> str:
-    """A constant; a floating-point one by the bits of a double, as LLVM writes float32 too."""
+    """A constant; floating-point ones by the bits of a double, also for float32, as in LLVM."""
     if dtype.kind == "f":
         return f"0x{np.float64(dtype.type(value)).view(np.uint64):016X}"
     return str(int(value))

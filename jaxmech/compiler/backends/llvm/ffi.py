@@ -1,6 +1,6 @@
-"""What XLA hands to a foreign function: the structures of xla/ffi/api/c_api.h, as LLVM types.
+"""The interface of XLA's foreign functions: the structures of xla/ffi/api/c_api.h as LLVM types.
 
-They are the same in all releases of interface version 0. A handler reports 0.1, which all accept.
+They are the same in all releases of interface version 0. A handler reports 0.1, accepted by all.
 """
 
 TYPES = """\
@@ -10,13 +10,13 @@ TYPES = """\
 %api = type { i64, ptr, { i64, ptr, i32, i32 }, ptr, [18 x ptr] }
 %metadata = type { i64, { i64, ptr, i32, i32 }, i32, i64 }
 %extension = type { i64, i32, ptr, ptr }"""
-ERROR_CREATE, STREAM_GET, SCHEDULE = 0, 4, 11  # places in the table of functions
+ERROR_CREATE, STREAM_GET, SCHEDULE = 0, 4, 11  # indices in the table of functions
 INITIALIZE, EXECUTE = 2, 3  # stages
 CAPTURABLE = 1  # trait: the call always starts the same work, which may be recorded and replayed
 
 
 def described(traits: int) -> str:
-    """The first lines of a handler, which answer what it is; at their end, `%stage.is` is known."""
+    """Write the first lines of a handler, which answer queries and define `%stage.is`."""
     return f"""\
   %extension.at = getelementptr %frame, ptr %frame, i64 0, i32 1
   %extension = load ptr, ptr %extension.at

@@ -17,8 +17,8 @@ _LIBRARY = (
 )  # fmt: skip
 _LIBRARY_OF_TWO = {"atan2": "atan2", "pow": "pow", "nextafter": "nextafter", "rem": "fmod"}
 _INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
-# `contract` lets a product and a sum become one multiply-add, and nothing else: reassociation
-# could make the bits depend on the number of lanes, and `nnan` would hide failures.
+# `contract` lets a product and a sum become one multiply-add, and nothing else: with reassociation
+# the bits could depend on the number of lanes, and `nnan` would hide failures.
 _FLOAT = {
     "add": "fadd contract",
     "add_any": "fadd contract",
@@ -99,7 +99,7 @@ def _rsqrt(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
 
 
 def _log(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
-    """Subnormal numbers are zero for the processor and for XLA, but not for the C library."""
+    """Write a logarithm; subnormal numbers are zero for XLA, but not for the C library."""
     found = text.each("log", dtype, x)
     is_zero = text.line(f"fcmp oeq {type_of(dtype, text.lanes)} {x}, zeroinitializer")
     return text.select(is_zero, splat(text, -np.inf, dtype), found, dtype)
@@ -112,7 +112,7 @@ def _logistic(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
 
 
 def _tan(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
-    """On a GPU from sine and cosine: the tangent of libdevice needs double precision."""
+    """Tangent, on a GPU from sine and cosine: that of libdevice needs double precision."""
     if not text.on_gpu:
         return text.each("tan", dtype, x)
     sine, cosine = sine_and_cosine(text, x, dtype)
@@ -169,7 +169,7 @@ def _extreme(comparison: str) -> "_Written":
 
 
 def _extreme_or_nan(comparison: str) -> "_Written":
-    """NaN if either is, as in XLA; intrinsics would order signed zeros too, more slowly."""
+    """Write a maximum or minimum, NaN if either is, as in XLA; intrinsics are slower."""
     among_numbers = _extreme(comparison)
 
     def written(text: Text, node: Node, dtype: np.dtype, x: str, y: str) -> str:

@@ -1,10 +1,9 @@
-"""Lower a scalar graph to LLVM assembly, in which every scalar is a vector with one lane each.
+"""Lowering of a scalar graph to LLVM assembly, in which every scalar is a vector over the lanes.
 
-A loop of the graph is a loop here, whose carry is kept in registers as far as they reach; a `while`
-goes on until all lanes are done, and is skipped if they are from the beginning, as is any loop on
-which nothing depends in any lane. A branch
-is a jump around the nodes that only it depends on. Sums and products may be contracted to fused
-multiply-adds, nothing else is rearranged.
+A loop of the graph becomes a loop here, with its carry in registers as far as they suffice; a
+`while` runs until all lanes are done, and is skipped if they are from the beginning, as is any loop
+on which nothing depends in any lane. A branch is a jump around the nodes that only it depends on.
+Sums and products may be contracted to fused multiply-adds, nothing else is rearranged.
 """
 
 import math
@@ -32,13 +31,13 @@ ARRAY_ALIGN = 16  # bytes, of the arrays that XLA passes (`kEntryParameterAlignB
 
 
 class Memory(NamedTuple):
-    """Where a sequence lies: element (at, place) at `base + (at * numbers + place) * lanes`.
+    """The location of a sequence: element (at, i) is at `base + (at * numbers + i) * lanes`.
 
     Attributes:
-        base: pointer.
-        numbers: numbers in an element.
+        base: pointer to its first number.
+        numbers: number of scalars in an element.
         dtype: their type.
-        lanes: lanes side by side; 1 where all share the sequence, or each has its own.
+        lanes: number of lanes side by side; 1 where all share the sequence, or each has its own.
         apart: distance from the sequence of one lane to that of the next, or 0.
     """
 
@@ -54,7 +53,7 @@ class Memory(NamedTuple):
 
 
 def array_alignment(dtype: np.dtype, *distances: int) -> int:
-    """The alignment of a number so many numbers from the start of an array of JAX [bytes].
+    """The alignment of a number at a distance from the start of an array of JAX [bytes].
 
     An array begins at a multiple of `ARRAY_ALIGN`; each distance counts any number of times.
     """
@@ -68,12 +67,12 @@ class Assembler:
     """Writes one graph; the body of a loop gets an assembler of its own.
 
     Args:
-        graph: the scalars.
-        loops: the loops among them.
-        live: which of them are computed.
-        text: where the lines go.
-        leaf: writes the load of an `input`, or `read` of one of several at a place.
-        memory: where a sequence lies that is an argument or a result of the kernel, else None.
+        graph: the scalar graph.
+        loops: the loops of the graph.
+        live: the live nodes of both.
+        text: builder to which the lines are added.
+        leaf: writes the load of an `input`, or the `read` of one of several at an index.
+        memory: the location of a sequence that is an argument or a result of the kernel, else None.
         around: the assembler of the graph around the loop whose body this is.
         carry: names of the carry of that loop.
         in_memory: leaves of the carry that lie in memory, with their addresses.
@@ -95,9 +94,9 @@ class Assembler:
         self._after: dict[int, str] = {}
 
     def write(self) -> None:
-        """Write all live nodes, and the loops that they need or that write rows."""
+        """Write all live nodes, with the loops that they depend on or that write rows."""
         nodes = self.graph.nodes
-        # Constants first: one of a later output of a branch may have been made after the first one.
+        # Constants first: one of a later output of a branch may precede its first output.
         for number in sorted(self.live.nodes - self.in_memory.keys(), key=self._is_computed):
             self.names[number] = self._written(nodes[number], number)
         for number, part in self.live.loops.items():
@@ -108,7 +107,7 @@ class Assembler:
         return self.graph.values[number] is None, number
 
     def stacked(self, sequence: Stacked) -> Memory:
-        """Where a stacked output of a loop lies."""
+        """The location of a stacked output of a loop."""
         return self._loop(sequence.loop)[1][sequence.number]
 
     def _written(self, node: Node, number: int) -> str:
@@ -151,7 +150,7 @@ class Assembler:
         if number not in self._after:
             nodes, own = self.graph.nodes, sorted(self.live.branches[branch])
             gives = {i: nodes[i].inputs for i in branch_outputs(self.graph, self.live, branch)}
-            # An output that replaces a value in memory is stored, and not known after the jump.
+            # An output that replaces a value in memory is stored, and has no name after the jump.
             stored = {i: inputs[1] for i, inputs in gives.items() if inputs[1] in self.in_memory}
             known = [i for i in gives if i not in stored]
             types = [type_of(nodes[i].dtype, self.text.lanes) for i in known]
@@ -193,7 +192,7 @@ class Assembler:
             self.text.store(self.names[number], address, memory.dtype)
 
     def _address(self, memory: Memory, at: str | int, place: int) -> str:
-        """Of one number of an element; `at` is a number or the name of one."""
+        """The address of one number of an element; `at` is a constant or a name."""
         base, stride = memory.base, memory.numbers * memory.lanes
         offset = self.text.line(f"mul i64 {at}, {stride}") if isinstance(at, str) else at * stride
         start = self.text.address(base, memory.dtype, offset)
@@ -272,7 +271,7 @@ class Assembler:
         return results, stacked
 
     def _write_row(self, one: WrittenRow) -> None:
-        """Write a row at the place of each lane."""
+        """Write a row at the index of each lane."""
         memory = self.memory(one.rows)
         assert memory is not None
         values = [self.names[int(i)] for i in one.row.ravel()]
@@ -282,7 +281,7 @@ class Assembler:
             self.text.write_row(values, memory.base, memory.dtype, memory.apart, place, kind, when)
 
     def _place_for(self, number: int, loop: Loop, k: int) -> Memory:
-        """Where a stacked output goes: into a result of the kernel, or else into scratch memory."""
+        """The location of a stacked output: in a result of the kernel, else in scratch memory."""
         nodes = loop.stacked[k].ravel().tolist()
         assert loop.length is not None
         dtype = loop.body.nodes[nodes[0]].dtype if nodes else np.dtype(float)
@@ -295,5 +294,5 @@ class Assembler:
 
 
 def _inside(memory: _Place) -> _Place:
-    """The places as seen by the body of a loop, whose stacked outputs are no results."""
+    """The locations as seen by the body of a loop, whose stacked outputs are not results."""
     return lambda sequence: None if isinstance(sequence, Stacked) else memory(sequence)

@@ -1,11 +1,11 @@
 """Sine and cosine of the same argument as a pair of polynomials.
 
-The functions of the C library take one number at a time. Here x is reduced by the nearest multiple
-of pi/2, stored in three parts: a fused multiply-add rounds once, and subtracting the multiple of
-the first part is exact (Boldo, Daumas and Li 2009). The minimax polynomials of Cephes (Moshier
-1989, `sin.c` and `sinf.c`) give both on [-pi/4, pi/4]. The multiple is rounded to an integer by
-adding a number too large to have a fraction; the last two bits of the sum then give the quadrant.
-So |x| must be below 2^51.
+The functions of the C library accept one number at a time. Here x is reduced by the nearest
+multiple of pi/2, stored in three parts: a fused multiply-add rounds once, and subtracting the
+multiple of the first part is exact (Boldo, Daumas and Li 2009). The minimax polynomials of Cephes
+(Moshier 1989, `sin.c` and `sinf.c`) give both on [-pi/4, pi/4]. The multiple is rounded to an
+integer by adding a number too large to have a fraction; the last two bits of the sum are the
+quadrant. So |x| must be below 2^51.
 
 float32 is computed in double precision, on a CPU. On a GPU it is computed in single precision, and
 above 10^5 x is reduced by integers (Payne and Hanek 1983): x is m 2^E with a whole number m of 24
@@ -41,7 +41,7 @@ COSINE = (
 
 
 class _Constants(NamedTuple):
-    """Of one precision."""
+    """The constants of one precision."""
 
     whole: np.dtype  # integers of the same size
     parts: Sequence[float]
@@ -106,7 +106,7 @@ class _Pair:
         return self.turned(quarters, sine, cosine)
 
     def reduced_by_integers(self, x: str, r: str, quarters: str) -> tuple[str, str]:
-        """Where x is large and finite: its distance from a multiple of pi/2, and the multiple."""
+        """Where x is large and finite, its distance from a multiple of pi/2, and the multiple."""
         text = self.text
         size = text.intrinsic("fabs", self.dtype, x)
         beyond = text.line(f"fcmp ogt float {size}, {self.number(_REDUCED)}")
