@@ -55,7 +55,7 @@ class AbstractRule(abc.ABC):
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
-        """Return cotangents of the wanted arguments for those of the smooth results."""
+        """Return cotangents of the wanted arguments; None is a zero cotangent of a result."""
 
 
 class PlainRule(AbstractRule):

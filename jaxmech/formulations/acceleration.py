@@ -24,13 +24,13 @@ class Motion(eqx.Module):
 
     Attributes:
         qdd: accelerations, shape (n,).
-        multipliers: the shortest possible lambda, shape (m,), in the order of the rows of A; it
-            depends on how constraints are scaled.
+        multipliers: lambda of minimum norm, shape (m,), in the order of the rows of A; it depends
+            on how constraints are scaled.
         constraint_force: A^T lambda, the force of the constraints on the system, shape (n,).
         rank: number of independent constraint equations.
         residual: largest |A qdd - b|; large where constraints contradict each other.
         definite: false where [M; A] lacks full column rank.
-        nonideal_force: C, what the non-ideal constraints add, shape (n,); zero for ideal ones.
+        nonideal_force: C, the force added by non-ideal constraints, shape (n,); zero for ideal ones.
         converged: false where C depends on the multipliers, and no solution or more than one was
             found; C is then that of the ideal multipliers.
     """
@@ -66,11 +66,11 @@ def acceleration(
         formulation: the law of motion.
 
     Returns:
-        A `Motion`. Its multipliers are the shortest of the family of Kalaba et al. 1995, equation
-        (17).
+        A `Motion`, whose multipliers are those of minimum norm in the family of Kalaba et al. 1995,
+        equation (17).
 
     Raises:
-        ValueError: an argument or what a function of the system returns has the wrong shape.
+        ValueError: an argument or the result of a function of the system has the wrong shape.
         TypeError: `system` is not a `System`.
 
     Example:
@@ -96,15 +96,15 @@ def _acceleration(
 def motion_at(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
 ) -> Motion:
-    """What `acceleration` returns, as plain operations."""
+    """Compute the result of `acceleration` without checks."""
     system = examined(system, q, v, t, params)
     eom = formulation.equations(system, q, v, t, params)
     law = solve_law(formulation, system, eom, (q, v, t, params))
     force = times(eom.A.T, law.multipliers)
     return Motion(
         qdd=law.qdd,
-        # A law may return any lambda with the right A^T lambda. Its part in the column space of A
-        # is the shortest of them: Kalaba et al. 1995, equation (17), with w3 = 0.
+        # A law may return any lambda with the right A^T lambda. The one of minimum norm is its part
+        # in the column space of A: Kalaba et al. 1995, equation (17), with w3 = 0.
         multipliers=times(column_space_projector(eom.A), law.multipliers),
         constraint_force=force,
         rank=law.rank,
@@ -116,13 +116,13 @@ def motion_at(
 
 
 def null_projector(eom: EquationsOfMotion) -> Float[Array, " m m"]:
-    """I - C C^+ (m, m): the projector onto changes of multipliers that do not change the motion.
+    """I - C C^+ (m, m): the projector onto changes of multipliers that leave the motion unchanged.
 
     C = A M^-1/2 and A have the same column space, so C C^+ = A A^+ (Kalaba et al. 1995, equation
     (17)). It is zero when the constraints are independent.
 
     Args:
-        eom: the equations at a state; only A counts.
+        eom: the equations at a state; only A is used.
 
     Example:
         >>> import jax.numpy as jnp

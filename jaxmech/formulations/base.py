@@ -23,8 +23,8 @@ class Law(eqx.Module):
             definite; if not, the other fields are meaningless.
         nonideal_force: C in M qdd = Q + A^T lambda + C, shape (n,); None for ideal constraints.
         converged: whether the multipliers that C depends on were found; None if C does not.
-        kept: which constraint equations (for `SVD()` singular values) were taken as independent,
-            shape (m,); None where the law does not know.
+        kept: flags of the constraint equations (for `SVD()` singular values) counted as
+            independent, shape (m,); None where the law does not know.
     """
 
     qdd: Float[Array, " n"]
@@ -38,7 +38,7 @@ class Law(eqx.Module):
 
 
 class AbstractChart(eqx.Module):
-    """Which coordinates and velocities are integrated during one step; the others follow from them.
+    """The coordinates and velocities integrated during a step, from which the others follow.
 
     Attributes:
         usable: whether they follow accurately; if not, `complete` returns the state unchanged.
@@ -50,7 +50,7 @@ class AbstractChart(eqx.Module):
     def complete(
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> tuple[Array, Array, Bool[Array, ""]]:
-        """q and v with the dependent components, and whether they could be found."""
+        """q and v with the dependent components, and whether those were found."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,16 @@ class AbstractFormulation(abc.ABC):
         return None
 
     def takes_as_singular(self, found: SingularMass) -> SingularMass:
-        """Whether M is taken as singular, given whether it was found to be."""
+        """Whether M is treated as singular, given the result of its detection."""
         return found
 
     @abc.abstractmethod
     def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
-        """Accelerations and multipliers; only rows in `kept` may count as independent."""
+        """Solve for accelerations and multipliers; only rows in `kept` may count as independent."""
 
 
 def only(eom: EquationsOfMotion, kept: Bool[Array, " m"] | None) -> EquationsOfMotion:
-    """The equations with zeros in the rows that may not be kept, which every solver drops."""
+    """The equations with zeros in rows that must not be kept, which every solver drops."""
     if kept is None:
         return eom
     A, b = jnp.where(kept[:, None], eom.A, 0.0), jnp.where(kept, eom.b, 0.0)

@@ -5,7 +5,7 @@ For a Lagrangian at most quadratic in the velocities, with time as coordinate q^
     L = g_ab q'^a q'^b / 2 + U,    a, b = 0, 1, ..., n
 
 where g_rs (r, s = 1...n) is the mass matrix, g_r0 the part of L linear in the velocities (moving
-coordinates, gyroscopic and magnetic terms), and U(t, q) the part without velocities, which
+coordinates, gyroscopic and magnetic terms), and U(t, q) the part independent of velocities, which
 includes g_00. With the symbols of the first and of the second kind
 
     Gamma_r,ab = (dg_ra/dq^b + dg_rb/dq^a - dg_ab/dq^r) / 2,    Gamma^s_ab = g^sr Gamma_r,ab
@@ -74,7 +74,7 @@ def metric_tensor(
 
 
 def christoffel_symbols(system: System, q: Any, t: Any = 0.0, params: Params = None) -> Christoffel:
-    """The Christoffel symbols of the kinetic energy at a state, of both kinds.
+    """The Christoffel symbols of the kinetic energy at a state, of the first and second kind.
 
     Args:
         system: the system, with n coordinates.
@@ -105,7 +105,7 @@ def christoffel_symbols(system: System, q: Any, t: Any = 0.0, params: Params = N
 
 
 def first_kind(system: System, q: Array, t: Array, params: Params) -> Float[Array, " n k k"]:
-    """Gamma_r,ab, for arguments that are arrays."""
+    """Gamma_r,ab for arguments that are arrays."""
     extended = jnp.concatenate([t[None], q])
     slope = jax.jacfwd(lambda x: _metric(system, x, params))(extended)  # [a, b, c]: dg_ab/dq^c
     twice = slope + slope.transpose(0, 2, 1) - slope.transpose(2, 0, 1)
@@ -113,7 +113,7 @@ def first_kind(system: System, q: Array, t: Array, params: Params) -> Float[Arra
 
 
 def potential_force(system: System, q: Array, t: Array, params: Params) -> Float[Array, " n"]:
-    """dU/dq, where U is the Lagrangian without velocities."""
+    """dU/dq, where U is the part of the Lagrangian independent of velocities."""
 
     def still(q: Array) -> Array:
         value = system.lagrangian(q, jnp.zeros_like(q), t, params)
@@ -150,7 +150,7 @@ def _metric(system: System, extended: Array, params: Params) -> Array:
     still = jnp.zeros_like(q)
     border = momentum(still)
     rows = jnp.concatenate([border[None], jax.jacfwd(momentum)(still)])
-    # The corner g_00 is zero here, because U holds all of L that has no velocity.
+    # The corner g_00 is zero here, because U holds all terms of L without a velocity.
     return jnp.concatenate([jnp.concatenate([jnp.zeros_like(q[:1]), border])[:, None], rows], 1)
 
 

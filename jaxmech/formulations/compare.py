@@ -43,16 +43,16 @@ class Row:
     """The result of one law at a state; NaN and 0 where it is not defined.
 
     Attributes:
-        formulation: the law.
-        reason: why it is not defined for the system or the state; empty where it is.
+        formulation: the law of motion.
+        reason: the reason why it is not defined for the system or state; empty where it is.
         qdd: largest difference from the accelerations of the reference, relative to the largest
             acceleration (constrained or free).
-        constraint_force: the same for A^T lambda, relative to the largest of Q and A^T lambda.
-        multipliers: the same for the shortest lambda, relative to the largest of them.
+        constraint_force: the same for A^T lambda, relative to the larger of Q and A^T lambda.
+        multipliers: the same for the minimum-norm lambda, relative to the largest multiplier.
         rank: number of independent constraint equations.
         residual: largest |A qdd - b|.
-        condition: condition number of the matrix that the law inverts, without singular values that
-            count as zero; NaN for a law without such a matrix.
+        condition: condition number of the matrix that the law inverts, except for singular values
+            that count as zero; NaN for a law without such a matrix.
         operations: number of scalar operations for M, Q, A, b and the accelerations.
     """
 
@@ -95,8 +95,8 @@ def compare_formulations(
     """Compare the laws of motion at one state: their differences, condition numbers and costs.
 
     Differences are those from `UdwadiaKalaba(SVD())`. A law that is not defined for the system is
-    listed with the reason. Non-ideal forces are ignored. It needs concrete values, and cannot run
-    under `jit` or `vmap`.
+    listed with the reason. Non-ideal forces are ignored. Concrete values are required, so it cannot
+    run under `jit` or `vmap`.
 
     Args:
         system: the system, with n coordinates and m constraint equations.
@@ -104,10 +104,10 @@ def compare_formulations(
         v: velocities, shape (n,).
         t: time [s].
         params: the parameters that the functions of the system expect.
-        formulations: the laws to compare; all of the package by default.
+        formulations: the laws to compare; by default all laws of the package.
 
     Raises:
-        ValueError: an argument or what a function of the system returns has the wrong shape.
+        ValueError: an argument or the result of a function of the system has the wrong shape.
         TypeError: `system` is not a `System`, or a formulation is not a law of motion.
 
     Example:
@@ -162,7 +162,7 @@ def _found(law: AbstractFormulation, system: System, state: Any) -> _Found:
     return _Found(eom, *_solved(law, eom))
 
 
-# Each of these runs only a few times, so compiling fast matters more than fast code.
+# Each of these runs only a few times, so compile time matters more than run time.
 _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
@@ -182,7 +182,7 @@ def _solution(law: AbstractFormulation, system: System, *state: Any) -> tuple[Ar
 
 
 def _numbers(found: _Found) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Accelerations, A^T lambda, and the shortest lambda with the same A^T lambda."""
+    """Accelerations, A^T lambda, and the minimum-norm lambda with the same A^T lambda."""
     A, multipliers = np.asarray(found.eom.A), np.asarray(found.law.multipliers)
     force = A.T @ multipliers
     shortest = np.linalg.pinv(A.T, rcond=_negligible(A)) @ force
@@ -200,7 +200,7 @@ def _difference(value: Any, exact: Any, *others: Any) -> float:
 
 
 def _condition(matrix: Array | None) -> float:
-    """The condition number, without singular values below eps^(2/3) of the largest."""
+    """The condition number, except for singular values below eps^(2/3) of the largest."""
     if matrix is None:
         return np.nan
     values = np.linalg.svd(np.asarray(matrix), compute_uv=False)
@@ -219,7 +219,7 @@ def _line(row: Row) -> str:
 
 
 def _short(policy: Any) -> str:
-    """The repr without default values."""
+    """The repr of a policy without its default values."""
     values = {field.name: (getattr(policy, field.name), field.default) for field in fields(policy)}
     shown = [
         f"{name}={_short(value) if is_dataclass(value) else repr(value)}"

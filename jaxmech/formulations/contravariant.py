@@ -11,7 +11,7 @@ multiplier system
 
     (A g^-1 A^T) Lambda = b - A (Q^s - Gamma^s_ab q'^a q'^b)    (4.1)
 
-whose solution is inserted into (3.4), which gives (4.2). Or the reactions are eliminated: with
+whose solution is inserted into (3.4), which results in (4.2). Or the reactions are eliminated: with
 those of Maggi's second group, Lambda = B'^T (g q'' + Gamma - Q), (3.1) becomes E q'' = F, (4.3),
 where
 
@@ -39,7 +39,7 @@ class Contravariant(AbstractFormulation):
     """The contravariant form, for Lagrangians that are quadratic in the velocities.
 
     Terms linear in the velocities (moving coordinates, magnetic fields) and explicit time are
-    covered. M has to be regular: its inverse is the contravariant metric tensor.
+    supported. M has to be regular: its inverse is the contravariant metric tensor.
 
     Args:
         eliminate: whether the reactions are eliminated as in (4.3), with the constraints added,
@@ -77,7 +77,7 @@ class Contravariant(AbstractFormulation):
         return eom.A @ _raised(_regular(eom), eom.A)
 
     def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
-        """Accelerations and multipliers at one state, or a ValueError where M lacks full rank."""
+        """Solve for accelerations and multipliers at a state; a ValueError if M is singular."""
         eom = only(eom, kept)
         mass = _regular(eom)
         free = mass.upper(mass.lower(eom.Q))
@@ -85,7 +85,7 @@ class Contravariant(AbstractFormulation):
             rows = QR().factor(eom.A)
             E, F = _completed(eom)
             qdd, _ = QR().factor(E).smallest(F)
-            # M qdd - Q = A^T lambda lies in the row space of A, so A times it loses nothing of
+            # M qdd - Q = A^T lambda lies in the row space of A, so multiplying it by A keeps
             # lambda.
             _, reactions = rows.smallest(times(eom.A, times(eom.M, qdd) - eom.Q))
             return Law(qdd, free, reactions, rows.rank, mass.definite, kept=rows.kept)
@@ -126,7 +126,7 @@ def _completed(eom: EquationsOfMotion) -> tuple[Array, Array]:
     """E + A^T W A and F + A^T W b."""
     E, F = eliminated(eom)
     # E alone cannot be inverted as in the paper: its rank is n - m, since B'^T E = 0 for every
-    # right inverse B' of A. Multiplied by B'^T, the sum gives the missing A qdd = b back.
+    # right inverse B' of A. Multiplied by B'^T, the sum restores the missing A qdd = b.
     W = row_weights(eom.M, eom.A)
     return E + weighted_gram(eom.A, W), F + times(eom.A.T, W * eom.b)
 

@@ -1,4 +1,4 @@
-"""Coordinate partitioning: the motion in as many coordinates as there are degrees of freedom.
+"""Coordinate partitioning: the motion in terms of independent coordinates.
 
 Where the rows of A = df/dx are independent, one coordinate for each of them is a function of the
 others: x_dep = g(y, x_ind, t) solves f(x, t) = y (implicit function theorem; on the constraints
@@ -8,7 +8,7 @@ derives from Hamilton's principle, with E = d/dt dL/dv - dL/dx = M qdd - Q,
     E_j + sum_a E_a dg_a/dx_j = 0          for the independent coordinates j     (2)
     lambda_b = sum_a E_a dg_a/dy_b         over the dependent coordinates a      (4)
 
-The function g need not be known: B = dg/dy is the inverse of the columns of A that belong to the
+The function g need not be explicit: B = dg/dy is the inverse of the columns of A that belong to the
 dependent coordinates, and dg/dx_j = -B dA/dx_j. So all velocities and accelerations are those of
 the independent coordinates times N = I_ind - B A I_ind, plus a term from the right-hand sides:
 
@@ -20,8 +20,8 @@ singular.
 Dependent coordinates are chosen by elimination with complete pivoting at the start of every step,
 because a choice for which g exists at one pose (a rod that is not horizontal) may fail at another.
 Within a step only the independent ones are integrated, and Newton's method finds the others. Near a
-loss of rank of A no choice is good, and the dependent coordinates would add noise to the motion;
-such a step is done in all coordinates and ends with a projection.
+loss of rank of A every choice amplifies noise in the dependent coordinates; such a step is done in
+all coordinates and ends with a projection.
 """
 
 from collections.abc import Callable
@@ -83,15 +83,14 @@ class Partition(AbstractChart):
 
         def newton(_: Array, found: tuple[Array, ...]) -> tuple[Array, ...]:
             A = jax.jacfwd(level)(found[0])
-            # In a step without a chart nothing moves, instead of moving by numbers of an unusable
-            # inverse.
+            # In a step without a chart nothing moves, instead of moving by an unusable inverse.
             B = jnp.where(self.usable, chosen.inverse(A), 0.0)
             return found[0] - times(B, level(found[0])), A, B
 
         none = jnp.zeros((chosen.rows.shape[1], x.size), x.dtype)
         new, A, B = jax.lax.fori_loop(0, iterations, newton, (x, none, none.T))
         # The residual may be sqrt(eps) of a relative change of every component, before a last
-        # correction with the inverse at hand. Rows without a pivot may contradict the others.
+        # correction with the same inverse. Rows without a pivot may contradict the others.
         left = level(new)
         tolerance = float(jnp.finfo(x.dtype).eps) ** 0.5
         nearly = (jnp.abs(left) <= tolerance * times(jnp.abs(A), 1 + jnp.abs(new))).all()
@@ -164,10 +163,10 @@ class CoordinatePartition(AbstractFormulation):
         )
 
     def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
-        """Accelerations by (2) and multipliers by (4) at one state; `kept` is not needed."""
+        """Solve (2) for accelerations and (4) for multipliers at a state; `kept` is not needed."""
         chosen, B, N, mass = _reduced(eom, self.tolerance)
         M, Q, A = eom.M, eom.Q, eom.A
-        # The part of qdd that b alone asks for; the rest is N times the independent accelerations.
+        # The part of qdd required by b alone; the rest is N times the independent accelerations.
         driven = times(B, eom.b)
         factor = metric(mass, A[:0], LDL())
         independent, _, _ = factor.solve(times(N.T, Q - times(M, driven)), eom.b[:0])

@@ -28,7 +28,7 @@ class LagrangeFirstKind(AbstractFormulation):
 
     The system is scaled to a unit diagonal of M and unit rows of A, then solved by `QR`, which
     drops dependent rows. M need not be definite, but the acceleration has to be unique:
-    `Law.definite` says whether it is. The system is as badly conditioned as C C^T, so that laws
+    `Law.definite` reports whether it is. The system is as ill-conditioned as C C^T, so that laws
     that use C itself are more accurate near a singular pose.
 
     Example:
@@ -51,9 +51,9 @@ class LagrangeFirstKind(AbstractFormulation):
         K, scale = _scaled(eom)
         rows = QR().factor(K)
         solution = scale * rows.smallest(scale * jnp.concatenate([eom.Q, eom.b]))[0]
-        # U^T U projects onto what the equations determine. The trace of its block for qdd is n
-        # where that is all of qdd, and at most n - 1 where one direction is free.
-        determined = (rows.U[:, :n] ** 2).sum()  # dimension of qdd that the equations determine
+        # U^T U projects onto the determined directions. The trace of its block for qdd is n if all
+        # of qdd is determined, and at most n - 1 where one direction is free.
+        determined = (rows.U[:, :n] ** 2).sum()  # dimension of the determined part of qdd
         return Law(
             qdd=solution[:n],
             free=free_acceleration(eom),

@@ -1,11 +1,11 @@
-"""All multipliers that belong to one motion.
+"""The family of all multipliers of a motion.
 
 Kalaba, Udwadia, Xu and Itiki 1995, equation (17): with C = A M^-1/2 and an arbitrary vector w3,
 
     lambda = (C^T)^+ C^+ (b - A a) + (I - C C^+) w3
 
-The first part is the shortest of all, the second what redundant constraints can pass on to each
-other. A^T lambda is the same for every w3, because C^T C C^+ = (C C^+ C)^T = C^T. So a single
+The first part has minimum norm, the second is the redistribution of load between redundant
+constraints. A^T lambda is the same for every w3, because C^T C C^+ = (C C^+ C)^T = C^T. So a single
 multiplier of a redundant constraint is a convention, and only A^T lambda and the motion can be
 measured.
 """
@@ -27,10 +27,10 @@ class MultiplierFamily(eqx.Module):
     """Every lambda with M qdd = Q + A^T lambda, for the qdd of the motion.
 
     Attributes:
-        smallest: the shortest of them, shape (m,).
+        smallest: the member of minimum norm, shape (m,).
         projector: I - C C^+, shape (m, m), zero for independent constraints.
         dimension: number of undetermined directions, m minus the rank of A.
-        constraint_force: A^T lambda, the same for all, shape (n,).
+        constraint_force: A^T lambda, the same for all members, shape (n,).
     """
 
     smallest: Float[Array, " m"]
@@ -39,7 +39,7 @@ class MultiplierFamily(eqx.Module):
     constraint_force: Float[Array, " n"]
 
     def member(self, w3: Any) -> Float[Array, " m"]:
-        """The multipliers that belong to w3 (m,): of all members the nearest to it."""
+        """The multipliers that belong to w3 (m,): the member nearest to it."""
         return self.smallest + times(self.projector, jnp.asarray(w3, self.smallest.dtype))
 
 
@@ -52,7 +52,7 @@ def multiplier_family(
     *,
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> MultiplierFamily:
-    """All multipliers at one state.
+    """The family of all multipliers at one state.
 
     Args:
         system: the system, with n coordinates and m constraint equations.
@@ -60,10 +60,10 @@ def multiplier_family(
         v: velocities, shape (n,).
         t: time [s].
         params: the parameters that the functions of the system expect.
-        formulation: the law of motion that the shortest multipliers come from.
+        formulation: the law of motion that determines the minimum-norm multipliers.
 
     Raises:
-        ValueError: an argument or what a function of the system returns has the wrong shape.
+        ValueError: an argument or the result of a function of the system has the wrong shape.
         TypeError: `system` is not a `System`.
 
     Example:

@@ -1,4 +1,4 @@
-"""Constraints that do work: the force C beside that of the multipliers.
+"""Constraints that do work: the force C in addition to that of the multipliers.
 
 The force of ideal constraints does no work in any virtual displacement w. If it does the work
 w^T C, with a given C (Udwadia and Kalaba 2002), the equations of motion are
@@ -19,8 +19,8 @@ corners of |lambda|: each combination of signs gives one linear system, whose so
 it has these signs. There may be none, where friction is strong enough to jam, or several (Painleve
 1895). All combinations are tried, so existence and uniqueness are decided. For other forces, or
 more than `CORNERS` corners, solutions are found by Newton's method from lambda0 and from -lambda0.
-For one multiplier and a force that grows with its size that decides existence and uniqueness too;
-in general it may miss that there are several solutions, or fail where there is one.
+For one multiplier and a force that grows with its size this decides existence and uniqueness too;
+in general it may miss further solutions, or fail where there is one.
 """
 
 import itertools
@@ -41,11 +41,11 @@ from jaxmech.system import System
 from jaxmech.utils.probing import depends_on
 
 State = tuple[Array, Array, Array, Any]  # q, v, t, params
-Force = Callable[[Array, State], Array]  # C of the multipliers and the state
+Force = Callable[[Array, State], Array]  # C as a function of the multipliers and the state
 
 CORNERS = 6  # up to which all combinations of sides are tried: 64 linear systems
-SEARCHES = 8  # Newton steps towards the multipliers otherwise
-REFINEMENTS = 2  # Newton steps that are differentiated: right up to third derivatives
+SEARCHES = 8  # Newton steps towards the multipliers beyond that number
+REFINEMENTS = 2  # differentiated Newton steps: exact up to third derivatives
 
 
 def solve_law(
@@ -56,9 +56,9 @@ def solve_law(
     *,
     kept: Bool[Array, " m"] | None = None,
 ) -> Law:
-    """The solution of a law of motion with the non-ideal force C of the system.
+    """Solve a law of motion with the non-ideal force C of the system.
 
-    Of the `Law`, `nonideal_force` is C; if C depends on the multipliers, `converged` says whether
+    In the `Law`, `nonideal_force` is C; if C depends on the multipliers, `converged` flags whether
     they were found, and if not, C is that of the ideal multipliers.
     """
 
@@ -76,7 +76,7 @@ def solve_law(
         C = force(jnp.zeros_like(eom.b), state)
         return replace(solve(eom.Q + C), nonideal_force=C)
     ideal = solve(eom.Q)
-    # Friction needs one lambda: the shortest, because others depend on which rows a law drops.
+    # Friction needs a unique lambda: that of minimum norm, independent of the rows a law drops.
     smallest = column_space_projector(eom.A)
     K = smallest @ jax.jacfwd(lambda Q: solve(Q).multipliers)(eom.Q)
     start = times(smallest, ideal.multipliers)
@@ -89,7 +89,7 @@ def solve_law(
 def _fixed_point(
     force: Force, start: Array, K: Array, state: State
 ) -> tuple[Array, Bool[Array, ""]]:
-    """The solution of lambda = start + K C(lambda), and whether it was found and is unique."""
+    """Solve lambda = start + K C(lambda); also whether a unique solution was found."""
 
     def miss(multipliers: Array, start: Array, K: Array, state: State) -> Array:
         return multipliers - start - times(K, force(multipliers, state))
@@ -118,8 +118,7 @@ def _fixed_point(
         most = jnp.maximum(most, its_count)
     for _ in range(REFINEMENTS):
         multipliers = newton(multipliers, start, K, state)
-    # Terms of K C may cancel, so what counts as zero is relative to their sizes and not to their
-    # sum.
+    # Terms of K C may cancel, so zero is relative to their sizes and not to their sum.
     at_play = times(jnp.abs(K), jnp.abs(force(multipliers, state)))
     size = _largest(multipliers) + _largest(start) + _largest(at_play)
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.5 * size
@@ -132,7 +131,7 @@ def _fixed_point(
 def _on_every_side(
     affine: Pieces, start: Array, K: Array, state: State
 ) -> tuple[Array, Int[Array, " s"]]:
-    """The solution for each combination of sides (s, m), and its number of solutions (2: many)."""
+    """The solution for each combination of sides (s, m), and the number of solutions, up to 2."""
     signs = np.array([*itertools.product((1.0, -1.0), repeat=affine.count)], start.dtype)
     one = jnp.eye(start.size, dtype=start.dtype)
     loose = float(jnp.finfo(start.dtype).eps) ** (2 / 3)

@@ -15,7 +15,7 @@ class Observation(eqx.Module):
 
     Attributes:
         qdd: accelerations, shape (T, n).
-        multipliers: by constraint name, shape (T, k): the shortest possible lambda.
+        multipliers: by constraint name, shape (T, k): lambda of minimum norm.
         reactions: by constraint name, A_k^T lambda_k, shape (T, n): the generalized force of that
             constraint on the system.
         constraint_force: the sum of the reactions, shape (T, n); unique even under redundancy.
@@ -39,7 +39,7 @@ class Observation(eqx.Module):
 def observed_at(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
 ) -> Observation:
-    """Accelerations, multipliers and reactions at one state, as plain operations."""
+    """Observe accelerations, multipliers and reactions at one state, without checks."""
     q, v, t, params = system.arguments(q, v, t, params)
     A = system.equations(q, v, t, params).A
     motion = motion_at(system, formulation, q, v, t, params)

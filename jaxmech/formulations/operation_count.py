@@ -23,7 +23,7 @@ def operations(fn: Callable[..., Any], *args: Any) -> int:
 
     Operations are counted as written: nothing is folded, shared or eliminated, a loop counts as
     often as it runs, and moving numbers is free. A library factorization of an n by n matrix counts
-    as one operation for each of its numbers, which is far too few.
+    as n^2 operations, which is far too few.
 
     Args:
         fn: a function of arrays and pytrees of arrays.

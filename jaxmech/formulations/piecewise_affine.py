@@ -1,9 +1,9 @@
 """Piecewise affine functions: |x|, max(x, y) and comparisons of affine functions.
 
-With a fixed side of its corner for every such operation, the function is affine. So an equation
-with it has one candidate solution for each combination of sides, from a linear system, and those
-that lie on the sides they were computed with are all its solutions. Whether a function is piecewise
-affine is decided by its operations, not by its values.
+With the side of every corner fixed, the function is affine. So an equation with it has one
+candidate solution for each combination of sides, from a linear system, and those that lie on the
+sides they were computed with are all its solutions. The operations of a function, not its values,
+decide whether it counts as piecewise affine.
 """
 
 import math
@@ -45,7 +45,7 @@ class Pieces:
     Attributes:
         count: number of corners.
         fn: `fn(sides, x, *args)` with sides (count,) of -1 and 1: the value, which is affine in x,
-            and (count,) numbers whose signs are the sides where these are right.
+            and (count,) numbers whose signs are the sides if these are consistent.
     """
 
     count: int
@@ -53,7 +53,7 @@ class Pieces:
 
 
 class _NotAffineError(Exception):
-    """An operation that is neither affine nor piecewise affine in x."""
+    """The function has an operation that is neither affine nor piecewise affine in x."""
 
 
 def pieces(fn: Callable[..., Array], x: Array, *args: Any) -> Pieces | None:
@@ -84,7 +84,7 @@ def pieces(fn: Callable[..., Array], x: Array, *args: Any) -> Pieces | None:
 
 
 class _Reading:
-    """One evaluation of a jaxpr; without sides it only counts the corners."""
+    """One evaluation of a jaxpr, which without sides only counts the corners."""
 
     def __init__(self, sides: Array | None) -> None:
         self.sides = sides
@@ -94,7 +94,7 @@ class _Reading:
     def run(
         self, closed: ClosedJaxpr, values: list[Any], depends: list[bool]
     ) -> tuple[list[Any], list[bool]]:
-        """The results, and which of them depend on x."""
+        """The results of a jaxpr, and flags of those that depend on x."""
         jaxpr = closed.jaxpr
         known = dict(zip(jaxpr.constvars, [(x, False) for x in closed.consts], strict=True))
         known |= dict(zip(jaxpr.invars, zip(values, depends, strict=True), strict=True))
@@ -114,7 +114,7 @@ class _Reading:
     def evaluated(
         self, eqn: JaxprEqn, values: list[Any], depends: list[bool]
     ) -> tuple[list[Any], list[bool]]:
-        """The results of one operation, and which of them depend on x."""
+        """The results of one operation, and flags of those that depend on x."""
         content = call_content(eqn)
         if content is not None:
             return self.run(content, values, depends)

@@ -1,4 +1,4 @@
-"""A singular mass matrix, made definite with the constraints."""
+"""A singular mass matrix made positive definite by adding constraint rows."""
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -8,7 +8,7 @@ from jaxmech.linalg import cholesky, row_weights, times, weighted_gram
 
 
 def regular(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Array, " n"]]:
-    """M and Q, or M + A^T W A and Q + A^T W b with the same constrained motion if M is singular.
+    """M and Q, or if M is singular M + A^T W A and Q + A^T W b, with the same constrained motion.
 
     The matrix is definite if [M; A] has full column rank (after Udwadia and Phohomsiri 2006).
     """
@@ -23,7 +23,7 @@ def regular(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Array, 
 
 
 def free_acceleration(eom: EquationsOfMotion) -> Float[Array, " n"]:
-    """a = M^-1 Q, without the constraints unless M is singular, for laws that do not compute it."""
+    """The acceleration a = M^-1 Q without constraints, unless M is singular."""
     M, Q = regular(eom)
     mass = cholesky(M)
     return mass.upper(mass.lower(Q))

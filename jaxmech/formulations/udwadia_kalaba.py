@@ -29,7 +29,7 @@ class UdwadiaKalaba(AbstractFormulation):
     """The generalized-inverse form of the equations of motion, the default law.
 
     Args:
-        solver: how C^+ is computed: `LDL()` (fast), `QR()` (near singular poses), `SVD()`
+        solver: the solver for C^+: `LDL()` (fast), `QR()` (near singular poses), `SVD()`
             (reference).
         singular_mass: whether M lacks full rank; detected by default. If so, M is made definite
             with the constraints, which does not change the motion if [M; A] has full column rank.
@@ -59,7 +59,7 @@ class UdwadiaKalaba(AbstractFormulation):
         require_kind("solver", self.solver, AbstractSolver, "LDL()")
 
     def takes_as_singular(self, found: SingularMass) -> SingularMass:
-        """`singular_mass` if it is given, with the rows that were found to be needed."""
+        """`singular_mass` if set, combined with the rows found by the detection."""
         return found if self.singular_mass is None else self.singular_mass and (found or True)
 
     def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:

@@ -1,9 +1,9 @@
-"""Small dense factorizations in plain `jnp`; nothing here knows any mechanics.
+"""Small dense factorizations in plain `jnp`, independent of mechanics.
 
-`base` is what a solver of the constrained equations provides; `ldl`, `qr` and `svd` are the three.
-`metric` puts one of them on top of `cholesky` and differentiates the solution without
+`base` is the interface of a solver of the constrained equations; `ldl`, `qr` and `svd` implement
+it. `metric` puts one of them on top of `cholesky` and differentiates the solution without
 differentiating a factorization; `saddle_point` is the same for the unsymmetric systems of implicit
-steps. `pivots` chooses dependent columns, `subspaces` has null spaces and projectors, and
+steps. `pivots` chooses dependent columns, `subspaces` computes null spaces and projectors, and
 `products` the products of small matrices.
 """
 

@@ -1,8 +1,8 @@
-"""What a solver of the constrained equations provides.
+"""The interface of a solver of the constrained equations.
 
-Given C (m, n), possibly without full row rank, and r in its range: the smallest y with C y = r,
-which is C^+ r, and some lambda with C^T lambda = y. Rows are first scaled to unit length, so that
-which rows count as dependent does not depend on the units of a constraint.
+Given C (m, n), possibly without full row rank, and r in its range, it computes the smallest y with
+C y = r, which is C^+ r, and some lambda with C^T lambda = y. Rows are first scaled to unit length,
+so that the choice of dependent rows is independent of the units of a constraint.
 """
 
 import abc
@@ -18,11 +18,11 @@ Rows = NDArray[np.floating]  # (m, n), on the host
 
 
 class AbstractRowSpace(eqx.Module):
-    """A factorized C.
+    """A factorized matrix C.
 
     Attributes:
         rank: number of rows kept as independent, a scalar.
-        kept: which rows were kept, shape (m,); for `SVD` which singular values.
+        kept: flags of the rows that were kept, shape (m,); for `SVD` of the singular values.
     """
 
     rank: eqx.AbstractVar[Int[Array, ""]]
@@ -30,7 +30,7 @@ class AbstractRowSpace(eqx.Module):
 
     @abc.abstractmethod
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
-        """y = C^+ r and some lambda with C^T lambda = y."""
+        """Return y = C^+ r and some lambda with C^T lambda = y."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class AbstractSolver(abc.ABC):
         """The tolerance for numbers of this type."""
         if self.tolerance is not None:
             return self.tolerance
-        # Well above what round-off leaves of a dependent row. LDL compares squared lengths, where
-        # this is a length of eps^(1/3); docs/decisions.md has what a lower one would gain.
+        # Well above the round-off left of a dependent row. LDL compares squared lengths, where this
+        # is a length of eps^(1/3); docs/decisions.md discusses lower values.
         return float(jnp.finfo(dtype).eps) ** (2 / 3)
 
     def thresholds(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None) -> Array:
@@ -80,6 +80,6 @@ def unit_rows(C: Float[Array, " m n"]) -> tuple[Float[Array, " m n"], Float[Arra
 
 
 def unit(C: Rows) -> tuple[Rows, Rows]:
-    """The same on the host, with the lengths in place of the scales."""
+    """Scale the rows on the host, and return their lengths in place of the scales."""
     lengths = np.linalg.norm(C, axis=1)
     return C / np.where(lengths > 0, lengths, 1.0)[:, None], lengths

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 
 class Cholesky(eqx.Module):
-    """M = L L^T.
+    """The Cholesky factorization M = L L^T.
 
     Attributes:
         columns: column j of L below the diagonal, shape (n - j - 1,).
@@ -24,7 +24,7 @@ class Cholesky(eqx.Module):
     definite: Bool[Array, ""]
 
     def lower(self, B: Float[Array, " n *k"]) -> Float[Array, " n *k"]:
-        """L^-1 B for a vector or for the columns of a matrix."""
+        """Solve L X = B for a vector or for the columns of a matrix."""
         rows = []
         for column, inverse in zip(self.columns, self.inverse_pivots, strict=True):
             rows.append(B[0] * inverse)
@@ -32,7 +32,7 @@ class Cholesky(eqx.Module):
         return jnp.stack(rows)
 
     def upper(self, y: Float[Array, " n"]) -> Float[Array, " n"]:
-        """L^-T y for a vector."""
+        """Solve L^T x = y for a vector."""
         x = y[:0]
         pairs = zip(self.columns, self.inverse_pivots, strict=True)
         for j, (column, inverse) in reversed(list(enumerate(pairs))):
@@ -41,7 +41,7 @@ class Cholesky(eqx.Module):
 
 
 def cholesky(M: Float[Array, " n n"]) -> Cholesky:
-    """Factorize a symmetric matrix, with a flag instead of NaN where it is not positive definite.
+    """Factorize a symmetric matrix, and flag instead of NaN one that is not positive definite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -51,7 +51,7 @@ def cholesky(M: Float[Array, " n n"]) -> Cholesky:
     """
     columns, inverse_pivots = [], []
     definite = jnp.asarray(True)
-    # Round-off of the elimination: smaller pivots are taken for zero.
+    # Round-off of the elimination: smaller pivots count as zero.
     threshold = 4 * M.shape[0] * jnp.finfo(M.dtype).eps * jnp.abs(jnp.diagonal(M))
     for smallest in threshold:
         singular = M[0, 0] <= smallest  # false for NaN, which then shows in the result

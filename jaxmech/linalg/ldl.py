@@ -8,14 +8,14 @@ from jaxmech.linalg.products import times
 
 
 class LDLRowSpace(AbstractRowSpace):
-    """C with the factorization of its Gram matrix.
+    """C with the factorization of its Gram matrix C C^T.
 
     Attributes:
         C: the matrix, shape (m, n).
         columns: column j of the unit lower triangle below the diagonal, shape (m - j - 1,).
         inverse_pivots: 1 / D, zero where the row was dropped, shape (m,).
         rank: number of rows kept.
-        kept: which rows were kept, shape (m,).
+        kept: flags of the rows that were kept, shape (m,).
     """
 
     C: Float[Array, " m n"]
@@ -25,7 +25,7 @@ class LDLRowSpace(AbstractRowSpace):
     kept: Bool[Array, " m"]
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
-        """y = C^+ r and a lambda that is zero on the dropped rows."""
+        """Return y = C^+ r and a lambda that is zero on the dropped rows."""
         # C^+ r = C^T lambda for every lambda with C C^T lambda = r, also the one with zeros for
         # dropped rows. Substitution through L, D and L^T.
         halfway = []
@@ -59,8 +59,8 @@ class LDL(AbstractSolver):
         """Factorize C C^T; pivots are compared with the squared lengths of the rows of C."""
         # Only the lower triangle is read, so native code does not compute the upper one.
         gram = (C[:, None, :] * C[None, :, :]).sum(-1)
-        # Rows are not scaled to unit length as in `QR`: a pivot held against the squared length of
-        # its row drops the same rows, and saves a fifth of the operations of an acceleration.
+        # Rows are not scaled to unit length as in `QR`: comparing a pivot with the squared length
+        # of its row drops the same rows, and saves a fifth of the operations of an acceleration.
         smallest = self.thresholds(C, kept) * (C * C).sum(1)
         rank = jnp.zeros((), jnp.int32)
         keeps, columns, inverse_pivots = [jnp.zeros(0, bool)], [], []
@@ -69,7 +69,7 @@ class LDL(AbstractSolver):
             rank = rank + keep
             keeps.append(keep[None])
             # The inner `where` keeps the division finite, so that the compiler may fold its
-            # products with zero: no NaN can begin here.
+            # products with zero: no NaN can originate here.
             inverse_pivots.append(jnp.where(keep, 1 / jnp.where(keep, gram[0, 0], 1.0), 0.0))
             columns.append(gram[1:, 0] * inverse_pivots[-1])
             gram = gram[1:, 1:] - columns[-1][:, None] * gram[None, 1:, 0]

@@ -1,11 +1,11 @@
-"""A mass matrix with constraint rows, and the two solves that the mechanics needs.
+"""A mass matrix with constraint rows, and the two linear solves of constrained mechanics.
 
 With M = L L^T and C = A L^-T, the smallest x in the metric x^T M x with A x = r is
 
     x = L^-T C^+ r = M^-1 A^T lambda.
 
-Kalaba et al. 1995 have C = A M^-1/2; any square root of M serves, and this one is differentiable
-for equal masses.
+Kalaba et al. 1995 have C = A M^-1/2; any square root of M is possible, and this one is
+differentiable for equal masses.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ class Metric(eqx.Module):
 
     @property
     def kept(self) -> Bool[Array, " m"]:
-        """Which rows of A were taken as independent."""
+        """Flags of the rows of A that were taken as independent."""
         return self.rows.kept
 
     def solve(
@@ -57,7 +57,7 @@ class Metric(eqx.Module):
         return _solved(self.mass, self.rows, self.M, self.A, Q, b)
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
-        """The x with A x = r that has the smallest x^T M x, and lambda with M x = A^T lambda."""
+        """The x with A x = r and minimum x^T M x, and lambda with M x = A^T lambda."""
         _, x, multipliers = self.solve(jnp.zeros_like(self.M[0]), r)
         return x, multipliers
 
@@ -81,7 +81,7 @@ def _solved(
 def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
     """M x' = Q' - M' x + A'^T lambda + A^T lambda' and A x' = b' - A' x, with the same factors."""
     # Nothing is differentiated through a factorization, whose derivative is singular for equal
-    # values. A dropped row has no multiplier and stays dropped, which is right at constant rank.
+    # values. A dropped row has no multiplier and stays dropped, which is exact at constant rank.
     mass, rows, _, A, Q, b = primals
     _, _, dM, dA, dQ, db = tangents
     free, x, multipliers = _solution(mass, rows, A, Q, b)
@@ -97,7 +97,7 @@ def metric(
     solver: AbstractSolver,
     kept: Bool[Array, " m"] | None = None,
 ) -> Metric:
-    """Factorize M and the rows A, of which only those in `kept` may be independent.
+    """Factorize M and the rows A, only those in `kept` of which may count as independent.
 
     Example:
         >>> import jax.numpy as jnp
@@ -116,10 +116,10 @@ def with_rows(
     solver: AbstractSolver,
     kept: Bool[Array, " m"] | None = None,
 ) -> Metric:
-    """The same with the Cholesky factor of M."""
+    """Factorize the rows A, given the Cholesky factor of M."""
     return Metric(M, A, mass, solver.factor(mass.lower(A.T).T, kept))
 
 
 def row_weights(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " m"]:
-    """The diagonal of W that makes the terms of M + A^T W A alike: tr(M) / n over |row|^2."""
+    """The diagonal of W that balances the terms of M + A^T W A: tr(M) / n over |row|^2."""
     return jnp.trace(M) / M.shape[0] * unit_rows(A)[1] ** 2

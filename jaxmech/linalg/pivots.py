@@ -1,4 +1,4 @@
-"""Elimination with complete pivoting: which columns of a matrix depend on the others.
+"""Elimination with complete pivoting: the choice of dependent columns of a matrix.
 
 Complete pivoting takes the largest remaining number of the matrix as the next pivot, which reveals
 the rank and gives well-conditioned independent rows and columns. The choice is stored as one-hot
@@ -21,7 +21,7 @@ class Pivots(eqx.Module):
 
     Attributes:
         rows: a one in the row of each pivot, shape (k, m); zeros where no pivot was left.
-        columns: a one in its column, shape (k, n); zeros likewise.
+        columns: a one in the column of each pivot, shape (k, n); zeros likewise.
         sizes: absolute values of the pivots, for rows of unit length, shape (k,).
     """
 
@@ -36,7 +36,7 @@ class Pivots(eqx.Module):
 
     @property
     def rank(self) -> Int[Array, ""]:
-        """Number of pivots."""
+        """The number of pivots."""
         return self.columns.sum().astype(jnp.int32)
 
     def inverse(self, A: Float[Array, " m n"]) -> Float[Array, " n m"]:
@@ -63,7 +63,7 @@ def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
     least = float(jnp.finfo(A.dtype).eps) ** (1 / 3) if tolerance is None else tolerance
 
     def choose(rest: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
-        # One-hot instead of an index: a computed one is a chain of selects in native code.
+        # One-hot instead of an index: a computed index is a chain of selects in native code.
         place = jnp.argmax(jnp.abs(rest).reshape(-1))
         here = (jnp.arange(m * n) == place).reshape(m, n).astype(A.dtype)
         value = (rest * here).sum()
@@ -92,8 +92,8 @@ def _inverse(rows: Array, columns: Array, A: Array) -> Array:
         # Where no pivot was left the row is zero, hence `value` too, and the table stays as it is.
         usable = value != 0
         along = along * jnp.where(usable, 1 / jnp.where(usable, value, 1.0), 0.0)
-        # `- row` leaves the row of the pivot divided by the pivot, and takes its multiple from all
-        # others.
+        # `- row` leaves the row of the pivot divided by the pivot, and subtracts its multiple from
+        # all others.
         return table - (across - row)[:, None] * along[None, :], jnp.where(usable, row, 0.0)
 
     start = jnp.concatenate([A, jnp.eye(m, dtype=A.dtype)], axis=1)

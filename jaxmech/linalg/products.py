@@ -4,15 +4,15 @@ from jaxtyping import Array, Float
 
 
 def times(A: Float[Array, " m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
-    """A x for a matrix and a vector."""
+    """Multiply a matrix and a vector."""
     return (A * x[None, :]).sum(1)
 
 
 def product(A: Float[Array, " k m"], B: Float[Array, " m n"]) -> Float[Array, " k n"]:
-    """A B for two matrices."""
+    """Multiply two matrices."""
     return (A[:, :, None] * B[None, :, :]).sum(1)
 
 
 def weighted_gram(A: Float[Array, " m n"], weights: Float[Array, " m"]) -> Float[Array, " n n"]:
-    """A^T W A for a diagonal W."""
+    """Compute A^T W A for a diagonal W."""
     return ((A * weights[:, None])[:, :, None] * A[:, None, :]).sum(0)

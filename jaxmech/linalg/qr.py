@@ -15,9 +15,9 @@ class QRRowSpace(AbstractRowSpace):
         U: orthonormal rows, zero where a row of C was dropped, shape (m, n).
         R: shape (m, m).
         inverse_lengths: 1 / D, zero where the row was dropped, shape (m,).
-        scale: what the rows of C were multiplied by, shape (m,).
+        scale: factors by which the rows of C were multiplied, shape (m,).
         rank: number of rows kept.
-        kept: which rows were kept, shape (m,).
+        kept: flags of the rows that were kept, shape (m,).
     """
 
     U: Float[Array, " m n"]
@@ -28,7 +28,7 @@ class QRRowSpace(AbstractRowSpace):
     kept: Bool[Array, " m"]
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
-        """y = C^+ r and a lambda that is zero on the dropped rows."""
+        """Return y = C^+ r and a lambda that is zero on the dropped rows."""
         if r.size == 0:
             return self.U.sum(0), r
         rows = (jnp.arange(r.size), self.R, self.inverse_lengths)
@@ -72,7 +72,7 @@ class QR(AbstractSolver):
             j, c, threshold = row
             along = times(U, c)
             rest = c - times(U.T, along)
-            # A second time: what round-off leaves along U after the first is large beside a `rest`
+            # A second time: the round-off left along U by the first is large compared with a `rest`
             # that is nearly zero, and twice is enough (Parlett, The Symmetric Eigenvalue Problem,
             # 6.9).
             again = times(U, rest)

@@ -2,7 +2,7 @@
 
 K (n, n) need not be symmetric, but K + K^T is positive definite, so elimination needs no pivoting
 (Golub and Van Loan, Matrix Computations, 4.3.2). B and J (m, n) are the constraint rows at both
-ends of a step; which of them are independent is known from elsewhere, the others are left out.
+ends of a step; the independent ones among them are given by the caller, the others are left out.
 """
 
 from typing import Any
@@ -16,11 +16,11 @@ from jaxmech.linalg.products import product, times
 
 
 class LU(eqx.Module):
-    """K = L U without pivoting, L with a unit diagonal.
+    """The factorization K = L U without pivoting, L with a unit diagonal.
 
     Attributes:
         columns: column j of L below the diagonal, shape (n - j - 1,).
-        rows: row j of U behind the diagonal, shape (n - j - 1,).
+        rows: row j of U to the right of the diagonal, shape (n - j - 1,).
         inverse_pivots: one over each diagonal element of U.
         regular: whether every pivot was positive beyond round-off; if not, bad pivots were replaced
             by 1 and the factors are meaningless.
@@ -32,7 +32,7 @@ class LU(eqx.Module):
     regular: Bool[Array, ""]
 
     def solve(self, F: Float[Array, " n k"]) -> Float[Array, " n k"]:
-        """K^-1 F for the columns of a matrix."""
+        """Solve K X = F for the columns of a matrix."""
         halfway = []
         for column in self.columns:
             halfway.append(F[0])
@@ -54,7 +54,7 @@ def lu(K: Float[Array, " n n"]) -> LU:
         [[1. 2.]] True
     """
     columns, rows, inverse_pivots, regular = [], [], [], jnp.asarray(True)
-    # Round-off of the elimination: smaller pivots are taken for zero.
+    # Round-off of the elimination: smaller pivots count as zero.
     threshold = 4 * K.shape[0] * jnp.finfo(K.dtype).eps * jnp.abs(jnp.diagonal(K))
     for smallest in threshold:
         singular = K[0, 0] <= smallest  # false for NaN, which then shows in the result
@@ -73,9 +73,9 @@ class SaddlePoint(eqx.Module):
         K: shape (n, n).
         B: shape (m, n).
         J: shape (m, n).
-        kept: which rows of B and J count, shape (m,).
+        kept: flags of the rows of B and J that count, shape (m,).
         inner: factors of K.
-        schur: factors of J K^-1 B^T, the identity in rows that do not count.
+        schur: factors of J K^-1 B^T, with rows of the identity where rows do not count.
     """
 
     K: Float[Array, " n n"]
@@ -87,13 +87,13 @@ class SaddlePoint(eqx.Module):
 
     @property
     def regular(self) -> Bool[Array, ""]:
-        """Whether the matrices could be factorized; if not, all results are meaningless."""
+        """Whether the factorization succeeded; if not, all results are meaningless."""
         return self.inner.regular & self.schur.regular
 
     def solve(
         self, f: Float[Array, " n"], g: Float[Array, " m"]
     ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
-        """x and lambda; the multipliers of rows that do not count are zero."""
+        """Solve for x and lambda; the multipliers of rows that do not count are zero."""
         return _solved(self, self.K, self.B, self.J, f, g)
 
 
@@ -113,7 +113,7 @@ def saddle_point(
         >>> print(x, multipliers)
         [3. 1.] [3. 0.]
     """
-    # The rule below needs no derivatives of the factors, but that of its transpose does.
+    # The JVP below needs no derivatives of the factors, but that of its transpose does.
     inner = lu(K)
     complement = product(J, inner.solve(B.T))
     both = kept[:, None] & kept[None, :]
@@ -127,7 +127,7 @@ def _solved(
 ) -> tuple[Array, Array]:
     inner, kept = factors.inner, factors.kept
     free = inner.solve(f[:, None])[:, 0]
-    # Zero in rows that do not count, whose Schur complement is the identity: so are their
+    # Zero in rows that do not count, where the Schur complement is the identity: so are their
     # multipliers.
     missing = jnp.where(kept, g - times(factors.J, free), 0.0)
     multipliers = factors.schur.solve(missing[:, None])[:, 0]

@@ -1,4 +1,4 @@
-"""By orthogonalized rows: column space, null space, and shortest least-squares solution."""
+"""Subspaces from orthogonalized rows: column space, null space, and minimum-norm least squares."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jaxmech.linalg.qr import QR
 
 
 def column_space_projector(A: Float[Array, " m n"]) -> Float[Array, " m m"]:
-    """The orthogonal projector A A^+ onto the column space of A, of the rank that `QR` finds.
+    """The orthogonal projector A A^+ onto the column space of A, with the rank found by `QR`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -18,14 +18,14 @@ def column_space_projector(A: Float[Array, " m n"]) -> Float[Array, " m m"]:
         [[0.5 0.5]
          [0.5 0.5]]
     """
-    # The columns in terms of orthonormal rows: what counts as zero is gone.
+    # The columns in terms of orthonormal rows, without components that count as zero.
     columns = (QR().factor(A).U[:, None, :] * A[None, :, :]).sum(2)
     V = QR().factor(columns).U
     return (V[:, :, None] * V[:, None, :]).sum(0)
 
 
 def null_space(A: Float[Array, " m n"]) -> Float[Array, " n n"]:
-    """Orthonormal rows N with A N^T = 0, and zero rows: the rank is not known during tracing.
+    """Orthonormal rows N with A N^T = 0, padded with zero rows: the rank is unknown in tracing.
 
     Example:
         >>> import jax.numpy as jnp
@@ -39,9 +39,9 @@ def null_space(A: Float[Array, " m n"]) -> Float[Array, " n n"]:
 
 
 def shortest(C: Float[Array, " n k"], r: Float[Array, " n"]) -> Float[Array, " k"]:
-    """C^+ r: of all x that bring C x nearest to r the shortest; C may have any rank.
+    """C^+ r, the minimum-norm x among those that bring C x nearest to r; C may have any rank.
 
-    Columns are compared with their own length, so a column of round-off alone counts as nonzero.
+    Columns are compared with their own length, so a column of mere round-off counts as nonzero.
 
     Example:
         >>> import jax.numpy as jnp
@@ -60,16 +60,16 @@ def null_basis(
 ) -> tuple[Float[Array, " n count"], Bool[Array, ""]]:
     """Orthonormal columns Z with A Z = 0, for a null space whose dimension is known.
 
-    Gram-Schmidt with pivoting: of the rows of A, scaled to unit length, the n - count that stand
-    out most, then `count` unit vectors likewise. Its derivative is that of one smooth basis.
+    Gram-Schmidt with pivoting is applied to the rows of A, scaled to unit length, for the n - count
+    most independent ones, then to `count` unit vectors. Its derivative is that of one smooth basis.
 
     Args:
         A: matrix, shape (m, n).
         count: dimension of the null space, from 0 to n.
 
     Returns:
-        Z, and whether A has rank n - count: the rows taken are independent, and nothing is left of
-        the others, both up to sqrt(eps).
+        Z, and whether A has rank n - count: the selected rows are independent, and the others lie
+        in their span, both up to sqrt(eps).
 
     Example:
         >>> import jax.numpy as jnp
@@ -87,7 +87,7 @@ def null_basis(
 
 
 def _most_independent(rows: Array, before: Array, count: int) -> tuple[Array, Array, Array]:
-    """`before` and `count` orthonormal vectors behind it, what they were, and what is left."""
+    """Append `count` orthonormal vectors to `before`; also the chosen rows, and the remainders."""
     if count == 0 or rows.shape[0] == 0:
         filled = jnp.concatenate([before, jnp.zeros((count, rows.shape[1]), rows.dtype)])
         left = jnp.sqrt(jnp.max((rows * rows).sum(1), initial=0.0))
@@ -96,17 +96,16 @@ def _most_independent(rows: Array, before: Array, count: int) -> tuple[Array, Ar
     taken = jnp.concatenate([before, jnp.zeros((count, rows.shape[1]), rows.dtype)])
 
     def without(x: Array, U: Array) -> Array:
-        """The part of every row of x that is at right angles to the rows of U."""
+        """The component of every row of x orthogonal to the rows of U."""
         along = (x[:, None, :] * U[None, :, :]).sum(2)
         return x - (along[:, :, None] * U[None, :, :]).sum(1)
 
     def take(carry: tuple[Array, Array], k: Array) -> tuple[tuple[Array, Array], Array]:
         rest, U = carry
-        # Which row is taken has no derivative; the row itself has.
+        # The choice of a row has no derivative; the row itself has one.
         size = jax.lax.stop_gradient((rest * rest).sum(1))
         chosen = (jnp.arange(len(rows)) == jnp.argmax(size)).astype(rows.dtype)
-        # `rest` has been updated once per vector; once more removes what round-off has left along
-        # U.
+        # `rest` has been updated once per vector; a second time removes the round-off left along U.
         u = without(times(rest.T, chosen)[None], U)[0]
         squared = (u * u).sum()
         length = jnp.sqrt(jnp.where(squared > 0, squared, 1.0)) * (squared > 0)

@@ -1,4 +1,4 @@
-"""`SVD`: the pseudo-inverse from singular values, the reference."""
+"""`SVD`: the pseudo-inverse from singular values, used as reference."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from jaxmech.linalg.products import times
 
 
 class SVDRowSpace(AbstractRowSpace):
-    """C with its pseudo-inverse.
+    """The pseudo-inverse of a matrix C.
 
     Attributes:
         inverse: pseudo-inverse of the scaled rows, shape (n, m).
-        scale: what the rows of C were multiplied by, shape (m,).
+        scale: factors by which the rows of C were multiplied, shape (m,).
         rank: number of singular values kept.
-        kept: which singular values were kept, largest first, shape (m,).
+        kept: flags of the singular values that were kept, largest first, shape (m,).
     """
 
     inverse: Float[Array, " n m"]
@@ -27,7 +27,7 @@ class SVDRowSpace(AbstractRowSpace):
     kept: Bool[Array, " m"]
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
-        """y = C^+ r and the smallest lambda in terms of the scaled rows."""
+        """Return y = C^+ r and the smallest lambda in terms of the scaled rows."""
         y = times(self.inverse, r * self.scale)
         return y, times(self.inverse.T, y) * self.scale
 
@@ -35,7 +35,7 @@ class SVDRowSpace(AbstractRowSpace):
 class SVD(AbstractSolver):
     """Singular values of C: the slowest, and the reference for `LDL` and `QR`.
 
-    Its derivative is that of the pseudo-inverse (Golub and Pereyra 1973), right at constant rank.
+    Its derivative is that of the pseudo-inverse (Golub and Pereyra 1973), exact at constant rank.
 
     Args:
         tolerance: singular values below this times the largest are zero; by default eps^(2/3).
@@ -49,7 +49,7 @@ class SVD(AbstractSolver):
     """
 
     def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> SVDRowSpace:
-        """Pseudo-inverse of C after scaling its rows."""
+        """Compute the pseudo-inverse of C after scaling its rows."""
         C, scale = unit_rows(C)
         if C.shape[0] == 0:
             return SVDRowSpace(C.T, scale, jnp.zeros((), jnp.int32), scale > 0)
@@ -59,10 +59,10 @@ class SVD(AbstractSolver):
 
 @jax.custom_jvp
 def _pseudo_inverse(C: Array, thresholds: Array) -> tuple[Array, Array]:
-    """C^+ from the singular values above the thresholds, (n, m), and which those are, (m,)."""
+    """C^+ from the singular values above the thresholds, (n, m), and flags of them, (m,)."""
     U, sizes, Vt = jnp.linalg.svd(C, full_matrices=False)
-    # A threshold of 2 drops a singular value, since none exceeds the largest: so many values count
-    # as did for the C nearby.
+    # A threshold of 2 drops a singular value, since none exceeds the largest: as many values count
+    # as for the C nearby.
     keep = sizes > thresholds[: sizes.size] * sizes[0]
     inverses = jnp.where(keep, 1 / jnp.where(keep, sizes, 1.0), 0.0)
     beyond = jnp.zeros(C.shape[0] - sizes.size, bool)
@@ -71,7 +71,7 @@ def _pseudo_inverse(C: Array, thresholds: Array) -> tuple[Array, Array]:
 
 @_pseudo_inverse.defjvp
 def _pseudo_inverse_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Golub and Pereyra 1973, equation (4.12)."""
+    """The derivative of Golub and Pereyra 1973, equation (4.12)."""
     C, dC = primals[0], tangents[0]
     P, kept = _pseudo_inverse(*primals)
     beyond_rows, beyond_columns = dC.T - dC.T @ (C @ P), dC.T - (P @ C) @ dC.T

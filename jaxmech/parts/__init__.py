@@ -2,9 +2,9 @@
 
 Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
 `position_equations` and `velocity_equations` the elements that joints are made of. `joint_base`
-turns them into constraints; on it stand `joints`, `point_joints` and `rolling`, and `forces` on
-`force_elements`. `mechanism` puts all of it together, after the checks of `validation`, and
-`geometry` draws it.
+makes constraints of them, for `joints`, `point_joints` and `rolling`; `forces` are made of
+`force_elements`. `mechanism` assembles all parts, after the checks of `validation`, and `geometry`
+draws the result.
 """
 
 from jaxmech.parts.body import Frame as Frame

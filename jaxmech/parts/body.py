@@ -1,4 +1,4 @@
-"""Bodies: what all of them provide, and those without an attitude, the ground and point masses.
+"""Bodies: their interface, and those without an attitude, the ground and point masses.
 
 A body has a reference point, the origin of the axes that are fixed to it. Points on a body and
 directions on it are given along these axes; everything else is along the axes of the ground.
@@ -23,7 +23,7 @@ class Frame(NamedTuple):
 
     Attributes:
         origin: the reference point, shape (d,).
-        axes: turns components along the axes of the body into those of the ground, shape (d, d).
+        axes: matrix from components along the body's axes to those of the ground, shape (d, d).
         attitude: the angle, shape (), or the quaternion, shape (4,).
 
     Example:
@@ -46,7 +46,7 @@ class Frame(NamedTuple):
         return apply(self.axes, local)
 
     def components(self, direction: Numbers) -> Numbers:
-        """The components along the axes of the body of a direction in the ground, (d,)."""
+        """The components of a direction in the ground along the axes of the body, (d,)."""
         return apply(self.axes.T, direction)
 
 
@@ -76,10 +76,10 @@ class Start(NamedTuple):
     """The initial position, attitude and velocities of a body, for `Mechanism.guess`.
 
     Attributes:
-        position: of the reference point [m], shape (d,).
+        position: position of the reference point [m], shape (d,).
         attitude: angle [rad] in the plane, quaternion (4,), scalar part first, in space; by
             default that of the ground. Quaternions are normalized.
-        velocity: of the reference point [m/s], shape (d,); by default at rest.
+        velocity: velocity of the reference point [m/s], shape (d,); by default at rest.
         spin: angular velocity [rad/s], a number or shape (3,) along the axes of the ground.
 
     Example:
@@ -105,42 +105,42 @@ class AbstractBody(abc.ABC):
     @property
     @abc.abstractmethod
     def dimension(self) -> int:
-        """2 in the plane, 3 in space, 0 for a ground that may be in either."""
+        """The dimension: 2 in the plane, 3 in space, 0 for a ground that may be in either."""
 
     @property
     @abc.abstractmethod
     def letters(self) -> tuple[str, ...]:
-        """The names of the coordinates without that of the body."""
+        """The names of the coordinates without the prefix of the body."""
 
     @property
     def rotates(self) -> bool:
-        """Whether it has an attitude."""
+        """Whether the body has an attitude."""
         return True
 
     @property
     def has_norm(self) -> bool:
-        """Whether its attitude is a quaternion, which must stay a unit."""
+        """Whether the attitude is a quaternion, which must have unit norm."""
         return "e0" in self.letters
 
     @abc.abstractmethod
     def frame(self, q: Array) -> Frame:
-        """Position and attitude, from its own coordinates."""
+        """The position and attitude, from the coordinates of the body."""
 
     @abc.abstractmethod
     def moving(self, q: Array, v: Array) -> Moving:
-        """Position, attitude and velocities."""
+        """The position, attitude and velocities of the body."""
 
     @abc.abstractmethod
     def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """Kinetic energy [J]."""
+        """The kinetic energy [J]."""
 
     @abc.abstractmethod
     def moment(self, q: Array, read: Reader) -> Array:
-        """Mass times the position of the centre of mass [kg m], (d,)."""
+        """The mass times the position of the centre of mass [kg m], (d,)."""
 
     @abc.abstractmethod
     def generalized(self, q: Array, load: Load) -> Array:
-        """The generalized force of a force at, and a torque about, the reference point."""
+        """The generalized force of a force at the reference point and a torque about it."""
 
     @abc.abstractmethod
     def load(self, q: Array, generalized: Array) -> Load:
@@ -148,11 +148,11 @@ class AbstractBody(abc.ABC):
 
     @abc.abstractmethod
     def start(self, start: Start) -> tuple[Array, Array]:
-        """Its own initial coordinates and velocities."""
+        """The initial coordinates and velocities of the body."""
 
 
 def shifted(load: Load, point: Numbers, frame: Frame) -> Load:
-    """Move a force from a point to the reference point, where it adds to the torque."""
+    """Move a force from a point to the reference point, with the corresponding torque."""
     force, torque = load
     arm = point - frame.origin
     if arm.shape == (2,):
@@ -176,46 +176,46 @@ def entries(body: AbstractBody, start: Start, field: str, shape: tuple[int, ...]
 
 @dataclass(frozen=True)
 class Ground(AbstractBody):
-    """The body at rest, which takes the dimension of its partners; 0 where that is not known."""
+    """The body at rest, in the dimension of its partners; 0 where that is not known."""
 
     name: str = "ground"
     dimension: int = 0
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """No coordinates."""
+        """An empty tuple, since the ground has no coordinates."""
         return ()
 
     def frame(self, q: Array) -> Frame:
-        """At the origin; in numpy, so that lanes fold it."""
+        """The frame at the origin; in numpy, so that lanes fold it."""
         d, dtype = self.dimension, q.dtype
         attitude = np.zeros((), dtype) if d == 2 else np.eye(4, dtype=dtype)[0]
         return Frame(np.zeros(d, dtype), np.eye(d, dtype=dtype), attitude)
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """At rest."""
+        """The frame at the origin with zero velocities."""
         spin = np.zeros(() if self.dimension == 2 else (3,), q.dtype)
         return Moving(self.frame(q), np.zeros(self.dimension, q.dtype), spin)
 
     def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """Zero."""
+        """Zero kinetic energy."""
         return jnp.zeros((), q.dtype)
 
     def moment(self, q: Array, read: Reader) -> Array:
-        """Zero."""
+        """A zero moment."""
         return jnp.zeros(self.dimension, q.dtype)
 
     def generalized(self, q: Array, load: Load) -> Array:
-        """Empty, since it takes every load."""
+        """An empty array, since the ground bears every load."""
         return jnp.zeros(0, q.dtype)
 
     def load(self, q: Array, generalized: Array) -> Load:
-        """Zero."""
+        """Zero force and torque."""
         still = self.moving(q, q)
         return still.velocity, still.spin
 
     def start(self, start: Start) -> tuple[Array, Array]:
-        """Empty."""
+        """Empty coordinates and velocities."""
         return jnp.zeros(0), jnp.zeros(0)
 
 
@@ -228,40 +228,40 @@ class PointMass(AbstractBody):
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """The names x, y, z, as many as there are dimensions."""
+        """The names x, y and in space z."""
         return ("x", "y", "z")[: self.dimension]
 
     @property
     def rotates(self) -> bool:
-        """False."""
+        """False, since a point has no attitude."""
         return False
 
     def frame(self, q: Array) -> Frame:
-        """At (x, y, z), along the axes of the ground."""
+        """The frame at (x, y, z), along the axes of the ground."""
         return Ground(dimension=self.dimension).frame(q)._replace(origin=q)
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """With velocity (x', y', z')."""
+        """The frame with velocity (x', y', z') and no spin."""
         return Moving(self.frame(q), v, Ground(dimension=self.dimension).moving(q, v).spin)
 
     def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """K = m v . v / 2."""
+        """The kinetic energy m v . v / 2."""
         return 0.5 * read.number(self.mass) * (v @ v)
 
     def moment(self, q: Array, read: Reader) -> Array:
-        """M r."""
+        """The moment m r."""
         return read.number(self.mass) * q
 
     def generalized(self, q: Array, load: Load) -> Array:
-        """The force; a point takes no torque."""
+        """The force; a torque has no effect on a point."""
         return load[0]
 
     def load(self, q: Array, generalized: Array) -> Load:
-        """The force, without a torque."""
+        """The force, with a zero torque."""
         return generalized, Ground(dimension=self.dimension).moving(q, q).spin
 
     def start(self, start: Start) -> tuple[Array, Array]:
-        """Position and velocity."""
+        """The initial position and velocity."""
         shape = (self.dimension,)
         position = entries(self, start, "position", shape)
         return position, entries(self, start, "velocity", shape)
@@ -275,11 +275,11 @@ def point_mass(name: str, *, mass: Value, dimension: int = 2) -> PointMass:
 
     Args:
         name: name of the point; its coordinates are `name.x`, `name.y` and in space `name.z` [m].
-        mass: [kg]; a number, the name of a parameter or a function of (t, params).
+        mass: mass [kg]; a number, the name of a parameter or a function of (t, params).
         dimension: 2 in the plane, 3 in space.
 
     Raises:
-        ValueError: the dimension is neither.
+        ValueError: the dimension is neither 2 nor 3.
 
     Example:
         >>> point_mass("bob", mass="m", dimension=3).letters

@@ -34,7 +34,7 @@ class AbstractLoad(AbstractForce):
 
     @abc.abstractmethod
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """Force and torque at the reference point of each body."""
+        """The force and torque at the reference point of each body."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Gravity:
     down: Vector | None
 
     def energy(self, moment: Array, read: Reader) -> Array:
-        """Potential energy [J] from mass times the position of the centre of mass."""
+        """The potential energy [J] from mass times the position of the centre of mass."""
         g = read.number(self.acceleration)
         if self.down is None:
             return g * moment[-1]
@@ -54,7 +54,7 @@ class Gravity:
 
 @dataclass(frozen=True)
 class Spring(AbstractPotential):
-    """k (|d| - length)^2 / 2, d from the point on a to the point on b."""
+    """The potential k (|d| - length)^2 / 2, with d from the point on a to the point on b."""
 
     at_a: Vector
     at_b: Vector
@@ -62,7 +62,7 @@ class Spring(AbstractPotential):
     length: Value
 
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """Without a square root if the length is the number 0, so that the ends may meet."""
+        """The potential; without a square root if the length is 0, so that the ends may meet."""
         d = way(frames, self.at_a, self.at_b, read)
         k = read.number(self.stiffness)
         if self.length == 0.0:
@@ -72,14 +72,14 @@ class Spring(AbstractPotential):
 
 @dataclass(frozen=True)
 class TorsionSpring(AbstractPotential):
-    """k (angle of b relative to a - rest)^2 / 2; in space between -pi and pi about an axis."""
+    """The potential k (angle of b relative to a - rest)^2 / 2; in space between -pi and pi."""
 
     stiffness: Value
     rest: Value
     axes: tuple[Vector, Vector] | None
 
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """In the plane the angle is that of the coordinates, which counts full turns."""
+        """The potential; in the plane the angle is that of the coordinates, with full turns."""
         a, b = frames
         if self.axes is None:
             angle = b.attitude - a.attitude
@@ -91,14 +91,14 @@ class TorsionSpring(AbstractPotential):
 
 @dataclass(frozen=True)
 class Damper(AbstractLoad):
-    """-c times the speed at which two points move apart, along the line between them."""
+    """The force -c times the speed at which two points separate, along the line between them."""
 
     at_a: Vector
     at_b: Vector
     damping: Value
 
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """-c d (d . d') / (d . d) on b at its point, the opposite on a."""
+        """The force -c d (d . d') / (d . d) on b at its point, and the opposite on a."""
         a, b = moving
         size = a.velocity.shape[0]
         p = a.frame.point(read.vector(self.at_a, size))
@@ -111,14 +111,14 @@ class Damper(AbstractLoad):
 
 @dataclass(frozen=True)
 class Torque(AbstractLoad):
-    """A given torque on b, less c times the spin of b relative to a, and the opposite on a."""
+    """A given torque on b, minus c times the spin of b relative to a, and the opposite on a."""
 
     torque: Value
     damping: Value
     axis: Vector | None
 
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """About the normal of the plane, or about an axis on a."""
+        """The torque about the normal of the plane, or about an axis on a."""
         a, b = moving
         spin = b.spin - a.spin
         given, damping = read.number(self.torque), read.number(self.damping)
@@ -139,7 +139,7 @@ class Applied(AbstractLoad):
     force: Vector
 
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """No opposite force on a: the force is external."""
+        """The force on b; there is no opposite force on a, since it is external."""
         a, b = moving[0], moving[-1]
         size = b.velocity.shape[0]
         force = a.frame.direction(read.vector(self.force, size))

@@ -22,8 +22,8 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
     """The weight of all bodies of a mechanism.
 
     Args:
-        acceleration: [m/s^2].
-        down: the direction in which things fall; by default -y in the plane and -z in space.
+        acceleration: acceleration of gravity [m/s^2].
+        down: the direction of gravity; by default -y in the plane and -z in space.
 
     Raises:
         ValueError: the direction is zero.
@@ -58,7 +58,7 @@ def spring(
         at_a: the point on a [m].
         b: second body.
         at_b: the point on b [m].
-        stiffness: [N/m].
+        stiffness: spring constant [N/m].
         length: natural length [m]. The points must never meet, unless it is the number 0.
 
     Raises:
@@ -119,8 +119,8 @@ def torsion_spring(
         name: name of the spring.
         a: first body, or `ground`.
         b: second body.
-        stiffness: [N m/rad].
-        rest: angle of b relative to a at which there is no torque [rad].
+        stiffness: torsional stiffness [N m/rad].
+        rest: angle of b relative to a without torque [rad].
         axis: in space, the shared axis on a; the angle is as in `given_angle`, between -pi and pi.
         axis_b: the axis on b, by default the same components as `axis`.
 

@@ -1,4 +1,4 @@
-"""What a mechanism looks like, from its parts alone.
+"""The shapes by which a mechanism is drawn, from its parts alone.
 
 A body in the plane is the outline of its centre of mass and of the points where joints and forces
 act on it; in space it is a star of lines from the centre of mass to them. A body without such
@@ -33,7 +33,7 @@ from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelSl
 
 Shapes = dict[str, Array]
 
-_FAR = 1e3  # half the length of a straight ground [m]; a picture shows the part that it needs
+_FAR = 1e3  # half the length of a straight ground [m]; a picture shows the visible part
 
 
 def shapes(
@@ -91,7 +91,7 @@ def _marks(element: Any) -> list[tuple[int, Vector]]:
 
 
 def _round(element: Any) -> tuple[int, ...]:
-    """The bodies that an element makes round."""
+    """The indices of the bodies that an element makes round."""
     if isinstance(element, RoundSlip | WheelSlip):
         return (1,)
     return (0, 1) if isinstance(element, Mesh | GearSpeed) else ()
@@ -169,7 +169,7 @@ def _wheel(
 def _rigid(
     body: AbstractRigidBody, frame: Frame, marks: Sequence[Vector], read: Reader, *, bare: bool
 ) -> Shapes:
-    """A rigid body; if it is bare, as a circle or a cross where it has no extension otherwise."""
+    """Draw a rigid body; if it is bare and has no other extension, as a circle or a cross."""
     size = body.dimension
     center = frame.point(_center(body, read))
     ends = [frame.point(read.vector(local, size)) for local in marks]
@@ -192,7 +192,7 @@ def _rigid(
 
 
 def _around(points: Array) -> Array:
-    """The outline through points in the plane, in the order of their directions from the middle."""
+    """The outline through points in the plane, in the order of their directions from the center."""
     away = points - points.mean(axis=0, keepdims=True)
     order = jnp.argsort(jnp.arctan2(away[:, 1], away[:, 0]))
     return outline(*points[order])

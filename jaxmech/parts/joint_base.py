@@ -1,4 +1,4 @@
-"""`Joint`: equations between named bodies under one name, and how they become constraints."""
+"""`Joint`: equations between named bodies under one name, and their conversion to constraints."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,15 +22,15 @@ class Place:
     first: int
 
     def own(self, x: Array) -> Array:
-        """The entries of the body in coordinates, velocities or generalized forces."""
+        """Select the entries of the body in coordinates, velocities or generalized forces."""
         return x[self.first : self.first + len(self.body.letters)]
 
     def frame(self, q: Array) -> Frame:
-        """Position and attitude of the body."""
+        """The position and attitude of the body."""
         return self.body.frame(self.own(q))
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """Position, attitude and velocities of the body."""
+        """The position, attitude and velocities of the body."""
         return self.body.moving(self.own(q), self.own(v))
 
 
@@ -42,7 +42,7 @@ class Joint:
     """A connection between bodies, as made by `revolute` and the like.
 
     Attributes:
-        kind: the kind of joint, as messages call it.
+        kind: kind of joint, as named in messages.
         name: name of the joint and of its constraint. A joint with equations on positions and on
             velocities has two, `name.contact` and `name.slip`.
         bodies: the bodies, a before b.
@@ -57,7 +57,7 @@ class Joint:
     velocities: tuple[AbstractVelocity, ...] = ()
 
     def constraints(self, places: Places) -> Iterator[Holonomic | Nonholonomic]:
-        """Its equations as constraints, for bodies at these places."""
+        """The equations as constraints, for bodies at these places."""
         part, both = called(self.kind, self.name), self.positions and self.velocities
         if self.positions:
             name = f"{self.name}.contact" if both else self.name

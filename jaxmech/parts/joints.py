@@ -1,4 +1,4 @@
-"""Joints that hold an attitude or a point: hinge, slider, weld, shaft, ball, Cardan joint.
+"""Joints between the attitudes or points of bodies: hinge, slider, weld, shaft, ball, Cardan joint.
 
     joint         equations and freedoms     made of
                   in the plane   in space
@@ -31,7 +31,7 @@ def revolute(
     axis: Vector | None = None,
     axis_b: Vector | None = None,
 ) -> Joint:
-    """A hinge: a point of a is a point of b, and in space they share an axis.
+    """A hinge: a point of a coincides with a point of b, and in space they share an axis.
 
     Its multipliers are the force [N] on b along the axes of the ground, in space followed by two
     torques [N m] across the axis.
@@ -185,7 +185,7 @@ def cylindrical(
 
 
 def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector) -> Joint:
-    """A ball and socket: a point of a is a point of b; in space.
+    """A ball and socket: a point of a coincides with a point of b; in space.
 
     Its multipliers are the force [N] on b along the axes of the ground.
 
@@ -221,7 +221,7 @@ def universal(
     axis_a: Vector,
     axis_b: Vector,
 ) -> Joint:
-    """A Cardan joint: a point in common, and an arm of a at right angles to an arm of b; in space.
+    """A Cardan joint: a common point, and an arm of a perpendicular to an arm of b; in space.
 
     Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] along
     the normal of both arms, axis_b x axis_a.

@@ -1,4 +1,4 @@
-"""`Mechanism`: parts put together into a `System`, and the functions of that system."""
+"""`Mechanism`: parts assembled into a `System`, and the functions of that system."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ class _Forces:
 
 @dataclass(frozen=True)
 class _Norm:
-    """(e . e - 1) / 2 of the quaternion of a body, which must vanish."""
+    """The constraint (e . e - 1) / 2 = 0 on the quaternion of a body."""
 
     place: Place
 
@@ -81,11 +81,11 @@ class _Norm:
 class Mechanism:
     """Bodies, joints and forces as one mechanical system.
 
-    Coordinates are those of the bodies in their order, `crank.x` and so on; constraints are the
+    The coordinates are those of the bodies in order, `crank.x` and so on; the constraints are the
     unit quaternions, `crank.unit`, then the joints under their names.
 
     Args:
-        bodies: bodies and point masses, all planar or all spatial; the ground is always there.
+        bodies: bodies and point masses, all planar or all spatial; the ground is included.
         joints: joints, and `Holonomic`, `Nonholonomic` or `Acceleration` constraints on all
             coordinates.
         forces: forces, and functions `force(q, v, t, params)` of shape (n,).
@@ -95,7 +95,7 @@ class Mechanism:
         system: the `System`.
 
     Raises:
-        ValueError: names are given twice or are missing, a joint has a body that is not among
+        ValueError: a name is missing or used twice, a joint has a body that is not among
             `bodies`, or `params` lacks a parameter.
         TypeError: an entry is not a body, joint or force.
 
@@ -159,11 +159,11 @@ class Mechanism:
         """The frame of a body: its `origin`, its `axes` and its `attitude`.
 
         Args:
-            body: its name.
+            body: name of the body.
             q: all coordinates, shape (n,).
 
         Raises:
-            ValueError: there is no such body.
+            ValueError: no body has this name.
 
         Example:
             >>> from jaxmech.parts import point_mass
@@ -176,15 +176,15 @@ class Mechanism:
         """The force [N] and the torque [N m] that a generalized force exerts on a body.
 
         Args:
-            body: its name.
+            body: name of the body.
             q: all coordinates, shape (n,).
-            generalized: shape (n,), such as a reaction of `observe`.
+            generalized: generalized force, shape (n,), such as a reaction of `observe`.
 
         Returns:
             The force (d,), and the torque about the reference point, along the axes of the ground.
 
         Raises:
-            ValueError: there is no such body.
+            ValueError: no body has this name.
 
         Example:
             >>> from jaxmech.parts import planar_body
@@ -197,7 +197,7 @@ class Mechanism:
         return place.body.load(place.own(q), place.own(1.0 * jnp.asarray(generalized)))
 
     def geometry(self, q: Any, t: Any, params: Any) -> dict[str, Array]:
-        """Dots and lines to draw it by, such as `jm.animate` does (`jaxmech.geometry`).
+        """The dots and lines that represent the mechanism in pictures (`jaxmech.geometry`).
 
         Args:
             q: all coordinates, shape (n,).
@@ -237,7 +237,7 @@ def _places(bodies: Sequence[AbstractBody]) -> Places:
 
 
 def _where(places: Places) -> Callable[[tuple[AbstractBody, ...]], Places]:
-    """A function that finds the places of bodies, among which may be the ground."""
+    """A function that looks up the places of bodies, which may include the ground."""
     at = {place.body.name: place for place in places}
     return lambda bodies: tuple(
         Place(b, 0) if isinstance(b, Ground) else at[b.name] for b in bodies
@@ -270,7 +270,7 @@ def _system(mechanism: Mechanism, places: Places) -> System:
 
 
 def _require_readable(system: System, params: Mapping[str, Any]) -> None:
-    """Raise if a part does not find its values in the default parameters."""
+    """Raise if a value of a part is missing in the default parameters."""
 
     def everything(q: Array, v: Array, t: Array, params: Mapping[str, Any]) -> list[Array]:
         values = [system.lagrangian(q, v, t, params), system.position_level(q, t, params)]

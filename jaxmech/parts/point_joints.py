@@ -201,7 +201,7 @@ def given_angle(
         name: name of the drive.
         a: first body, or `ground`.
         b: second body.
-        angle: of b relative to a [rad], a function of (t, params).
+        angle: angle of b relative to a [rad], a function of (t, params).
         axis: in space, the axis on a that both bodies share, as in their hinge. The angle is then
             that between fixed normals of the axis on both bodies; zero where a and b are parallel.
         axis_b: the axis on b, by default the same components as `axis`.

@@ -42,7 +42,7 @@ class AbstractPosition(abc.ABC):
 
     @abc.abstractmethod
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """The residual, (k,)."""
+        """The residual of the equations, (k,)."""
 
 
 def way(frames: Frames, at_a: Vector, at_b: Vector, read: Reader) -> Numbers:
@@ -75,20 +75,20 @@ class Coincide(AbstractPosition):
     at_b: Vector
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """The vector d."""
+        """The residual d."""
         return way(frames, self.at_a, self.at_b, read)
 
 
 @dataclass(frozen=True)
 class Across(AbstractPosition):
-    """A point of b is on a line of a."""
+    """A point of b lies on a line of a."""
 
     at_a: Vector
     axis: Vector
     at_b: Vector
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """n1 . d, and in space n2 . d."""
+        """The residual n1 . d, and in space n2 . d."""
         d = way(frames, self.at_a, self.at_b, read)
         return apply(across(frames[0], self.axis, read), frames[0].components(d))
 
@@ -103,7 +103,7 @@ class Level(AbstractPosition):
     height: Value
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """U . d - height."""
+        """The residual u . d - height."""
         d = way(frames, self.at_a, self.at_b, read)
         return (along(frames[0], self.normal, d, read) - read.number(self.height))[None]
 
@@ -117,20 +117,20 @@ class Apart(AbstractPosition):
     length: Value
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """(d . d - l^2) / (2 l)."""
+        """The residual (d . d - l^2) / (2 l)."""
         d, length = way(frames, self.at_a, self.at_b, read), read.number(self.length)
         return ((d @ d - length**2) / (2 * length))[None]
 
 
 @dataclass(frozen=True)
 class OnSurface(AbstractPosition):
-    """A point of b is on a surface of a, or in the plane on a curve."""
+    """A point of b lies on a surface of a, or in the plane on a curve."""
 
     surface: Callable[..., Any]
     at_b: Vector
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """f(x, t, params) at x along the axes of a."""
+        """The residual f(x, t, params) at x along the axes of a."""
         a, b = frames
         away = b.point(read.vector(self.at_b, b.origin.shape[0])) - a.origin
         return read.called(self.surface, a.components(away))[None]
@@ -144,20 +144,20 @@ class Parallel(AbstractPosition):
     axis_b: Vector
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """n1 . w, n2 . w."""
+        """The residual n1 . w, n2 . w."""
         w = pointing(frames[1], self.axis_b, read)
         return apply(across(frames[0], self.axis_a, read), frames[0].components(w))
 
 
 @dataclass(frozen=True)
 class Perpendicular(AbstractPosition):
-    """A direction on b is at right angles to one on a."""
+    """A direction on b is perpendicular to one on a."""
 
     axis_a: Vector
     axis_b: Vector
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """U . w."""
+        """The residual u . w."""
         w = pointing(frames[1], self.axis_b, read)
         return along(frames[0], self.axis_a, w, read)[None]
 
@@ -169,7 +169,7 @@ class Turned(AbstractPosition):
     turn: Any
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """The angle between them; in space its sine times its axis."""
+        """The residual, the angle between them; in space its sine times its axis."""
         a, b = frames
         if a.attitude.ndim == 0:
             return (b.attitude - a.attitude - read.number(self.turn))[None]
@@ -187,7 +187,7 @@ class TurnedAbout(AbstractPosition):
     angle: Value
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """The sine of the difference to the given angle."""
+        """The residual, the sine of the difference to the given angle."""
         cosine, sine = turn_about(frames, self.axis_a, self.axis_b, read)
         angle = read.number(self.angle)
         return (sine * jnp.cos(angle) - cosine * jnp.sin(angle))[None]
@@ -210,7 +210,7 @@ class Mesh(AbstractPosition):
     phase: Value
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """ra angle_a + rb angle_b - phase, with angles relative to the carrier."""
+        """The residual ra angle_a + rb angle_b - phase, with angles relative to the carrier."""
         a, b, carrier = (frame.attitude for frame in frames)
         ra, rb = read.number(self.radius_a), read.number(self.radius_b)
         return (ra * (a - carrier) + rb * (b - carrier) - read.number(self.phase))[None]

@@ -57,7 +57,7 @@ class Mass:
         return self.center is None and self.static_moment is None
 
     def static(self, read: Reader, size: int) -> tuple[Numbers, Numbers]:
-        """m and S, shapes () and (size,)."""
+        """The mass and static moment, shapes () and (size,)."""
         m = read.number(self.mass)
         if self.static_moment is not None:
             return m, read.vector(self.static_moment, size)
@@ -66,7 +66,7 @@ class Mass:
         return m, np.zeros(size, m.dtype)
 
     def planar_inertia(self, read: Reader) -> Numbers:
-        """I about the reference point, a scalar."""
+        """The moment of inertia about the reference point, a scalar."""
         own = read.number(self.inertia)
         if self.center is None:
             return own
@@ -74,7 +74,7 @@ class Mass:
         return own + read.number(self.mass) * (c @ c)
 
     def spatial_inertia(self, read: Reader) -> Numbers:
-        """I about the reference point, shape (3, 3)."""
+        """The inertia matrix about the reference point, shape (3, 3)."""
         own = _matrix(self.inertia, read)
         if self.center is None:
             return own
@@ -100,7 +100,7 @@ class AbstractRigidBody(AbstractBody):
     properties: Mass
 
     def moment(self, q: Array, read: Reader) -> Array:
-        """M r + R S."""
+        """The moment m r + R S."""
         m, S = self.properties.static(read, self.dimension)
         at_reference = m * q[: self.dimension]
         if self.properties.is_central:
@@ -116,15 +116,15 @@ class PlanarBody(AbstractRigidBody):
     letters: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
 
     def frame(self, q: Array) -> Frame:
-        """At (x, y), turned by the angle."""
+        """The frame at (x, y), rotated by the angle."""
         return Frame(q[:2], plane_rotation(q[2]), q[2])
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """With velocity (x', y') and spin angle'."""
+        """The frame with velocity (x', y') and spin angle'."""
         return Moving(self.frame(q), v[:2], v[2])
 
     def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """K = m v . v / 2 + w v . (turned S) + I w^2 / 2."""
+        """The kinetic energy m v . v / 2 + w v . (turned S) + I w^2 / 2."""
         m, S = self.properties.static(read, 2)
         inertia = self.properties.planar_inertia(read)
         energy = 0.5 * m * (v[:2] @ v[:2]) + 0.5 * inertia * v[2] ** 2
@@ -133,16 +133,16 @@ class PlanarBody(AbstractRigidBody):
         return energy + v[2] * (v[:2] @ turned(self.frame(q).direction(S)))
 
     def generalized(self, q: Array, load: Load) -> Array:
-        """The force and the torque themselves."""
+        """The force and the torque, which are the generalized force."""
         force, torque = load
         return jnp.stack([force[0], force[1], torque])
 
     def load(self, q: Array, generalized: Array) -> Load:
-        """The generalized force itself."""
+        """The force and the torque, which are the generalized force."""
         return generalized[:2], generalized[2]
 
     def start(self, start: Start) -> tuple[Array, Array]:
-        """Position and angle."""
+        """The initial position and angle, with their rates."""
         r, u = (entries(self, start, field, (2,)) for field in ("position", "velocity"))
         angle, w = (entries(self, start, field, ()) for field in ("attitude", "spin"))
         return jnp.append(r, angle), jnp.append(u, w)
@@ -156,15 +156,15 @@ class SpatialBody(AbstractRigidBody):
     letters: ClassVar[tuple[str, ...]] = ("x", "y", "z", "e0", "e1", "e2", "e3")
 
     def frame(self, q: Array) -> Frame:
-        """At (x, y, z), turned by the quaternion."""
+        """The frame at (x, y, z), rotated by the quaternion."""
         return Frame(q[:3], rotation(q[3:]), q[3:])
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """With velocity (x', y', z') and spin 2 vec(e' conj(e))."""
+        """The frame with velocity (x', y', z') and spin 2 vec(e' conj(e))."""
         return Moving(self.frame(q), v[:3], spin_in_space(q[3:], v[3:]))
 
     def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """K = m v . v / 2 + v . (w x S) + w . I w / 2 with w along the axes of the body."""
+        """The kinetic energy m v . v / 2 + v . (w x S) + w . I w / 2, w along the body's axes."""
         m, S = self.properties.static(read, 3)
         w = spin_in_body(q[3:], v[3:])
         inertia = self.properties.spatial_inertia(read)
@@ -179,11 +179,11 @@ class SpatialBody(AbstractRigidBody):
         return jnp.concatenate([force, 4 * quaternion_rate(q[3:], torque)])
 
     def load(self, q: Array, generalized: Array) -> Load:
-        """The force, and vec(Q_e conj(e)) / 2, which ignores what stretches e."""
+        """The force, and the torque vec(Q_e conj(e)) / 2, without the part that stretches e."""
         return generalized[:3], 0.25 * spin_in_space(q[3:], generalized[3:])
 
     def start(self, start: Start) -> tuple[Array, Array]:
-        """Position and quaternion, e' = (0, w) e / 2."""
+        """The initial position and quaternion, and their rates with e' = (0, w) e / 2."""
         e = jnp.array([1.0, 0.0, 0.0, 0.0])
         if start.attitude is not None:
             e = entries(self, start, "attitude", (4,))
@@ -207,8 +207,8 @@ def planar_body(
 
     Args:
         name: name of the body.
-        mass: [kg].
-        inertia: [kg m^2] about the centre of mass; with `static_moment` about the reference point.
+        mass: mass [kg].
+        inertia: about the centre of mass, or the reference point with `static_moment` [kg m^2].
         center: the centre of mass on the body [m], two values.
         static_moment: mass times centre of mass [kg m], two values.
 
@@ -236,7 +236,7 @@ def spatial_body(
 
     Args:
         name: name of the body; its quaternion has the constraint `name.unit`.
-        mass: [kg].
+        mass: mass [kg].
         inertia: [kg m^2] along the axes of the body, three principal moments or a (3, 3) matrix,
             about the centre of mass; with `static_moment` about the reference point.
         center: the centre of mass on the body [m], three values.
@@ -286,7 +286,7 @@ def _mass(
 
 
 def _spatial(part: str, inertia: Any) -> Any:
-    """Three principal moments, or a symmetric matrix of values."""
+    """Check an inertia: three principal moments, or a symmetric matrix of values."""
     if isinstance(inertia, str) or callable(inertia):
         return number(part, "inertia", inertia)
     if np.ndim(inertia) == 0 or len(inertia) != 3:

@@ -37,8 +37,8 @@ def rolling_disk(
         at_a: a point of the line on a [m].
         b: the disk.
         at_b: its centre on b [m].
-        normal: of the line, on a, towards the disk.
-        radius: of the disk [m].
+        normal: normal of the line, on a, towards the disk.
+        radius: radius of the disk [m].
 
     Raises:
         ValueError: the bodies, points or normal do not fit; the message names the joint.
@@ -73,8 +73,8 @@ def rolling_sphere(
         at_a: a point of the plane on a [m].
         b: the sphere.
         at_b: its centre on b [m].
-        normal: of the plane, on a, towards the sphere.
-        radius: of the sphere [m].
+        normal: normal of the plane, on a, towards the sphere.
+        radius: radius of the sphere [m].
 
     Raises:
         ValueError: the bodies, points or normal do not fit; the message names the joint.
@@ -113,9 +113,9 @@ def rolling_wheel(
         at_a: a point of the plane on a [m].
         b: the wheel.
         at_b: its centre on b [m].
-        normal: of the plane, on a, towards the wheel; never parallel to the axle.
+        normal: normal of the plane, on a, towards the wheel; never parallel to the axle.
         axle: direction of the axle on b.
-        radius: of the wheel [m].
+        radius: radius of the wheel [m].
 
     Raises:
         ValueError: the bodies, points or directions do not fit; the message names the joint.
@@ -141,7 +141,7 @@ def knife_edge(
 ) -> Joint:
     """A blade, or a wheel seen from above: a point of b moves only along a direction of b.
 
-    In the plane.
+    It applies in the plane.
 
     Args:
         name: name of the joint.

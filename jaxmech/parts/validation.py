@@ -17,7 +17,7 @@ AnyForce = AbstractForce | Gravity | Callable[..., Any]
 def require_consistent(
     bodies: Sequence[AbstractBody], joints: Sequence[AnyJoint], forces: Sequence[AnyForce]
 ) -> None:
-    """Raise unless these are parts of one mechanism."""
+    """Raise unless all arguments are parts of one mechanism."""
     _require_kinds(bodies, joints, forces)
     _require_distinct("bodies", (body.name for body in bodies))
     _require_distinct("joints", (joint.name for joint in joints))

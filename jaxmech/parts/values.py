@@ -36,7 +36,7 @@ class Reader:
     params: Any
 
     def number(self, value: Value) -> Numbers:
-        """A value as a scalar; a plain number becomes a numpy constant, which is folded."""
+        """Read a value as a scalar; a plain number becomes a numpy constant, which is folded."""
         if isinstance(value, float):
             return np.asarray(value, self._dtype)
         return self.array(value, ())
@@ -46,7 +46,7 @@ class Reader:
         return self.array(lambda t, p: fn(x, t, p), ())
 
     def vector(self, values: Vector, size: int) -> Numbers:
-        """Values as an array of shape (size,)."""
+        """Read values as an array of shape (size,)."""
         if are_numbers(values):
             return np.asarray(values, self._dtype)
         if isinstance(values, tuple):
@@ -54,7 +54,7 @@ class Reader:
         return self.array(values, (size,))
 
     def array(self, value: Any, *shapes: tuple[int, ...]) -> Array:
-        """A value as an array of one of the given shapes."""
+        """Read a value as an array of one of the given shapes."""
         found = jnp.asarray(self._found(value)).astype(self._dtype)
         if found.shape not in shapes:
             wanted = " or ".join(map(str, shapes))
@@ -80,7 +80,7 @@ class Reader:
             else:
                 has = f"which has {', '.join(map(str, self.params)) or 'none'}"
             if not isinstance(value, str) and not isinstance(error, KeyError):
-                raise  # an error of the function itself
+                raise  # an error raised by the function itself
             raise ValueError(
                 f"{capital(self.part)} needs the parameter {wanted}, but it is not in `params`, "
                 f"{has}; add it there, or write a number in its place."
@@ -88,7 +88,7 @@ class Reader:
 
 
 def number(part: str, argument: str, value: Value) -> Value:
-    """Check a value of a part; return a float, a name or a function."""
+    """Check a value of a part, and return a float, a name or a function."""
     if isinstance(value, str):
         return value
     if callable(value):
@@ -108,7 +108,7 @@ def number(part: str, argument: str, value: Value) -> Value:
 
 
 def vector(part: str, argument: str, values: Vector, size: int) -> Vector:
-    """Check a vector of a part; return a tuple, or the name or function of a whole array.
+    """Check a vector of a part, and return a tuple, or the name or function of a whole array.
 
     Example:
         >>> vector("joint 'A'", "at_a", [0, "l"], 2)
@@ -129,7 +129,7 @@ def vector(part: str, argument: str, values: Vector, size: int) -> Vector:
 
 
 def direction(part: str, argument: str, values: Vector, size: int) -> Vector:
-    """Check a direction of a part; return it with length one if all components are numbers."""
+    """Check a direction of a part; normalize it if all components are numbers."""
     kept = vector(part, argument, values, size)
     if not are_numbers(kept):
         return kept
@@ -148,7 +148,7 @@ def are_numbers(kept: Vector) -> bool:
 
 
 def unit(read: Reader, kept: Vector, size: int) -> Numbers:
-    """A checked direction as an array of length one."""
+    """Read a checked direction as a unit vector."""
     values = read.vector(kept, size)
     return values if are_numbers(kept) else values / jnp.sqrt(values @ values)
 
@@ -172,5 +172,5 @@ def _wrong(part: str, argument: str, plain: str, value: Any) -> str:
 
 
 def capital(part: str) -> str:
-    """The name of a part at the start of a sentence."""
+    """Capitalize the name of a part for the start of a sentence."""
     return part[:1].upper() + part[1:]

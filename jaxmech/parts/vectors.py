@@ -1,4 +1,4 @@
-"""Vectors and quaternions: products, rotations, spins, all branch-free.
+"""Branch-free products and rotations of vectors and quaternions, and spins.
 
 A quaternion is (e0, e1, e2, e3), the scalar part e0 first; e and -e are the same attitude.
 
@@ -16,7 +16,7 @@ Numbers = Any  # a JAX array, or a numpy array where all entries are plain numbe
 
 
 def _quaternion_table() -> np.ndarray:
-    """T with (a b)_k = sum T[k, i, j] a_i b_j, Hamilton's product."""
+    """The table T with (a b)_k = sum T[k, i, j] a_i b_j, Hamilton's product."""
     table = np.zeros((4, 4, 4), np.int32)
     for i in range(4):
         table[i, 0, i] = table[i, i, 0] = 1
@@ -45,7 +45,7 @@ def bilinear(table: np.ndarray, a: Numbers, b: Numbers) -> Numbers:
 
 
 def apply(matrix: Numbers, a: Numbers) -> Numbers:
-    """A matrix times a vector, as a product and a sum, which XLA fuses over a batch."""
+    """Multiply a matrix and a vector as a product and a sum, which XLA fuses over a batch."""
     return (matrix * a[None, :]).sum(1)
 
 
@@ -55,7 +55,7 @@ def cross(a: Numbers, b: Numbers) -> Numbers:
 
 
 def turned(a: Numbers) -> Numbers:
-    """A vector in the plane after a quarter turn to the left."""
+    """Rotate a vector in the plane by a quarter turn to the left."""
     return apply(_QUARTER.astype(a.dtype), a)
 
 
@@ -70,12 +70,12 @@ def conjugate(e: Numbers) -> Numbers:
 
 
 def spin_in_space(e: Numbers, rate: Numbers) -> Numbers:
-    """Angular velocity along the axes of the ground, 2 vec(e' conj(e))."""
+    """The angular velocity along the axes of the ground, 2 vec(e' conj(e))."""
     return 2 * bilinear(_SPACE, rate, e)
 
 
 def spin_in_body(e: Numbers, rate: Numbers) -> Numbers:
-    """Angular velocity along the axes of the body, 2 vec(conj(e) e').
+    """The angular velocity along the axes of the body, 2 vec(conj(e) e').
 
     Example:
         >>> e = jnp.array([0.0, 1.0, 0.0, 0.0])  # upside down
@@ -86,7 +86,7 @@ def spin_in_body(e: Numbers, rate: Numbers) -> Numbers:
 
 
 def quaternion_rate(e: Numbers, spin: Numbers) -> Numbers:
-    """e' from the angular velocity along the axes of the ground, (0, w) e / 2."""
+    """The derivative e' from the angular velocity along the axes of the ground, (0, w) e / 2."""
     return bilinear(_IMAGINARY, spin, e) / 2
 
 
@@ -95,7 +95,7 @@ def quaternion(axis: Any, angle: Any) -> Array:
 
     Args:
         axis: direction, shape (3,), of any length except zero.
-        angle: [rad], positive by the right-hand rule.
+        angle: angle [rad], positive by the right-hand rule.
 
     Example:
         >>> print(quaternion((0, 0, 2), jnp.pi / 3).round(4))
@@ -106,7 +106,7 @@ def quaternion(axis: Any, angle: Any) -> Array:
 
 
 def rotation(e: Numbers) -> Numbers:
-    """The matrix (3, 3) from components along the axes of a body to components in space.
+    """The matrix (3, 3) that turns components along the axes of a body into those in space.
 
     It is quadratic in e, so that it is a rotation only where e is a unit.
 
@@ -138,7 +138,7 @@ def normals(u: Numbers) -> Numbers:
     if u.shape == (2,):
         return turned(u)[None]
     xp: Any = np if isinstance(u, np.ndarray) else jnp
-    # One of two branches of the formula, so that it is nowhere near its singularity u[2] = -sign.
+    # One of two branches of the formula, so that it is never near its singularity u[2] = -sign.
     sign = xp.where(u[2] >= 0, 1, -1).astype(u.dtype)
     a = -1 / (sign + u[2])
     b = u[0] * u[1] * a

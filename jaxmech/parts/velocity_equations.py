@@ -30,7 +30,7 @@ class AbstractVelocity(abc.ABC):
 
     @abc.abstractmethod
     def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
-        """The residual, (k,)."""
+        """The residual of the equations, (k,)."""
 
 
 def slip(moving: tuple[Moving, ...], point: Numbers) -> Numbers:
@@ -47,7 +47,7 @@ class Edge(AbstractVelocity):
     along: Vector
 
     def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
-        """The lateral velocity."""
+        """The residual, the lateral velocity."""
         b = moving[1].frame
         velocity = slip(moving, b.point(read.vector(self.at_b, 2)))
         return apply(across(b, self.along, read), b.components(velocity))
@@ -62,7 +62,7 @@ class RoundSlip(AbstractVelocity):
     radius: Value
 
     def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
-        """The velocity at the contact, along the line or along n1, n2 of the plane."""
+        """The residual, the velocity at the contact along the line or along n1, n2 of the plane."""
         a, b = moving[0].frame, moving[1].frame
         n = pointing(a, self.normal, read)
         center = b.point(read.vector(self.at_b, n.shape[0]))
@@ -80,7 +80,7 @@ def track(
 
 @dataclass(frozen=True)
 class WheelContact(AbstractPosition):
-    """The lowest point of a wheel's rim is on a plane: n . d = radius times the sine."""
+    """The lowest point of a wheel's rim lies on a plane: n . d = radius times the sine."""
 
     at_a: Vector
     normal: Vector
@@ -89,7 +89,7 @@ class WheelContact(AbstractPosition):
     radius: Value
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """The height of the lowest point [m]; its multiplier is the load on the wheel [N]."""
+        """The residual: height of the lowest point [m]; its multiplier is the wheel load [N]."""
         n, along = track(frames[0], frames[1], self.normal, self.axle, read)
         d = way(frames, self.at_a, self.at_b, read)
         return (n @ d - read.number(self.radius) * jnp.sqrt(along @ along))[None]
@@ -111,7 +111,7 @@ class WheelSlip(AbstractVelocity):
         along = along / jnp.sqrt(along @ along)
         upward = cross(
             along, pointing(b, self.axle, read)
-        )  # in the wheel, towards its highest point
+        )  # the direction in the wheel towards its highest point
         center = b.point(read.vector(self.at_b, 3))
         velocity = slip(moving, center - read.number(self.radius) * upward)
         return jnp.stack([along @ velocity, cross(n, along) @ velocity])
@@ -127,7 +127,7 @@ class GearSpeed(AbstractVelocity):
     radius_b: Value
 
     def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
-        """ra (w_a - w) . axis_a + rb (w_b - w) . axis_b."""
+        """The residual ra (w_a - w) . axis_a + rb (w_b - w) . axis_b."""
         a, b, carrier = moving
         spin_a = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
         spin_b = (b.spin - carrier.spin) @ pointing(b.frame, self.axis_b, read)
