@@ -1,6 +1,6 @@
 """Configuration files and run folders.
 
-`errors` first, then `schema` (the keys, described by dataclasses, and the names of policies),
+Read `errors` first, then `schema` (the keys, described by dataclasses, and the names of policies),
 `convert` (plain data into dataclasses and back), `toml` (files, with lines of errors and help),
-`load` (model files), `run_folder`; `environment` and `digest` say what a result came from.
+`load` (model files), `run_folder`; `environment` and `digest` record the origin of a result.
 """

@@ -1,7 +1,7 @@
-"""Plain data, as `tomllib` reads them, into frozen dataclasses and back.
+"""Conversion of plain data, as read by `tomllib`, into frozen dataclasses and back.
 
-Reading is strict: an integer stands for a number, but nothing else is converted, no unknown key is
-accepted, and all problems are found at once.
+Reading is strict: an integer is accepted as a number, but nothing else is converted, unknown keys
+are rejected, and all problems are reported at once.
 """
 
 import re
@@ -31,7 +31,7 @@ _LONGEST = 60  # characters of a value that a message shows
 
 
 def structure(data: Mapping[str, Any], kind: type[Config]) -> Config:
-    """The dataclass that the plain data of a TOML file stand for, or a StudyError.
+    """Convert the plain data of a TOML file to a dataclass, or raise a StudyError.
 
     Example:
         >>> from jaxmech.stabilization import AbstractStabilization
@@ -43,7 +43,7 @@ def structure(data: Mapping[str, Any], kind: type[Config]) -> Config:
 
 
 def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
-    """The plain data of a dataclass, as in its TOML file, or a StudyError where there are none.
+    """Convert a dataclass to plain data as in its TOML file, or raise a StudyError.
 
     Example:
         >>> from jaxmech.stabilization import AbstractStabilization, Projection
@@ -83,14 +83,14 @@ def _of_other(choice: OneOf, value: Any) -> dict[str, Any]:
 
 
 def _python_name(value: Any) -> str:
-    """How a function, or a tuple of functions, is named where a file would name a file."""
+    """The name of a function, or of a tuple of functions, in place of that of its file."""
     first = value[0] if isinstance(value, tuple) and value else value
     named = callable(first) and not isinstance(first, type)
     return f"python:{getattr(first, '__qualname__', type(first).__name__)}" if named else ""
 
 
 def _read(kind: Any, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
-    """A value of a TOML file as an object of the given type; `also` are keys of the same table."""
+    """Read a value of a TOML file as the given type; `also` are keys of the same table."""
     kind = required(kind)
     if choice := choice_of(kind):
         return _chosen(choice, value, key, also)
@@ -157,7 +157,7 @@ def _require_table(value: Any, key: Key) -> None:
 def _gathered(
     entries: Iterable[tuple[str, Callable[[], Any]]], problems: Iterable[Problem] = ()
 ) -> dict[str, Any]:
-    """Read entries by name, or raise all of their problems together with the given ones."""
+    """Read entries by name, and raise all of their problems together with the given ones."""
     built: dict[str, Any] = {}
     found: list[Problem] = []
     for name, read in entries:
@@ -188,7 +188,7 @@ def _table(kind: type, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
         raise StudyError(problems)
     try:
         return kind(**built)
-    except ValueError as error:  # the class refuses a value, or values that do not fit together
+    except ValueError as error:  # the class rejects a value, or inconsistent values
         raise StudyError(Problem((*key, *p.key), p.message) for p in _told(error)) from None
 
 
@@ -206,7 +206,7 @@ def _too_large(kind: type, built: Mapping[str, Any], key: Key) -> Iterator[Probl
 
 
 def _told(error: ValueError) -> Iterable[Problem]:
-    """The problems in an error of a class: "Argument `substeps` must be ..." is of that key."""
+    """The problems in the error of a class: "Argument `substeps` must be ..." concerns that key."""
     if isinstance(error, StudyError):
         return error.problems
     parts = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(error), re.DOTALL)
@@ -214,7 +214,7 @@ def _told(error: ValueError) -> Iterable[Problem]:
 
 
 def _chosen(choice: OneOf, value: Any, key: Key, also: Iterable[str]) -> Any:
-    """Read one of several classes, which a table names by its tag."""
+    """Read an instance of one of several classes, selected by the tag of a table."""
     tag, kinds = choice.tag, choice.kinds
     if tag is None:
         if not isinstance(value, str) or value not in kinds:
@@ -236,7 +236,7 @@ def _chosen(choice: OneOf, value: Any, key: Key, also: Iterable[str]) -> Any:
 
 
 def _other(kind: type, name: str, parameters: Mapping[str, Any], key: Key) -> Any:
-    """An object of the class for all names that are not listed."""
+    """Make an instance of the class for all names that are not listed."""
     try:
         return kind(name, parameters)
     except StudyError as error:

@@ -1,6 +1,6 @@
-"""Digests of functions: the same if JAX traces them to the same operations on the same constants.
+"""Digests of functions, equal if JAX traces them to the same operations on the same constants.
 
-The first two derivatives count, too; names of functions, comments and places of files do not.
+The first two derivatives count, too; names of functions, comments and paths of files do not.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,13 +13,13 @@ import numpy as np
 from jaxmech.system import Params, System, as_dtype
 from jaxmech.utils.digests import jaxpr_texts, sha256
 
-_NO_DERIVATIVE = (TypeError, ValueError, NotImplementedError)  # what JAX raises
+_NO_DERIVATIVE = (TypeError, ValueError, NotImplementedError)  # raised by JAX
 
 
 def digest(fn: Callable[..., Any], *args: Any) -> str:
-    """The digest of a function, with its derivatives, at arguments of these shapes and types.
+    """Compute the digest of a function, with its derivatives, for arguments of given types.
 
-    Versions of JAX give different digests, since they trace to different operations.
+    Different versions of JAX yield different digests, since they trace to different operations.
 
     Example:
         >>> digest(lambda x: x + x, 1.0) == digest(lambda y: y + y, 2.0)
@@ -42,7 +42,7 @@ def digest(fn: Callable[..., Any], *args: Any) -> str:
 def system_digests(system: System, params: Params, dtype: Any = float) -> dict[str, str]:
     """The digest of each function of a system: "lagrangian", "force", "constraint <name>" ..."""
     dtype = jnp.result_type(dtype)
-    q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # of which JAX compiles nothing
+    q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # numpy, so that JAX compiles nothing
     params = as_dtype(params, dtype)
     state = (q, q, t, params)
     found = {
@@ -61,12 +61,12 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The names, in order, whose digests differ or that only one of the two has."""
+    """The names, in order, whose digests differ or exist in only one of the two."""
     return [name for name in {**now, **then} if then.get(name) != now.get(name)]
 
 
 def _derivatives(of: Callable[..., Any], numbers: list[Any], others: list[Any]) -> list[Any]:
-    """The traced second derivative along a direction, else the reverse gradient, else nothing."""
+    """The traced second derivative along a direction, else the reverse-mode gradient, if any."""
 
     def first(x: list[Any], along: list[Any], others: list[Any]) -> Any:
         return jax.jvp(lambda x: of(x, others), (x,), (along,))

@@ -1,4 +1,4 @@
-"""What a run was computed with: versions, device, digests of files and functions."""
+"""The environment of a run: versions, device, digests of files and functions."""
 
 import json
 import os
@@ -32,14 +32,14 @@ DECISIVE = (
     "data_sha256",
     "draws",
 )
-INPUT = ("functions", "data_sha256", "draws")  # must agree even for a finished run to be shown
-_DECIDES_TRACES = ("jax", "x64")  # digests of functions are comparable only where these agree
+INPUT = ("functions", "data_sha256", "draws")  # must agree even for displaying a finished run
+_DECIDES_TRACES = ("jax", "x64")  # digests of functions are comparable only if these agree
 VERSIONS = ("jaxmech", "jax")  # differences that are reported, but allowed
 _PACKAGES = ("jaxmech", "jax", "jaxlib", "numpy", "scipy", "zarr")
 
 
 def environment(subject: Subject | None = None) -> dict[str, Any]:
-    """Versions, devices and settings of this process, as they are stored with the results."""
+    """The versions, devices and settings of this process, as stored with the results."""
     device = jax.devices()[0]
     facts = {
         **{package: _version(package) for package in _PACKAGES},
@@ -109,7 +109,7 @@ _TOLD = {
 
 @cache
 def processor() -> str:
-    """The kind of processor, which decides the instructions that the compiler chooses from."""
+    """The kind of processor, which determines the instructions available to the compiler."""
     listing = Path("/proc/cpuinfo")
     lines = listing.read_text().splitlines() if listing.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""What is wrong with an input, in words that name the key and what it must be instead."""
+"""Errors of input, which name the key and the requirement that it violates."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class InputError(ValueError):
 
 
 class StoppedError(Exception):
-    """A run was asked to stop, and has; what is finished is kept."""
+    """A run was stopped on request; finished results are kept."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Problem:
 
 
 class StudyError(ValueError):
-    """An invalid study, with every problem that was found.
+    """An invalid study, with all of its problems.
 
     Args:
-        problems: what is wrong, at least one.
+        problems: the problems, at least one.
 
     Example:
         >>> print(StudyError([Problem(("times", "end"), "must be after `start`")]))
@@ -48,12 +48,12 @@ class StudyError(ValueError):
 
 
 def refuse(key: str, message: str) -> StudyError:
-    """The error for a single key of one name."""
+    """Make the error for a single key of one name."""
     return StudyError([Problem((key,), message)])
 
 
 def not_one_of(name: str, known: Iterable[str], what: str) -> str:
-    """Say that a name is unknown, suggest the nearest known one, and list them all.
+    """Report that a name is unknown, suggest the nearest known one, and list them all.
 
     Example:
         >>> print(not_one_of("m9", ["m1", "l1"], "a parameter of the pendulum"))

@@ -22,12 +22,12 @@ class Subject:
     """The system of a study.
 
     Attributes:
-        name: its name in the study.
+        name: name in the study.
         system: the system.
         model: the model, or None where the file holds a bare `System`.
         source: the Python file of the user, or None for a model of the catalogue.
-        sha256: digest of that file.
-        beside: what else the file holds, by name.
+        sha256: digest of the source file.
+        beside: the other objects of the file, by name.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Subject:
 
 
 def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subject:
-    """The system of a catalogue name, or of "path/file.py:attribute" seen from a folder.
+    """Load the system of a catalogue name, or of "path/file.py:attribute" relative to a folder.
 
-    The attribute is a `System`, a `Model`, or a function that returns one and takes the options.
+    The attribute is a `System`, a `Model`, or a function of the options that returns one.
 
     Example:
         >>> load("chain", {"links": 3}).system.n
@@ -59,7 +59,7 @@ def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subjec
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """An object from a Python file, with the path and digest of the file and all else in it."""
+    """An object from a Python file, with the path, digest and other objects of the file."""
 
     found: object
     path: Path
@@ -158,6 +158,6 @@ def _told(error: Exception) -> str:
 
 def _where(error: Exception, path: Path) -> str:
     if isinstance(error, SyntaxError):
-        return ""  # its text names file and line
+        return ""  # its text has the file and line
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     return f" ({path}, line {lines[-1]})" if lines else ""

@@ -1,4 +1,4 @@
-"""A folder that one process writes at a time, and that a later process can continue."""
+"""Run folders, written by one process at a time and possibly continued by a later one."""
 
 import json
 import os
@@ -15,24 +15,24 @@ from jaxmech.config.environment import DECISIVE, changes
 from jaxmech.config.errors import InputError
 
 LOCK = ".lock"
-CREATION = ".creation"  # the lock of those that share a folder, while it is created
+CREATION = ".creation"  # the lock of processes that share a folder, while it is created
 
 
 class FolderError(InputError):
-    """A run folder that cannot be used, and what to do about it."""
+    """A run folder cannot be used; the text names the remedy."""
 
 
 class RunWarning(UserWarning):
-    """A warning about a run, such as damage that was repaired or other versions."""
+    """A warning about a run, such as repaired damage or changed versions."""
 
 
 def warn(text: str) -> None:
-    """Issue a `RunWarning`, where messages have no other receiver."""
+    """Issue a `RunWarning`, unless messages have another receiver."""
     warnings.warn(text, RunWarning, stacklevel=2)
 
 
 def require_run_or_nothing(path: Path) -> None:
-    """Make the folder, or raise a FolderError if it holds files that are not of a run."""
+    """Create the folder, or raise a FolderError if it contains files that are not of a run."""
     if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
         text = "holds files that are not a run; choose another folder with --out"
         raise FolderError(f"{path} {text}")
@@ -41,7 +41,7 @@ def require_run_or_nothing(path: Path) -> None:
 
 def write_whole(file: Path, content: str | bytes) -> None:
     """Write a file so that it exists completely or not at all."""
-    # A name of its own: two processes may write the same file with the same content.
+    # A unique name: two processes may write the same file with the same content.
     draft = file.with_name(f".{file.name}.{os.getpid()}-{uuid4().hex[:8]}.draft")
     draft.write_bytes(content.encode() if isinstance(content, str) else content)
     flush(draft)
@@ -93,7 +93,7 @@ def require_same_environment(
 
 
 def stored_environment(path: Path) -> dict[str, Any]:
-    """The content of `environment.json`, or a FolderError."""
+    """Read `environment.json`, or raise a FolderError."""
     file = path / "environment.json"
     try:
         then = json.loads(file.read_text())
@@ -110,9 +110,9 @@ def locked(
 
     Args:
         path: the folder.
-        name: the file of the lock.
-        shared: together with others that share it.
-        wait: until it is free, instead of raising a FolderError.
+        name: name of the lock file.
+        shared: whether to share the lock with others that do so.
+        wait: whether to wait until it is free, instead of raising a FolderError.
     """
     try:
         import fcntl
@@ -129,7 +129,7 @@ def locked(
             holder = file.read().strip()
             by = f"another process ({holder})" if holder else "another process"
             raise FolderError(f"{path} is being written by {by}; wait for it") from error
-        file.truncate(0)  # what a killed process has left
+        file.truncate(0)  # left by a killed process
         if not shared and not wait:
             file.write(f"{os.getpid()} on {platform.node()}\n")
             file.flush()
@@ -140,7 +140,7 @@ def locked(
 
 
 def flush(path: Path) -> None:
-    """Make the operating system write a file or folder to the disk now."""
+    """Flush a file or folder to the disk."""
     if not path.exists() or (path.is_dir() and os.name == "nt"):
         return
     handle = os.open(path, os.O_RDONLY)

@@ -1,6 +1,6 @@
 """The schema of configuration files: the fields of a dataclass are the keys of a table.
 
-The policies of `simulate` are their own schema; `POLICIES` holds the names that they have in files.
+The policies of `simulate` are their own schema; `POLICIES` maps them to their names in files.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,13 +34,13 @@ NUMBER_OR_NAME = float | str  # of a parameter
 
 @dataclass(frozen=True, eq=False)
 class OneOf:
-    """The classes that a key may hold an instance of; `Annotated[A | B, OneOf(...)]` is its type.
+    """The classes whose instances a key accepts; its type is `Annotated[A | B, OneOf(...)]`.
 
     Attributes:
         kinds: the classes by their names in a file.
-        tag: the key of a table that holds the name; None where the name is all there is.
-        default: the name of a table without one.
-        told_by: the name of a table without one that has any of some keys, and these keys.
+        tag: the key of a table that holds the name; None if the name stands alone.
+        default: the name of a table without a tag.
+        told_by: the name of a table without a tag that has any of some keys, and these keys.
         bare: the class that a number or a list stands for, as its only field.
         other: the class of all other names, which checks the name; its fields are `name` and
             `parameters`, a mapping of all other keys.
@@ -54,11 +54,11 @@ class OneOf:
     other: type | None = None
 
     def name_of(self, value: object) -> str | None:
-        """The name of a value's class."""
+        """The name of the class of a value."""
         return next((name for name, kind in self.kinds.items() if type(value) is kind), None)
 
     def name_in(self, table: Mapping[str, Any]) -> Any:
-        """The name that a table gives, or that its keys tell."""
+        """The name in a table, from its tag or its other keys."""
         implied = self.default
         if self.told_by and any(key in table for key in self.told_by[1]):
             implied = self.told_by[0]
@@ -101,7 +101,7 @@ POLICIES: Mapping[Any, OneOf] = {
 
 
 def words(kind: Any) -> str:
-    """A type of the schema in words, for messages and for `--help`.
+    """Describe a type of the schema, for messages and for `--help`.
 
     Example:
         >>> words(int), words(AbstractSolver)
@@ -127,13 +127,13 @@ def words(kind: Any) -> str:
 
 
 def alternatives(names: Iterable[str]) -> str:
-    """Names as a list of choices, such as '"ldl" or "qr"'."""
+    """Join names as a list of choices, such as '"ldl" or "qr"'."""
     *most, last = [f'"{name}"' for name in names]
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def choice_of(kind: Any) -> OneOf | None:
-    """What a key of this type may hold one of, if it is a choice."""
+    """The classes accepted for this type of key, if it is a choice."""
     given = [part for part in get_args(required(kind)) if isinstance(part, OneOf)]
     return given[0] if given else POLICIES.get(required(kind))
 
@@ -146,7 +146,7 @@ def _plural(kind: Any) -> str:
 
 
 def required(kind: Any) -> Any:
-    """`int` for `int | None`."""
+    """Remove None from a type: `int` for `int | None`."""
     inner = tuple(part for part in get_args(kind) if part is not NoneType)
     return reduce(or_, inner) if NoneType in get_args(kind) else kind
 
@@ -158,15 +158,15 @@ def hints_of(kind: type) -> dict[str, Any]:
 
 
 def is_text_or_list(kind: Any) -> bool:
-    """Whether a key may hold one of some texts, or a list."""
+    """Whether a key accepts one of some texts, or a list."""
     return get_origin(kind) in (UnionType, Union) and get_origin(get_args(kind)[-1]) is tuple
 
 
 def short_field(kind: type) -> str | None:
-    """The field that a text stands for in place of the table of the dataclass, if there is one."""
+    """The field that a text in place of the table of the dataclass sets, if there is one."""
     return next((f.name for f in fields(kind) if f.metadata.get("short")), None)
 
 
 def inline_field(kind: type) -> str | None:
-    """The field whose own keys stand in the table of the dataclass, if there is one."""
+    """The field whose keys are written into the table of the dataclass itself, if there is one."""
     return next((f.name for f in fields(kind) if f.metadata.get("inline")), None)

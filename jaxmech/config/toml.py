@@ -1,6 +1,6 @@
-"""Configuration files: TOML into a frozen dataclass such as `Study`, with the line of an error.
+"""Configuration files: TOML read into a frozen dataclass such as `Study`, with lines of errors.
 
-The keys, their types, defaults and descriptions are those of the dataclasses; they are listed
+The keys, their types, defaults and descriptions are those of the dataclasses, and are listed
 nowhere else.
 """
 
@@ -18,7 +18,7 @@ from jaxmech.config.convert import Config, plain, structure
 from jaxmech.config.errors import InputError, Key, Problem, StudyError
 from jaxmech.config.schema import OneOf, choice_of, short_field, words
 
-_WIDTH = 98  # characters of a line of help
+_WIDTH = 98  # characters per line of help
 _OUTER = 2  # indent of the tables of a file
 _NO_LINE = sys.maxsize
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
@@ -26,7 +26,7 @@ _DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
 
 
 class ConfigError(InputError):
-    """An invalid configuration: one line for each problem, with file and line."""
+    """An invalid configuration, with one line for each problem that names file and line."""
 
 
 def read(
@@ -36,8 +36,8 @@ def read(
 ) -> Config:
     """Read and check a configuration file.
 
-    Where something is wrong, `also` is asked what else is wrong with the plain data, so that all
-    problems are told at once; every one of them is in the `ConfigError`.
+    If reading fails, `also` returns further problems of the plain data, so that all problems are
+    reported at once in the `ConfigError`.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -63,7 +63,7 @@ def read(
 
 
 def located(error: StudyError, path: Path) -> ConfigError:
-    """The problems of a study with their lines in the configuration file, in order."""
+    """Sort the problems of a study by their lines in the configuration file."""
     lines = key_lines(path.read_text(encoding="utf-8"))
     places = sorted(((_line(p.key, lines), p) for p in error.problems), key=lambda place: place[0])
     shown = (f"{path}{f':{line}' if line < _NO_LINE else ''}: {p}" for line, p in places)
@@ -123,7 +123,7 @@ def _described(kind: type, indent: int, within: str = "") -> Iterator[str]:
         left = " " * (indent - 2)
         yield ""
         yield from (f"{left}  {f'[{within}{f.name}]':<14}  {f.metadata['doc']}" for f in own)
-        if indent > _OUTER:  # its choices are those of another table
+        if indent > _OUTER:  # its choices belong to another table
             continue
         given = "a number, which is fixed, or a table" if choice and choice.bare else "a table"
         yield f"    name = {given}, one of:"
@@ -152,7 +152,7 @@ def _choices(choice: OneOf | None) -> Iterator[str]:
         left = f'    {choice.tag} = "{name}"' if choice else ""
         text = f"{left:<34}{(kind.__doc__ or '').partition(chr(10))[0]}"
         yield fill(text, width=_WIDTH, subsequent_indent=" " * 34)
-        if not alike or place == len(kinds):  # keys that all of them share are listed once
+        if not alike or place == len(kinds):  # keys common to all of them are listed once
             yield from _described(kind, indent=6)
 
 
@@ -179,19 +179,19 @@ def _is_table(kind: Any) -> bool:
 
 
 def _table_of(kind: Any) -> type | None:
-    """The dataclass of a key that holds a table, that may be left out, or a list of tables."""
+    """The dataclass of a key that holds a table, possibly omitted, or a list of tables."""
     inside = [kind, *get_args(kind)]
     found = [one for one in inside if isinstance(one, type) and is_dataclass(one)]
     return found[0] if len(found) == 1 else None
 
 
 def _values_of(kind: Any) -> OneOf | None:
-    """What each entry of a table of distributions may be."""
+    """The choices for each entry of a table of distributions."""
     return choice_of(get_args(kind)[1]) if get_origin(kind) is Mapping else None
 
 
 def _line(key: Key, lines: Mapping[Key, int]) -> int:
-    """The line of a key, or of the nearest table around it that has one."""
+    """The line of a key, or of the nearest enclosing table that has one."""
     parts = [key[:end] for end in range(len(key), 0, -1)]
     names = (name for part in parts for name in (part, _without_index(part)))
     return next((lines[name] for name in names if name in lines), _NO_LINE)

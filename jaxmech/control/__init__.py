@@ -1,4 +1,4 @@
-"""Given motions, and the inputs of actuators that produce them.
+"""Prescribed motions, and the inputs of actuators that produce them.
 
 `given_motion` is a constraint that prescribes a motion, `servo` enforces a constraint by actuators
 during a simulation, and `inverse_dynamics` computes their inputs along a given path.

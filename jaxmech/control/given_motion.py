@@ -1,4 +1,4 @@
-"""`given_motion`: the constraint that something follows a given function of time.
+"""`given_motion`: a constraint that prescribes a motion as a function of time.
 
 A program constraint e(q, t, p) = f(q, p) - target(t, p) = 0 can be enforced in two ways: as a
 `Holonomic` constraint, which the initial state must satisfy and projection maintains, or as an
@@ -6,7 +6,7 @@ A program constraint e(q, t, p) = f(q, p) - target(t, p) = 0 can be enforced in 
 
     e'' + 2 alpha e' + beta^2 e = 0,
 
-which any initial state may violate and which takes the error to zero (Udwadia and Kalaba,
+which any initial state may violate and which drives the error to zero (Udwadia and Kalaba,
 "Analytical Dynamics", 1996, on trajectory tracking; Baumgarte 1972). Both act along their own
 gradient, A^T lambda, with the smallest force in the metric of M^-1 (Gauss). For a motor, which acts
 in one direction only, use `Servo`.
@@ -33,14 +33,14 @@ def given_motion(
     name: str = "given_motion",
     approach: Baumgarte | None = None,
 ) -> Holonomic | Acceleration:
-    """The constraint that something follows a given function of time.
+    """Constrain a function of the coordinates to follow a given function of time.
 
     Its reaction in `observe` is the generalized force that enforces it. Its multiplier is the force
-    on what follows: for a coordinate the generalized force on it, for a point the force there.
+    on the constrained quantity: a generalized force for a coordinate, a force for a point.
 
     Args:
-        fn: `fn(q, params)`, what follows, such as a coordinate or a point; a scalar or shape (k,).
-        target: `target(t, params)`, what it follows, twice differentiable; of the same shape.
+        fn: `fn(q, params)`, the constrained quantity, such as a coordinate or a point, () or (k,).
+        target: `target(t, params)`, its prescribed value, twice differentiable; of the same shape.
         name: name of the constraint.
         approach: None for a `Holonomic` constraint; `Baumgarte(alpha, beta)` [1/s] for an
             `Acceleration` constraint, whose error e obeys e'' + 2 alpha e' + beta^2 e = 0;
@@ -72,7 +72,7 @@ def given_motion(
 
 @dataclass(frozen=True)
 class _Error:
-    """The error e, as a class whose equal instances are one function to `jax.jit`."""
+    """The error e, as a class whose equal instances `jax.jit` treats as one function."""
 
     fn: Callable[..., Any]
     target: Callable[..., Any]
@@ -90,7 +90,7 @@ class _Error:
 
 @dataclass(frozen=True)
 class _Approach:
-    """e'' + 2 alpha e' + beta^2 e."""
+    """The stabilized error equation e'' + 2 alpha e' + beta^2 e."""
 
     error: _Error
     rates: Baumgarte

@@ -1,13 +1,13 @@
-"""`inverse_dynamics`: the forces that make a constrained system follow a given path.
+"""`inverse_dynamics`: the actuator inputs that make a constrained system follow a given path.
 
 Along a path q(t) the accelerations are known, and
 
     M qdd - Q = A^T lambda + B u
 
 is linear in the unknowns: the multipliers of the ideal constraints and the inputs u of actuators
-with the directions B. With P the projector that removes what constraint forces can carry, u solves
-P B u = P (M qdd - Q), and the constraints carry the rest. Forces are measured in the metric of
-M^-1, by the accelerations that they cause.
+with the directions B. With P the projector that removes the range of constraint forces, u solves P
+B u = P (M qdd - Q), and the constraints carry the rest. Forces are measured in the metric of M^-1,
+by the accelerations that they cause.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ class InverseDynamics(eqx.Module):
         q: coordinates on the path, shape (T, n).
         v: velocities on it, shape (T, n).
         qdd: accelerations on it, shape (T, n).
-        u: inputs of the actuators, shape (T, k), those of smallest |u| if there are several.
+        u: inputs of the actuators, shape (T, k), of minimum norm if there are several solutions.
         actuator_force: B u, shape (T, n).
         constraint_force: A^T lambda, shape (T, n).
-        multipliers: lambda, those of smallest norm if there are several, shape (T, m).
+        multipliers: lambda, of minimum norm if there are several solutions, shape (T, m).
         missing: the generalized force that actuators and constraints cannot produce, shape (T, n).
-        missed: the error of the accelerations without it, M^-1 missing, shape (T, n).
+        missed: the error of the accelerations without that force, M^-1 missing, shape (T, n).
         residual: sqrt(missing M^-1 missing), shape (T,), in sqrt(kg) m/s^2 for Cartesian
             coordinates.
         consistent: whether the path satisfies all constraints, shape (T,).
@@ -74,13 +74,13 @@ def inverse_dynamics(
     actuators: Actuators,
     throw: bool = True,
 ) -> InverseDynamics:
-    """The inputs of actuators that make a constrained system follow a path.
+    """Compute the inputs of actuators that make a constrained system follow a path.
 
     With as many actuators as degrees of freedom u is unique. With more, it is the one of smallest
     Euclidean norm |u| at every time (scale the columns of B for another norm). With fewer, only
     some paths can be followed; for the others u is the least-squares solution in the metric of
-    M^-1, and `missing` what it leaves.
-    Pure: it can be vectorized over and differentiated by parameters.
+    M^-1, and `missing` its residual. Pure: it can be vectorized over and differentiated with
+    respect to parameters.
 
     Args:
         system: the system, with n coordinates and m ideal constraint equations.
@@ -175,11 +175,11 @@ def _at(
 
 
 def _beside(carried: Array, pushed: Array) -> Array:
-    """The columns of `pushed`, projected off the span of the columns of `carried`."""
+    """The columns of `pushed`, projected onto the complement of the span of `carried`."""
     U = QR().factor(carried.T).U
 
     def column(x: Array) -> Array:
-        # Twice, since one projection leaves round-off along U; what is that small is then zero.
+        # Twice, since one projection leaves round-off along U; entries that small are then zero.
         rest = x - times(U.T, times(U, x))
         rest = rest - times(U.T, times(U, rest))
         least = float(jnp.finfo(x.dtype).eps) ** (4 / 3) * (x * x).sum()
@@ -227,7 +227,7 @@ def _require_followed(system: System, found: InverseDynamics, params: Params) ->
 
 
 def _missed(system: System, found: InverseDynamics, k: Any, params: Params) -> str:
-    """The name of the constraint that the accelerations violate most."""
+    """The name of the constraint most violated by the accelerations."""
     q, v, t, params = system.arguments(found.q[k], found.v[k], found.ts[k], params)
     misses = {}
     for c in system.constraints:

@@ -6,7 +6,7 @@ its rows S qdd = s hold, but the rest of the system moves differently:
 
     M qdd = Q + A^T lambda + B u,    A qdd = b,    S qdd = s.
 
-The accelerations are linear in u, qdd = qdd_0 + G u, so that S G u = s - S qdd_0 gives u.
+The accelerations are linear in u, qdd = qdd_0 + G u, so that S G u = s - S qdd_0 determines u.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,10 +35,10 @@ class Servo:
 
     If several u enforce it, the one of smallest Euclidean norm |u| acts; scale the columns of B for
     another norm. Only S qdd = s is enforced, so a `Holonomic` or `Nonholonomic` constraint drifts:
-    use one that corrects its own error, `given_motion(..., approach=Baumgarte(...))`.
+    use one with error feedback, `given_motion(..., approach=Baumgarte(...))`.
 
     Args:
-        plant: the system that is driven, with its ideal constraints.
+        plant: the driven system, with its ideal constraints.
         constraint: the constraint to enforce, which is not one of the plant.
         actuators: names of the coordinates on which one generalized force each acts, or a function
             `B(q, t, params)`: the directions of the forces as columns, shape (n, k).
@@ -72,7 +72,7 @@ class Servo:
 
     @property
     def system(self) -> System:
-        """The driven plant, for `simulate`, `acceleration` and so on."""
+        """The driven plant as a `System`, for `simulate`, `acceleration` and so on."""
         return replace(self.plant, force=self)
 
     def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
@@ -82,7 +82,7 @@ class Servo:
         return force if self.plant.force is None else force + self.plant.force(q, v, t, params)
 
     def inputs(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> Float[Array, " k"]:
-        """The inputs of the actuators at a state.
+        """Compute the inputs of the actuators at a state.
 
         Args:
             q: coordinates, shape (n,).
@@ -110,7 +110,7 @@ class Servo:
         return u
 
     def solved(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
-        """u (k,), the error S qdd - s, and the wanted change s - S qdd_0."""
+        """Solve for u (k,); also the error S qdd - s and the required change s - S qdd_0."""
         eom = examined(self.plant, q, v, t, params).equations(q, v, t, params)
         B = directions(self.plant, self.actuators, q, t, params)
         S, s = self.constraint.rows(q, v, t, params)
@@ -134,7 +134,7 @@ def _inputs(
 
 
 def _without_noise(S: Array, G: Array) -> Array:
-    """S G, with zeros for entries in which all terms cancel except for round-off."""
+    """S G, with zeros for entries in which all terms cancel up to round-off."""
     products = S[:, :, None] * G[None, :, :]
     SG, terms = products.sum(1), jnp.abs(products).sum(1)
     return jnp.where(jnp.abs(SG) > float(jnp.finfo(SG.dtype).eps) ** (2 / 3) * terms, SG, 0.0)
@@ -150,7 +150,7 @@ def require_ideal(argument: str, system: System) -> None:
 
 
 def checked_actuators(plant: System, actuators: Any) -> Actuators:
-    """Check actuators; return names as a tuple, or the function."""
+    """Check actuators, and return names as a tuple, or the function."""
     if callable(actuators):
         return actuators
     if isinstance(actuators, str) or not isinstance(actuators, Sequence):
@@ -170,7 +170,7 @@ def checked_actuators(plant: System, actuators: Any) -> Actuators:
 def directions(
     plant: System, actuators: Actuators, q: Array, t: Array, params: Params
 ) -> Float[Array, " n k"]:
-    """B, whose columns are the directions of the actuators."""
+    """The matrix B, whose columns are the directions of the actuators."""
     if not callable(actuators):
         columns = [plant.coordinates.index(name) for name in actuators]
         return jnp.asarray(np.eye(plant.n)[:, columns], q.dtype)

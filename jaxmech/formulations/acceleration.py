@@ -30,7 +30,7 @@ class Motion(eqx.Module):
         rank: number of independent constraint equations.
         residual: largest |A qdd - b|; large where constraints contradict each other.
         definite: false where [M; A] lacks full column rank.
-        nonideal_force: C, the force added by non-ideal constraints, shape (n,); zero for ideal ones.
+        nonideal_force: C, the force of non-ideal constraints, shape (n,); zero for ideal ones.
         converged: false where C depends on the multipliers, and no solution or more than one was
             found; C is then that of the ideal multipliers.
     """

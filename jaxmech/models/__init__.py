@@ -1,6 +1,6 @@
-"""Ready models, one per file, with a sketch, units, parameters and known facts in its docstring.
+"""Example models, one per file, with a sketch, units, parameters and known facts in its docstring.
 
-`model` has the class `Model`: a system with default parameters and consistent initial states.
+`model` defines the class `Model`: a system with default parameters and consistent initial states.
 `catalogue` finds models by name. The simplest is `pendulum`; `rolling_wheel` has nonholonomic
 constraints, `free_body` a singular mass matrix, `four_bars` redundant constraints, and `andrews` is
 the largest.

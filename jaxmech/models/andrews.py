@@ -98,13 +98,13 @@ def andrews() -> Model:
 
 
 def _turned(angle: Array, x: ArrayLike, y: ArrayLike) -> Point:
-    """The vector (x, y) turned by the angle."""
+    """Rotate the vector (x, y) by the angle."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     return jnp.stack([x * c - y * s, x * s + y * c])
 
 
 def _centres(q: Vector, p: Values) -> Float[Array, " 7 2"]:
-    """Centres of mass of the bodies 1 to 7."""
+    """The centres of mass of bodies 1 to 7."""
     b, Th, g, Ph, d, Om, ep = q
     A, B = vector(p["xa"], p["ya"]), vector(p["xb"], p["yb"])
     return jnp.stack([
@@ -133,7 +133,7 @@ def _motor(q: Vector, v: Vector, t: Array, p: Values) -> Vector:
 
 
 def _crank_and_coupler(q: Vector, p: Values) -> Point:
-    """The joint E, along the bodies 1 and 2."""
+    """The position of joint E, reached along bodies 1 and 2."""
     return _turned(q[0], p["rr"], 0.0) - _turned(q[0] + q[1], p["d"], 0.0)
 
 
@@ -158,7 +158,7 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
 
 
 def _closed(beta: Array, p: Values) -> Vector:
-    """All angles from that of the crank, with the joints E, G and H as intersections of circles."""
+    """All angles from that of the crank, with joints E, G and H as intersections of circles."""
     A, B = vector(p["xa"], p["ya"]), vector(p["xb"], p["yb"])
     crank = _turned(beta, 1.0, 0.0)
     P = p["rr"] * crank
@@ -186,7 +186,7 @@ def _corner(P: Point, Q: Point, p: ArrayLike, q: ArrayLike) -> Point:
 
 
 def _quarter(r: Point) -> Point:
-    """A quarter turn to the left."""
+    """Rotate a vector by a quarter turn to the left."""
     return jnp.stack([-r[1], r[0]])
 
 

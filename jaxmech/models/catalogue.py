@@ -1,4 +1,4 @@
-"""The models by name, for configurations and the command line."""
+"""The catalogue of models by name, for configurations and the command line."""
 
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -47,7 +47,7 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Model:
         options: arguments of the model's function by name, such as {"links": 5} for the chain.
 
     Raises:
-        ValueError: there is no such model, or the model has no such option.
+        ValueError: the model is unknown, or it has no such option.
 
     Example:
         >>> make("chain", {"links": 2}).summary

@@ -102,7 +102,7 @@ def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
 
 
 def _point(q: Vector, link: int, along: float, l: ArrayLike) -> Array:  # noqa: E741
-    """The point of a link at the fraction `along` of its length from its centre."""
+    """The point of a link at a distance from its centre, as the fraction `along` of its length."""
     x, y, angle = q[3 * link], q[3 * link + 1], q[3 * link + 2]
     return jnp.stack([x + along * l * jnp.cos(angle), y + along * l * jnp.sin(angle)])
 

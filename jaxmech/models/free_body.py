@@ -77,7 +77,7 @@ def _state(start: Values, p: Values) -> tuple[Quaternion, Quaternion]:
 
 
 def _product(a: Quaternion, b: Quaternion) -> Quaternion:
-    """The product of two quaternions (Hamilton's)."""
+    """The Hamilton product of two quaternions."""
     a0, a1, a2, a3 = a
     b0, b1, b2, b3 = b
     return jnp.stack([
@@ -89,7 +89,7 @@ def _product(a: Quaternion, b: Quaternion) -> Quaternion:
 
 
 def _geometry(q: Quaternion, t: Array, p: Values) -> dict[str, Array]:
-    """A box of 1 m along the axis of the smallest moment, with sides as 1 / sqrt(J)."""
+    """A box with a side of 1 m along the axis of the smallest moment, the others as 1 / sqrt(J)."""
     conjugate = jnp.concatenate([q[:1], -q[1:]])
     units = jnp.eye(4)[1:]
     axes = jnp.stack([_product(_product(q, unit), conjugate)[1:] for unit in units], axis=1)

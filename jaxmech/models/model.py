@@ -1,6 +1,6 @@
 """`Model`: a system with default parameters and consistent initial states.
 
-A model adds two things to a `System`: parameter values that make sense together, and a few start
+A model adds two things to a `System`: consistent parameter values, and a few start
 variables (release angles, rates) from which `state` computes q and v that satisfy all constraints.
 So a study can draw initial states at random without solving for consistent ones.
 """
@@ -23,15 +23,15 @@ class Model:
     """A `System` with default parameters and consistent initial states.
 
     Attributes:
-        name: its name in the catalogue.
+        name: name in the catalogue.
         summary: a description in one line.
-        system: the mechanics.
+        system: the mechanical system.
         params: default parameters, SI units; numbers or arrays by name.
         start: default start variables, numbers or arrays by name.
         state: `state(start, params)` returns (q, v) at t = 0, shapes (n,), which satisfy all
             constraints to round-off; a pure function.
-        geometry: `geometry(q, t, params)`, what it looks like (`jaxmech.geometry`); None if it
-            cannot be drawn.
+        geometry: `geometry(q, t, params)`, the shapes of its picture (`jaxmech.geometry`); None if
+            it cannot be drawn.
 
     Example:
         >>> from jaxmech.models import pendulum
@@ -51,7 +51,7 @@ class Model:
     def initial(
         self, start: Values | None = None, params: Values | None = None
     ) -> tuple[Array, Array]:
-        """A consistent (q, v) at t = 0, with defaults for all values that are not given.
+        """Compute a consistent (q, v) at t = 0, with defaults for all values that are not given.
 
         Args:
             start: start variables by name.
@@ -61,7 +61,7 @@ class Model:
             q and v, shapes (n,).
 
         Raises:
-            ValueError: a name is not one of the model's.
+            ValueError: the model has no variable or parameter of a given name.
         """
         return self.state(
             _merged("start", self.start, start or {}), _merged("params", self.params, params or {})
@@ -69,7 +69,7 @@ class Model:
 
 
 def vector(*entries: Any) -> Float[Array, " n"]:
-    """The scalar entries as one floating-point array."""
+    """Stack the scalar entries as one floating-point array."""
     return 1.0 * jnp.stack([jnp.asarray(entry) for entry in entries])
 
 

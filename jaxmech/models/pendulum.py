@@ -23,7 +23,7 @@ Known facts:
 - Accelerations: (x1'', x2'') = (0, -g) + s (x1, x2), s = (x2 g - |v|^2) / (x1^2 + x2^2),
   and the multiplier is m s: Kalaba et al., equations (27) and (34). The rod pulls with
   -lambda l along itself.
-- M = m I has one eigenvalue, so that nothing may depend on its eigenvectors.
+- M = m I has one eigenvalue, so that no result may depend on its eigenvectors.
 - Released at rest from the angle theta0: sin(theta/2) = k sn(K(k^2) - sqrt(g/l) t, k^2) with
   k = sin(theta0/2) (any textbook). The default start, horizontal to the left and at rest, is
   problem A01 of the IFToMM multibody benchmark library.

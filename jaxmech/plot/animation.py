@@ -1,4 +1,4 @@
-"""`Animation`: a mechanism in motion, which can be drawn at a time, shown in a notebook, saved."""
+"""`Animation`: a mechanism in motion, to be drawn at a time, shown in a notebook, or saved."""
 
 import tempfile
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ _EMBEDDED = 2000.0  # MB of an HTML page, above which matplotlib would drop fram
 
 @dataclass(frozen=True, eq=False)
 class Animation:
-    """What `animate` returns. In a notebook it shows itself as a player.
+    """The result of `animate`, which a notebook shows as a player.
 
     Attributes:
-        ts: times of the motion that are shown [s], one for each frame, shape (K,).
+        ts: displayed times of the motion [s], one for each frame, shape (K,).
         fps: frames per second.
-        speed: seconds of the motion per second.
+        speed: seconds of the motion per second of the animation.
         ax: the axes with the picture.
-        label: what is written beside the time.
+        label: text beside the time.
         scene: the shapes in the axes.
 
     Example:
@@ -58,14 +58,14 @@ class Animation:
         return self.ax.figure  # type: ignore[return-value]
 
     def draw(self, t: float) -> Axes:
-        """Draw the frame that is nearest to a time of the motion [s]; return the axes."""
+        """Draw the frame nearest to a time of the motion [s], and return the axes."""
         return self._frame(int(np.argmin(np.abs(self.ts - t))))
 
     def save(self, path: str | Path, *, dpi: float = 100.0, progress: bool = True) -> Path:
-        """Write it to a file: a GIF, a self-contained page (.html), or a video such as .mp4.
+        """Write the animation to a file: a GIF, a self-contained page (.html), or a video (.mp4).
 
         Args:
-            path: the file. Its ending says what is written; videos need the program ffmpeg.
+            path: the file, whose suffix determines the format; videos need the program ffmpeg.
             dpi: pixels per inch of the figure, which is about five inches wide.
             progress: whether to show a progress bar, in a terminal.
 
@@ -73,9 +73,9 @@ class Animation:
             The path.
 
         Raises:
-            ValueError: the ending is unknown, ffmpeg is needed and not installed, or a GIF cannot
-                have these frames per second.
-            FileNotFoundError: there is no such folder.
+            ValueError: the suffix is unknown, ffmpeg is needed and not installed, or a GIF cannot
+                have this frame rate.
+            FileNotFoundError: the folder does not exist.
         """
         path = Path(path)
         writer = self._writer(path.suffix.lower())
@@ -83,7 +83,7 @@ class Animation:
             raise FileNotFoundError(
                 f"Argument `path` must be in a folder that exists, but {path.parent} does not."
             )
-        part = path.with_name(f".{path.stem}.part{path.suffix}")  # no half a file at the end
+        part = path.with_name(f".{path.stem}.part{path.suffix}")  # no partial file at the end
         frames = tqdm(
             range(len(self.ts)), path.name, unit="frame", disable=None if progress else True
         )
@@ -168,7 +168,7 @@ def animation(
     label: str,
     ax: Axes | None,
 ) -> Animation:
-    """The animation of a track; see `jaxmech.animate`."""
+    """Make the animation of a track; see `jaxmech.animate`."""
     first, last = track.span
     count = max(int(np.ceil(abs(last - first) / speed * fps - 1e-6)), 1)
     moments = first + (last - first) * np.linspace(0, 1, FINE * count + 1)
@@ -185,7 +185,7 @@ def animation(
 
 
 def _chosen(trails: Sequence[str] | None, dots: Sequence[str]) -> Sequence[str]:
-    """The dots that leave a trail, by default the last of those that move."""
+    """The dots that leave a trail, by default the last of the moving ones."""
     if trails is None:
         return dots[-1:]
     unknown = [name for name in trails if name not in dots]

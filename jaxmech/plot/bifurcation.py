@@ -1,4 +1,4 @@
-"""The picture of equilibria over a parameter, with folds, branch points and Hopf points."""
+"""Plots of equilibria over a parameter, with folds, branch points and Hopf points."""
 
 from typing import Any
 
@@ -17,15 +17,15 @@ def bifurcation(
     """Draw a coordinate of equilibria over the parameter: solid where stable, else dashed.
 
     Args:
-        found: what `continuation` gave.
-        coordinate: its name; by default the one that changes most.
+        found: a result of `continuation`.
+        coordinate: name of the coordinate; by default the one that changes most.
         ax: axes to draw into.
 
     Returns:
         The axes, with special points as marks.
 
     Raises:
-        ValueError: there is no such coordinate.
+        ValueError: the coordinate does not exist.
 
     Example:
         >>> import jax.numpy as jnp

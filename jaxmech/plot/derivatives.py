@@ -1,4 +1,4 @@
-"""Pictures of derivatives: differences over their step sizes, and the growth of small changes."""
+"""Plots of derivatives: differences over their step sizes, and the growth of small changes."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,11 +14,11 @@ _SMALLEST = 1e-16  # stands in for an exact zero on a logarithmic axis
 def gradient_sweep(check: GradientCheck, *, ax: Axes | None = None) -> Axes:
     """Draw the difference of extrapolated finite differences and the gradient over the step size.
 
-    A correct gradient gives a V, with round-off on the left and truncation error on the right; the
-    curve of a wrong one levels off at its error. A dot marks the step size that was chosen.
+    A correct gradient yields a V, with round-off on the left and truncation error on the right; the
+    curve of a wrong one levels off at its error. A dot marks the selected step size.
 
     Args:
-        check: what `check_gradients` found.
+        check: a result of `check_gradients`.
         ax: axes to draw into.
 
     Returns:
@@ -52,12 +52,12 @@ def growth(found: Growth, *, ax: Axes | None = None) -> Axes:
     """Draw the growth of small changes of the initial state over time, logarithmic.
 
     Args:
-        found: what `sensitivity_growth` found.
+        found: a result of `sensitivity_growth`.
         ax: axes to draw into.
 
     Returns:
         The axes, with the decimal logarithm of the growth, and a line where round-off has grown to
-        the size of the motion.
+            the size of the motion.
 
     Example:
         >>> ts = np.linspace(0.0, 4.0, 5)

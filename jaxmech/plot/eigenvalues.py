@@ -1,4 +1,4 @@
-"""Pictures of modes: eigenvalues in the complex plane and over a parameter, shapes."""
+"""Plots of modes: eigenvalues in the complex plane and over a parameter, shapes."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, labelle
 
 MOST_WRITTEN = 12  # coordinates and modes up to which numbers are written into the cells
 _DARK = 0.6
-_AXIS = 1e-9  # of the largest eigenvalue: real parts that count as positive
+_AXIS = 1e-9  # relative to the largest eigenvalue: real parts that count as positive
 
 
 def poles(found: Modes | np.ndarray, *, ax: Axes | None = None) -> Axes:
     """Draw eigenvalues in the complex plane, those to the right of the imaginary axis in orange.
 
     Args:
-        found: what `modes` gave, also for a batch; or eigenvalues, shape (..., j).
+        found: a result of `modes`, also for a batch; or eigenvalues, shape (..., j).
         ax: axes to draw into.
 
     Returns:
@@ -49,11 +49,11 @@ def poles(found: Modes | np.ndarray, *, ax: Axes | None = None) -> Axes:
 def modes(found: Modes, *, ax: Axes | None = None) -> Axes:
     """Draw the shapes of the modes: one column for each, with its frequency below.
 
-    A cell holds the deviation of a coordinate relative to the largest, of which the colour shows
-    the part in phase with it. Of a conjugate pair one is drawn; modes of eigenvalue zero are not.
+    A cell shows the deviation of a coordinate relative to the largest, and its colour the part in
+    phase with it. One of each conjugate pair is drawn; modes of eigenvalue zero are not.
 
     Args:
-        found: what `modes` gave for one linearization.
+        found: a result of `modes` for one linearization.
         ax: axes to draw into.
 
     Returns:
@@ -93,10 +93,10 @@ def root_locus(found: RootLocus, *, over_parameter: bool = False, ax: Axes | Non
     """Draw the eigenvalues of a family of motions, in the complex plane or over the parameter.
 
     Args:
-        found: what `root_locus` gave.
+        found: a result of `root_locus`.
         over_parameter: whether to draw real parts (solid) and imaginary parts (dashed) over the
-            parameter, with the values for which nothing grows shaded. By default branches are in
-            the complex plane, from a circle at the first value to a cross at the last.
+            parameter, with stable intervals shaded. By default branches are drawn in the complex
+            plane, from a circle at the first value to a cross at the last.
         ax: axes to draw into.
 
     Returns:
@@ -150,14 +150,14 @@ def _imaginary_axis(ax: Axes) -> None:
 
 
 def _with_room(ax: Axes) -> Axes:
-    """The axes with margins, so that no mark is at their edge."""
+    """Add margins to the axes, so that no mark is at their edge."""
     ax.margins(0.08)
     ax.autoscale_view()
     return ax
 
 
 def _cell(x: complex) -> str:
-    """A number, with its phase if it is neither 0 nor half a turn."""
+    """Format a number, with its phase if it is neither 0 nor half a turn."""
     if abs(x.imag) <= 1e-6 * max(abs(x), 1e-3):
         return f"{round(x.real, 2) + 0.0:.2f}"
     return f"{abs(x):.2f}∠{np.degrees(np.angle(x)):.0f}°"

@@ -1,4 +1,4 @@
-"""The pictures of an ensemble's run folder, drawn from what is stored there and nothing else."""
+"""The pictures of an ensemble's run folder, drawn from the stored results alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +13,14 @@ from jaxmech.plot.panels import MOST_PANELS, grid, legend_below, save, single
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
 
-MOST_TRAJECTORIES = 16_384  # suffices for all quantiles that are drawn
+MOST_TRAJECTORIES = 16_384  # suffices for all plotted quantiles
 LEAST_TRAJECTORIES = 1024
-MOST_TIMES = 257  # more cannot be told apart in a panel
-MOST_NUMBERS = 2**22  # of one array, that are held to be drawn
+MOST_TIMES = 257  # more are indistinguishable in a panel
+MOST_NUMBERS = 2**22  # numbers of one array held in memory for drawing
 
 
 def draw_pictures(results: Results) -> list[Path]:
-    """Draw all that the stored arrays allow into `pictures/`; nothing if no trajectory is good."""
+    """Draw all pictures of the stored arrays into `pictures/`, unless no trajectory is good."""
     folder, figures = results.path / "pictures", list[tuple[str, str, Figure]]()
     if results.has_trajectories and np.any(succeeded(results.status)):
         title = _title(results)
@@ -71,13 +71,13 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
 
 
 def _most(results: Results) -> int:
-    """How many trajectories are drawn: fewer, the more numbers each has."""
+    """The number of trajectories drawn: fewer, the more numbers each has."""
     numbers = len(_times(results)) * len(results.coordinates)
     return min(MOST_TRAJECTORIES, max(MOST_NUMBERS // numbers, LEAST_TRAJECTORIES))
 
 
 def _times(results: Results) -> np.ndarray:
-    """Which of the saved times are drawn, with the first and the last one."""
+    """The indices of the saved times that are drawn, including the first and the last one."""
     last = len(results.ts) - 1
     return np.unique(np.linspace(0, last, min(last + 1, MOST_TIMES)).round().astype(int))
 

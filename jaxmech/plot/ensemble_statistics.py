@@ -1,4 +1,4 @@
-"""The pictures of the statistics of a study, from what is stored of them."""
+"""The pictures of the statistics of a study, drawn from the stored results."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ Found = dict[str, np.ndarray]
 
 
 def of_statistics(results: Results) -> Iterator[tuple[str, str, Figure]]:
-    """Name, title and picture of each statistic that can be drawn."""
+    """Yield name, title and picture of each statistic that can be drawn."""
     settings = results.config.get("statistics", {})
     for name, found in results.statistics.items():
         draw = _DRAWN.get(settings.get(name, {}).get("statistic"))
@@ -35,7 +35,7 @@ def _times(results: Results, settings: dict[str, Any]) -> np.ndarray:
 
 
 def _quantiles(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> bool:
-    """Bands over time."""
+    """Draw bands of quantiles over time."""
     bands = found["quantiles"]
     if bands.ndim != 2 or len(bands) != len(ts):
         return False
@@ -48,7 +48,7 @@ def _quantiles(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray)
 
 
 def _moments(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> bool:
-    """Mean, standard deviation and range over time."""
+    """Draw mean, standard deviation and range over time."""
     mean, sd = found["mean"], found["sd"]
     if mean.ndim != 1 or len(mean) != len(ts):
         return False
@@ -61,7 +61,7 @@ def _moments(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -
 
 
 def _histogram(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> bool:
-    """The density in each bin."""
+    """Draw the density in each bin."""
     counts, edges = found["counts"], found["edges"]
     if counts.ndim != 1:
         return False
@@ -72,7 +72,7 @@ def _histogram(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray)
 
 
 def _first_passage(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> bool:
-    """The probability to have passed."""
+    """Draw the probability of having passed over time."""
     ax.fill_between(ts, found["low"], found["high"], step="post", alpha=0.3, linewidth=0)
     ax.step(ts, found["probability"], where="post")
     word = next((key for key in ("above", "below") if settings.get(key) is not None), None)
@@ -83,7 +83,7 @@ def _first_passage(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndar
 
 
 def _sobol(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> bool:
-    """Indices of first order and in total, with intervals."""
+    """Draw first-order and total indices with intervals."""
     place = np.arange(len(found["names"]))
     for k, what in enumerate(("first_order", "total")):
         value, low, high = (found[f"{what}{end}"] for end in ("", "_low", "_high"))

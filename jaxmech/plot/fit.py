@@ -1,4 +1,4 @@
-"""Pictures of a fit: measured and fitted motion, residuals, loss, correlations."""
+"""Plots of a fit: measured and fitted motion, residuals, loss, correlations."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from jaxmech.identify.result import Fit, Predicted
 from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, labelled
 
 MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a line
-MOST_WRITTEN = 12  # parameters up to which the numbers are written into the cells
+MOST_WRITTEN = 12  # numbers of parameters up to which values are written into the cells
 _DARK = 0.6  # correlation from which the text on a cell is white
 
 
@@ -27,9 +27,9 @@ def fit_over_data(
 
     Args:
         fit: the fit.
-        recording: number of the recording.
-        validation: whether `recording` counts the validation recordings, which are simulated from
-            their recorded initial states; the others from their fitted ones.
+        recording: index of the recording.
+        validation: whether `recording` is the index of a validation recording, simulated from its
+            recorded initial state; the others are simulated from their fitted ones.
         sensors: names for the legend.
         ax: axes to draw into.
 
@@ -37,7 +37,7 @@ def fit_over_data(
         The axes.
 
     Raises:
-        ValueError: there is no such recording.
+        ValueError: the recording does not exist.
 
     Example:
         >>> from jaxmech.identify.storage import made_up
@@ -69,7 +69,7 @@ def residuals(
 
     Args:
         fit: the fit.
-        recording: number of the recording.
+        recording: index of the recording.
         validation: as for `fit_over_data`.
         sensors: names for the legend.
         ax: axes to draw into.
@@ -78,7 +78,7 @@ def residuals(
         The axes.
 
     Raises:
-        ValueError: there is no such recording.
+        ValueError: the recording does not exist.
 
     Example:
         >>> from jaxmech.identify.storage import made_up
@@ -122,20 +122,20 @@ def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
 
 
 def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None) -> Axes:
-    """Draw the correlations of the fitted parameters; grey where one is not determined.
+    """Draw the correlations of the fitted parameters; grey for parameters not determined.
 
     Near 1 or -1 the recordings hardly distinguish two parameters.
 
     Args:
         fit: the fit.
-        by_recording: whether residuals are taken as independent only between recordings.
+        by_recording: whether to assume independent residuals between recordings only.
         ax: axes to draw into.
 
     Returns:
         The axes.
 
     Raises:
-        ValueError: there are too few recordings for `by_recording`.
+        ValueError: the recordings are too few for `by_recording`.
 
     Example:
         >>> from jaxmech.identify.storage import made_up

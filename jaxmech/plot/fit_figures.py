@@ -1,4 +1,4 @@
-"""The pictures of a fit's run folder."""
+"""The pictures of the run folder of a fit."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from jaxmech.identify.result import Fit
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
 from jaxmech.plot.panels import MOST_PANELS, columns_of, grid, legend_below, save, single
 
-_CELL = 0.45  # inches of a parameter in the picture of the correlations
+_CELL = 0.45  # inches per parameter in the picture of correlations
 
 
 def draw_fit(fit: Fit, folder: Path, *, sensors: Sequence[str] = (), title: str = "") -> list[Path]:
@@ -46,7 +46,7 @@ def _by_recording(
 ) -> Figure:
     figure, panels = grid(count)
     columns = columns_of(count)
-    for k, ax in enumerate(panels):  # each recording has scales of its own, so ticks stay
+    for k, ax in enumerate(panels):  # each recording has its own scales, so ticks stay
         draw(fit, k, validation=validation, sensors=sensors, ax=ax)
         ax.set_xlabel("t [s]" if k + columns >= count else "")
         ax.set_ylabel("" if k % columns else ax.get_ylabel())

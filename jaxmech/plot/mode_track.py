@@ -1,4 +1,4 @@
-"""A mode as a motion: its shape about an equilibrium, kept on the constraints."""
+"""The motion of a mode: its shape about an equilibrium, projected onto the constraints."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from jaxmech.geometry import Geometry
 from jaxmech.plot.paths import Track, at_rest, bounds, shapes_at
 from jaxmech.system import Params, System
 
-_SAVES = 65  # states in a period
-_TIMES = 3.0  # by which power of e a motion without oscillation grows or decays
-_STEPS = 6  # of Newton's method onto the constraints
+_SAVES = 65  # states per period
+_TIMES = 3.0  # exponent of e by which a motion without oscillation grows or decays
+_STEPS = 6  # Newton steps onto the constraints
 
 
 def mode_track(
@@ -25,14 +25,14 @@ def mode_track(
     amplitude: float,
     params: Params,
 ) -> tuple[Track, str]:
-    """A period of a mode as a motion, and its name.
+    """A period of a mode as a motion, with its name.
 
-    An oscillation is shown at constant amplitude, also where it is damped or grows; a mode without
+    An oscillation is shown at constant amplitude, even if it is damped or grows; a mode without
     oscillation grows or decays. The largest displacement of a point is the amplitude times the size
-    of what moves.
+    of the moving shapes.
 
     Raises:
-        ValueError: there is no such mode, the equilibrium is a batch, or the amplitude not
+        ValueError: the mode does not exist, the equilibrium is a batch, or the amplitude is not
             positive.
     """
     if np.ndim(about.q) != 1:
@@ -60,7 +60,7 @@ def mode_track(
 
 
 def _chosen(found: Modes, mode: int) -> tuple[complex, np.ndarray]:
-    """Eigenvalue and shape, in the order in which modes are printed."""
+    """The eigenvalue and shape of a mode, counted in the order in which modes are printed."""
     values = np.asarray(found.eigenvalues)
     shown = np.flatnonzero((values.imag >= 0) & ~np.asarray(found.zero))
     if not 0 <= mode < len(shown):
@@ -72,7 +72,7 @@ def _chosen(found: Modes, mode: int) -> tuple[complex, np.ndarray]:
 
 
 def _scale(geometry: Geometry, q: np.ndarray, away: np.ndarray, params: Params) -> float:
-    """The size of what moves, over the largest displacement of a point by these deviations."""
+    """The size of the moving shapes over the largest displacement by these deviations."""
     small = 1e-4 / max(float(np.abs(away).max()), 1e-300)
     states = np.concatenate([q[None], q + small * away])
     ts = np.arange(len(states), dtype=float)
@@ -89,7 +89,7 @@ def _scale(geometry: Geometry, q: np.ndarray, away: np.ndarray, params: Params) 
 
 
 def _onto(system: System, q: np.ndarray, params: Params) -> np.ndarray:
-    """States (K, n) moved onto the constraints by the smallest changes."""
+    """Move states (K, n) onto the constraints by minimum-norm changes."""
 
     def level(q: Any) -> Any:
         return system.position_level(q, jnp.zeros(()), params)

@@ -1,7 +1,7 @@
-"""What all pictures share: colours, axes, grids of panels, and how they are written to files.
+"""Shared elements of all pictures: colours, axes, grids of panels, and writing to files.
 
-The colours are those of Okabe and Ito ("Color universal design", 2008), which colour-blind readers
-can tell apart.
+The colours are those of Okabe and Ito ("Color universal design", 2008), which are distinguishable
+to colour-blind readers.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _DPI = 130
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
-    """The axes, or new ones if there are none."""
+    """Return the axes, or new ones for None."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt  # slow to import; pictures of runs have figures of their own
@@ -27,7 +27,7 @@ def axes_or_new(ax: Axes | None) -> Axes:
 
 
 def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
-    """The axes with labels, and with a legend if asked for, in the style of all pictures."""
+    """Label the axes in the style of all pictures, optionally with a legend."""
     ax.set_xlabel(x)
     ax.set_ylabel(y)
     ax.margins(x=0)
@@ -38,18 +38,18 @@ def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
 
 
 def single() -> tuple[Figure, Axes]:
-    """A figure of one picture."""
+    """Make a figure with a single panel."""
     figure = Figure(figsize=(6.0, 3.8), layout="constrained")
     return figure, figure.subplots()
 
 
 def columns_of(count: int) -> int:
-    """The number of columns of a grid of so many panels."""
+    """The number of columns of a grid of `count` panels."""
     return min(count, 2 if count <= 4 else 4)
 
 
 def grid(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure of so many small panels, by row."""
+    """Make a figure of `count` small panels, by row."""
     columns = columns_of(count)
     rows = ceil(count / columns)
     size = max(3.2 * columns, 6.0), 2.3 * rows + 0.6
@@ -68,7 +68,7 @@ def legend_below(figure: Figure, ax: Axes, columns: int) -> None:
 
 
 def save(figures: Iterable[tuple[str, str, Figure]], folder: Path) -> list[Path]:
-    """Write figures, each with its name and title, into a folder, and leave no half a picture."""
+    """Write figures, each with its name and title, into a folder, without partial files."""
     folder.mkdir(exist_ok=True)
     files: list[Path] = []
     try:

@@ -1,4 +1,4 @@
-"""The shapes of a mechanism at the moments of an animation, from its saved motion."""
+"""The shapes of a mechanism at the times of an animation, from its saved motion."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Track:
     """Coordinates of one or several trajectories at their saved times.
 
     Attributes:
-        ts: shape (N, T), increasing or decreasing.
-        q: shape (N, T, n); NaN after a failure.
-        v: their rates, shape (N, T, n).
+        ts: times [s], shape (N, T), increasing or decreasing.
+        q: coordinates, shape (N, T, n); NaN after a failure.
+        v: rates of the coordinates, shape (N, T, n).
     """
 
     ts: np.ndarray
@@ -38,14 +38,14 @@ class Track:
         return first, float(last[np.argmax(np.abs(last - first))])
 
     def at(self, times: np.ndarray) -> np.ndarray:
-        """Coordinates at times (K,), by cubic interpolation, shape (N, K, n)."""
+        """Interpolate the coordinates at times (K,) by cubics, shape (N, K, n)."""
         return np.stack([
             _cubic(ts, q, v, times) for ts, q, v in zip(self.ts, self.q, self.v, strict=True)
         ])  # fmt: skip
 
 
 def _cubic(ts: np.ndarray, q: np.ndarray, v: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Hermite's interpolation of values and rates; NaN outside of the saved times."""
+    """Hermite interpolation of values and rates; NaN outside of the saved times."""
     sign = 1.0 if ts[-1] >= ts[0] else -1.0
     k = np.clip(np.searchsorted(sign * ts, sign * times, side="right") - 1, 0, len(ts) - 2)
     h = (ts[k + 1] - ts[k])[:, None]
@@ -65,10 +65,10 @@ def shapes_at(
 
     Raises:
         TypeError: the geometry does not return a dictionary.
-        ValueError: a shape is neither a dot nor a line, or there is none.
+        ValueError: a shape is neither a dot nor a line, or there are no shapes.
     """
     q, ts = jnp.asarray(track.at(times)), jnp.asarray(times)
-    names: list[str] = []  # in their order, which a dictionary would lose: JAX sorts its keys
+    names: list[str] = []  # in insertion order, which is lost in a dictionary: JAX sorts its keys
 
     def drawn(*state: Any) -> tuple[Any, ...]:
         found = _checked(geometry(*state))
@@ -82,7 +82,7 @@ def shapes_at(
 
 
 def _checked(found: Any) -> dict[str, Any]:
-    """The shapes of one moment, if they are such."""
+    """Check that an object represents the shapes at a time."""
     if not isinstance(found, Mapping):
         raise TypeError(
             "Argument `subject` must draw a dictionary of points by name, but returned "
@@ -100,7 +100,7 @@ def _checked(found: Any) -> dict[str, Any]:
 
 
 def dimension(shapes: Shapes) -> int:
-    """2 in the plane, 3 in space."""
+    """The dimension: 2 in the plane, 3 in space."""
     return int(next(iter(shapes.values())).shape[-1])
 
 
@@ -121,7 +121,7 @@ def at_rest(shapes: Shapes) -> set[str]:
 
 
 def _known_times(points: np.ndarray) -> np.ndarray:
-    """The points, with those of the first time wherever they are unknown."""
+    """Fill unknown points with those of the first time."""
     return np.where(np.isfinite(points), points, points[:, :1])
 
 
@@ -134,7 +134,7 @@ def bounds(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_empty(points: np.ndarray) -> bool:
-    """Whether a line has no length at any time, or is not known at all."""
+    """Whether a line has no length at any time, or is always unknown."""
     if is_dot(points):
         return not np.isfinite(points).any()
     return not np.nanmax(np.ptp(points, axis=2), initial=0.0) > 0

@@ -1,4 +1,4 @@
-"""Pictures of one trajectory of a study: coordinates, residuals and energy, and an animation."""
+"""Pictures of one trajectory of a study: coordinates, residuals, energy, and an animation."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +11,11 @@ from jaxmech.ensemble.finished.replay import ReplayedTrajectory
 from jaxmech.plot.panels import BLUE, MOST_PANELS, ORANGE, grid, labelled, save, single
 from jaxmech.status import succeeded
 
-_SECONDS, _FPS = 5.0, 12.5  # of an animation, if the motion is very short or long
+_SECONDS, _FPS = 5.0, 12.5  # of an animation, for very short or long motions
 
 
 def draw_replay(found: ReplayedTrajectory, folder: Path) -> list[Path]:
-    """Draw a trajectory into a folder, which is made; animate it where its model has a geometry."""
+    """Draw a trajectory into a new folder, and animate it if its model has a geometry."""
     figures = [(name, _title(found), figure) for name, figure in _figures(found)]
     return [*save(figures, folder), *_animated(found, folder)]
 

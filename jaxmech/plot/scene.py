@@ -1,4 +1,4 @@
-"""The picture of a mechanism at one moment: its shapes as artists of matplotlib."""
+"""The picture of a mechanism at one time: its shapes as artists of matplotlib."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,17 +16,17 @@ from jaxmech.plot.panels import COLORS, GREY, ORANGE
 from jaxmech.plot.paths import Shapes, at_rest, bounds, dimension, is_dot, is_empty
 
 DARK = "#333333"  # dots
-_THICK = 20  # points up to which a line is drawn as a rod, and above as a curve
+_THICK = 20  # number of points up to which a line is drawn as a rod, and above as a curve
 _WIDTH = 5.2  # inches
-_ROOM = 0.06  # around what moves, relative to its size
+_ROOM = 0.06  # margin around moving shapes, relative to their size
 _FLAT = 0.25  # smallest side of the picture relative to the largest
 
 
 class Scene:
-    """The shapes of one or several trajectories in axes, of which `show` draws one moment."""
+    """The shapes of one or several trajectories in axes, drawn for one time by `show`."""
 
     def __init__(self, ax: Axes, shapes: Shapes, trails: Sequence[str], every: int) -> None:
-        """Make the artists; a moment is every so many entries of the shapes."""
+        """Make the artists; times are `every` entries of the shapes apart."""
         self.ax, self._every = ax, every
         shapes = {name: points for name, points in shapes.items() if not is_empty(points)}
         self._d, still = dimension(shapes), at_rest(shapes)
@@ -49,7 +49,7 @@ class Scene:
                 self._artists.append((artist, points[k]))
 
     def show(self, moment: int) -> None:
-        """Draw the shapes of a moment, and the trails up to it."""
+        """Draw the shapes at a time, and the trails up to it."""
         k = moment * self._every
         for artist, points in self._artists:
             _move(artist, points[k])
@@ -60,7 +60,7 @@ class Scene:
         return self.ax.plot(*[[]] * self._d, color=color, **style)[0]
 
     def _frame(self, shapes: Shapes) -> None:
-        """Equal scales, and limits that hold all that moves."""
+        """Set equal scales, and limits that contain all moving shapes."""
         low, high = bounds(shapes)
         size = (high - low).max() or 1.0
         half = np.maximum((high - low) / 2, _FLAT / 2 * size) + _ROOM * size
@@ -78,7 +78,7 @@ class Scene:
 
 
 def new_axes(shapes: Shapes) -> Axes:
-    """Axes in a new figure whose shape suits what is to be drawn."""
+    """Make a figure and axes with the proportions of the shapes."""
     if dimension(shapes) == 3:
         figure = Figure(figsize=(_WIDTH, 0.85 * _WIDTH), layout="constrained")
         return figure.add_subplot(projection="3d", computed_zorder=False)
@@ -90,13 +90,13 @@ def new_axes(shapes: Shapes) -> Axes:
 
 
 def moving_dots(shapes: Shapes) -> list[str]:
-    """The names of the dots that move, in order."""
+    """The names of the moving dots, in order."""
     still = at_rest(shapes)
     return [name for name, points in shapes.items() if is_dot(points) and name not in still]
 
 
 def _different(points: np.ndarray) -> Iterator[np.ndarray]:
-    """The points of the first trajectory, and of those in which they are elsewhere."""
+    """The points of the first trajectory, and of those that differ from it."""
     yield points[0]
     for others in points[1:]:
         if not np.array_equal(others[0], points[0, 0]):
@@ -104,14 +104,14 @@ def _different(points: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _by_body(shapes: Shapes) -> dict[str, str]:
-    """The colour of each line, the same for all lines of a body."""
+    """The colour of each line, common to all lines of a body."""
     lines = {name: name.partition(".")[0] for name, points in shapes.items() if not is_dot(points)}
     bodies = list(dict.fromkeys(lines.values()))
     return {name: COLORS[bodies.index(body) % len(COLORS)] for name, body in lines.items()}
 
 
 def _colors(count: int, single: str) -> list[Any]:
-    """One colour for each trajectory."""
+    """Choose a colour for each trajectory."""
     if count == 1:
         return [single]
     if count <= len(COLORS):
@@ -122,7 +122,7 @@ def _colors(count: int, single: str) -> list[Any]:
 def _artist(
     ax: Axes, points: np.ndarray, color: Any, *, still: bool = False, many: bool = False
 ) -> Any:
-    """A dot, a line or a filled outline, for points (K, d) or (K, k, d) over time."""
+    """Make a dot, a line or a filled outline for points (K, d) or (K, k, d) over time."""
     d = points.shape[-1]
     style: dict[str, Any] = {"axlim_clip": True} if d == 3 and still else {}
     empty: list[list[float]] = [[]] * d
@@ -147,7 +147,7 @@ def _filled(ax: Axes, d: int, color: Any, **style: Any) -> Any:
 
 
 def _move(artist: Any, points: np.ndarray) -> None:
-    """Give an artist new points, (d,) or (k, d)."""
+    """Set the points of an artist, (d,) or (k, d)."""
     points = np.atleast_2d(points)
     if isinstance(artist, Polygon):
         artist.set_xy(points)

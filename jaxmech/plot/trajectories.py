@@ -1,4 +1,4 @@
-"""Pictures of trajectories: quantiles over time, phase portraits, constraint and energy drift."""
+"""Plots of trajectories: quantiles over time, phase portraits, constraint and energy drift."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ def quantile_bands(
         ts: times [s], shape (T,).
         values: one value per trajectory and time, shape (N, T), finite.
         name: label of the vertical axis, with the unit.
-        color: of the bands and the median.
+        color: color of the bands and the median.
         ax: axes to draw into.
 
     Returns:
@@ -55,7 +55,7 @@ def phase_portrait(
     Args:
         q: a coordinate, any shape, finite.
         v: its velocity, same shape.
-        name: of the coordinate.
+        name: name of the coordinate.
         bins: cells in each direction; 30 to 100 by default, more for more states.
         ax: axes to draw into.
 

@@ -13,7 +13,7 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 def is_known(tree: Any) -> bool:
-    """Whether no leaf is being traced."""
+    """Whether no leaf is a tracer."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
@@ -48,7 +48,7 @@ def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
 
 
 def require_seed(value: Any) -> None:
-    """Raise a ValueError unless the value is a whole number from 0 on."""
+    """Raise a ValueError unless the value is a non-negative integer."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < 0:
         raise ValueError(f"Argument `seed` must be zero or a positive integer, but is {value!r}.")
@@ -67,7 +67,7 @@ def require_finite(**arguments: Any) -> None:
 
 
 def as_numbers(argument: str, value: Any, *, half: bool = False) -> jax.Array:
-    """An array of real numbers in native byte order, or a TypeError; float16 only if `half`."""
+    """Convert to an array of real numbers in native byte order; float16 only if `half`."""
     if is_known(value) and not isinstance(value, jax.Array):
         value = _host_numbers(argument, value)
     x = jnp.asarray(value)
@@ -98,11 +98,11 @@ def _host_numbers(argument: str, value: Any) -> Any:
 
 
 class MissingParameterError(ValueError):
-    """A function of a system asks for a parameter that is not given.
+    """A function of a system reads a parameter that is missing.
 
     Attributes:
-        name: of the parameter.
-        asked_by: which function of the system.
+        name: name of the parameter.
+        asked_by: the function of the system that reads it.
     """
 
     def __init__(self, name: Any, asked_by: str, given: str) -> None:

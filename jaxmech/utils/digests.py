@@ -1,4 +1,4 @@
-"""Digests of texts, source files and jaxprs, the same in every process."""
+"""Digests of texts, source files and jaxprs, equal in all processes."""
 
 import hashlib
 import inspect
@@ -28,7 +28,7 @@ _IDLE = {  # parameters of an operation that are names or derivatives, which are
 
 
 def sha256(*parts: str | bytes) -> str:
-    """The SHA-256 digest of some texts, 64 hexadecimal digits."""
+    """The SHA-256 digest of texts, 64 hexadecimal digits."""
     code = hashlib.sha256()
     for part in parts:
         code.update(part.encode() if isinstance(part, str) else part)
@@ -45,9 +45,9 @@ def sources_digest(folder: Path) -> str:
 
 
 def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
-    """The digest of the operations and constants of some jaxprs.
+    """The digest of the operations and constants of jaxprs.
 
-    Names of functions and comments play no part. A function that runs as Python at every call
+    Names of functions and comments are ignored. A function that runs as Python at every call
     (`jax.pure_callback`) counts with the text of its file.
 
     Example:
@@ -60,7 +60,7 @@ def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
 
 
 def jaxpr_texts(*jaxprs: ClosedJaxpr) -> list[str]:
-    """The text of some jaxprs in full, from which the digests in run folders are made."""
+    """The full text of jaxprs, from which the digests in run folders are computed."""
     writer = _Writer(lambda *lines: "\n".join(lines))
     return [writer.closed(one) for one in jaxprs]
 
@@ -69,14 +69,14 @@ def equations_digest(
     inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var],
     constants: Mapping[Var, np.ndarray],
 ) -> str:  # fmt: skip
-    """The digest of some equations of a jaxpr, as a function of the inputs and of constants."""
+    """The digest of equations of a jaxpr, as a function of the inputs and of constants."""
     writer = _Writer()
     lines = writer.lines([*constants, *inputs], eqns, outputs)
     return sha256(*map(writer.text, constants.values()), *lines)
 
 
 class _Writer:
-    """Writes jaxprs as text, inner ones folded into a digest, or into one text."""
+    """Writes jaxprs as text, with inner ones replaced by a digest, or in full."""
 
     def __init__(self, fold: Callable[..., str] = sha256) -> None:
         self.fold = fold
@@ -96,7 +96,7 @@ class _Writer:
     def lines(
         self, inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Any]
     ) -> Iterator[str]:
-        """One line for each operation, with numbers in the place of names."""
+        """Yield a line for each operation, with numbers in place of names."""
         numbers: dict[Var, int] = {}
 
         def named(atom: Any) -> str:
@@ -145,11 +145,11 @@ class _Writer:
 
 @lru_cache(maxsize=4096)
 def _aval(aval: Any) -> str:
-    """The text of a shape and type, which JAX takes long to write."""
+    """The text of a shape and type, cached since JAX is slow to write it."""
     return str(aval)
 
 
 def _file(fn: Callable[..., Any]) -> str:
-    """The digest of the file that defines a function, or its name where there is none."""
+    """The digest of the file that defines a function, or its name if there is no file."""
     path = Path(inspect.getfile(fn))
     return sha256(path.read_bytes()) if path.is_file() else fn.__qualname__

@@ -6,9 +6,9 @@ from typing import Any
 def doc(
     text: str, *, most: int | float | None = None, inline: bool = False, short: bool = False
 ) -> dict[str, Any]:
-    """Metadata of a field: its line in `--help`, and the largest value that a file may ask for.
+    """Make metadata of a field: its line in `--help`, and the largest value accepted in a file.
 
-    The keys of an `inline` object stand in the table of its owner. A text in place of a table is
-    its `short` field.
+    The keys of an `inline` object are written in the table of its owner. A text in place of a table
+    sets its `short` field.
     """
     return {"doc": text, "most": most, "inline": inline, "short": short}

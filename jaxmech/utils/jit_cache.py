@@ -1,7 +1,7 @@
-"""`jit_of`: `jax.jit` with a bounded number of static arguments for which programs are kept.
+"""`jit_of`: `jax.jit` with a bounded cache of programs by static arguments.
 
 `jax.jit` keeps the programs of every static argument. Here these are systems, so a process that
-makes one system after another would keep the programs of all of them.
+creates one system after another would keep the programs of all of them.
 """
 
 import inspect
@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-KEPT = 32  # static arguments of which each function keeps its programs
+KEPT = 32  # number of static arguments for which a function keeps its programs
 
 
 def jit_of(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,4 +1,4 @@
-"""Structural questions about a function, answered while its arguments are still being traced.
+"""Structural queries of functions, answered even while their arguments are being traced.
 
 A property that holds at a generic point (fixed pseudo-random numbers in place of every array) holds
 almost everywhere. So "is the mass matrix always singular?" or "is this affine?" can be answered
@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend.core import Var
 from jaxtyping import Array
 
-KEPT = 64  # answers to each question
+KEPT = 64  # cached answers of each query
 
 
 def asked_once(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,7 +36,7 @@ def asked_once(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], Any, bytes | None]:
-    """Shape and type, and the content of integers, which keep their values at generic states."""
+    """The shape and type, and the content of integers, which generic states keep."""
     dtype = jnp.result_type(leaf)
     fixed = not jnp.issubdtype(dtype, jnp.floating) and not isinstance(leaf, jax.core.Tracer)
     return np.shape(leaf), dtype, np.asarray(leaf, dtype).tobytes() if fixed else None
@@ -49,7 +49,7 @@ def _example(shape: tuple[int, ...], dtype: Any, content: bytes | None) -> Array
 
 
 def generic(tree: Any, seed: int) -> Any:
-    """The pytree with numbers from [0.5, 1.5) in place of all floating-point leaves."""
+    """Replace all floating-point leaves of a pytree by random numbers in [0.5, 1.5)."""
     draw = np.random.default_rng(seed)
 
     def leaf(x: Any) -> Any:
@@ -57,7 +57,7 @@ def generic(tree: Any, seed: int) -> Any:
         if jnp.issubdtype(dtype, jnp.floating):
             return jnp.asarray(draw.uniform(0.5, 1.5, np.shape(x)), dtype)
         countable = jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_
-        # Known integers keep their value; a traced one would make all that follows traced.
+        # Known integers keep their value; a traced one would make all results traced.
         traced = isinstance(x, jax.core.Tracer)
         return jnp.ones(np.shape(x), dtype) if traced and countable else x
 
@@ -66,7 +66,7 @@ def generic(tree: Any, seed: int) -> Any:
 
 
 def outside_traces(fn: Callable[..., Any], *args: Any) -> Any:
-    """fn(*args) of a compiled function, run now also inside a trace; None if it holds tracers.
+    """Evaluate a compiled function outside of any trace; None if it closes over tracers.
 
     Example:
         >>> def traced(x):
@@ -77,7 +77,7 @@ def outside_traces(fn: Callable[..., Any], *args: Any) -> Any:
         0.0 None
     """
     # Not by `ensure_compile_time_eval`, in which every constant in fn becomes a program of its own
-    # while fn is traced, and nothing is found again that was traced elsewhere.
+    # while fn is traced, and no trace made elsewhere is reused.
     try:
         with jax.core.eval_context():
             return fn(*args)
@@ -86,7 +86,7 @@ def outside_traces(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def wide(tree: Any, seed: int) -> Any:
-    """The pytree with normally distributed numbers of both signs in place of all leaves."""
+    """Replace all leaves of a pytree by normally distributed numbers."""
     draw = np.random.default_rng(seed)
 
     def leaf(x: Any) -> Any:
@@ -97,14 +97,14 @@ def wide(tree: Any, seed: int) -> Any:
 
 
 def concrete(fn: Callable[..., Any], *args: Any) -> np.ndarray | None:
-    """fn(*args) as a numpy array, also inside a trace; None if fn itself holds traced values."""
+    """Evaluate fn(*args) as a numpy array, even inside a trace; None if fn closes over tracers."""
     return next(concrete_at(fn, [args]))
 
 
 def concrete_at(
     fn: Callable[..., Any], points: Iterable[tuple[Any, ...]]
 ) -> Iterator[np.ndarray | None]:
-    """The same at several points of equal shapes, for which fn is compiled once."""
+    """Evaluate fn at several points of equal shapes, compiling it once."""
     compiled = jax.jit(fn)
     for args in points:
         value = outside_traces(compiled, *args)
@@ -112,7 +112,7 @@ def concrete_at(
 
 
 def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether fn(*args) may depend on its first argument, judged by its jaxpr.
+    """Whether fn(*args) may depend on its first argument, according to its jaxpr.
 
     Example:
         >>> depends_on(lambda x, y: (x + y, y), (1.0, 2.0)), depends_on(lambda x, y: y, (1.0, 2.0))

@@ -1,4 +1,4 @@
-"""The values behind the arguments of a function under `jax.vmap` and `jax.grad`."""
+"""The concrete values behind tracers of `jax.vmap` and `jax.grad`."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from jaxmech.utils.checks import is_known
 def actual(tree: Any, most: int) -> Any:
     """The values of up to `most` evenly spaced members of a batch, as numpy arrays with that axis.
 
-    Without `jax.vmap` there is one member. None under `jit`, `scan` and `checkpoint`, where values
-    are unknown.
+    Without `jax.vmap` there is one member. The result is None under `jit`, `scan` and `checkpoint`,
+    where values are unknown.
 
     Example:
         >>> import jax.numpy as jnp
@@ -36,7 +36,7 @@ def _one(leaf: Any) -> Any:
 
 
 def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
-    """The same for leaves that have the axis in front."""
+    """The values of leaves whose batch axis comes first."""
     if is_known(leaves):
         rows = max((len(leaf) for leaf in leaves), default=1)
         places = _spread(rows, most)
@@ -67,5 +67,5 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
 
 
 def _spread(count: int, most: int) -> np.ndarray:
-    """At most `most` evenly spaced places, including both ends."""
+    """The indices of at most `most` evenly spaced members, including both ends."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))

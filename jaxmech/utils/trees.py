@@ -42,7 +42,7 @@ def is_within(name: str, branches: Iterable[str]) -> bool:
 
 
 def numbered(name: str, entries: Iterable[tuple[int, ...]]) -> list[str]:
-    """The names of the elements of a leaf."""
+    """Name the elements of a leaf by their indices."""
     return [f"{name}[{','.join(map(str, entry))}]" if entry else name for entry in entries]
 
 
@@ -62,7 +62,7 @@ def number_names(tree: Any) -> tuple[str, ...]:
 
 
 def numbers_of(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
-    """The floating-point numbers of a pytree as one vector, and the inverse function.
+    """Flatten the floating-point numbers of a pytree to one vector; also the inverse function.
 
     Example:
         >>> numbers, with_numbers = numbers_of({"count": jnp.array(3), "m": jnp.array([1.0, 2.0])})
