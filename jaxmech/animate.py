@@ -1,6 +1,6 @@
 """`animate`: a mechanism in motion, as a GIF, a video, or a player in a notebook.
 
-The drawing itself is in `jaxmech.plot`, which is imported at the first call: matplotlib takes time.
+The drawing itself is in `jaxmech.plot`, imported at the first call, since matplotlib loads slowly.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from jaxmech.plot.animation import Animation
     from jaxmech.plot.paths import Track
 
-_PERIOD = 2.0  # seconds in which a mode is shown
-MOST = 16  # trajectories of a batch that are drawn by default
-_SHORTEST, _LONGEST, _CHOSEN = 1.0, 30.0, 10.0  # seconds: shown in real time, else at most so long
+_PERIOD = 2.0  # seconds for which a mode is shown
+MOST = 16  # number of trajectories of a batch drawn by default
+_SHORTEST, _LONGEST, _CHOSEN = 1.0, 30.0, 10.0  # seconds: limits of real time, else the longest
 
 
 def animate(
@@ -45,27 +45,27 @@ def animate(
 ) -> "Animation":
     """Animate a motion, in the plane or in space.
 
-    What moves fills the picture, at equal scales; what does not move is grey. Between saved states
+    Moving shapes fill the picture, at equal scales; those at rest are grey. Between saved states
     the motion is interpolated, so that it runs smoothly whatever the save times. A trajectory that
-    failed disappears where it did.
+    failed disappears at that moment.
 
     Args:
         subject: a model, a mechanism, or a function `geometry(q, t, params)` that returns points
             [m] by name, shape (d,) for a dot and (k, d) for a line (`jaxmech.geometry`).
         motion: a `Solution`, or times (T,) and coordinates (T, n); with a leading batch axis for
-            several trajectories in one picture. Or an `Equilibrium`, of which one mode is shown.
+            several trajectories in one picture. Or an `Equilibrium`, one mode of which is shown.
         params: parameters; by default those of the model or mechanism.
-        mode: which mode of an equilibrium, in the order in which `modes` are printed. Oscillations
-            are shown for one period, at constant amplitude also where they are damped or grow.
-        amplitude: of a mode, the largest displacement of a point relative to the size of what
-            moves; less where it is large, since states are moved onto the constraints.
+        mode: index of a mode of an equilibrium, in the order in which `modes` are printed.
+            Oscillations are shown for one period, at constant amplitude even if damped or growing.
+        amplitude: of a mode, the largest displacement of a point relative to the size of the moving
+            shapes; less where it is large, since states are moved onto the constraints.
         speed: seconds of the motion per second; by default real time, for a motion of 1 to 30 s,
             else the slow or quick motion that lasts up to ten seconds; a mode lasts two.
         fps: frames per second.
         trails: names of the dots that leave a trail; by default the last one that moves.
-        members: which trajectories of a batch are drawn; by default the first 16.
-        params_axes: where `params` has one entry for each trajectory, as `in_axes` of `jax.vmap`;
-            by default nowhere.
+        members: indices of the drawn trajectories of a batch; by default the first 16.
+        params_axes: axes of `params` with one entry for each trajectory, as `in_axes` of
+            `jax.vmap`; by default none.
         ax: axes to draw into, with `projection="3d"` for a motion in space.
 
     Returns:
@@ -73,7 +73,7 @@ def animate(
         video; `draw(t)` draws one moment; a notebook shows it as a player.
 
     Raises:
-        TypeError: `subject` or `motion` are something else.
+        TypeError: `subject` or `motion` has another type.
         ValueError: the subject has no geometry, shapes or names do not fit, or no trajectory has
             two states to show.
 
@@ -137,7 +137,7 @@ def _geometry(subject: Any) -> tuple[Geometry, System | None]:
 
 
 def _arrays(motion: Any, system: System | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times (N, T), coordinates and rates (N, T, n)."""
+    """The times (N, T), coordinates and rates (N, T, n)."""
     if isinstance(motion, Solution):
         ts, q, v = (np.asarray(x, float) for x in (motion.ts, motion.q, motion.v))
     elif isinstance(motion, tuple) and len(motion) == 2:
@@ -176,7 +176,7 @@ def _mode(
     amplitude: float,
     params: Any,
 ) -> tuple["Track", str]:
-    """A mode of an equilibrium as a motion, and what is written beside the time."""
+    """A mode of an equilibrium as a motion, with the text beside the time."""
     from jaxmech.plot.mode_track import mode_track
 
     if system is None:
@@ -194,7 +194,7 @@ def _members(
     members: Sequence[int] | None,
     params_axes: Any,
 ) -> tuple["Track", Any, str]:
-    """The trajectories that are drawn, their parameters, and how many of how many they are."""
+    """The drawn trajectories, their parameters, and a text with their number and the total."""
     from jaxmech.plot.paths import Track
 
     ts, q, v = motion
@@ -212,7 +212,7 @@ def _members(
 
 
 def _each(params: Any, axes: Any, count: int) -> Any:
-    """The parameters of every trajectory, with a leading axis at every entry."""
+    """Give every entry of the parameters a leading axis for the trajectories."""
     try:
         return jax.vmap(lambda _, p: p, in_axes=(0, axes), out_axes=0)(jnp.arange(count), params)
     except ValueError as error:
@@ -231,7 +231,7 @@ def _require_motion(q: np.ndarray) -> None:
 
 
 def _speed(seconds: float) -> float:
-    """Real time if that is neither short nor long, else 1, 2 or 5 times a power of ten."""
+    """Real time for a usual duration, else 1, 2 or 5 times a power of ten."""
     if _SHORTEST <= seconds <= _LONGEST:
         return 1.0
     least = seconds / _CHOSEN

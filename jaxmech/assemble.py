@@ -38,9 +38,9 @@ def assemble(
     for v and the velocity constraints, with M at the guess. Pure: works under `jit` and `vmap`,
     and its derivatives are those of the minimizer (implicit function theorem).
 
-    The result is a local minimum, verified by first and second derivatives. Where a loop closes in
-    several ways, another one may be nearer (`docs/limits.md`). Where the nearest state is
-    degenerate, as for a guess in a center of curvature, derivatives are NaN.
+    The result is a local minimum, verified by first and second derivatives. A loop that closes in
+    several ways may have a nearer one (`docs/limits.md`). At a degenerate minimum, such as for a
+    guess in a center of curvature, derivatives are NaN.
 
     Args:
         system: the system, with n coordinates.
@@ -57,8 +57,8 @@ def assemble(
     Raises:
         TypeError: `system` is not a `System`, or names are not in a sequence.
         ValueError: a name is unknown, a shape is wrong, a guess is not finite, a constraint
-            cannot be met, or no nearest state was found. Under `jit` and `vmap`, a state that does
-            not meet the constraints is returned, which `simulate` reports as `INCONSISTENT`; where
+            cannot be met, or no nearest state was found. Under `jit` and `vmap`, a state that
+            violates the constraints is returned, which `simulate` reports as `INCONSISTENT`; where
             no nearest one was found q or v is NaN, which it reports as `NONFINITE`.
 
     Example:
@@ -106,7 +106,7 @@ def _nearest(
 def _with_free(
     level: Level, x: Array, free: tuple[int, ...], M: Array, context: tuple[Any, ...]
 ) -> Array:
-    """The nearest point if only the free components can move."""
+    """The nearest point under changes of the free components only."""
     index = np.array(free, dtype=int)
     if not free or jax.eval_shape(level, x, *context).shape == (0,):
         return x
@@ -172,11 +172,11 @@ def begin(
 
 
 def onto(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-    """A state on the constraints near another one."""
+    """Move a state onto the constraints by Newton steps."""
     known = examined(system, q, v, t, params)
 
     def correct(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         return Projection(iterations=1).after_step(known, *state, t, params)[:2]
 
-    # A loop, so that a correction is compiled once.
+    # A loop, so that the correction is compiled once.
     return jax.lax.fori_loop(0, CORRECTIONS, correct, (q, v))

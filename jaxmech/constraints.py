@@ -1,4 +1,4 @@
-"""The three kinds of constraints, and the rows A a = b of each.
+"""The three kinds of constraints, and their rows of A a = b.
 
     Holonomic      phi(q, t, p) = 0          a closed loop, a rod, a prescribed position
     Nonholonomic   psi(q, v, t, p) = 0       rolling, a knife edge, a prescribed speed
@@ -29,13 +29,13 @@ Rows = tuple[Array, Array]
 
 
 def rate(fn: Callable[[Array, Array], Array], q: Array, v: Array, t: Array) -> Array:
-    """Time derivative of fn(q, t) along the motion: (dfn/dq) v + dfn/dt."""
+    """The time derivative of fn(q, t) along the motion: (dfn/dq) v + dfn/dt."""
     return jax.jvp(fn, (q, t), (v, jnp.ones_like(t)))[1]
 
 
 @dataclass(frozen=True, repr=False)
 class AbstractConstraint(abc.ABC):
-    """A named function that has to be zero; subclasses differ in its arguments."""
+    """A named function whose value must be zero; subclasses differ in its arguments."""
 
     fn: Callable[..., Array]
     name: str = ""
@@ -49,7 +49,7 @@ class AbstractConstraint(abc.ABC):
         return f"{type(self).__name__}({self.name!r})"
 
     def value(self, *state: Any) -> Array:
-        """What `fn` returns, as a (k,) array; a scalar counts as k = 1."""
+        """The value of `fn` as a (k,) array; a scalar has k = 1."""
         with asking(f"constraint {self.name!r}", state[-1]):
             value = self.fn(*state)
         if value is None:
@@ -66,19 +66,19 @@ class AbstractConstraint(abc.ABC):
 
     @abc.abstractmethod
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
-        """A (k, n) and b (k,) of A a = b at a state."""
+        """The rows A (k, n) and b (k,) of A a = b at a state."""
 
     @abc.abstractmethod
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
-        """The value (k,) that has to vanish, at the level of the constraint."""
+        """The residual (k,), at the level of the constraint."""
 
 
 class Holonomic(AbstractConstraint):
     """A constraint on the positions: `fn(q, t, params) = 0`.
 
     Args:
-        fn: returns a scalar or a (k,) array, zero when the constraint holds.
-        name: its name in messages, reactions and reports; by default that of `fn`.
+        fn: function that returns a scalar or a (k,) array, zero when the constraint holds.
+        name: name in messages, reactions and reports; by default that of `fn`.
 
     Raises:
         TypeError: `fn` is not a function or `name` not a string.
@@ -89,15 +89,15 @@ class Holonomic(AbstractConstraint):
     """
 
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
-        """phi."""
+        """The residual phi."""
         return self.value(q, t, params)
 
     def speed(self, q: Array, v: Array, t: Array, params: Any) -> Array:
-        """dphi/dt along the motion."""
+        """The derivative dphi/dt along the motion."""
         return rate(lambda q, t: self.value(q, t, params), q, v, t)
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
-        """A = dphi/dq and b = -(second time derivative without A a)."""
+        """The rows A = dphi/dq and b = -(second time derivative without A a)."""
 
         def phi(q: Array, t: Array) -> Array:
             return self.value(q, t, params)
@@ -109,8 +109,8 @@ class Nonholonomic(AbstractConstraint):
     """A constraint on the velocities: `fn(q, v, t, params) = 0`, any smooth dependence on v.
 
     Args:
-        fn: returns a scalar or a (k,) array, zero when the constraint holds.
-        name: its name in messages, reactions and reports; by default that of `fn`.
+        fn: function that returns a scalar or a (k,) array, zero when the constraint holds.
+        name: name in messages, reactions and reports; by default that of `fn`.
 
     Raises:
         TypeError: `fn` is not a function or `name` not a string.
@@ -122,11 +122,11 @@ class Nonholonomic(AbstractConstraint):
     """
 
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
-        """psi."""
+        """The residual psi."""
         return self.value(q, v, t, params)
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
-        """A = dpsi/dv and b = -(dpsi/dq v + dpsi/dt)."""
+        """The rows A = dpsi/dv and b = -(dpsi/dq v + dpsi/dt)."""
         A = jax.jacfwd(lambda v: self.value(q, v, t, params))(v)
         return A, -rate(lambda q, t: self.value(q, v, t, params), q, v, t)
 
@@ -137,8 +137,8 @@ class Acceleration(AbstractConstraint):
     Whether it is affine is checked where the constraint is used, at fixed generic arguments.
 
     Args:
-        fn: returns a scalar or a (k,) array, zero when the constraint holds.
-        name: its name in messages, reactions and reports; by default that of `fn`.
+        fn: function that returns a scalar or a (k,) array, zero when the constraint holds.
+        name: name in messages, reactions and reports; by default that of `fn`.
 
     Raises:
         TypeError: `fn` is not a function or `name` not a string.
@@ -149,11 +149,11 @@ class Acceleration(AbstractConstraint):
     """
 
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
-        """chi."""
+        """The residual chi."""
         return self.value(q, v, a, t, params)
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
-        """A = dchi/da and b = -chi at a = 0."""
+        """The rows A = dchi/da and b = -chi at a = 0."""
         self._require_affine(q, v, t, params)
         rest = jnp.zeros_like(v)
         A = jax.jacfwd(lambda a: self.value(q, v, a, t, params))(rest)

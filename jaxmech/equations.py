@@ -1,4 +1,4 @@
-"""From a Lagrangian and constraints to equations of motion, by automatic differentiation.
+"""Equations of motion from a Lagrangian and constraints, by automatic differentiation.
 
     M = d2L/dv2,    Q = dL/dq - (d2L/dv dq) v - d2L/dv dt + F
 
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# Whether M lacks full rank; if it does, also the rows of A that make up for it, where known.
+# Whether M lacks full rank; if it does, also the rows of A that compensate for it, if known.
 SingularMass: TypeAlias = bool | tuple[int, ...]
 
 
@@ -30,7 +30,7 @@ class EquationsOfMotion(eqx.Module):
         Q: generalized force, shape (n,).
         A: constraint matrix, shape (m, n), rows in the order of the system's constraints.
         b: right-hand side, shape (m,).
-        singular_mass: whether M lacks full rank, or the rows of A that make up for it.
+        singular_mass: whether M lacks full rank, or the rows of A that compensate for it.
     """
 
     M: Float[Array, " n n"]
@@ -43,14 +43,14 @@ class EquationsOfMotion(eqx.Module):
 def mass_matrix(
     lagrangian: Callable[..., Array], q: Array, v: Array, t: Array
 ) -> Float[Array, " n n"]:
-    """M = d2L/dv2 (n, n) of a Lagrangian L(q, v, t)."""
+    """The mass matrix M = d2L/dv2 (n, n) of a Lagrangian L(q, v, t)."""
     return jax.jacfwd(jax.grad(lagrangian, argnums=1), argnums=1)(q, v, t)
 
 
 def generalized_force(
     lagrangian: Callable[..., Array], q: Array, v: Array, t: Array
 ) -> Float[Array, " n"]:
-    """Q (n,) of a Lagrangian L(q, v, t), without the non-conservative force."""
+    """The generalized force Q (n,) of a Lagrangian L(q, v, t), without the non-conservative one."""
     momentum = jax.grad(lagrangian, argnums=1)
     transported = jax.jvp(lambda q, t: momentum(q, v, t), (q, t), (v, jnp.ones_like(t)))[1]
     return jax.grad(lagrangian)(q, v, t) - transported

@@ -1,14 +1,14 @@
-"""What a mechanism looks like: points [m] by name, as a function of its coordinates.
+"""The shapes of a mechanism: points [m] by name, as a function of its coordinates.
 
 A geometry is a function `geometry(q, t, params)` that returns a dictionary of arrays, of which
 each is a shape: (d,) a dot, for a mass or a joint, and (k, d) a line through k points, with d = 2
-in the plane and 3 in space. A line that ends where it begins is the outline of a body. Lines whose
-names are the same up to a full stop share a colour. `animate` draws a geometry along a motion.
+in the plane and 3 in space. A closed line is the outline of a body. Lines whose names are equal up
+to a full stop share a colour. `animate` draws a geometry along a motion.
 
     def geometry(q, t, p):
         return {"rod": line(jnp.zeros(2), q), "mass": q}
 
-The functions of this file make the shapes of which most geometries consist.
+The functions of this file make the shapes that most geometries consist of.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,11 +45,11 @@ def outline(*points: Any) -> Points:
 
 
 def circle(center: Any, radius: Any, axes: Any = None) -> Points:
-    """The outline of a circle.
+    """The outline of a circle as a line.
 
     Args:
-        center: shape (d,).
-        radius: a scalar [m].
+        center: center of the circle [m], shape (d,).
+        radius: radius [m], a scalar.
         axes: two orthogonal unit vectors in its plane, shape (2, d); by default those of the plane.
 
     Example:
@@ -57,7 +57,7 @@ def circle(center: Any, radius: Any, axes: Any = None) -> Points:
         [3. 0.]
     """
     angle = np.linspace(0, 2 * np.pi, 49)
-    angle[-1] = 0.0  # so that it ends exactly where it begins
+    angle[-1] = 0.0  # closes the line exactly
     e1, e2 = jnp.eye(2) if axes is None else jnp.asarray(axes)
     turn = jnp.cos(angle)[:, None] * e1[None] + jnp.sin(angle)[:, None] * e2[None]
     return jnp.asarray(center)[None] + radius * turn
@@ -67,9 +67,9 @@ def coil(start: Any, end: Any, *, width: Any = None) -> Points:
     """A spring between two points: a zigzag in the plane, a helix in space.
 
     Args:
-        start: shape (d,).
-        end: shape (d,).
-        width: from side to side [m]; by default a tenth of the distance.
+        start: first end [m], shape (d,).
+        end: second end [m], shape (d,).
+        width: full width [m]; by default a tenth of the distance.
 
     Example:
         >>> coil([0.0, 0.0, 0.0], [0.0, 0.0, 1.0]).shape
@@ -91,8 +91,8 @@ def box(center: Any, axes: Any, sizes: Any) -> dict[str, Points]:
     """The six faces of a box in space, as outlines by name.
 
     Args:
-        center: shape (3,).
-        axes: columns are the directions of its edges, shape (3, 3).
+        center: center of the box [m], shape (3,).
+        axes: directions of the edges as columns, shape (3, 3).
         sizes: lengths of the edges [m], shape (3,).
 
     Example:
@@ -111,7 +111,7 @@ def box(center: Any, axes: Any, sizes: Any) -> dict[str, Points]:
 
 
 def _normals(u: Array) -> Array:
-    """Unit vectors across a direction: one in the plane, two in space, as rows."""
+    """Unit vectors perpendicular to a direction as rows: one in the plane, two in space."""
     if u.shape == (2,):
         return jnp.stack([-u[1], u[0]])[None]
     least = jnp.eye(3)[jnp.argmin(jnp.abs(u))]

@@ -8,7 +8,7 @@ the tangent space of the surface and the multipliers of C^T lambda = (1 - P) w, 
     (B + mu) d = -P w,    B = P H P + 1 - P,    H = 1 - T^T (d2/dy2 lambda . level) T
 
 and Gauss-Newton steps return to the surface. If the result is not nearer to the guess the step is
-rejected and mu grows. So the distance never grows, and at the end B tells whether it is a minimum.
+rejected and mu grows. So the distance never grows, and the final B decides whether it is a minimum.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from jaxmech.stabilization import near
 
 Level = Callable[..., Array]  # level(y, *context), zero on the surface
 
-RETURNS = 30  # Gauss-Newton steps to the surface, at most
-STEPS = 60  # Newton steps along it, at most
+RETURNS = 30  # largest number of Gauss-Newton steps to the surface
+STEPS = 60  # largest number of Newton steps along it
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -37,15 +37,15 @@ def nearest(
     """A local minimum of (y - guess)^T M (y - guess) subject to level(y, *context) = 0.
 
     Args:
-        level: the surface, from (n,) to (m,); it must not close over traced values.
+        level: function of the surface, from (n,) to (m,); it must not close over traced values.
         guess: shape (n,).
-        M: positive definite, shape (n, n).
-        context: what else `level` depends on.
+        M: metric, positive definite, shape (n, n).
+        context: further arguments of `level`.
 
     Returns:
-        A point no farther away than the one found by Gauss-Newton steps alone; a point off the
-        surface if they do not reach it, and NaN if no minimum was found on it. Its derivative, of
-        any order, is that of the minimizer (implicit function theorem): NaN where the minimum is
+        A point no farther away than the result of Gauss-Newton steps alone; a point off the surface
+        if they do not reach it, and NaN if no minimum was found on it. Its derivative, of any
+        order, is that of the minimizer (implicit function theorem): NaN where the minimum is
         degenerate, zero where none was found.
 
     Example:
@@ -90,9 +90,9 @@ def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Arra
 
 
 class _Place(eqx.Module):
-    """The surface at a point, in coordinates w."""
+    """Quantities of the surface at a point, in coordinates w."""
 
-    reached: Bool[Array, ""]  # whether the point is on it
+    reached: Bool[Array, ""]  # whether the point lies on it
     rows: AbstractRowSpace  # the factorized C
     w: Float[Array, " n"]
     multipliers: Float[Array, " m"]
@@ -109,13 +109,13 @@ class _Search(eqx.Module):
     step: Float[Array, " n"]
     promised: Float[Array, ""]  # decrease of half the squared distance
     damping: Float[Array, ""]  # mu
-    count: Int[Array, ""]  # of steps; before the first one y is the guess
+    count: Int[Array, ""]  # number of steps; before the first one y is the guess
     minimal: Bool[Array, ""]
     done: Bool[Array, ""]
 
 
 class _Problem:
-    """The minimization problem, with the functions of a point y that the search needs."""
+    """The minimization problem, with the functions of a point y that its solution needs."""
 
     def __init__(self, level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> None:
         self.level = jax.jit(lambda y: level(y, *context))  # traced once, not once per derivative
@@ -133,11 +133,11 @@ class _Problem:
         self.eps = float(jnp.finfo(guess.dtype).eps)
 
     def size(self, y: Array) -> Float[Array, ""]:
-        """The length to which round-off and tolerances are relative."""
+        """The length scale of round-off and tolerances."""
         return _length(times(self.root, y - self.guess)) + _length(times(self.root, y))
 
     def place(self, y: Array) -> _Place:
-        """The surface at y."""
+        """Evaluate the surface at y."""
         A, w = jax.jacfwd(self.level)(y), times(self.root, y - self.guess)
         C = _row_by_row(A, self.T)
         rows = QR().factor(C)
@@ -153,14 +153,14 @@ class _Problem:
         return _Place(near(value, A, y), rows, w, multipliers, P, H, B)
 
     def advance(self, search: _Search) -> _Search:
-        """Accept the step if it leads nearer to the guess, and plan the next one."""
+        """Accept the step if it leads nearer to the guess, and compute the next one."""
         y = self.back(search.y + times(self.T, search.step))
         place, old = self.place(y), search.place
         # Half the difference of the squared distances, without the cancellation of their
         # subtraction.
         nearer = (old.w - place.w) @ (old.w + place.w) / 2
         round_off = 10 * self.eps * _length(old.w) * self.size(search.y)
-        # Sufficient decrease (Armijo), up to round-off: at the minimum nothing decreases any more.
+        # Sufficient decrease (Armijo), up to round-off: at the minimum no step reduces it further.
         better = place.reached & (nearer + round_off >= 1e-4 * search.promised)
         taken = better | (search.count == 0)
         chosen = (y, place), (search.y, old)
@@ -178,7 +178,7 @@ class _Problem:
         # quadratic.
         damping = jnp.where(taken, search.damping / 8, 4 * search.damping + highest / 16)
         damping = jnp.where(damping < highest / 100, 0.0, damping)
-        # The gradient vanishes at a saddle on a line of symmetry; a push leaves it.
+        # The gradient vanishes at a saddle on a line of symmetry; a push moves y off it.
         push = 1e-2 * _length(place.w) * times(place.P, _some_direction(y))
         raised = damping + self.eps**0.5 - lowest
 
@@ -186,8 +186,8 @@ class _Problem:
             shift, pushed = trial
             return _solution(place.B + shift * self.one, -(slope + pushed * push))
 
-        # The first two only ask whether B is definite, and nearly so. The last is definite by
-        # Gershgorin's bound, for a B that is not, and is the only one with a push.
+        # The first two only test whether B is definite, and nearly so. The last is definite by
+        # Gershgorin bounds, for an indefinite B, and is the only one with a push.
         shifts = jnp.stack([0 * damping, 0 * damping + self.eps**0.25, damping, raised])
         definite, steps = jax.lax.map(solved, (shifts, jnp.arange(4, dtype=y.dtype) // 3))
         step = jnp.where(definite[0], steps[2], steps[3])
@@ -208,7 +208,7 @@ class _Problem:
         )
 
     def back(self, y: Array) -> Array:
-        """Gauss-Newton steps with line search to the surface, until none reduces the residual."""
+        """Take Gauss-Newton steps with line search until none reduces the residual."""
         lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
 
         def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -219,7 +219,7 @@ class _Problem:
             trials = y[None] - lengths[:, None] * across[None]
             off = jnp.nan_to_num(jnp.abs(jax.vmap(self.level)(trials)).sum(1), nan=jnp.inf)
             helps = large | (jnp.min(off) < jnp.abs(value).sum())
-            best = jnp.arange(lengths.size)[:, None] == jnp.argmin(off)  # lanes take no indices
+            best = jnp.arange(lengths.size)[:, None] == jnp.argmin(off)  # lanes have no indices
             return jnp.where(helps, jnp.where(best, trials, 0.0).sum(0), y), helps
 
         return _repeated(lambda state: state[1], step, (y, jnp.asarray(True)), RETURNS)[0]
@@ -228,7 +228,7 @@ class _Problem:
 def _repeated(
     goes_on: Callable[[Any], Array], step: Callable[[Any], Any], start: Any, most: int
 ) -> Any:
-    """`step` for as long as `goes_on` holds, at most so many times."""
+    """Repeat `step` as long as `goes_on` holds, at most `most` times."""
     count = jnp.zeros((), int)
     return jax.lax.while_loop(
         lambda carry: goes_on(carry[0]) & (carry[1] < most),
@@ -238,8 +238,8 @@ def _repeated(
 
 
 def _row_by_row(*factors: Array) -> Array:
-    """A product of matrices as a loop over the rows of the first."""
-    # Its code is shorter than that of the whole product by the number of rows.
+    """Multiply matrices in a loop over the rows of the first."""
+    # Its code is shorter than that of the whole product by a factor of the number of rows.
     first, *others = factors
 
     def row_of_product(row: Array) -> Array:
@@ -251,7 +251,7 @@ def _row_by_row(*factors: Array) -> Array:
 
 
 def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
-    """Whether a symmetric matrix is positive definite, and the solution of B x = r if it is."""
+    """Solve B x = r for a symmetric B; also whether B is positive definite."""
     places = jnp.arange(r.size)
     threshold = 4 * r.size * jnp.finfo(B.dtype).eps * jnp.abs(jnp.diagonal(B))  # as in `cholesky`
 
@@ -259,7 +259,7 @@ def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
         (W, r), (j, smallest) = work, column
         row, right = W[j], r[j]
         pivot = row[j]
-        singular = pivot <= smallest  # false for NaN, which then shows in the result
+        singular = pivot <= smallest  # false for NaN, which the result then shows
         row = row / jnp.where(singular, 1.0, pivot)
         below = jnp.where(places > j, W[:, j], 0.0)
         right = right / jnp.where(singular, 1.0, pivot)

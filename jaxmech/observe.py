@@ -24,18 +24,18 @@ def observe(
 ) -> Observation:
     """Accelerations, multipliers and reactions by constraint name along a trajectory.
 
-    Constraints that events have switched off have no reactions where they are off.
+    Constraints have no reactions at times at which events have switched them off.
 
-    Pure and single-trajectory: for a batch, `jax.vmap` it over solutions and parameters.
+    Pure and single-trajectory: for a batch, apply `jax.vmap` over solutions and parameters.
 
     Args:
-        system: the system that was simulated.
+        system: the simulated system.
         solution: the result of `simulate`.
         params: the parameters of the simulation.
-        formulation: law of motion.
+        formulation: the law of motion.
 
     Returns:
-        An `Observation`; NaN where the solution is.
+        An `Observation`; NaN where the solution is NaN.
 
     Raises:
         TypeError: `system` is not a `System`, or `solution` is not a `Solution`.

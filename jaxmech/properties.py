@@ -1,4 +1,4 @@
-"""Structural properties: what holds at almost every state, found without knowing any value."""
+"""Structural properties, which hold at almost every state and are found without concrete values."""
 
 from functools import partial
 from typing import Any
@@ -16,19 +16,19 @@ from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import asked_once, concrete_at, generic, outside_traces, wide
 
-SAMPLES = 16  # states at which sets of rows are compared
+SAMPLES = 16  # number of states at which sets of rows are compared
 
 
 def examined(system: System, q: Array, v: Array, t: Array, params: Params) -> System:
-    """The system with `singular_mass` set to what is found for arguments of these shapes."""
+    """Set `singular_mass` of a system to the value detected for arguments of these shapes."""
     return system.with_singular_mass(singular_mass(system, q, v, t, params))
 
 
 @asked_once
 def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:
-    """Whether M lacks full rank at generic states (a unit quaternion, say).
+    """Detect whether M lacks full rank at generic states, as for a unit quaternion.
 
-    If it does, the rows of A that make it definite, or True where that takes all of them. A wrong
+    If it does, return the rows of A that make it definite, or True if all are needed. A wrong
     answer never changes a result: an undetected singular M ends in the status `SINGULAR_MASS`.
 
     Example:
@@ -46,8 +46,8 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
 def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
     """Whether nothing depends on time, no force acts, and no constraint does work.
 
-    Non-ideal constraints are taken to do work. If it is not detected, the energy drift is not
-    reported.
+    Non-ideal constraints are assumed to do work. If conservation is not detected, the energy drift
+    is not reported.
     """
     if system.force is not None or system.nonideal is not None:
         return False
@@ -63,7 +63,7 @@ def _generic_states(*state: Any) -> list[tuple[Array, Array, Array, Params]]:
 
 
 def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:
-    """Few and sparse rows of A with which M + A^T W A is well conditioned.
+    """Select few and sparse rows of A with which M + A^T W A is well conditioned.
 
     With N the null space of M and rows of unit length, the singular values of A N measure how well
     A complements M. Rows are dropped, the densest first, as long as the smallest singular value
@@ -112,7 +112,7 @@ def _is_singular(M: np.ndarray) -> bool:
 
 
 def _work_sources(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """Zero if energy is conserved: dL/dt, and A v of each constraint where that need not vanish.
+    """An array that is zero if energy is conserved: dL/dt, and each A v that need not vanish.
 
     The power of a constraint force is (A v) . lambda. For dphi/dt = A v + phi_t = 0 it vanishes if
     phi_t does; for psi = 0 if A v is psi itself, that is, if psi is linear and homogeneous in v.

@@ -45,7 +45,7 @@ from jaxmech.utils.jit_cache import jit_of
 
 
 class SimulationError(RuntimeError):
-    """A trajectory failed; `solution` holds what was computed until then.
+    """A trajectory failed; `solution` holds the results up to the failure.
 
     Attributes:
         solution: the `Solution`, NaN from the failure on.
@@ -81,10 +81,10 @@ def simulate(
     inactive: str | Sequence[str] = (),
     throw: bool = True,
 ) -> Solution:
-    """The motion of a constrained system from a consistent state.
+    """Simulate the motion of a constrained system from a consistent state.
 
     Pure and single-trajectory: `jax.vmap` runs a batch, each trajectory with a status of its own,
-    and derivatives in both modes, of any order, go through to `q0`, `v0`, `ts` and `params`.
+    and derivatives in both modes, of any order, propagate to `q0`, `v0`, `ts` and `params`.
 
     Args:
         system: the system, with n coordinates.
@@ -94,12 +94,12 @@ def simulate(
         params: the parameters that the functions of the system expect.
         method: Runge-Kutta method with its number of steps per save interval, by default chosen
             from the motion (`choose_substeps`). Under `jit`, where the motion is unknown, the
-            default is one step, with a `StepWarning`. `Adaptive(rtol=...)` has steps of the size
-            that a tolerance asks for, for each trajectory by itself, also under `jit`.
+            default is one step, with a `StepWarning`. `Adaptive(rtol=...)` selects steps by a
+            tolerance, for each trajectory independently, also under `jit`.
         projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.
-        events: what is looked for along the motion, `Event`s; their times and states are in
+        events: `Event`s to locate along the motion; their times and states are in
             `Solution.events`. After a terminal event the trajectory stands still: all later saves
             hold the state at the event, and the status is `STOPPED`.
         inactive: names of constraints that do not hold until a `Transition` switches them on.
@@ -109,10 +109,10 @@ def simulate(
         A `Solution` with q (T, n), v (T, n), status and audit, all in the precision of q0 and v0.
 
     Raises:
-        ValueError: a shape is wrong, a value is not finite, or the times are not in order.
-        TypeError: `system` is not a `System`, a policy is of the wrong kind, or an argument does
-            not hold real numbers.
-        SimulationError: the trajectory failed and `throw` is set; it carries the solution.
+        ValueError: a shape is wrong, a value is not finite, or the times are not monotonic.
+        TypeError: `system` is not a `System`, a policy is of the wrong kind, or an argument is not
+            real.
+        SimulationError: the trajectory failed and `throw` is set; it holds the solution.
 
     Example:
         >>> import jax.numpy as jnp
@@ -154,7 +154,7 @@ class _Policies:
     watch: Watch | None
 
     def watched(self, system: System, params: Params) -> tuple[System, Params]:
-        """The system with its switches, and the parameters with their positions at the start."""
+        """Add switches to the system, and their initial positions to the parameters."""
         if self.watch is None:
             return system, params
         return self.watch.system(system), self.watch.params(params, self.watch.active())
@@ -232,7 +232,7 @@ def _times(ts: Any, dtype: Any) -> Array:
 
 
 def _explanation(system: System, solution: Solution, params: Params) -> str:
-    """What went wrong and when, with the names of violated constraints."""
+    """A message on the failure and its time, with the names of violated constraints."""
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:

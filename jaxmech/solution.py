@@ -13,7 +13,7 @@ from jaxmech.integrate import Events
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.checks import is_known
 
-TOO_COARSE = 1e-3  # integration error above which a step is called too coarse
+TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
 _REMEDY = "give a larger `RK4(substeps=...)` (`method.substeps`), or leave it out to have it chosen"
 
 
@@ -24,7 +24,7 @@ class Solution(eqx.Module):
         ts: save times [s], shape (T,).
         q: coordinates, shape (T, n); NaN after a failure.
         v: velocities, shape (T, n); NaN after a failure.
-        status: how it ended, a `Status` as int32.
+        status: the outcome, a `Status` as int32.
         t_failed: time [s] of the last good state before a failure, NaN without one.
         energy: v . dL/dv - L at the save times [J], shape (T,).
         energy_drift: largest |energy - energy[0]| [J] where the system conserves it, else NaN.
@@ -37,15 +37,15 @@ class Solution(eqx.Module):
             speed (at least 1 % of the widest range and of the highest speed). It is the sum of the
             errors of the steps, estimated from differences of the states, without rounding errors
             and without the growth of errors in chaotic motion. NaN if there were fewer than three
-            steps before the end or a failure. With `Adaptive` the errors of the steps are those by
-            which they were chosen, of the less accurate method of the pair: mostly too large.
+            steps before the end or a failure. With `Adaptive` the errors of the steps are those
+            that control the step size, of the less accurate method of the pair: mostly too large.
         accepted: number of steps before the end or a failure.
         rejected: number of attempted steps that were repeated with a smaller size.
         evaluations: number of evaluations of the law of motion in all attempts.
         t_stiff: time [s] from which stability seemed to limit the steps of `Adaptive` instead of
             the tolerance; NaN if it never did.
-        coordinates: their names.
-        events: what occurred, by name; None without events.
+        coordinates: names of the coordinates.
+        events: recorded events, by name; None without events.
 
     Example:
         >>> import jax.numpy as jnp
@@ -90,7 +90,7 @@ class Solution(eqx.Module):
 
 
 def _card(sol: Solution) -> list[str]:
-    """A summary of what was computed and how accurate it is."""
+    """Summarize the outcome and its accuracy as lines of text."""
     status = np.atleast_1d(np.asarray(sol.status).ravel())
     many = f"{status.size} trajectories, " if np.ndim(sol.status) else ""
     ts = np.atleast_1d(np.asarray(sol.ts))
@@ -111,7 +111,7 @@ def _card(sol: Solution) -> list[str]:
 
 
 def _event_lines(sol: Solution) -> Iterator[str]:
-    """How often each event occurred, and when first."""
+    """Yield for each event its number of occurrences and the time of the first."""
     for name in sol.events or ():
         assert sol.events is not None
         record = sol.events[name]
@@ -122,7 +122,7 @@ def _event_lines(sol: Solution) -> Iterator[str]:
 
 
 def _hints(sol: Solution) -> Iterator[str]:
-    """Remedies for steps that are too coarse."""
+    """Yield remedies for steps that are too coarse."""
     errors = np.atleast_1d(np.asarray(sol.integration_error))
     coarse = int(np.sum(errors > TOO_COARSE))
     if coarse:
@@ -146,7 +146,7 @@ def _statuses(sol: Solution, status: np.ndarray) -> str:
 
 
 def _steps(sol: Solution) -> str:
-    """How many steps, and how many attempts were rejected."""
+    """Format the numbers of steps and of rejected attempts."""
     accepted, rejected = (np.asarray(x).ravel() for x in (sol.accepted, sol.rejected))
     low, high = accepted.min(), accepted.max()
     many = f"{high:,}" if low == high else f"{low:,} ... {high:,}"
@@ -159,5 +159,5 @@ def _largest(values: Array | np.ndarray, unit: str = "", absent: str = "none") -
 
 
 def energy_drift(energy: Float[Array, " T"]) -> Float[Array, ""]:
-    """Largest |energy - energy[0]| over the times that were reached."""
+    """The largest |energy - energy[0]| over the times reached."""
     return jnp.nanmax(jnp.abs(energy - energy[0]))

@@ -1,4 +1,4 @@
-"""Stabilization: what is done against drift off the constraints, and how far off a state is.
+"""Stabilization against drift off the constraints, and the violation of constraints at a state.
 
 The differentiated constraints A qdd = b only keep the second derivative of phi at zero, so that
 round-off and step errors make phi itself grow. `Projection` moves every state back onto phi = 0 and
@@ -26,7 +26,7 @@ class RowsBefore(NamedTuple):
     """The constraint rows at the stages of a step.
 
     Attributes:
-        dependent: whether some rows depended on others.
+        dependent: whether some rows were dependent.
         rank: number of independent rows at the first stage.
     """
 
@@ -36,22 +36,22 @@ class RowsBefore(NamedTuple):
 
 @dataclass(frozen=True)
 class AbstractStabilization:
-    """What is done against drift: in the accelerations, and after each step; by default nothing."""
+    """A policy against drift, in the accelerations and after each step; by default none."""
 
     def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """What is added to b, shape (m,) or a scalar zero."""
+        """The term added to b, shape (m,) or a scalar zero."""
         return jnp.zeros((), q.dtype)
 
     def after_step(
         self, system: System, q: Array, v: Array, t: Array, params: Params,
         before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
-        """The state to go on from, and whether it could be reached."""
+        """The state from which to continue, and whether it was reached."""
         return q, v, jnp.asarray(True)
 
 
 class Free(AbstractStabilization):
-    """No stabilization; `projection=None` means this."""
+    """No stabilization, the same as `projection=None`."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Projection(AbstractStabilization):
     Args:
         iterations: corrections per step; each reduces the error by a factor of the size of the
             first correction, so that two reach round-off unless the step is too coarse.
-        solver: how dependent rows are handled.
+        solver: the solver, which also handles dependent rows.
 
     Raises:
         ValueError: `iterations` is not a positive integer.
@@ -105,7 +105,7 @@ class Projection(AbstractStabilization):
             q = q - dq
         for _ in range(self.iterations):
             # After the positions, because the constraints on v depend on q. The factors are those
-            # of the q before the projection, so one correction is not enough even where the
+            # of the q before the projection, so one correction is insufficient even where the
             # constraints are linear in v.
             dv = velocities.smallest(system.velocity_level(q, v, t, params))[0]
             v = v - dv
@@ -124,7 +124,7 @@ class Projection(AbstractStabilization):
             return jnp.maximum(before.rank, after) < velocities.rank
 
         # After a small last correction the error is smaller still, unless a row was dropped. So the
-        # residuals are computed again only in the rare other cases.
+        # residuals are recomputed only in the other cases, which are rare.
         size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
         plain = size <= _tolerance(q.dtype) ** 2
         plain &= (positions.rank == len(A_position)) & (velocities.rank == len(A_velocity))
@@ -165,7 +165,7 @@ class Baumgarte(AbstractStabilization):
                 )
 
     def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """-2 alpha phi' - beta^2 phi for holonomic, -alpha psi for nonholonomic rows."""
+        """-2 alpha phi' - beta^2 phi for holonomic rows, and -alpha psi for nonholonomic rows."""
         terms = []
         for c in system.constraints:
             if isinstance(c, Holonomic):
@@ -179,7 +179,7 @@ class Baumgarte(AbstractStabilization):
 
 
 def metric_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """M, made definite with the constraints as in `regular` if it is singular, (n, n)."""
+    """The mass matrix, made definite as in `regular` if it is singular, (n, n)."""
     if not system.singular_mass:
         return system.mass(q, v, t, params)
     return regular(system.equations(q, v, t, params))[0]
@@ -188,7 +188,7 @@ def metric_mass(system: System, q: Array, v: Array, t: Array, params: Params) ->
 def constraint_jacobians(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:
-    """d(position level)/dq and d(velocity level)/dv, (k, n) and (l, n)."""
+    """The Jacobians d(position level)/dq and d(velocity level)/dv, (k, n) and (l, n)."""
     A_velocity = jax.jacfwd(lambda v: system.velocity_level(q, v, t, params))(v)
     if not any(isinstance(c, Nonholonomic) for c in system.constraints):
         return A_velocity, A_velocity
@@ -197,13 +197,13 @@ def constraint_jacobians(
 
 def near(level: Array, A: Array, x: Array) -> Array:
     """Whether x lies on the constraints to first order: |level| <= |A| (1 + |x|) tolerance."""
-    # So much can a change of every component by tolerance (1 + |x_j|) change a row. The tolerance
-    # is eps^(3/8): 1.3e-6 in float64, 2.5e-3 in float32.
+    # The bound is the change of a row due to changes of the components by tolerance (1 + |x_j|).
+    # The tolerance is eps^(3/8): 1.3e-6 in float64, 2.5e-3 in float32.
     return jnp.all(jnp.abs(level) <= _tolerance(x.dtype) * reach(A, x))
 
 
 def reach(A: Array, x: Array) -> Array:
-    """|A| (1 + |x|): the largest effect on each row of a relative change of every component."""
+    """The largest effect of a relative change of every component on each row, |A| (1 + |x|)."""
     return times(jnp.abs(A), 1 + jnp.abs(x))
 
 
@@ -212,7 +212,7 @@ def _tolerance(dtype: Any) -> float:
 
 
 class Violation(NamedTuple):
-    """A violated constraint: its name, the level at which it is violated, and by how much."""
+    """A violated constraint, with the level and the size of its residual."""
 
     name: str
     level: str
@@ -220,7 +220,7 @@ class Violation(NamedTuple):
 
 
 def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
-    """The constraints that are violated at a known state, positions before velocities."""
+    """The violated constraints at a known state, positions before velocities."""
     found = [
         Violation(c.name, level, float(size))
         for c, levels in zip(system.constraints, _levels(system, q, v, t, params), strict=True)
@@ -234,7 +234,7 @@ def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> 
 def _levels(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> list[dict[str, tuple[Array, Array]]]:
-    """For each constraint, by level, whether it holds and by how much it does not."""
+    """For each constraint and level, whether it holds, and its residual."""
 
     def at(q: Array, v: Array, t: Array, params: Params) -> list[dict[str, tuple[Array, Array]]]:
         return [_levels_of(replace(system, constraints=(c,)), q, v, t, params) for c in constraints]

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Status(IntEnum):
-    """How a trajectory ended; for all but `OK`, a solution has the time of the failure too.
+    """The outcome of a trajectory; except for `OK`, a solution has the time of the failure too.
 
     Example:
         >>> print(Status(0))
@@ -33,7 +33,7 @@ class Status(IntEnum):
 
     @property
     def message(self) -> str:
-        """One sentence: what happened, and the usual remedy."""
+        """The message as one sentence, with the usual remedy."""
         return _MESSAGES[self]
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Status(IntEnum):
 
 
 def succeeded(status: Any) -> Any:
-    """Whether trajectories ended as they should, for one status or an array of them.
+    """Whether trajectories ended without a failure, for one status or an array of them.
 
     Example:
         >>> succeeded(Status.STOPPED), succeeded(Status.NONFINITE)

@@ -30,17 +30,16 @@ class System:
         constraints: `Holonomic`, `Nonholonomic` and `Acceleration` objects, in any order.
         force: `force(q, v, t, params)`, shape (n,): the non-conservative generalized force.
         coordinates: the names of the n coordinates.
-        nonideal: `nonideal(q, v, multipliers, t, params)`, shape (n,): C in
-            M qdd = Q + A^T lambda + C, the part of the constraint force that does work, such as
-            friction. The multipliers (m,) are in the order of the rows of A, and the shortest
-            possible under redundancy; for friction C = -mu |lambda| times the direction of
-            sliding. At rest that direction is undefined: with a smooth `jnp.tanh(v / eps)` in
-            place of the sign, a sticking body creeps at a fraction of eps, which the step has to
-            resolve.
+        nonideal: `nonideal(q, v, multipliers, t, params)`, shape (n,): C in M qdd = Q + A^T lambda
+            + C, the part of the constraint force that does work, such as friction. The multipliers
+            (m,) are in the order of the rows of A, and of minimum norm under redundancy; for
+            friction C = -mu |lambda| times the direction of sliding. At rest that direction is
+            undefined: with a smooth `jnp.tanh(v / eps)` in place of the sign, a sticking body
+            creeps at a fraction of eps, which the step has to resolve.
 
     Raises:
         TypeError: a function is not callable, or a constraint is not of one of the three kinds.
-        ValueError: there are no coordinates, or a name is empty or given twice.
+        ValueError: there are no coordinates, or a name is empty or used twice.
 
     Example:
         >>> import jax.numpy as jnp
@@ -61,7 +60,7 @@ class System:
     force: Callable[..., Array] | None = None
     coordinates: Sequence[str] = field(kw_only=True)
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
-    # Set once per call by `properties.examined`; `equations` passes it on to the laws of motion.
+    # Set once per call by `properties.examined`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +81,7 @@ class System:
         return f"System(coordinates={self.coordinates}, constraints={self.constraints}{forces})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the functions, which must be importable unless cloudpickle asks for them."""
+        """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
         if not _asked_by("cloudpickle"):
             given: list[tuple[str, Any]] = [("lagrangian", self.lagrangian), ("force", self.force)]
             given += [("nonideal", self.nonideal)]
@@ -99,12 +98,12 @@ class System:
 
     @property
     def n(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return len(self.coordinates)
 
     @with_standard_promotion
     def equations(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> EquationsOfMotion:
-        """M, Q, A and b at one state (formulas in `jaxmech.equations` and `jaxmech.constraints`).
+        """Compute M, Q, A and b at a state (`jaxmech.equations` and `jaxmech.constraints`).
 
         Args:
             q: coordinates, shape (n,).
@@ -132,7 +131,7 @@ class System:
         return EquationsOfMotion(mass_matrix(L, q, v, t), Q, A, b, self.singular_mass)
 
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
-        """A copy of the system that states whether its mass matrix lacks full rank."""
+        """Copy the system, with the given statement whether its mass matrix lacks full rank."""
         if singular_mass == self.singular_mass:
             return self
         known = replace(self)
@@ -142,7 +141,7 @@ class System:
     def nonideal_force(
         self, q: Array, v: Array, multipliers: Array, t: Array, params: Params
     ) -> Array:
-        """C of M qdd = Q + A^T lambda + C for given multipliers (m,), shape (n,); zero if ideal."""
+        """The force C for given multipliers (m,), shape (n,); zero if ideal."""
         if self.nonideal is None:
             return jnp.zeros_like(q)
         with asking("`nonideal`", params):
@@ -159,12 +158,12 @@ class System:
         return v @ jax.grad(L, argnums=1)(q, v, t) - L(q, v, t)
 
     def position_level(self, q: Array, t: Array, params: Params) -> Array:
-        """phi of the holonomic constraints, (k,)."""
+        """The residuals phi of the holonomic constraints, (k,)."""
         holonomic = [c for c in self.constraints if isinstance(c, Holonomic)]
         return _stacked([c.value(q, t, params) for c in holonomic], q.dtype)
 
     def velocity_level(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """dphi/dt and psi, in the order of the constraints, (k,)."""
+        """The residuals dphi/dt and psi, in the order of the constraints, (k,)."""
 
         def value(constraint: Holonomic | Nonholonomic) -> Array:
             if isinstance(constraint, Nonholonomic):
@@ -184,7 +183,7 @@ class System:
     def arguments(
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
     ) -> tuple[Array, Array, Array, Params]:
-        """(q, v, t, params) in the floating-point type of q and v, with shapes checked."""
+        """Convert to (q, v, t, params) in the floating-point type of q and v, and check shapes."""
         given = zip((*names, "t"), (q, v, t), ((self.n,), (self.n,), ()), strict=True)
         q, v, t = (
             _shaped(f"Argument `{name}`", as_numbers(name, x, half=name == "t"), shape, _VMAP)
@@ -204,7 +203,7 @@ class System:
 
 
 def _asked_by(package: str) -> bool:
-    """Whether a function of a package is being executed: a pickler does not say who it is."""
+    """Whether a function of a package is being executed: picklers do not identify themselves."""
     frame = inspect.currentframe()
     while frame is not None:
         if str(frame.f_globals.get("__name__")).split(".")[0] == package:
@@ -225,7 +224,7 @@ def _require_importable(name: str, part: Any) -> None:
 
 
 def as_dtype(params: Params, dtype: Any) -> Params:
-    """The parameters with every floating-point leaf an array of the given type."""
+    """Convert every floating-point leaf of the parameters to an array of the given type."""
 
     def leaf(path: Any, x: Any) -> Any:
         x = as_numbers("params" + jax.tree_util.keystr(path), x, half=True)
