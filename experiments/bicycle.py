@@ -22,7 +22,7 @@ REAR, FRONT = 0.3, 0.35  # radii of the wheels [m]
 
 
 def whipple_bicycle() -> tuple[jp.Mechanism, dict[str, jp.Start]]:
-    """Parameters of table 1; x points ahead, y to the right, z down."""
+    """Make the mechanism with the parameters of table 1; x points ahead, y to the right, z down."""
     rear = jp.spatial_body("rear", mass=2.0, inertia=(0.0603, 0.12, 0.0603))
     frame_inertia = ((9.2, 0, 2.4), (0, 11.0, 0), (2.4, 0, 2.8))
     frame = jp.spatial_body("frame", mass=85.0, inertia=frame_inertia)
@@ -59,7 +59,7 @@ def whipple_bicycle() -> tuple[jp.Mechanism, dict[str, jp.Start]]:
 
 
 def rolling(speed: Any) -> tuple[Any, Any]:
-    """Positions and velocities of the upright bicycle straight ahead; wheels turn about -y."""
+    """Positions and velocities of the upright bicycle, rolling straight; wheels turn about -y."""
     mechanism, starts = whipple_bicycle()
     starts = {name: start._replace(velocity=(speed, 0, 0)) for name, start in starts.items()}
     for wheel, radius in (("rear", REAR), ("front", FRONT)):
@@ -70,7 +70,7 @@ def rolling(speed: Any) -> tuple[Any, Any]:
 def eigenvalues(speeds: Any) -> jm.RootLocus:
     mechanism, _ = whipple_bicycle()
     system, params = mechanism.system, mechanism.params
-    # quaternions of turning wheels are not cyclic coordinates, but turning them is a symmetry
+    # quaternions of turning wheels are not cyclic coordinates, but their rotation is a symmetry
     symmetries = jm.symmetries(system, *rolling(4.0), 0.0, params)
 
     def linear(speed: Any) -> jm.Linearization:

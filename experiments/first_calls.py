@@ -1,6 +1,6 @@
 """CPU seconds of first calls, each in a process of its own: tracing, compiling and the run itself.
 
-Every call is made twice, with an empty kernel cache and with the one that the first process left.
+Every call is made twice, with an empty kernel cache and with that of the first process.
 
 Usage: python experiments/first_calls.py [--out FILE] [MODEL ...]
 """
@@ -23,15 +23,15 @@ import jaxmech as jm
 from jaxmech.config.environment import environment
 
 MODELS = ("double_pendulum", "four_bars", "chain", "andrews")  # `chain` has ten links
-BATCH = 64  # trajectories; how many does not change what is compiled
+BATCH = 64  # trajectories; their number does not change what is compiled
 
 
-STEPS = jm.RK4(substeps=4)  # of the batch: none can be chosen under `jax.jit`
+STEPS = jm.RK4(substeps=4)  # of the batch: the default cannot be chosen under `jax.jit`
 CALLS = ("simulate", "batch", "acceleration", "assemble", "observe after simulate")
 
 
 def prepared(name: str, call: str) -> Callable[[], Any]:
-    """What is called first: everything with its defaults, 101 saves."""
+    """Make the function of the first call, with all defaults and 101 saves."""
     model = jm.models.make(name)
     system, params = model.system, model.params
     q, v = model.initial()
@@ -51,7 +51,7 @@ def prepared(name: str, call: str) -> Callable[[], Any]:
 
 
 def measured(name: str, call: str) -> float:
-    """CPU seconds of a call in this process."""
+    """Measure the CPU seconds of a call in this process."""
     run = prepared(name, call)
     began = time.process_time()
     jax.block_until_ready(run())
@@ -59,7 +59,7 @@ def measured(name: str, call: str) -> float:
 
 
 def in_a_process(name: str, call: str, cache: str) -> float:
-    """CPU seconds of a call in a new process with a folder as its kernel cache."""
+    """Measure the CPU seconds of a call in a new process with a given kernel cache."""
     command = [sys.executable, __file__, "--one", call, name]
     done = subprocess.run(
         command,

@@ -1,4 +1,4 @@
-"""What one evaluation of a fit costs: gradient and Jacobian, compared with the forward run.
+"""The cost of one evaluation of a fit: gradient and Jacobian, compared with the forward run.
 
 The fit has ten parameters of a double pendulum in Cartesian coordinates (two rods, friction in both
 hinges, two sensors with offset and scale) and 26 recordings, as many and as long as those of the
@@ -74,7 +74,7 @@ def task(study: FitSpeed) -> Task:
 
 
 def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:
-    """What is timed, as functions of the unknowns."""
+    """The timed functions of the unknowns, by name."""
     problem, numbers = made.problem, (made.data, made.conditions)
     return {
         "forward run": lambda y: runs(problem, y, made.data),
@@ -85,13 +85,13 @@ def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:
 
 
 def _rows(made: Task, y: Any) -> tuple[Any, Any]:
-    """What an iteration of the optimizer needs: compressed residuals and derivatives."""
+    """Compute the input of an iteration of the optimizer: compressed residuals and derivatives."""
     values, apply = rows(made.problem, y, made.data, made.conditions)
     return values, jax.vmap(apply)(jnp.eye(y.size))
 
 
 def require_agreement(made: Task, found: dict[str, Callable[[Any], Any]]) -> float:
-    """The relative difference of gradient and Jacobian; raise if they disagree."""
+    """Return the relative difference of gradient and Jacobian; raise if they disagree."""
     gradient = np.asarray(found["reverse gradient"](made.y))
     values, J = (np.asarray(x) for x in found["step of Levenberg-Marquardt"](made.y))
     difference = float(np.abs(J @ values - gradient).max() / np.abs(gradient).max())

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 import jaxmech as jm
 
-SECONDS = {  # of motion; what a picture of four or five seconds should show
+SECONDS = {  # length of the motion, about four or five seconds of animation
     "pendulum": 4.0,
     "double_pendulum": 5.0,
     "double_pendulum_angles": 5.0,

@@ -1,4 +1,4 @@
-"""How many linearizations per second: a double pendulum in Cartesian coordinates, n = 4.
+"""Linearizations per second of a double pendulum in Cartesian coordinates, n = 4.
 
 Each member of the batch has its own masses, lengths and gravity, hangs at rest, and is linearized
 with the stiffness of its multipliers and reduced to two positions and two velocities. The squared
@@ -37,7 +37,7 @@ def linearized(p: dict[str, Any]) -> jm.Linearization:
 
 
 def squares(p: dict[str, Any]) -> np.ndarray:
-    """Of both angular frequencies, the smaller first."""
+    """The squares of both angular frequencies, the smaller first."""
     m1, m2, l1, l2, g = (np.asarray(p[k]) for k in ("m1", "m2", "l1", "l2", "g"))
     a, b, c = m1 * l1 * l2, (m1 + m2) * g * (l1 + l2), (m1 + m2) * g**2
     root = np.sqrt(b**2 - 4 * a * c)

@@ -1,4 +1,4 @@
-"""Which drift controls and solvers pass a singular pose, and how accurately.
+"""Accuracy of drift controls and solvers through a singular pose.
 
 Parallel four-bars in a row are collinear twice per turn. There the rank of the constraints drops,
 and many codes stop or continue on the wrong branch (problem A02 of the IFToMM multibody benchmark
@@ -54,7 +54,7 @@ class Passage:
 
 
 def variants(study: SingularPose) -> Iterator[tuple[str, object, object]]:
-    """Names of drift controls, the controls, and the solvers."""
+    """Yield the names of drift controls, the controls, and the solvers."""
     for solver in (jm.LDL(), jm.QR(), jm.SVD()):
         yield "projection", jm.Projection(), solver
     feedback = jm.Baumgarte(study.baumgarte, study.baumgarte)
@@ -65,7 +65,7 @@ def variants(study: SingularPose) -> Iterator[tuple[str, object, object]]:
 
 
 def passage(study: SingularPose, drift: str, projection: object, solver: object) -> Passage:
-    """One variant of the study."""
+    """Run one variant of the study."""
     model = jm.models.four_bars(study.bars)
     ts = np.linspace(0.0, study.end, study.saves)
     solution = jm.simulate(
@@ -93,7 +93,7 @@ def passage(study: SingularPose, drift: str, projection: object, solver: object)
 
 
 def exact_head(ts: np.ndarray, bars: int, params: dict[str, float]) -> np.ndarray:
-    """Position of the head of the first crank [m], shape (T, 2), from the default initial state."""
+    """The head of the first crank [m], shape (T, 2), from the default initial state."""
     c = ((bars + 1) / 2 + bars) * params["g"] / (((bars + 1) / 3 + bars) * params["l"])
     energy = 0.5 + 2 * c
     m = 2 * c / energy
@@ -102,7 +102,7 @@ def exact_head(ts: np.ndarray, bars: int, params: dict[str, float]) -> np.ndarra
 
 
 def table(passages: list[Passage]) -> str:
-    """The results as a Markdown table."""
+    """Format the results as a Markdown table."""
     rows = [
         "| drift control | solver | status | error at the end | joint violation | energy drift |",
         "|---|---|---|---|---|---|",
@@ -116,7 +116,7 @@ def table(passages: list[Passage]) -> str:
 
 
 def draw(ts: np.ndarray, passages: list[Passage], ax: Axes | None = None) -> Axes:
-    """Error over time, one line per variant."""
+    """Plot the error over time, one line per variant."""
     ax = plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
     styles = {"projection": "-", "Baumgarte": "--", "none": ":"}
     for p in passages:

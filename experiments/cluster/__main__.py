@@ -1,4 +1,4 @@
-"""Studies on clusters: rates with some processes here, and a simulation of a thousand workers.
+"""Studies on clusters: rates with a few processes here, and a simulation of a thousand workers.
 
 Usage: python -m experiments.cluster --out FOLDER [--processes 1 2] [--workers 1000]
 """

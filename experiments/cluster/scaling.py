@@ -1,4 +1,4 @@
-"""The rate of a study with some processes of one core each, and what it writes."""
+"""The rate of a study with several processes of one core each, and the size of its output."""
 
 import json
 import os
@@ -19,9 +19,9 @@ from jaxmech.ensemble.work.plan import planned
 
 
 def scaling(config: Path, processes: list[int], out: Path) -> dict[str, Any]:
-    """A study in this process, on all cores, and with workers of one core each.
+    """Measure a study in this process, on all cores, and with workers of one core each.
 
-    The statistics must be the same, bit by bit, before any rate is told.
+    The statistics must be equal, bit by bit, before any rate is reported.
     """
     study = read(config, Study)
     rows = [_row(study, config, out, 0), *(_row(study, config, out, n) for n in processes)]
@@ -51,7 +51,7 @@ def _row(study: Study, config: Path, out: Path, processes: int) -> dict[str, Any
     run_study(replace(study, cluster=cluster), path, folder=config.parent, tell=print)
     results = open_results(path)
     done = np.sort([mark_of(path, block).stat().st_mtime for block in results.blocks])
-    # From the moment at which every worker has compiled, to the last block.
+    # From the time at which every worker has compiled, to the last block.
     warm = min(3 * max(processes, 1), len(done) - 2)
     rate = (len(done) - 1 - warm) / (done[-1] - done[warm])
     block = int(results.config["block"])
@@ -66,7 +66,7 @@ def _row(study: Study, config: Path, out: Path, processes: int) -> dict[str, Any
 
 
 def _written(path: Path) -> dict[str, Any]:
-    """Files and bytes of a finished run, for each of its blocks."""
+    """Count the files and bytes of a finished run per block."""
     blocks = len(open_results(path).blocks)
     marks = list((path / "blocks").iterdir())
     files = [file for file in (path / "results.zarr").glob("*/c/**/*") if file.is_file()]
@@ -81,13 +81,13 @@ def _written(path: Path) -> dict[str, Any]:
 
 
 def _merging(study: Study, config: Path, path: Path) -> float:
-    """Seconds in which the states of one block are read and merged."""
+    """Measure the seconds in which the states of one block are read and merged."""
     found = planned(study, path, config.parent)
     study = replace(found.study, **found.functions)
     kernel = compile_kernel(study, found.subject, found.sampler)
     accumulator = Accumulator(kernel, kernel.shapes().states, None)
     states = array_of(open_results(path).group, STATES)
-    for block in (0, 1):  # which compile
+    for block in (0, 1):  # the first one compiles
         accumulator.add(accumulator.unpacked(np.asarray(states[block])))
     begun = time.perf_counter()
     for block in range(2, states.shape[0]):

@@ -1,6 +1,6 @@
-"""A thousand workers whose computing is sleep, under Dask's own scheduler and our own handing out.
+"""A thousand workers that sleep instead of computing, under Dask's scheduler and our dispatcher.
 
-Scheduler, workers and messages are those of a real cluster, but all of them live in one process,
+Scheduler, workers and messages are those of a real cluster, but all of them run in one process,
 whose single core is the limit: on a cluster, each worker has a core of its own, and the scheduler
 another one.
 """
@@ -24,7 +24,7 @@ from jaxmech.ensemble.work.away import Sizes
 from jaxmech.ensemble.work.tasks import Tasks
 from jaxmech.ensemble.work.worker import Computed, Order, compute_blocks
 
-QUIET = {  # what workers do beside work, which a process has to do a thousand times here
+QUIET = {  # background tasks of workers, which one process has to run a thousand times here
     "distributed.admin.system-monitor.interval": "60s",
     "distributed.admin.tick.interval": "60s",
     "distributed.worker.profile.enabled": False,
@@ -34,14 +34,14 @@ QUIET = {  # what workers do beside work, which a process has to do a thousand t
 
 
 async def stub(each: float, blocks: tuple[int, ...]) -> Computed:
-    """Takes as long as computing some blocks would, give or take a tenth."""
+    """Sleep for the time in which some blocks would be computed, give or take a tenth."""
     seconds = each * len(blocks) * random.uniform(0.9, 1.1)
     await asyncio.sleep(seconds)
     return Computed(dict.fromkeys(blocks, 0), (), seconds)
 
 
 def simulated(workers: int, seconds: float, each: float, failures: float) -> dict[str, Any]:
-    """Hand out blocks for some time, while a worker is lost every so many seconds."""
+    """Distribute blocks for some time, while workers are lost at a given rate."""
     with dask.config.set(QUIET), _cluster(workers) as cluster, Client(cluster) as client:
         client.wait_for_workers(workers, timeout=600)
         most = _most(client)
@@ -91,7 +91,7 @@ def _cluster(workers: int) -> SpecCluster:
 
 
 def _most(client: Client) -> float:
-    """Tasks per second when they take no time."""
+    """Measure the tasks per second when they take no time."""
     tasks, count = Tasks(client), 4 * len(client.nthreads())
     begun = time.monotonic()
     items = ((k,) for k in range(count))
@@ -100,7 +100,7 @@ def _most(client: Client) -> float:
 
 
 def _kill(cluster: SpecCluster, period: float, ended: Event, lost: list[float]) -> None:
-    """Lose a worker every so often, and start another one."""
+    """Kill a worker once per period, and start another one."""
     while not ended.wait(period):
         worker = random.choice(list(cluster.workers.values()))
         cluster.sync(worker.close, timeout=1, executor_wait=False, nanny=False)
@@ -109,7 +109,7 @@ def _kill(cluster: SpecCluster, period: float, ended: Event, lost: list[float]) 
 
 
 def messages(config: Path) -> dict[str, int]:
-    """Bytes of what is sent for a task of the study, and of what comes back."""
+    """Count the bytes sent for a task of the study, and the bytes of its result."""
     study = read(config, Study)
     order = pickle.dumps(Order(study, config.parent, Path("runs/study").resolve(), "0" * 32, True))
     blocks = tuple(range(1000, 1064))

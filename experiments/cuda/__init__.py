@@ -1,1 +1,1 @@
-"""GPU kernels: what they cost to make, whether they agree with the CPU, how fast they are."""
+"""GPU kernels: their cost of compilation, their agreement with the CPU, their speed."""

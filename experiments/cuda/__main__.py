@@ -16,12 +16,12 @@ import llvmlite
 from experiments.cuda import agreement, offline, ptxas, report, speed
 from jaxmech.compiler.platforms import NATIVE
 
-LIMIT = 460.0  # seconds for all measurements; what is left then is not begun
+LIMIT = 460.0  # seconds for all measurements; none is started later
 Results = dict[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure and write a folder; 0, or 1 where something is missing or does not agree."""
+    """Measure and write a folder; return 0, or 1 if a result is missing or disagrees."""
     parser = argparse.ArgumentParser(prog="python -m experiments.cuda", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--offline", action="store_true", help="registers by ptxas, without a GPU")
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _offline(out: Path, models: list[str]) -> int:
-    """Add to the table of a folder what it lacks; it is written after every model, way and type."""
+    """Complete the table of a folder; it is written after every model, way and type."""
     if ptxas.ptxas() is None:
         print("ptxas is missing: pip install nvidia-cuda-nvcc-cu12", file=sys.stderr)
         return 1
@@ -55,7 +55,7 @@ def _offline(out: Path, models: list[str]) -> int:
 
 
 def _known(file: Path) -> list[Results]:
-    """The rows of an earlier run, if the same versions of LLVM and ptxas made them."""
+    """The rows of an earlier run, if made by the same versions of LLVM and ptxas."""
     if not file.is_file():
         return []
     stored = json.loads(file.read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def _has_gpu() -> bool:
 
 
 def _online(out: Path) -> int:
-    """Agreement first, then speed, as far as the time goes."""
+    """Check agreement first, then measure speed, as far as time permits."""
     begun = time.perf_counter()
     results: Results = {"environment": _environment(), "not_begun": []}
     parts: dict[str, Callable[[], Iterable[Results]]] = {

@@ -1,4 +1,4 @@
-"""Whether the GPU gives what the CPU of the same machine gives: all models, all transformations."""
+"""Agreement of the GPU with the CPU of the same machine: all models, all transformations."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ LARGEST = {"solution": 1e-12, "gradient": 1e-10}  # relative differences in floa
 SINGLE = 1e-3  # in float32, over the same steps
 PROCESSES = 6
 GPU, CPU = "cuda", "cpu"
-FLAGS = {  # settings of XLA under which everything must work, too
+FLAGS = {  # settings of XLA under which all results must agree, too
     "by default": "",
     "command buffers": "--xla_gpu_enable_command_buffer=+CUSTOM_CALL "
     "--xla_gpu_graph_min_graph_size=1",
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 def all_models() -> list[Row]:
-    """A row for each model, way and type; computed in several processes, which share the GPU."""
+    """Yield a row for each model, way and type, computed by processes that share the GPU."""
     jobs = [(name, way, "float64") for way in LARGEST for name in CATALOGUE]
     jobs += [(name, "solution", "float32") for name in CATALOGUE]
     with ProcessPoolExecutor(PROCESSES, get_context("spawn"), _prepare) as pool:
@@ -38,7 +38,7 @@ def all_models() -> list[Row]:
 
 
 def _prepare(flags: str = "") -> None:
-    """A process of its own settings, before it first uses a device."""
+    """Set up a process with settings of its own, before it first uses a device."""
     jax.config.update("jax_enable_x64", True)
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
 
@@ -49,7 +49,7 @@ def _compared(job: tuple[str, str, str]) -> Row:
 
 
 def comparison(one: Case, way: str) -> Row:
-    """The largest difference of a case between the devices."""
+    """Compute the largest difference of a case between the devices."""
     ours, expected = (on(platform, one.batched, *one.args) for platform in (GPU, CPU))
     dtype = str(one.q0.dtype)
     largest = LARGEST[way] if dtype == "float64" else SINGLE
@@ -58,13 +58,13 @@ def comparison(one: Case, way: str) -> Row:
 
 
 def on(platform: str, fn: Callable[..., Any], *args: Any) -> list[np.ndarray]:
-    """The results of a function on a device, as a list of arrays."""
+    """Evaluate a function on a device, as a list of arrays."""
     args = jax.device_put(args, jax.devices(platform)[0])
     return [np.asarray(x) for x in jax.tree.leaves(jax.jit(fn)(*args))]
 
 
 def difference(ours: list[np.ndarray], expected: list[np.ndarray], allowed: float) -> Row:
-    """Relative to the largest number of each array; residuals to 1. Integers must be equal."""
+    """Differences relative to the largest number of each array, or to 1; integers must be equal."""
     worst, equal = 0.0, len(ours) == len(expected)
     for x, y in zip(ours, expected, strict=False):
         if y.dtype.kind != "f":
@@ -77,7 +77,7 @@ def difference(ours: list[np.ndarray], expected: list[np.ndarray], allowed: floa
 
 
 def transformations() -> list[Row]:
-    """Nested vmap, gradients both ways round, `shard_map` and a `jit` inside of a `scan`."""
+    """Run nested vmap, gradients in both orders, `shard_map` and a `jit` inside of a `scan`."""
     rows = []
     for name, flags in FLAGS.items():
         with ProcessPoolExecutor(1, get_context("spawn"), _prepare, (flags,)) as pool:
@@ -86,7 +86,7 @@ def transformations() -> list[Row]:
 
 
 def transformed() -> list[Row]:
-    """A row for each transformation."""
+    """Make a row for each transformation."""
     rows, one, allowed = [], case("pendulum", "projection", 12, 200), LARGEST["gradient"]
     ours, expected = (_transformations(one, platform) for platform in (GPU, CPU))
     for name, (fn, args) in ours.items():

@@ -1,4 +1,4 @@
-"""What is compiled and run: every model of the catalogue, in five ways."""
+"""The compiled cases: every model of the catalogue, in five ways."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 import jaxmech as jm
 
-# Where a batch starts, from ... to for start variables, and the step [s]. The motions are calm:
+# The range of start variables of a batch, from ... to, and the step [s]. The motions are regular:
 # round-off does not grow on them.
 GENTLE: Mapping[str, tuple[Mapping[str, Any], float]] = {
     "pendulum": ({"theta": (-1.2, 0.6), "omega": (0.0, 0.5)}, 5e-3),
@@ -36,7 +36,7 @@ _AXES = (0, 0, None)
 
 
 class Case(NamedTuple):
-    """A function of a batch of states, and of parameters that all share."""
+    """A function of a batch of states, and of parameters shared by all trajectories."""
 
     model: str
     way: str
@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
 
 def made(name: str) -> jm.models.Model:
-    """The model; `chain_10` is the chain of ten links, `four_bar` one loop instead of two."""
+    """Make a model; `chain_10` is the chain of ten links, `four_bar` one loop instead of two."""
     if name == "four_bar":
         return jm.models.four_bars(bars=1)
     if name == "chain_10":
@@ -60,7 +60,7 @@ def made(name: str) -> jm.models.Model:
 
 
 def states(name: str, along: ArrayLike) -> tuple[Array, Array]:
-    """Consistent q and v, shapes (size, n), at places of the range of the model, from 0 to 1."""
+    """Consistent q and v, shapes (size, n), at fractions of the range of the model, from 0 to 1."""
     model = made(name)
 
     def state(along: Array) -> tuple[Array, Array]:
@@ -75,7 +75,7 @@ def states(name: str, along: ArrayLike) -> tuple[Array, Array]:
 
 
 def case(name: str, way: str, size: int, steps: int, dtype: Any = np.float64) -> Case:
-    """A model in one of the `WAYS`: a batch of so many trajectories over so many steps."""
+    """Make the case of a model in one of the `WAYS`, with a batch of trajectories and its steps."""
     model, end = made(name), steps * GENTLE[name][1]
     params = jax.tree.map(lambda x: jnp.asarray(x, dtype), dict(model.params))
     q0, v0 = (x.astype(dtype) for x in states(name, np.linspace(0.0, 1.0, size)))
@@ -83,7 +83,7 @@ def case(name: str, way: str, size: int, steps: int, dtype: Any = np.float64) ->
 
 
 def _one(model: jm.models.Model, way: str, steps: int, end: float) -> Callable[..., Any]:
-    """One trajectory."""
+    """Make the function of one trajectory."""
     projection = None if way == "forward" else jm.Projection()
 
     def times(q: Array, saves: int) -> Array:

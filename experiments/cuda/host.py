@@ -1,7 +1,7 @@
-"""The text of a GPU kernel, run by the processor: a thread after the other.
+"""The text of a GPU kernel, run by the processor, one thread after the other.
 
-Nothing is changed in the text but names: those of the registers that tell the number of a thread
-become functions, the functions of libdevice those of the C library.
+Only names are changed in the text: the registers that hold the index of a thread become functions,
+and the functions of libdevice those of the C library.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _PREFIX = "llvm.nvvm.read.ptx.sreg."
 
 
 def on_host(called: Called, threads: int = 3, blocks: int = 2) -> Runner:
-    """The kernel as a function of arrays, on a grid of so many threads in so many blocks."""
+    """Make the kernel a function of arrays, on a grid of `threads` threads in `blocks` blocks."""
     name, text = module(*called)
     engine = _compiled(text)
     start = engine.get_function_address(name)
@@ -43,7 +43,7 @@ def on_host(called: Called, threads: int = 3, blocks: int = 2) -> Runner:
 
 
 def _compiled(text: str) -> Any:
-    """The module for this processor."""
+    """Compile the module for this processor."""
     lines = [line for line in text.splitlines() if not line.startswith(f"declare i32 @{_PREFIX}")]
     text = "\n".join(lines).replace("define ptx_kernel", "define").replace("@__nv_", "@")
     registers = "\n".join(
@@ -66,11 +66,11 @@ def _compiled(text: str) -> Any:
 
 
 def _unwritten(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array in which it shows what was not written."""
+    """Make an array whose unwritten elements can be recognized."""
     return np.full(shape, np.nan if dtype.kind == "f" else 77, dtype)
 
 
 def _aligned(x: np.ndarray) -> np.ndarray:
-    """The array as XLA would pass it: contiguous, from a multiple of 16 bytes."""
+    """Copy an array as XLA would pass it: contiguous, from a multiple of 16 bytes."""
     x = np.ascontiguousarray(x)
     return x if x.ctypes.data % 16 == 0 else x.copy()

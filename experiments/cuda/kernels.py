@@ -1,4 +1,4 @@
-"""The kernels that a program is made of, and programs whose kernels run elsewhere.
+"""The kernels of a program, and programs whose kernels run elsewhere.
 
 JAX lowers a batch to calls of kernels. Here these calls are replaced while a program is lowered.
 """
@@ -18,7 +18,7 @@ from jaxmech.compiler.frontend.build import Kernel
 
 
 class Called(NamedTuple):
-    """A kernel, and which of its arguments differ in the batch."""
+    """A kernel, and the indices of its arguments that differ in the batch."""
 
     kernel: Kernel
     moving: frozenset[int]
@@ -42,9 +42,9 @@ def kernels(fn: Callable[..., Any], *args: Any) -> list[Called]:
 
 @contextmanager
 def running(made: Callable[[Called], Runner]) -> Iterator[list[Called]]:
-    """Programs that are compiled within this context have their kernels run by `made`.
+    """Run the kernels of programs compiled within this context by `made`.
 
-    Yields a list to which they are added.
+    Yields a list to which these kernels are added.
     """
     runners: list[Called] = []
 
@@ -68,7 +68,7 @@ def _shapes(kernel: Kernel, size: int) -> list[jax.ShapeDtypeStruct]:
 
 @contextmanager
 def _calling(call: Callable[[Called, tuple[Array, ...], int], list[Array]]) -> Iterator[None]:
-    """Replace the call of a kernel, and keep programs of before and after apart."""
+    """Replace the call of a kernel, and keep programs from before and after apart."""
 
     def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
         return call(Called(kernel, moving), args, size)

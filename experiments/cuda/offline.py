@@ -1,4 +1,4 @@
-"""What the kernels of all models need on each architecture, without a GPU."""
+"""The resources of the kernels of all models on each architecture, without a GPU."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +25,9 @@ def table(
     models: Sequence[str] = MODELS, ways: Sequence[str] = WAYS, known: Sequence[Row] = (),
     tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[list[Row]]:  # fmt: skip
-    """The rows of each model, way and type, a kernel each; seconds are those of the processor.
+    """Yield the rows of each model, way and type, a kernel each, with processor seconds.
 
-    A kernel that a known row is about, by its name, which tells its text, is not compiled again.
+    A kernel that has a known row under its name, which identifies its text, is not compiled again.
     """
     by_name = {row["entry"]: row for row in known}
     for model in models:
@@ -55,7 +55,7 @@ def table(
 
 
 def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
-    """The rows in the order of models, ways and types; those of a new kind replace the old ones."""
+    """Merge rows, ordered by model, way and type; new ones replace old ones of the same kind."""
     replaced = {_kind(row) for row in new}
     kept = [row for row in old if _kind(row) not in replaced]
     return sorted([*kept, *new], key=lambda row: (_KINDS.index(_kind(row)), row["kernel"]))
@@ -66,13 +66,13 @@ def _kind(row: Row) -> tuple[str, str, str]:
 
 
 def missing(rows: Sequence[Row]) -> list[str]:
-    """What of the whole table the rows lack."""
+    """The entries of the whole table that the rows lack."""
     there = set(map(_kind, rows))
     return [", ".join(kind) for kind in _KINDS if kind not in there]
 
 
 def measured(called: Called) -> Row:
-    """What LLVM and ptxas make of a kernel, the PTX being the same for all architectures."""
+    """Measure the output of LLVM and ptxas for a kernel; the PTX serves all architectures."""
     begun = time.process_time()
     program = cuda_program(*called, size=2)
     seconds = time.process_time() - begun

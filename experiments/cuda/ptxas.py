@@ -1,4 +1,4 @@
-"""NVIDIA's assembler, which says how many registers a kernel takes and what it spills."""
+"""NVIDIA's assembler, which reports the registers and spills of a kernel."""
 
 import re
 import resource
@@ -19,13 +19,13 @@ _COUNTS = {
 
 
 class Assembled(NamedTuple):
-    """What ptxas says of a kernel for one architecture.
+    """The report of ptxas on a kernel for one architecture.
 
     Attributes:
-        registers: of a thread, of 255.
-        spilled: bytes that are stored because registers do not suffice.
-        stack: bytes of a thread's own memory: spills, sequences and what calls need.
-        seconds: of the processor that it took.
+        registers: number of registers of a thread, of 255.
+        spilled: bytes stored because registers do not suffice.
+        stack: bytes of a thread's local memory: spills, sequences and calls.
+        seconds: processor seconds of the assembler.
     """
 
     registers: int
@@ -36,7 +36,7 @@ class Assembled(NamedTuple):
 
 @cache
 def ptxas() -> str | None:
-    """The program: of the wheel `nvidia-cuda-nvcc`, or of a CUDA toolkit; None if there is none."""
+    """Find the program in the wheel `nvidia-cuda-nvcc` or in a CUDA toolkit, else None."""
     spec = find_spec("nvidia")
     for root in spec.submodule_search_locations or [] if spec else []:
         for folder in ("cuda_nvcc", "cu13"):
@@ -47,14 +47,14 @@ def ptxas() -> str | None:
 
 @cache
 def version() -> str:
-    """What it says of itself."""
+    """The version that the program reports."""
     told = subprocess.run([str(ptxas()), "--version"], capture_output=True, text=True, check=True)
     return told.stdout.splitlines()[-2].partition("release ")[2]
 
 
 @cache
 def architectures() -> tuple[str, ...]:
-    """Those of `ARCHITECTURES` that it knows."""
+    """The `ARCHITECTURES` that the program supports."""
     told = subprocess.run([str(ptxas()), "--help"], capture_output=True, text=True, check=True)
     return tuple(name for name in ARCHITECTURES if f"'{name}'" in told.stdout)
 
@@ -63,7 +63,7 @@ def assembled(ptx: str, architecture: str) -> Assembled:
     """Assemble a kernel.
 
     Raises:
-        ValueError: ptxas refuses it; the text is its message.
+        ValueError: ptxas rejects it; the text is its message.
     """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "kernel.ptx")
@@ -75,7 +75,7 @@ def assembled(ptx: str, architecture: str) -> Assembled:
     told = done.stdout + done.stderr
     if done.returncode != 0:
         raise ValueError(f"ptxas refuses a kernel for {architecture}: {told.strip()}")
-    own = told[told.index("Compiling entry function") :]  # before it are functions of libdevice
+    own = told[told.index("Compiling entry function") :]  # preceded by functions of libdevice
     counts = {key: int(_first(pattern, own)) for key, pattern in _COUNTS.items()}
     return Assembled(**counts, seconds=round(seconds, 3))
 

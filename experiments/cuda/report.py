@@ -9,7 +9,7 @@ Row = dict[str, Any]
 
 
 def registers(rows: Sequence[Row], missing: Sequence[str], ptxas: str) -> str:
-    """The table of registers, spills and compile times, and what it lacks."""
+    """Write the table of registers, spills and compile times, and its missing entries."""
     names = list(dict.fromkeys(name for row in rows for name in row["architectures"]))
     head = ["model", "n", "kernel of", "type", "operations", "LLVM [s]", *names]
     lines = [
@@ -60,7 +60,7 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def speeds(rows: Sequence[Row]) -> Figure:
-    """Trajectory-steps per second over the size of the batch."""
+    """Plot trajectory-steps per second over the size of the batch."""
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     ax = figure.subplots()
     for name in dict.fromkeys(f"{row['model']}, {row['type']}" for row in rows):
@@ -74,7 +74,7 @@ def speeds(rows: Sequence[Row]) -> Figure:
 
 
 def variants(rows: Sequence[Row]) -> Figure:
-    """The speed over the block size and over the limit of registers."""
+    """Plot the speed over the block size and over the register limit."""
     figure = Figure(figsize=(10, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for name in dict.fromkeys(f"{row['model']}, {row['way']}" for row in rows):

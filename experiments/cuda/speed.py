@@ -1,4 +1,4 @@
-"""How fast: batches of several sizes, gradients, other routes, block sizes and register limits."""
+"""Speed: batches of several sizes, gradients, other routes, block sizes and register limits."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from jaxmech.compiler.backends.cuda.codegen import CudaProgram, cuda_program
 STEPS = 1000
 BATCHES = (10**3, 10**4, 10**5, 10**6)
 COMPARED, VARIED, LARGEST = 10**5, 2 * 10**5, 10**7  # trajectories of the other measurements
-CASES = (  # model, type, and the steps per second that are aimed at on an H100 or H200
+CASES = (  # model, type, and the target of steps per second on an H100 or H200
     ("double_pendulum", "float64", 5e9),
     ("double_pendulum", "float32", 10e9),
     ("chain_10", "float64", 250e6),
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def timed(fn: Callable[..., Any], args: tuple[Any, ...], platform: str) -> Row:
-    """Seconds until the first result, and of the fastest run after it."""
+    """Measure the seconds until the first result, and of the fastest run after it."""
     args = jax.device_put(args, jax.devices(platform)[0])
     begun = time.perf_counter()
     compiled = jax.jit(fn).lower(*args).compile()
@@ -53,7 +53,7 @@ def timed(fn: Callable[..., Any], args: tuple[Any, ...], platform: str) -> Row:
 
 
 def rate(one: Case, steps: int, platform: str | None = None) -> Row:
-    """The speed of a case in trajectory-steps per second, on the GPU by default."""
+    """Measure the speed of a case in trajectory-steps per second, by default on the GPU."""
     found = timed(one.batched, one.args, platform or GPU)
     speed = len(one.q0) * steps / found["seconds"]
     row = {"model": one.model, "way": one.way, "type": str(one.q0.dtype), "batch": len(one.q0)}
@@ -61,7 +61,7 @@ def rate(one: Case, steps: int, platform: str | None = None) -> Row:
 
 
 def batches() -> Iterator[Row]:
-    """Every case over the size of the batch."""
+    """Measure every case over the size of the batch."""
     name = jax.devices(GPU)[0].device_kind
     peaks = next((peak for key, peak in PEAKS.items() if key in name), None)
     for model, dtype, goal in CASES:
@@ -77,7 +77,7 @@ def batches() -> Iterator[Row]:
 
 
 def compared() -> Iterator[Row]:
-    """The double pendulum by other routes: plain `vmap` on the GPU, the CPU, and gradients."""
+    """Measure the double pendulum by plain `vmap` on the GPU, on the CPU, and its gradients."""
     size, model = COMPARED, "double_pendulum"
     for way in ("projection", "gradient", "sensitivities", "solution"):
         yield {"route": "kernel", **rate(case(model, way, size, STEPS), STEPS)}
@@ -89,12 +89,12 @@ def compared() -> Iterator[Row]:
 
 
 def largest() -> Row:
-    """Ten million double pendulums in one call."""
+    """Measure ten million double pendulums in one call."""
     return rate(case("double_pendulum", "forward", LARGEST, STEPS), STEPS)
 
 
 def sweeps() -> Iterator[Row]:
-    """Block sizes, and limits of the registers of a thread."""
+    """Measure block sizes, and register limits of a thread."""
     for model, way in (("double_pendulum", "forward"), ("double_pendulum", "gradient"),
                        ("chain_10", "forward")):  # fmt: skip
         one = case(model, way, VARIED, 200)
@@ -111,7 +111,7 @@ def _variant(one: Case, block: int, registers: int | None) -> Row:
 
 @contextmanager
 def _made(block: int, registers: int | None) -> Iterator[None]:
-    """Kernels are made with another block size and register limit, under a name of their own."""
+    """Make kernels with another block size and register limit, under a name of their own."""
     from jaxmech.compiler.backends.cuda import program as programs
 
     def variant(*args: Any, **how: Any) -> CudaProgram:

@@ -1,1 +1,1 @@
-"""A study of millions of trajectories beside the bare kernel: CPU seconds, memory, agreement."""
+"""Studies of millions of trajectories against the bare kernel: CPU seconds, memory, agreement."""

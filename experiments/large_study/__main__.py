@@ -1,9 +1,9 @@
-"""Where the CPU seconds of large studies go, beside the speed of `vmap(simulate)` alone.
+"""The CPU seconds of large studies by stage, compared with the speed of `vmap(simulate)` alone.
 
 Each study is computed by the command `jaxmech ensemble`, start and pictures included; the kernel
 alone is measured before and after it, on the same cores and blocks of the same size. The study that
-stores statistics only must agree with one of 10,000 trajectories that are kept whole: the intervals
-of its probability and its quantiles overlap with those of the other one.
+stores statistics only must agree with one of 10,000 trajectories that are stored completely: the
+intervals of its probability and its quantiles overlap with those of the other one.
 
 Usage: python -m experiments.large_study [--studies NAME ...] [--scale S] [--out FOLDER]
 """
@@ -52,7 +52,7 @@ def main(names: list[str], scale: float, folder: Path) -> None:
 
 
 def measured(name: str, scale: float, folder: Path) -> dict[str, Any]:
-    """A study and the kernel alone, each in a process of its own."""
+    """Measure a study and the kernel alone, each in a process of its own."""
     text = (HERE / f"{name}.toml").read_text()
     size = round(_number(text, "size") * scale)
     config = folder / f"{name}.toml"
@@ -83,7 +83,7 @@ def measured(name: str, scale: float, folder: Path) -> dict[str, Any]:
 
 
 def agreement(folder: Path) -> dict[str, Any]:
-    """The study of statistics beside one of 10,000 trajectories that are kept whole."""
+    """Compare the study of statistics with one of 10,000 trajectories stored completely."""
     text = re.sub(r"(?m)^size = .*$", f"size = {KEPT}", (HERE / "statistics.toml").read_text())
     config, out = folder / "kept.toml", folder / "run_kept"
     config.write_text(text.replace('store = "statistics"', 'store = "all"'))

@@ -1,8 +1,8 @@
-"""The kernel alone: `vmap(simulate)` of a block of a study, from initial states that are given.
+"""The kernel alone: `vmap(simulate)` of a block of a study, from given initial states.
 
-All that `simulate` gives of a trajectory is computed, as in the study: saved states, energies, and
-the audit of status, residuals, rank and error. A second program makes only the initial states, and
-checks that they are on their constraints.
+All results of `simulate` are computed, as in the study: saved states, energies, and the audit of
+status, residuals, rank and error. A second program computes only the initial states, and checks
+that they are on their constraints.
 
 Usage: python -m experiments.large_study.bare CONFIG RESULT
 """
@@ -30,14 +30,14 @@ ROUNDS = 3
 
 
 def kernel_of(config: Path) -> BlockProgram:
-    """The program of a study's blocks."""
+    """Compile the program of a study's blocks."""
     found = planned(read(config, Study), Path("no folder"), config.parent)
     study = replace(found.study, **found.functions)
     return compile_kernel(study, found.subject, found.sampler)
 
 
 def measured(kernel: BlockProgram) -> dict[str, float]:
-    """Steps of the kernel alone, and CPU seconds of the initial states of a block."""
+    """Count the steps of the kernel alone, and the CPU seconds of the initial states of a block."""
     trajectory, study = kernel.trajectory, kernel.trajectory.study
     inputs = jax.device_put(kernel.inputs(0))
 
@@ -75,7 +75,7 @@ def measured(kernel: BlockProgram) -> dict[str, float]:
 
 
 def _seconds(fn: Callable[[], Any]) -> tuple[float, float]:
-    """CPU and wall seconds of a call, those of the fastest round."""
+    """Measure CPU and wall seconds of a call in the fastest round."""
     jax.block_until_ready(fn())
     best = float("inf"), float("inf")
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""What the study observes of a double pendulum."""
+"""The observed quantities of a double pendulum."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import jax.numpy as jnp
 
 
 def height(q: Any, v: Any, t: Any, params: Any) -> Any:
-    """Of the lower mass [m]."""
+    """The height of the lower mass [m]."""
     return q[3]
 
 
 def speed(q: Any, v: Any, t: Any, params: Any) -> Any:
-    """Of the lower mass [m/s]."""
+    """The speed of the lower mass [m/s]."""
     return jnp.hypot(v[2], v[3])

@@ -1,8 +1,8 @@
-"""One study as `jaxmech ensemble` computes it, with the CPU seconds of each stage of the work.
+"""One study as computed by `jaxmech ensemble`, with the CPU seconds of each stage of the work.
 
-What Python calls is timed by the CPU clock of its thread, without the calls in it that have a stage
-of their own. XLA and Zarr have threads of their own, whose clocks are read where the work changes.
-What no stage has of the CPU time of the whole process is the `rest`.
+Calls from Python are timed by the CPU clock of their thread, without inner calls that have a stage
+of their own. XLA and Zarr have threads of their own, whose clocks are read when the stage changes.
+The remaining CPU time of the whole process is the `rest`.
 
 Usage: python -m experiments.large_study.stages CONFIG OUT RESULT
 """
@@ -30,7 +30,7 @@ STAGES = {
     "pictures": "pictures",
     "rest": "rest",
 }
-_THREADS = ("native", "zarr", "asyncio")  # of XLA, and of Zarr: all that Python does not time
+_THREADS = ("native", "zarr", "asyncio")  # of XLA and Zarr, which Python calls do not time
 
 
 class Stages:
@@ -43,7 +43,7 @@ class Stages:
         self._others: dict[int, float] = {}
 
     def timed(self, stage: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """fn, whose CPU time in its thread is that of a stage."""
+        """Make fn add its CPU time in its thread to a stage."""
 
         @wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -60,7 +60,7 @@ class Stages:
         return call
 
     def note_others(self, native: str, zarr: str) -> None:
-        """Add to two stages what the threads of XLA and of Zarr have done since the last time."""
+        """Add the CPU time of the threads of XLA and Zarr since the last call to two stages."""
         names = {one.native_id: one.name for one in threading.enumerate()}
         for folder in Path("/proc/self/task").iterdir():
             number = int(folder.name)
@@ -73,7 +73,7 @@ class Stages:
 
 
 def instrument(stages: Stages) -> None:
-    """Have the parts of a study timed."""
+    """Time the parts of a study."""
     import jax
 
     import jaxmech.cli.studies as command

@@ -1,4 +1,4 @@
-"""The table of shares: where the CPU seconds of studies go, beside the kernel alone."""
+"""The table of shares: the CPU seconds of studies by stage, compared with the kernel alone."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from experiments.large_study.stages import STAGES
 
 
 def as_markdown(found: dict[str, Any]) -> str:
-    """The studies side by side, in CPU seconds, with their shares in percent."""
+    """Format the studies side by side, in CPU seconds, with their shares in percent."""
     studies = found["studies"]
     rows = [["CPU seconds (%)", *(_title(one) for one in studies.values())]]
     for stage, title in STAGES.items():
@@ -27,7 +27,7 @@ def as_markdown(found: dict[str, Any]) -> str:
 
 
 def as_page(found: dict[str, Any]) -> str:
-    """The table with how it was measured."""
+    """Format the table with a description of the measurement."""
     facts, cores = found["environment"], found["cores"]
     text = (
         "# Where the CPU seconds of large studies go\n\n"

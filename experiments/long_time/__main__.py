@@ -1,4 +1,4 @@
-"""Energy over ten million steps: RATTLE and the variational midpoint rule beside RK4 and DOP853.
+"""Energy over ten million steps: RATTLE, the variational midpoint rule, RK4 and DOP853.
 
 Two regular motions are integrated with the same fixed step by three methods, as native code on one
 core: a double pendulum with rods as constraints, and Sun, Earth and Moon. DOP853 of scipy
@@ -32,7 +32,7 @@ METHODS = {"RATTLE": jm.RATTLE, "Variational": jm.Variational, "RK4": jm.RK4}
 
 
 def fixed(motion: Motion, method: Any, steps: int) -> dict[str, Any]:
-    """Energy errors of a run of so many steps, relative to the energy of the motion."""
+    """Compute the energy errors of a run of `steps` steps, relative to the energy of the motion."""
     ts = jnp.arange(SAVES + 1) * (motion.step * (steps // SAVES))
     started = time.process_time()
     sol = jm.simulate(
@@ -51,7 +51,7 @@ def fixed(motion: Motion, method: Any, steps: int) -> dict[str, Any]:
 
 
 def adaptive(motion: Motion, steps: int) -> dict[str, Any]:
-    """The same by DOP853, for a part of the time."""
+    """Compute the same with DOP853, for a part of the time."""
     ts = np.linspace(0, motion.share * motion.step * steps, SAVES // 2 + 1)
     started = time.process_time()
     sol = solve_ivp(
@@ -67,7 +67,7 @@ def adaptive(motion: Motion, steps: int) -> dict[str, Any]:
 
 
 def _errors(energy: np.ndarray, motion: Motion) -> dict[str, Any]:
-    """Relative to the energy above rest, or to that of the orbits."""
+    """Energy errors relative to the energy above rest, or to that of the orbits."""
     size = abs(energy[0]) if motion.unit == "years" else _swing()
     errors = (energy - energy[0]) / size
     tenth = len(errors) // 10
@@ -79,12 +79,12 @@ def _errors(energy: np.ndarray, motion: Motion) -> dict[str, Any]:
 
 
 def _swing() -> float:
-    """Energy of the double pendulum above rest [J]."""
+    """The energy of the double pendulum above rest [J]."""
     return 9.81 * (2 * (1 - np.cos(0.4)) + 1 - np.cos(0.2))
 
 
 def draw(found: dict[str, dict[str, Any]]) -> Figure:
-    """The size of the energy error over time."""
+    """Plot the size of the energy error over time."""
     figure, axes = plt.subplots(1, len(found), figsize=(11, 4.2), layout="constrained")
     for ax, (name, runs) in zip(axes, found.items(), strict=True):
         motion = motions()[name]
@@ -101,7 +101,7 @@ def draw(found: dict[str, dict[str, Any]]) -> Figure:
 
 
 def main(out: Path, steps: int) -> int:
-    """Run everything, write the folder, and return the exit code."""
+    """Run all methods, write the folder, and return the exit code."""
     out.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, Any]] = {}
     for name, motion in motions().items():

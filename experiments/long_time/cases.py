@@ -12,20 +12,20 @@ import jaxmech as jm
 
 @dataclass(frozen=True)
 class Motion:
-    """A system with its initial state, and the same motion in coordinates without constraints.
+    """A system with its initial state, and its motion in coordinates without constraints.
 
     Attributes:
-        title: of the panel.
-        system: as it is integrated by fixed steps.
-        params: of the system.
+        title: title of the panel.
+        system: the system integrated by fixed steps.
+        params: parameters of the system.
         q: initial coordinates.
         v: initial velocities.
         step: the fixed step.
-        unit: of time.
+        unit: unit of time.
         free: initial state for scipy.
-        rate: its time derivative.
-        energy: its energy.
-        share: of the fixed steps' time that scipy integrates.
+        rate: time derivative of that state.
+        energy: energy of that state.
+        share: fraction of the fixed steps' time that scipy integrates.
     """
 
     title: str
@@ -42,7 +42,7 @@ class Motion:
 
 
 def motions() -> dict[str, Motion]:
-    """Both, by name."""
+    """Both motions, by name."""
     return {"double_pendulum": _double_pendulum(), "sun_earth_moon": _sun_earth_moon()}
 
 
@@ -55,7 +55,7 @@ def _rods(q: Any, t: Any, p: Any) -> Any:
 
 
 def _double_pendulum() -> Motion:
-    """Two masses of 1 kg on rods of 1 m, from 0.4 and 0.2 rad at rest."""
+    """Two masses of 1 kg on rods of 1 m, released from 0.4 and 0.2 rad."""
     system = jm.System(
         lambda q, v, t, p: 0.5 * v @ v - p["g"] * (q[1] + q[3]),
         [jm.Holonomic(_rods, "rods")],
@@ -97,7 +97,7 @@ def _attraction(q: Any, xp: Any) -> Any:
 
 
 def _sun_earth_moon() -> Motion:
-    """On circles at first, in the frame of the centre of mass."""
+    """The motion from circular orbits, in the frame of the centre of mass."""
     m = np.repeat(MASSES, 2)
     system = jm.System(
         lambda q, v, t, p: 0.5 * (p["m"] * v) @ v - _attraction(q, jnp),

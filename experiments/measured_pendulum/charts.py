@@ -10,7 +10,7 @@ from jaxmech.plot.panels import BLUE, GREY, ORANGE
 
 
 def laws(found: CrossValidation, ax: Axes | None = None) -> Axes:
-    """Held-out error of every fold by law, and their mean; the chosen law in colour."""
+    """Plot the held-out error of every fold by law, and their mean; the selected law in colour."""
     if ax is None:
         size = (8, 0.4 * len(found.names) + 1.4)
         ax = plt.subplots(figsize=size, layout="constrained")[1]
@@ -29,7 +29,7 @@ def laws(found: CrossValidation, ax: Axes | None = None) -> Axes:
 
 
 def errors(found: Comparison, ax: Axes | None = None) -> Axes:
-    """RMS error of every segment, published and fitted."""
+    """Plot the RMS error of every segment, published and fitted."""
     ax = plt.subplots(figsize=(8, 3.6), layout="constrained")[1] if ax is None else ax
     styles = {"published": (GREY, "s"), "angles": (BLUE, "o"), "bodies": (ORANGE, "x")}
     for who, (color, marker) in styles.items():

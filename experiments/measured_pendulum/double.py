@@ -52,7 +52,7 @@ SHAPE = ("a1", "L1", "I1", "I2")
 
 
 def published(values: Any) -> dict[str, float]:
-    """The estimate of the authors by name, from the ten numbers of the file."""
+    """The authors' estimate by name, from the ten numbers of the file."""
     return named(values, "m1 m2 a1 a2 L1 I1 I2 k1 k2 g")
 
 
@@ -71,11 +71,11 @@ AUTHORS = {
 
 @lru_cache
 def rig(law: str, coordinates: Coordinates = "angles") -> Rig:
-    """The double pendulum with a friction law, in "angles" or as "bodies"."""
+    """Make the double pendulum with a friction law, in "angles" or as "bodies"."""
     found = Law(law)
 
     def friction(w: Array, p: Params) -> Array:
-        """The torques on both angles (2,)."""
+        """The friction torques on both angles (2,)."""
         first = found.hinge(w[0], p, "1") + found.air(w[0], p, "1")
         elbow = found.hinge(w[0] - w[1], p, "2")
         return jnp.stack([-first - elbow, elbow - found.air(w[1], p, "2")])
@@ -127,7 +127,7 @@ def _sums(p: Params) -> tuple[Any, ...]:
 
 
 def _acceleration(q: Array, w: Array, torques: Array, p: Params) -> Array:
-    """The equations of motion in closed form."""
+    """Solve the equations of motion in closed form."""
     A, B, C, G1, G2 = _sums(p)
     coupling, turning = B * jnp.cos(q[0] - q[1]), B * jnp.sin(q[0] - q[1])
     first = -turning * w[1] ** 2 + G1 * jnp.sin(q[0]) + torques[0]
@@ -158,7 +158,7 @@ def _elbow(q: Array, t: Array, p: Params) -> Array:
 
 
 def _bodies(q: Array, w: Array, p: Params) -> State:
-    """Positions and rates of both bodies for the two angles."""
+    """Compute positions and rates of both bodies from the two angles."""
     first, elbow = p["a1"] * direction(q[0]), p["L1"] * direction(q[0])
     rate1, rate_elbow = p["a1"] * rate_of(q[0], w[0]), p["L1"] * rate_of(q[0], w[0])
     second = elbow + p["a2"] * direction(q[1])

@@ -37,7 +37,7 @@ SLOW = 0.1  # w0 [rad/s]
 
 @dataclass(frozen=True)
 class Term:
-    """One torque."""
+    """A friction torque with its parameters."""
 
     torque: Callable[[Array, Params, str], Array]  # (w, p, arm) -> [N m]; arm ends the names in p
     parameters: tuple[tuple[str, float, Bounds], ...]  # names, initial guesses and bounds
@@ -95,11 +95,11 @@ class Law:
             raise ValueError(f"A friction law is made of {known} with +, but has {unknown[0]!r}.")
 
     def hinge(self, w: Array, p: Params, arm: str) -> Array:
-        """Torque of the hinge before an arm against the relative rate w."""
+        """The torque of the hinge before an arm against the relative rate w."""
         return sum((term.torque(w, p, arm) for term in self._terms(arm, False)), jnp.zeros_like(w))
 
     def air(self, w: Array, p: Params, arm: str) -> Array:
-        """Torque of the air on an arm against its absolute rate w."""
+        """The torque of the air on an arm against its absolute rate w."""
         return sum((term.torque(w, p, arm) for term in self._terms(arm, True)), jnp.zeros_like(w))
 
     def start(self, arms: tuple[str, ...]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A measured pendulum as `fit` needs it, for any number of arms and either coordinates."""
+"""A measured pendulum as argument of `fit`, for any number of arms and either coordinates."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class Rig:
 
     Attributes:
         arms: the suffixes of the arms in the names of parameters.
-        subject: the argument of `fit`: the system, the angles that the encoders show [rad], the
-            state for recorded angles and rates, the parameters of the authors, and which are free.
+        subject: the argument of `fit`: the system, the angles measured by the encoders [rad], the
+            state for recorded angles and rates, the parameters of the authors, and the free ones.
         acceleration: acceleration(q, w, params) of the angles, in closed form.
     """
 
@@ -43,7 +43,7 @@ def rate_of(angle: Array, w: Array) -> Array:
 
 
 def sensors(arms: tuple[str, ...]) -> dict[str, float]:
-    """Parameters of the encoders: their offsets [rad], and the lag of the rates [s]."""
+    """The parameters of the encoders: their offsets [rad], and the lag of the rates [s]."""
     return {**{"zero" + arm: 0.0 for arm in arms}, "lag": 0.0}
 
 
@@ -54,7 +54,7 @@ def zeros(p: Params, arms: tuple[str, ...]) -> Array:
 def angles_at(
     q0: Array, v0: Array, p: Params, arms: tuple[str, ...], acceleration: Callable[..., Array]
 ) -> State:
-    """Angles and rates from recorded ones.
+    """Compute angles and rates from recorded ones.
 
     The recorded rates are differences of recorded angles, and lag behind: to first order
     v0 = w - lag w'.

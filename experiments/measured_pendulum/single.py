@@ -39,7 +39,7 @@ ARMS = ("",)
 
 
 def published(values: Any) -> dict[str, float]:
-    """The estimate of the authors by name, from the five numbers of the file."""
+    """The authors' estimate by name, from the five numbers of the file."""
     return named(values, "a m I k g")
 
 
@@ -49,7 +49,7 @@ AUTHORS = {"a": 1.47754901e-1, "m": 1.47584572e-1, "I": 1.09118505e-4, "g": 9.81
 
 @lru_cache
 def rig(law: str, coordinates: Coordinates = "angles") -> Rig:
-    """The single pendulum with a friction law, in "angles" or as "bodies"."""
+    """Make the single pendulum with a friction law, in "angles" or as "bodies"."""
     found = Law(law)
 
     def friction(w: Array, p: Params) -> Array:

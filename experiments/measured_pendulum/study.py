@@ -2,10 +2,10 @@
 
 The friction law is chosen by cross-validation within the training segments: every law is fitted
 without some segments, which are then simulated from their first recorded samples. Segments that are
-neighbours in time are left out together, so that a fold is a range of speeds that the fit has not
-seen. A held-out segment between two fitted ones would only show how well a law interpolates.
+neighbours in time are left out together, so that a fold is a range of speeds outside the fitted
+ones. A held-out segment between two fitted ones would only test how well a law interpolates.
 
-The law with the smallest error is chosen, because it is wanted for its predictions. Thousands of
+The law with the smallest error is selected, because it is meant for predictions. Thousands of
 samples allow for a few more coefficients, and the folds show how they extrapolate.
 
 Initial states are fixed to the recorded ones in every fit, because errors are defined from there.
@@ -77,13 +77,13 @@ def run(config: Path, out: Path, progress: bool = False) -> Comparison:
 
 
 def in_bodies(study: FitStudy, law: Candidate) -> FitStudy:
-    """The study with one law, in Cartesian coordinates."""
+    """Make the study with one law, in Cartesian coordinates."""
     options = {**study.model_options, **law.model_options, "coordinates": "bodies"}
     return replace(study, candidates=(), choice=None, model_options=options)
 
 
 def of_authors(pendulum: str, estimate: np.ndarray, recordings: Recordings) -> Errors:
-    """Errors of the published estimate, which assumes perfect sensors and viscous friction."""
+    """The errors of the published estimate, which assumes perfect sensors and viscous friction."""
     subject = PENDULUMS[pendulum].rig(AUTHORS_LAW).subject
     params = {**subject.params, **PENDULUMS[pendulum].published(estimate)}
     return errors_of(subject, params, recordings)
@@ -100,7 +100,7 @@ def errors_of(subject: Identifiable, params: Any, recordings: Recordings) -> Err
 def predicted(
     subject: Identifiable, params: Any, segments: Sequence[Recording], step: float = 1e-3
 ) -> list[np.ndarray]:
-    """Simulated encoder readings (T, d) of each segment from its first sample."""
+    """Simulate the encoder readings (T, d) of each segment from its first sample."""
     ts = jnp.asarray(max((one.ts for one in segments), key=len))
     method = jm.RK4(substeps=ceil(float(ts[1] - ts[0]) / step - 1e-6))
 
@@ -115,7 +115,7 @@ def predicted(
 
 
 def table(comparison: Comparison) -> str:
-    """RMS error of every segment from its first sample, in Markdown."""
+    """Format the RMS error of every segment from its first sample, in Markdown."""
     return "\n".join(_table(comparison))
 
 

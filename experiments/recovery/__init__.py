@@ -1,1 +1,1 @@
-"""Parameters recovered from synthetic recordings: do their intervals contain the truth?"""
+"""Parameters recovered from synthetic recordings, and the coverage of their intervals."""

@@ -30,7 +30,7 @@ from jaxmech.ensemble import cluster_tasks
 
 
 def table(results: list[Result]) -> str:
-    """The results as a Markdown table."""
+    """Format the results as a Markdown table."""
     heads = (
         "mechanism", "starts", "noise [mrad]", "recordings", "parameter", "truth",
         "error without noise", "truth in 95 % interval", "stated standard error",
@@ -49,7 +49,7 @@ def table(results: list[Result]) -> str:
 
 
 def draw(results: list[Result]) -> Figure:
-    """Quantiles of the deviations in standard errors against those of a normal distribution."""
+    """Plot quantiles of the deviations, in standard errors, against those of a normal law."""
     columns = min(len(results), 4)
     rows = -(-len(results) // columns)
     figure, axes = plt.subplots(

@@ -41,7 +41,7 @@ class Case:
 
 
 def reduced(system: jm.System, start: State, names: tuple[str, ...]) -> jm.System:
-    """The system in its start variables x: the same Lagrangian, and forces by virtual work."""
+    """The system in terms of its start variables x: the same Lagrangian, forces by virtual work."""
 
     def lagrangian(x: Array, rate: Array, t: Array, p: Params) -> Array:
         return system.lagrangian(*start(x, rate, p), t, p)
@@ -68,7 +68,7 @@ def _rates(q: Array, v: Array, p: Params) -> tuple[Array, Array]:
 
 
 def _hinge_friction(q: Array, v: Array, t: Array, p: Params) -> Array:
-    """Minus the gradient of Rayleigh's dissipation function by the velocities."""
+    """Minus the gradient of Rayleigh's dissipation function with respect to the velocities."""
 
     def dissipation(v: Array) -> Array:
         first, second = _rates(q, v, p)
@@ -83,7 +83,7 @@ def _pendulum_start(x: Array, rate: Array, p: Params) -> tuple[Array, Array]:
 
 
 def pendulum_angles(q: Array, v: Array, t: Array, p: Params) -> Array:
-    """Both from the downward vertical [rad]."""
+    """The angles of both rods from the downward vertical [rad]."""
     rod = q[2:] - q[:2]
     return jnp.stack([jnp.arctan2(q[0], -q[1]), jnp.arctan2(rod[0], -rod[1])])
 
@@ -131,7 +131,7 @@ def pendulum() -> Case:
 
 
 def _joints(p: Params, x: Array) -> tuple[Array, Array]:
-    """B, and C above the diagonal BD, for the angle of the crank [rad]."""
+    """The joints B, and C above the diagonal BD, for the angle of the crank [rad]."""
     B = p["a"] * jnp.stack([jnp.cos(x[0]), jnp.sin(x[0])])
     diagonal = jnp.stack([p["d"] - B[0], -B[1]])
     square = diagonal @ diagonal
@@ -159,7 +159,7 @@ def encoders(q: Array, v: Array, t: Array, p: Params) -> Array:
 
 
 def _loop(q: Array, t: Array, p: Params) -> Array:
-    """The links close a loop: redundant, the sum of the equations of the hinges."""
+    """The closure of the loop, redundant as the sum of the equations of the hinges."""
     x = p["a"] * jnp.cos(q[2]) + p["b"] * jnp.cos(q[5]) - p["c"] * jnp.cos(q[8]) - p["d"]
     y = p["a"] * jnp.sin(q[2]) + p["b"] * jnp.sin(q[5]) - p["c"] * jnp.sin(q[8])
     return jnp.stack([x, y])
@@ -209,7 +209,7 @@ _FOUR_BAR = {
 
 @dataclass(frozen=True)
 class _Half:
-    """Half a length, to one side or the other."""
+    """Half a length, on one side or the other."""
 
     length: str
     side: int

@@ -1,4 +1,4 @@
-"""The study: synthetic recordings with known parameters, fits to them, and their targets.
+"""The study: synthetic recordings with known parameters, fits to them, and targets of the fits.
 
 The motions are the same in all repeats; every repeat draws its own noise, recorded initial states
 and initial guess of the parameters. The initial states are known in one of three ways:
@@ -29,7 +29,7 @@ from jaxmech.ensemble import Cluster
 from jaxmech.identify import Fit, Recording, Table, fit, read_table
 from jaxmech.identify.identifiable import MapLike
 
-EXACT = 1e-6  # relative error without noise, at most
+EXACT = 1e-6  # largest relative error without noise
 COVERED = (0.90, 0.99)  # share of the 95 % intervals that contain the truth
 MECHANISMS = {"pendulum": pendulum, "double pendulum": double_pendulum, "four-bar": four_bar}
 FINER = 8  # steps of the simulated recording per step of the fit
@@ -39,10 +39,10 @@ Starts = Literal["exact", "measured", "positions"]
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Fits of one mechanism that differ only in what is drawn."""
+    """Fits of one mechanism that differ only in their random draws."""
 
     mechanism: Literal["pendulum", "double pendulum", "four-bar"]
-    starts: Starts  # what is known of the initial states
+    starts: Starts  # the given information on the initial states
     repeats: int = 200  # fits with noise
     recordings: int = 4  # in every fit
     noise: float = 1e-3  # standard deviation of every measured angle [rad]
@@ -96,7 +96,7 @@ class Row:
 
     @property
     def missed(self) -> list[str]:
-        """The missed targets, in words."""
+        """The missed targets, as text."""
         found = []
         if not self.error <= EXACT:
             found.append(f"{self.name}: relative error {self.error:.1e} without noise")
@@ -117,14 +117,14 @@ class Result:
 
     @property
     def title(self) -> str:
-        """The series in a few words."""
+        """A short description of the series."""
         one = self.series
         count = f"{one.recordings} recording{'s' * (one.recordings > 1)}"
         return f"{one.mechanism}, {one.starts}, {1e3 * one.noise:g} mrad, {count}"
 
     @property
     def missed(self) -> list[str]:
-        """The missed targets, in words."""
+        """The missed targets, as text."""
         found = [text for row in self.rows for text in row.missed]
         if self.converged < 1:
             found.append(f"{self.converged:.1%} of the fits converged")
@@ -132,14 +132,14 @@ class Result:
 
 
 def run(study: Recovery, *, progress: bool = False, workers: MapLike = map) -> Iterator[Result]:
-    """All series of the study, one after the other; the fits of each by `workers`."""
+    """Run all series of the study, one after the other, with the fits of each on `workers`."""
     for series in study.series:
         case = MECHANISMS[series.mechanism]()
         yield _result(study, series, case, list(_motions(study, series, case)), progress, workers)
 
 
 def _motions(study: Recovery, series: Series, case: Case) -> Iterator[Recording]:
-    """The recordings without noise, simulated in minimal coordinates."""
+    """Simulate the recordings without noise, in minimal coordinates."""
     rng = np.random.default_rng(study.seed)
     ts = np.arange(round(study.duration * study.rate) + 1) / study.rate
     fine = jm.RK4(substeps=FINER * study.substeps)
@@ -181,7 +181,7 @@ def _result(
 
 
 def _one(study: Recovery, series: Series, case: Case, motions: list[Recording], number: int) -> Fit:
-    """Fit number 0, 1, ... with noise; a negative number means without noise."""
+    """Run fit number 0, 1, ... with noise; a negative number means without noise."""
     rng = np.random.default_rng([study.seed, number % 2**32])
     off = {name: rng.uniform(1 - study.spread, 1 + study.spread) for name in case.free}
     params0 = {name: value * off.get(name, 1.0) for name, value in case.params.items()}
@@ -207,7 +207,7 @@ def _one(study: Recovery, series: Series, case: Case, motions: list[Recording], 
 def _from_a_file(
     motions: list[Recording], noise: float, rng: np.random.Generator
 ) -> tuple[Recording, ...]:
-    """Recordings read back from a CSV file of times and positions."""
+    """Read recordings back from a CSV file of times and positions."""
     sensors = [f"angle{k + 1}" for k in range(motions[0].observed.shape[1])]
     lines = [",".join(["number", "t", *sensors])]
     for number, one in enumerate(motions):

@@ -23,7 +23,7 @@ BUSY = 0.5  # average number of running processes
 def main(config: Path, out: Path | None = None, devices: Sequence[str] = ("cpu",)) -> int:
     """Run the benchmark of a configuration file and write its folder, `runs/<name>` by default.
 
-    Returns 0, or 130 after an interruption; what was measured until then is written.
+    Returns 0, or 130 after an interruption; earlier measurements are written.
     """
     speed = read(config, Speed)
     out = Path("runs") / config.stem if out is None else out
@@ -72,7 +72,7 @@ def write(results: Results, out: Path) -> list[str]:
 
 
 def _progress(text: str) -> None:
-    """Show what is going on in the last line of a terminal, and nothing elsewhere."""
+    """Show the progress in the last line of a terminal, and nowhere else."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 

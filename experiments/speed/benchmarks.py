@@ -21,7 +21,7 @@ from experiments.speed.straight_line import rollout_kernel
 from experiments.speed.workers import Arrays, JobError, Pool, Worker
 
 SINGLE = 2e-3  # largest difference between routes in float32, relative to their size
-FEW = 1000  # trajectories, which do not fill a device
+FEW = 1000  # trajectories, too few to fill a device
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Measured:
     case: Case
     platform: str
     precision: str
-    operations: float | None = None  # of a step
+    operations: float | None = None  # per step
     outcomes: Outcomes = field(default_factory=dict)
 
 
@@ -39,7 +39,7 @@ class Measured:
 class Results:
     """Everything measured so far; `finished` is false after an interruption.
 
-    `devices` holds what is known of each platform: the environment of the workers, and the
+    `devices` holds the known facts of each platform: the environment of the workers, and the
     arithmetic peak in each precision [operations/s].
     """
 
@@ -53,7 +53,7 @@ class Results:
 
 
 def present(wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The environment of each platform that can be used."""
+    """The environment of each available platform."""
     found = {}
     for platform in wanted:
         worker = Worker(120.0, platform)
@@ -64,9 +64,9 @@ def present(wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def run(results: Results, tell: Callable[[str], None], done: Callable[[Measured], None]) -> None:
-    """Measure all parts that the configuration asks for, on all devices.
+    """Measure all parts of the configuration, on all devices.
 
-    `results` is filled along the way, `tell` takes progress messages, `done` each finished case.
+    `results` is filled along the way, `tell` receives progress messages, `done` each finished case.
     """
     for part, platform in product(results.config.parts, results.devices):
         for precision in getattr(results.config, part).precisions:
@@ -102,7 +102,7 @@ def _cases(config: Speed, part: str) -> Iterator[Case]:
 
 @cache
 def _operations(name: str) -> float | None:
-    """Operations of the scalar graph of a rollout without projection, for each step."""
+    """Count the operations per step in the scalar graph of a rollout without projection."""
     case = cases.make(name, batch=1, steps=64, step_size=1e-3)
     try:
         return rollout_kernel(case, *(x[0] for x in cases.states(case)))[0].executed / case.steps
@@ -143,7 +143,7 @@ def _measure(
 
 
 def expected(case: Case, name: str, smaller: Sequence[Measured]) -> float:
-    """Seconds of a run, by the speed of the same case in a smaller batch that is not small."""
+    """The expected seconds of a run, by the speed of the same case in a smaller batch."""
     for x in reversed(smaller):
         best = x.outcomes[name].best if name in x.outcomes else None
         if best and x.case.name == case.name and x.case.batch > FEW:

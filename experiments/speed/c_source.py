@@ -1,4 +1,4 @@
-"""C from the scalar graph that lanes are compiled from: a vector of trajectories for each scalar.
+"""C from the scalar graph of the lanes, with a vector of trajectories for each scalar.
 
 Every operation is a line, every loop of the graph a loop in C. Several vectors of trajectories may
 go through the same lines interleaved: then the processor has other work during a long division.
@@ -17,7 +17,7 @@ from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import Live, LiveLoop, branch_outputs
 from jaxmech.compiler.ir.loops import Loop
 
-# The operations of mechanisms, by the kind of the first operand; others are not written.
+# The operations of mechanisms, by the kind of the first operand; others are not supported.
 _OPERATORS = {
     "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "neg": "-{}",
     "eq": "{} == {}", "ne": "{} != {}", "lt": "{} < {}", "le": "{} <= {}", "gt": "{} > {}",
@@ -73,7 +73,7 @@ def source(kernel: Kernel, copies: int = 1) -> str:
     lines = ["const long first@ = first + @ * WIDTH;", *writer.lines, *stores]
     names = [f"in{k}" for k in range(len(kernel.avals))] + [f"out{k}" for k in range(len(outs))]
     parameters = ", ".join(f"{'const ' * name.startswith('in')}double *{name}" for name in names)
-    # Every line with an @ is written once for each copy, with its number in that place.
+    # A line with an @ is written once for each copy, with its number in that place.
     body = [x.replace("@", str(k)) for x in lines for k in range(copies if "@" in x else 1)]
     return f"""{_prelude()}
 static void group(long first, long size, {parameters})
@@ -122,7 +122,7 @@ class _Writer:
         self._written: set[str] = set()
 
     def write(self) -> None:
-        """Write every node that is needed, in the order in which they were made."""
+        """Write every live node, in the order of creation."""
         for number in sorted(self.live.nodes):
             node = self.graph.nodes[number]
             if node.op == "result":
@@ -136,7 +136,7 @@ class _Writer:
                 self._node(number)
 
     def name(self, number: int) -> str:
-        """C of a node that is written already."""
+        """The C name of a node that has been written."""
         node = self.graph.nodes[number]
         match node.op:
             case "const":
@@ -191,7 +191,7 @@ class _Writer:
         return f"{'choose' if _kind(node) == 'vec' else 'choose_ints'}({which}, {yes}, {no})"
 
     def _branch(self, branch: int) -> None:
-        """A rare case, computed only if one of the trajectories of a vector meets it."""
+        """Write a rare case, computed only if a trajectory of the vector meets it."""
         nodes = self.graph.nodes
         gives = branch_outputs(self.graph, self.live, branch)
         for i in gives:

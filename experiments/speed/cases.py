@@ -1,6 +1,6 @@
-"""What is computed: mechanisms with random initial states whose motion is regular.
+"""The cases: mechanisms with random initial states whose motion is regular.
 
-Nothing here is chaotic or comes near a singular pose, so that all routes agree to round-off.
+No case is chaotic or comes near a singular pose, so that all routes agree to round-off.
 """
 
 from collections.abc import Mapping
@@ -38,21 +38,21 @@ class Case:
     name: str
     model: jm.models.Model
     batch: int  # number of trajectories
-    steps: int  # of each trajectory
+    steps: int  # per trajectory
     step_size: float  # [s]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Send the name and the size to another process: functions of a model cannot be sent."""
+        """Pickle the name and the size, since functions of a model cannot be pickled."""
         return make, (self.name, self.batch, self.steps, self.step_size)
 
     @property
     def end(self) -> float:
-        """The time at which the trajectories end [s]."""
+        """The last time of the trajectories [s]."""
         return self.steps * self.step_size
 
     @property
     def equations(self) -> tuple[int, int]:
-        """Number of coordinates n and of constraint equations m."""
+        """The numbers of coordinates n and of constraint equations m."""
         system, (q, v) = self.model.system, self.model.initial()
         return system.n, sum(system.sizes(q, v, jnp.zeros(()), self.model.params))
 
@@ -68,13 +68,13 @@ class Case:
 
 
 def is_name(name: str) -> bool:
-    """Whether `make` knows a case."""
+    """Whether a name is that of a case."""
     kind, _, count = name.partition("_")
     return count.isdecimal() and int(count) > 0 if kind in _SIZED else name in _RANGES
 
 
 def make(name: str, batch: int, steps: int, step_size: float) -> Case:
-    """A case by its name, such as `double_pendulum` or `chain_10`."""
+    """Make a case by its name, such as `double_pendulum` or `chain_10`."""
     kind, _, count = name.partition("_")
     if kind in _SIZED:
         model = {"chain": jm.models.chain, "dense": dense}[kind](int(count))
@@ -98,7 +98,7 @@ def states(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dense(n: int) -> jm.models.Model:
-    """n coordinates with a full mass matrix that depends on all of them, and n/3 constraints.
+    """A model of n coordinates with a full mass matrix that depends on all, and n/3 constraints.
 
         L = (u^T M0 u - q^T q) / 2,  u_i = v_i (1 + 0.1 sin(W q)_i),    B q = 0
 

@@ -22,7 +22,7 @@ _SPEED, _COMPILE = "steps_per_second", "compile_seconds"
 
 
 def bars(table: Sequence[Row]) -> Figure:
-    """Trajectory-steps per second, logarithmic, with a group of bars for each case."""
+    """Plot trajectory-steps per second, logarithmic, with a group of bars for each case."""
     whole, routes = Figure(figsize=(11, 5.2), layout="constrained"), names(table)
     ax, width, speeds = whole.subplots(), 0.86 / len(routes), [1e6]
     ax.set_yscale("log")
@@ -48,7 +48,7 @@ def bars(table: Sequence[Row]) -> Figure:
 
 
 def scaling(group: Sequence[Row]) -> Figure:
-    """Speed over the size of the batch of each case, speed and compile time over chain lengths.
+    """Plot speed over the size of the batch of each case, speed and compile time over chains.
 
     Colours are routes; lines are solid in float64 and dashed in float32, on GPUs thicker.
     """
@@ -75,7 +75,7 @@ def scaling(group: Sequence[Row]) -> Figure:
 
 
 def panels(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels in rows of three."""
+    """Make a figure with `count` panels in rows of three."""
     rows = -(-count // 3)
     whole = Figure(figsize=(11, 0.6 + 3.4 * rows), layout="constrained")
     axes = list(whole.subplots(rows, min(count, 3), squeeze=False).flat)
@@ -94,7 +94,7 @@ def over_batches(ax: Axes, title: str) -> None:
 
 
 def add_legend(whole: Figure, **style: Any) -> None:
-    """One legend below all panels."""
+    """Add one legend below all panels."""
     shown = [ax.get_legend_handles_labels() for ax in whole.axes]
     handles = {name: handle for pair in shown for handle, name in zip(*pair, strict=True)}
     whole.legend(handles.values(), handles.keys(), **{**_LEGEND, **style})

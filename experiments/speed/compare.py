@@ -1,4 +1,4 @@
-"""Two machines or more: the same cases, from the files `speed.json` of their runs."""
+"""Comparison of machines: the same cases, from the files `speed.json` of their runs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ def compare(files: Sequence[Path], out: Path) -> int:
 
 
 def _devices(file: Path) -> dict[str, Speeds]:
-    """What the first known route did on each device of a file, by the name of the device."""
+    """The outcomes of the first known route on each device of a file, by the name of the device."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         devices, rows = content["devices"], content["table"] + content["scaling"]
@@ -47,7 +47,7 @@ def _devices(file: Path) -> dict[str, Speeds]:
 
 
 def as_table(machines: Mapping[str, Speeds]) -> str:
-    """Cases down, devices across: speed, share of the peak, compile time, ratio to the first."""
+    """Format speed, share of the peak, compile time and ratio to the first, by case and device."""
     letters = [chr(ord("A") + k) for k in range(len(machines))]
     head = [f"{x}, M steps/s (of peak, compile)" for x in letters]
     lines = [["case", "batch", "precision", *head, *(f"{x} / A" for x in letters[1:])]]
@@ -65,7 +65,7 @@ def as_table(machines: Mapping[str, Speeds]) -> str:
 
 
 def picture(machines: Mapping[str, Speeds]) -> Figure:
-    """Speed over the size of the batch, a panel for each case."""
+    """Plot speed over the size of the batch, with a panel for each case."""
     titles = list(dict.fromkeys(key[0] for speeds in machines.values() for key in speeds))
     figure, axes = panels(len(titles))
     for title, ax in zip(titles, axes, strict=False):

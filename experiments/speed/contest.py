@@ -1,4 +1,4 @@
-"""How jobs are compared: first their results, then their times in alternating rounds."""
+"""The comparison of jobs: first their results, then their times in alternating rounds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from experiments.speed.workers import Arrays, Job, JobError, Pool
 
 @dataclass
 class Outcome:
-    """What is known of a job so far; without a speed, `problem` says why."""
+    """The known facts of a job so far; without a speed, `problem` states the reason."""
 
     problem: str = ""
     compile_seconds: float | None = None
@@ -24,7 +24,7 @@ class Outcome:
 
     @property
     def best(self) -> float | None:
-        """Seconds of a run in the best round, None if the job has no speed."""
+        """The seconds of a run in the best round, None if the job has no speed."""
         return min(self.seconds) if self.seconds and not self.problem else None
 
 
@@ -43,7 +43,7 @@ def contest(
     audit: Callable[[Outcome, Arrays], None] = lambda outcome, arrays: None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> None:  # fmt: skip
-    """Measure jobs that compute the same, and time those that agree with the reference.
+    """Measure equivalent jobs, and time those that agree with the reference.
 
     The reference is the first result among the jobs of the smallest tolerance. `outcomes` is
     filled along the way, so that an interruption loses nothing; `audit` adds residuals to it.
@@ -55,14 +55,14 @@ def contest(
         with _noted(outcome):
             outcome.compile_seconds, arrays = pool.worker(name).prepare(entrant.job)
             audit(outcome, arrays)
-            if arrays:  # without, it is timed unchecked
+            if arrays:  # otherwise it is timed unchecked
                 results[name] = arrays
     for name, arrays in results.items():
         reference = results[min(results, key=lambda other: entrants[other].tolerance)]
         away = outcomes[name].difference = difference(arrays, reference[: len(arrays)])
         if not away <= entrants[name].tolerance:
             outcomes[name].problem = f"disagrees by {away:.1e}"
-    # In turn, round after round: whatever else the machine does then affects all jobs alike.
+    # In turn, round after round: other load of the machine then affects all jobs alike.
     for number in range(timing.rounds):
         for name, outcome in outcomes.items():
             enough = number >= 2 and sum(outcome.seconds) > timing.most
@@ -74,7 +74,7 @@ def contest(
 
 @contextmanager
 def _noted(outcome: Outcome) -> Iterator[None]:
-    """Keep the reason if a job has no result."""
+    """Record the reason if a job has no result."""
     try:
         yield
     except JobError as error:
@@ -82,7 +82,7 @@ def _noted(outcome: Outcome) -> Iterator[None]:
 
 
 def difference(arrays: Iterable[np.ndarray], reference: Iterable[np.ndarray]) -> float:
-    """Largest difference of any array, relative to the largest entry of its reference.
+    """The largest difference of any array, relative to the largest entry of its reference.
 
     An array whose entries are all far smaller than those of the others is compared with theirs.
     A result that is not finite agrees with nothing.

@@ -29,7 +29,7 @@ TOLERANCE = 1e-9  # largest difference from the first form, relative to its size
 def prepare(form: str, case: Case, seed: int) -> Prepared:
     """Compile one of `FORMS` for a case; all trajectories share the parameters."""
     q0, v0 = states(case, seed)
-    jax.clear_caches()  # what tracing the states left behind would shorten the compile time
+    jax.clear_caches()  # cached traces of the states would shorten the compile time
     params = jax.tree.map(jnp.asarray, dict(case.model.params))
     run, by = end_of_simulation(case, None), (0, 1, 2)
 

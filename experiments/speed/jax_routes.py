@@ -1,4 +1,4 @@
-"""Routes in JAX: `jm.simulate`, and what one would write without it.
+"""Routes in JAX: `jm.simulate`, and hand-written alternatives.
 
 All of them are `jit(vmap(one trajectory))` with the parameters as arguments. The others run the
 classical Runge-Kutta method in a `lax.scan`, or in diffrax.
@@ -30,9 +30,9 @@ def simulated(
     case: Case, q0: np.ndarray, v0: np.ndarray, *,
     projection: jm.Projection | None, audit: bool = False, lanes: bool = True,
 ) -> Prepared:  # fmt: skip
-    """`jm.simulate`: the whole `Solution`, or without `audit` only the final state.
+    """Run `jm.simulate`: the whole `Solution`, or without `audit` only the final state.
 
-    What is not used of a solution is eliminated. Without `lanes` the same program runs by plain
+    Unused parts of a solution are eliminated. Without `lanes` the same program runs by plain
     `jax.vmap`.
     """
     run = end_of_simulation(case, projection)
@@ -46,17 +46,17 @@ def simulated(
 
 
 def pseudoinverse(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The formula of Udwadia and Kalaba with `jnp.linalg.pinv`, in a `lax.scan`."""
+    """Solve the Udwadia-Kalaba equation with `jnp.linalg.pinv`, in a `lax.scan`."""
     return _compiled(case, _scanned(case, _with_pinv), q0, v0)
 
 
 def library_cholesky(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The multipliers from A M^-1 A^T by `jax.scipy.linalg.cho_factor`, in a `lax.scan`."""
+    """Compute the multipliers from A M^-1 A^T by `jax.scipy.linalg.cho_factor`, in a `lax.scan`."""
     return _compiled(case, _scanned(case, _with_cholesky), q0, v0)
 
 
 def with_diffrax(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The right-hand side of `library_cholesky` in diffrax."""
+    """Integrate the right-hand side of `library_cholesky` with diffrax."""
     try:
         import diffrax
     except ImportError:
@@ -93,7 +93,7 @@ def with_diffrax(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
 
 
 def end_of_simulation(case: Case, projection: jm.Projection | None) -> OneRun:
-    """The final state of one trajectory by `jm.simulate`."""
+    """Make the function of one trajectory to its final state by `jm.simulate`."""
 
     def run(q: Array, v: Array, params: Any) -> State:
         solution = _simulation(case, projection, q, v, params)
@@ -110,7 +110,7 @@ def _simulation(
 
 
 def _with_pinv(eom: jm.EquationsOfMotion) -> Array:
-    """a + M^-1/2 (A M^-1/2)^+ (b - A a), a = M^-1 Q."""
+    """The accelerations a + M^-1/2 (A M^-1/2)^+ (b - A a), a = M^-1 Q."""
     values, vectors = jnp.linalg.eigh(eom.M)
     root = (vectors / jnp.sqrt(values)[None]) @ vectors.T
     a = root @ (root @ eom.Q)
@@ -118,7 +118,7 @@ def _with_pinv(eom: jm.EquationsOfMotion) -> Array:
 
 
 def _with_cholesky(eom: jm.EquationsOfMotion) -> Array:
-    """a + M^-1 A^T (A M^-1 A^T)^-1 (b - A a)."""
+    """The accelerations a + M^-1 A^T (A M^-1 A^T)^-1 (b - A a)."""
     mass = cho_factor(eom.M)
     a, moved = cho_solve(mass, eom.Q), cho_solve(mass, eom.A.T)
     return a + moved @ cho_solve(cho_factor(eom.A @ moved), eom.b - eom.A @ a)
@@ -129,7 +129,7 @@ def _slope(case: Case, law: Law, q: Array, v: Array, t: Array, params: Any) -> S
 
 
 def _scanned(case: Case, law: Law) -> OneRun:
-    """The classical Runge-Kutta method in a `lax.scan`."""
+    """Run the classical Runge-Kutta method in a `lax.scan`."""
     h = case.step_size
 
     def run(q: Array, v: Array, params: Any) -> State:

@@ -5,7 +5,7 @@ angles before timing starts; final states are mapped back in every run, which co
 step. Contacts, limits, springs and everything else that the mechanisms do not have is disabled, for
 open chains the whole constraint solver.
 
-- MuJoCo refuses point masses, so they get a moment of inertia of 1e-12 m l^2. After 0.2 s that has
+- MuJoCo rejects point masses, so they get a moment of inertia of 1e-12 m l^2. After 0.2 s that has
   changed positions by 3e-13 m and velocities by 4e-12 m/s, less than RK4 in other coordinates does.
 - The four-bar is a tree of three hinges closed by `connect`, which is soft: the smallest softness
   allowed, 1 - 0.9999 of the free acceleration, and the shortest time constant, two steps. With
@@ -43,7 +43,7 @@ class _Mechanism(NamedTuple):
 
 
 def mujoco_rollout(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The route."""
+    """Compile the route of MuJoCo."""
     try:
         import mujoco
         from mujoco.rollout import Rollout

@@ -1,6 +1,6 @@
-"""Results as JSON, and that as tables in Markdown.
+"""Results as JSON, and tables in Markdown made from it.
 
-A row is what the JSON holds of a case on a device: its size, and its outcomes by route or form.
+A row is the JSON of a case on a device: its size, and its outcomes by route or form.
 """
 
 import json
@@ -23,7 +23,7 @@ _SECTIONS = {
 
 
 def content(results: Results) -> dict[str, Any]:
-    """Every figure, with the configuration and the devices, as `speed.json` holds them."""
+    """Collect every figure, with the configuration and the devices, as stored in `speed.json`."""
     return {
         "finished": results.finished,
         "host": {
@@ -40,12 +40,12 @@ def content(results: Results) -> dict[str, Any]:
 
 
 def as_json(found: Mapping[str, Any]) -> str:
-    """The text of `speed.json`."""
+    """Format the text of `speed.json`."""
     return json.dumps(found, indent=1, allow_nan=False) + "\n"
 
 
 def as_row(results: Results, measured: Measured) -> Row:
-    """A case with its outcomes; the share of the peak is that of the operations of the graph."""
+    """Make the row of a case; the share of the peak is that of the operations of the graph."""
     case, operations = measured.case, measured.operations
     peak = results.devices[measured.platform].get("peak", {}).get(measured.precision)
     outcomes = {}
@@ -68,12 +68,12 @@ def as_row(results: Results, measured: Measured) -> Row:
 
 
 def names(group: Sequence[Row]) -> list[str]:
-    """The routes that occur in a group, in their order."""
+    """The routes that occur in a group, in order."""
     return list(dict.fromkeys(name for row in group for name in row["outcomes"]))
 
 
 def places(group: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """The platforms and precisions of a group, as text, with what was measured there."""
+    """The platforms and precisions of a group, as text, with their rows."""
     found: dict[str, list[Row]] = {}
     for row in group:
         found.setdefault(f"{row['platform']}, {row['precision']}", []).append(row)
@@ -81,23 +81,23 @@ def places(group: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def figure(row: Row, name: str, what: str) -> Any:
-    """What is known of a route, None if it was not measured."""
+    """A figure of a route, None if it was not measured."""
     return row["outcomes"].get(name, {}).get(what)
 
 
 def as_markdown(found: Mapping[str, Any]) -> str:
-    """All tables of the content of a `speed.json`, the one for the README first."""
+    """Format all tables of the content of a `speed.json`, the one for the README first."""
     return "\n\n".join(_sections(found)) + "\n"
 
 
 def heading(row: Row) -> str:
-    """The case with its size."""
+    """Format the case with its size."""
     size = f"{row['batch']:,} trajectories of {row['steps']:,} steps"
     return f"{_title(row)}, {size}, {row['platform']}, {row['precision']}"
 
 
 def facts(row: Row) -> str:
-    """A table of one case: a line for each route."""
+    """Format a table of one case, with a line for each route."""
     base = next(iter(row["outcomes"]), "")
     head = [text.replace("_", " ") for text in ("compile", *_RESIDUALS)]
     lines = [["route", "M steps/s", "times slower", *head]]
@@ -109,7 +109,7 @@ def facts(row: Row) -> str:
 
 
 def problems(group: Sequence[Row]) -> Iterator[str]:
-    """Why routes have no speed, a line for each."""
+    """Yield the reasons why routes have no speed, a line for each."""
     found = [
         f"- {row['title']}, {name}: {outcome['problem']}"
         for row in group
@@ -145,7 +145,7 @@ def _sections(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _summary(table: Sequence[Row]) -> str:
-    """Routes down, cases across: speed, and how many times slower than the first route."""
+    """Format speeds by route and case, with their ratios to the first route."""
     first, *rest = names(table)
     lines = [
         ["million steps per second", *map(_title, table)],
@@ -160,7 +160,7 @@ def _summary(table: Sequence[Row]) -> str:
 
 
 def _by_case(group: Sequence[Row], cell: Callable[[Row, str], str]) -> str:
-    """Cases down, routes or forms across."""
+    """Format a table of cases by routes or forms."""
     lines = [["case", "batch", *names(group)]]
     for row in group:
         known = [f"{cell(row, x)}{in_brackets(row['outcomes'].get(x))}" for x in names(group)]
@@ -169,7 +169,7 @@ def _by_case(group: Sequence[Row], cell: Callable[[Row, str], str]) -> str:
 
 
 def in_brackets(outcome: Mapping[str, Any] | None) -> str:
-    """The share of the peak and the compile time of what has a speed."""
+    """Format the share of the peak and the compile time of an outcome with a speed."""
     if outcome is None or not outcome["steps_per_second"]:
         return ""
     share = outcome["share_of_peak"]
@@ -178,7 +178,7 @@ def in_brackets(outcome: Mapping[str, Any] | None) -> str:
 
 
 def device(known: Mapping[str, Any]) -> str:
-    """A device, its peak, and the versions that ran on it."""
+    """Describe a device, its peak, and the versions that ran on it."""
     name = known["processor"] if known["platform"] == "cpu" else known["device"]
     peaks = [f"{peak / 1e9:,.0f} G/s in {kind}" for kind, peak in known.get("peak", {}).items()]
     driver = [f"driver {known['driver']}"] if known.get("driver") else []
@@ -186,7 +186,7 @@ def device(known: Mapping[str, Any]) -> str:
 
 
 def grid(lines: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Format a table in Markdown."""
     first, *rest = (f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([first, f"|{'---|' * len(lines[0])}", *rest])
 
@@ -196,7 +196,7 @@ def _title(row: Row) -> str:
 
 
 def _speed(row: Row, name: str) -> str:
-    """Million steps per second, or in a word why there is no speed."""
+    """Format million steps per second, or one word for the reason why there is no speed."""
     speed = figure(row, name, "steps_per_second")
     if speed is None:
         word = (figure(row, name, "problem") or "").partition(":")[0]
@@ -226,7 +226,7 @@ def _text(value: Any, form: str, unit: str = "") -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The value, as text if it is inf or NaN, which JSON does not have."""
+    """Replace inf and NaN, which JSON does not have, by text."""
     return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 

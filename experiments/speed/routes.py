@@ -1,4 +1,4 @@
-"""The ways to the final states of a case, by name: those of jaxmech and those of others.
+"""The routes to the final states of a case, by name: those of jaxmech and those of others.
 
 A route is a function of a case and its initial states that compiles what it needs and returns a
 `Prepared`. Its module is imported only by the process that runs it.
@@ -19,7 +19,7 @@ import jaxmech as jm
 from experiments.speed.cases import Case, states
 
 States = tuple[np.ndarray, np.ndarray]  # q and v, (batch, n) each
-COMPARED = 16_384  # trajectories of which the final states are compared
+COMPARED = 16_384  # number of trajectories whose final states are compared
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Prepared:
     """A compiled route.
 
     Attributes:
-        compile_seconds: what it took.
-        run: computes, and returns when that is done.
-        compared: from what it returns to the arrays that are compared, the final q and v.
+        compile_seconds: time of compilation.
+        run: computes, and returns when the result is ready.
+        compared: maps the result to the arrays that are compared, the final q and v.
     """
 
     compile_seconds: float
@@ -38,12 +38,12 @@ class Prepared:
 
 
 class Unavailable(Exception):  # noqa: N818
-    """A route cannot run here, or cannot run this case; the text says why."""
+    """A route cannot run here, or not for this case; the text states the reason."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """Where a route is defined, as `module:function`, with what options, and how exact it is.
+    """The definition of a route as `module:function`, with its options and its accuracy.
 
     The final states may differ from the reference by `tolerance`, relative to their size.
     """
@@ -74,25 +74,25 @@ ROUTES: Mapping[str, Route] = {
 
 
 def runs_on(route: str, platform: str, precision: str) -> bool:
-    """Whether a route can run there: those in JAX run everywhere."""
+    """Whether a route can run on a platform: those in JAX run everywhere."""
     return ROUTES[route].place.startswith("jax_") or (platform, precision) == ("cpu", "float64")
 
 
 def prepare(route: str, case: Case, seed: int) -> Prepared:
-    """Compile a route for a case; the first trajectories are compared."""
+    """Compile a route for a case, whose first trajectories are compared."""
     module, _, function = ROUTES[route].place.partition(":")
     begin = getattr(import_module(f"experiments.speed.{module}"), function)
     start = states(case, seed)
-    jax.clear_caches()  # what tracing the states left behind would shorten the compile time
+    jax.clear_caches()  # cached traces of the states would shorten the compile time
     made = begin(case, *start, **ROUTES[route].options)
     return replace(made, compared=lambda result: [x[:COMPARED] for x in made.compared(result)])
 
 
 def compiled(fn: Callable[..., Any], *args: Any, options: Any = None) -> Prepared:
-    """A function of arrays, compiled ahead of its first run.
+    """Compile a function of arrays ahead of its first run.
 
     Raises:
-        Unavailable: it needs more memory than there is.
+        Unavailable: it needs more memory than is available.
     """
     args = jax.block_until_ready(jax.tree.map(jnp.asarray, args))
     begun = time.perf_counter()
@@ -106,7 +106,7 @@ def compiled(fn: Callable[..., Any], *args: Any, options: Any = None) -> Prepare
 
 
 def _free_bytes() -> float:
-    """Memory of the default device that nothing uses."""
+    """The unused memory of the default device."""
     known = jax.devices()[0].memory_stats()
     if known is None:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -13,7 +13,7 @@ RouteName = Literal[*ROUTES]  # type: ignore[valid-type]
 
 
 class _Checked:
-    """Refuses values that make no sense, by the name of a field."""
+    """Rejects invalid values, by the name of a field."""
 
     def __post_init__(self) -> None:
         if problems := [x for f in fields(self) for x in _problems(f.name, getattr(self, f.name))]:
@@ -44,13 +44,13 @@ def _problems(name: str, value: Any) -> Iterator[Problem]:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(_Checked):
-    """How often and how long each route runs."""
+    """The number and length of the runs of each route."""
 
     rounds: int = 5  # the best one counts
     least: float = 0.2  # a round is the mean over as many runs as fill this time [s]
     most: float = 20.0  # a route that has run for this long stops after its second round [s]
     limit: float = 900.0  # a route without an answer for this long is abandoned [s]
-    longest: float = 60.0  # a run is left out that would take longer, by a smaller batch [s]
+    longest: float = 60.0  # a run expected to take longer, by a smaller batch, is left out [s]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Size(_Checked):
     """The size of a case."""
 
     batches: tuple[int, ...]  # numbers of trajectories, in ascending order
-    steps: int  # of each trajectory
+    steps: int  # per trajectory
     step: float  # of RK4 [s]
 
 
@@ -81,13 +81,13 @@ class Gradient(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Speed(_Checked):
-    """A benchmark: the parts to measure, and what each of them consists of."""
+    """A benchmark: the parts to measure, and their contents."""
 
     parts: tuple[Literal["table", "scaling", "gradient"], ...]
     table: Part | None = None
     scaling: Part | None = None  # over the size of the batch and of the system
     gradient: Gradient | None = None
-    seed: int = 1  # of the initial states
+    seed: int = 1  # seed of the initial states
     timing: Timing = field(default_factory=Timing)
 
     def __post_init__(self) -> None:

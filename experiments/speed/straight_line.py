@@ -1,4 +1,4 @@
-"""Route: the scalar graph that lanes are compiled from, written as C and compiled by gcc.
+"""Route: the scalar graph of the lanes, written as C and compiled by gcc.
 
 Parameters and times are arguments, and sums keep their order, as in lanes. The program is compiled
 with one to four interleaved vectors of trajectories, and the one that is fastest on a few
@@ -41,7 +41,7 @@ Program = Callable[[Sequence[np.ndarray], int], list[np.ndarray]]
 
 
 def straight_line(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
-    """The route; its compile time is that of the program that is used."""
+    """Compile the route; its compile time is that of the program that is used."""
     begun = time.perf_counter()
     kernel, shared = rollout_kernel(case, q0[0], v0[0])
     args = [q0, v0, np.broadcast_to(shared, (len(q0), len(shared)))]
@@ -56,9 +56,9 @@ def straight_line(case: Case, q0: np.ndarray, v0: np.ndarray) -> Prepared:
 
 
 def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, np.ndarray]:
-    """The graph from an initial state to the final one; its third argument is the array returned.
+    """Read the graph from an initial state to the final one; also return its third argument.
 
-    That array holds the times and all parameters.
+    That array contains the times and all parameters.
     """
     params = jax.tree.map(jnp.asarray, case.model.params)
     shared, unravel = ravel_pytree((jnp.array([0.0, case.end]), params))
@@ -78,7 +78,7 @@ def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, 
         return solution.q[-1], solution.v[-1]
 
     try:
-        # Not the energies of the solution: they are a batch, and the graph is of one trajectory.
+        # Without the energies of the solution: they are a batch, the graph is of one trajectory.
         closed = without_unused(jax.make_jaxpr(run)(q0, v0, shared))
         return function_kernel(closed), np.asarray(shared)
     except UnsupportedError as error:
@@ -86,9 +86,9 @@ def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, 
 
 
 def compiled(text: str, outs: Sequence[int]) -> Program:
-    """A C source as a function of (size, numbers) arrays and a number of threads.
+    """Compile a C source to a function of (size, numbers) arrays and a number of threads.
 
-    `outs` is how many numbers each result has.
+    `outs` is the number of scalars in each result.
     """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:

@@ -25,13 +25,13 @@ Job = Callable[[], Prepared]  # called in a worker; must be picklable
 
 
 class JobError(Exception):
-    """A job has no result; the text says why."""
+    """A job has no result; the text states the reason."""
 
 
 class Worker:
     """A process for one job after another, restarted after a crash.
 
-    Every answer may take `limit` seconds. Where a job is unavailable, raises, crashes or takes
+    Every answer is limited to `limit` seconds. If a job is unavailable, raises, crashes or takes
     longer, the methods raise a `JobError`.
     """
 
@@ -41,22 +41,22 @@ class Worker:
         self._pipe: Any = None
 
     def environment(self) -> dict[str, Any]:
-        """Versions and settings of the process."""
+        """The versions and settings of the process."""
         return self._ask(_environment)
 
     def prepare(self, job: Job) -> tuple[float, Arrays]:
-        """Compile seconds and the arrays of a first run; the previous job is dropped."""
+        """Prepare a job in place of the previous one; return compile seconds and first arrays."""
         return self._ask(_prepare, job)
 
     def seconds(self, at_least: float) -> float:
-        """Seconds of a run of the prepared job, see `mean_seconds`."""
+        """Measure the seconds of a run of the prepared job, see `mean_seconds`."""
         return self._ask(_seconds, at_least)
 
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
             self._pipe.close()
-            self._process.kill()  # it holds nothing that would be lost
+            self._process.kill()  # it has no state to lose
             self._process.join()
             self._process = None
 
@@ -93,7 +93,7 @@ class Worker:
 
 
 class Pool:
-    """One worker per name, kept for the next job, all on one platform and in one precision."""
+    """One reusable worker per name, all on one platform and in one precision."""
 
     def __init__(self, *kind: Any) -> None:
         self._kind = kind  # the arguments of a worker
@@ -107,7 +107,7 @@ class Pool:
             worker.close()
 
     def worker(self, name: str) -> Worker:
-        """The worker of this name."""
+        """Return the worker of this name."""
         if name not in self._workers:
             self._workers[name] = Worker(*self._kind)
         return self._workers[name]
@@ -159,7 +159,7 @@ def _seconds(held: list[Prepared], at_least: float) -> float:
 
 
 def mean_seconds(run: Callable[[], Any], at_least: float) -> float:
-    """The mean over as many runs as fill a time; a run shorter than that first warms up."""
+    """Mean over as many runs as fill a given time; a run shorter than that first warms up."""
     begun = time.perf_counter()
     run()
     alone = time.perf_counter() - begun
