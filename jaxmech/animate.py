@@ -57,7 +57,7 @@ def animate(
         params: parameters; by default those of the model or mechanism.
         mode: index of a mode of an equilibrium, in the order in which `modes` are printed.
             Oscillations are shown for one period, at constant amplitude even if damped or growing.
-        amplitude: of a mode, the largest displacement of a point relative to the size of the moving
+        amplitude: largest displacement of a point by a mode, relative to the size of the moving
             shapes; less where it is large, since states are moved onto the constraints.
         speed: seconds of the motion per second; by default real time, for a motion of 1 to 30 s,
             else the slow or quick motion that lasts up to ten seconds; a mode lasts two.
@@ -75,7 +75,7 @@ def animate(
     Raises:
         TypeError: `subject` or `motion` has another type.
         ValueError: the subject has no geometry, shapes or names do not fit, or no trajectory has
-            two states to show.
+            two states to display.
 
     Example:
         >>> import jaxmech as jm
@@ -212,7 +212,7 @@ def _members(
 
 
 def _each(params: Any, axes: Any, count: int) -> Any:
-    """Give every entry of the parameters a leading axis for the trajectories."""
+    """Broadcast every entry of the parameters along a leading axis for the trajectories."""
     try:
         return jax.vmap(lambda _, p: p, in_axes=(0, axes), out_axes=0)(jnp.arange(count), params)
     except ValueError as error:

@@ -259,7 +259,7 @@ def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
         (W, r), (j, smallest) = work, column
         row, right = W[j], r[j]
         pivot = row[j]
-        singular = pivot <= smallest  # false for NaN, which the result then shows
+        singular = pivot <= smallest  # false for NaN, which is passed on to the result
         row = row / jnp.where(singular, 1.0, pivot)
         below = jnp.where(places > j, W[:, j], 0.0)
         right = right / jnp.where(singular, 1.0, pivot)

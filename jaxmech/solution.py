@@ -29,8 +29,8 @@ class Solution(eqx.Module):
         energy: v . dL/dv - L at the save times [J], shape (T,).
         energy_drift: largest |energy - energy[0]| [J] where the system conserves it, else NaN.
         position_residual: largest |phi| over all steps since the previous save, shape (T,).
-        velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
-        rank: smallest number of independent constraint equations seen.
+        velocity_residual: largest |dphi/dt| and |psi| over the same steps, shape (T,).
+        rank: smallest number of independent constraint equations during the motion.
         step: longest step of the integration [s].
         integration_error: estimate of the integration error at the end relative to the motion: the
             largest over coordinates and velocities, each relative to its range and to its largest

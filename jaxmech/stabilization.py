@@ -234,7 +234,7 @@ def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> 
 def _levels(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> list[dict[str, tuple[Array, Array]]]:
-    """For each constraint and level, whether it holds, and its residual."""
+    """Flags, by constraint and level, whether each holds, with the residual."""
 
     def at(q: Array, v: Array, t: Array, params: Params) -> list[dict[str, tuple[Array, Array]]]:
         return [_levels_of(replace(system, constraints=(c,)), q, v, t, params) for c in constraints]

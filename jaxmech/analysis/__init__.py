@@ -5,7 +5,7 @@ file examines one thing: `redundancy` the rank of the constraints, `mass` the ma
 coordinates and parameters, `nan_functions` NaN and missing derivatives, `initial_state` violated
 constraints, `integrability` constraints on velocities, and `short_run` gradients. `structure` runs
 all of them into `findings`, which `report` prints. In folders of their own: `equilibrium/`,
-`stability/` (linear equations about a motion) and `symmetry/` (with what is conserved).
+`stability/` (linear equations about a motion) and `symmetry/` (with conserved quantities).
 """
 
 from jaxmech.analysis.findings import Finding as Finding

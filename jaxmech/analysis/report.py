@@ -37,8 +37,8 @@ class Structure:
         violations: constraints that the given state does not satisfy.
         unused: parameters that do not affect the motion.
         idle: coordinates on which nothing acts.
-        slopes: the gradient check, if a `run` was asked for and possible.
-        lanes: how a batch of steps is compiled, if a `run` was asked for.
+        slopes: the gradient check, if a `run` was requested and possible.
+        lanes: the compilation of a batch of steps, if a `run` was requested.
         findings: problems and facts with remedies, the serious ones first.
     """
 

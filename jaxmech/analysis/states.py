@@ -153,7 +153,7 @@ def holds(level: Any, A: Any, x: Any, tolerance: float) -> bool:
 
 
 def moved(state: State, seed: int) -> State:
-    """A state a few hundredths away in a pseudo-random direction, on no constraint."""
+    """A state a few hundredths away in a pseudo-random direction, off the constraints."""
     draw = np.random.default_rng(seed)
 
     def shifted(x: Array) -> Array:

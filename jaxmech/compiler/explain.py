@@ -28,7 +28,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How the parts of a function run over a batch; prints itself.
+    """An explanation of how a function runs over a batch, which prints itself.
 
     Attributes:
         parts: every loop and function considered.

@@ -5,7 +5,7 @@ becomes native code when a program is compiled, a single trajectory as a batch o
 derivatives are always taken first. The JVP and the VJP of an operation are operations themselves,
 transposes of each other, and can be differentiated again. The differentiated arguments are chosen
 anew in each differentiation, and are not part of what JAX caches between calls: JAX would use the
-structure cached for another call, which gave wrong gradients under `jax.checkpoint`.
+structure cached for another call, which led to wrong gradients under `jax.checkpoint`.
 """
 
 import abc
@@ -96,7 +96,7 @@ class Operation:
 
     Attributes:
         call: the function, as a jaxpr of arrays.
-        rule: its derivatives.
+        rule: derivatives of the function.
         linear: number of its last arguments in which it is linear.
         adjoint: maps flags of the results that have a cotangent to the transposed operation, which
             maps the other arguments and these cotangents to cotangents of the linear arguments.

@@ -98,7 +98,7 @@ def run_batched(
 
 
 def run_alone(fn: Callable[..., Any], args: Sequence[Array]) -> list[Array]:
-    """Run one trajectory with the code of a batch of one, which gives the bits of any batch."""
+    """Run one trajectory with the code of a batch of one, to the bits of any batch."""
     # XLA would take two to three times as long to compile it. One batched argument is enough: the
     # parts that do not depend on it are left to XLA.
     flags = [True] + [False] * (len(args) - 1)

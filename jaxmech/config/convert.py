@@ -27,7 +27,7 @@ from jaxmech.config.schema import (
 )
 
 Config = TypeVar("Config")
-_LONGEST = 60  # characters of a value that a message shows
+_LONGEST = 60  # characters of a value in a message
 
 
 def structure(data: Mapping[str, Any], kind: type[Config]) -> Config:

@@ -41,7 +41,7 @@ class OneOf:
         tag: the key of a table that holds the name; None if the name stands alone.
         default: the name of a table without a tag.
         told_by: the name of a table without a tag that has any of some keys, and these keys.
-        bare: the class that a number or a list stands for, as its only field.
+        bare: the class represented by a number or a list, its only field.
         other: the class of all other names, which checks the name; its fields are `name` and
             `parameters`, a mapping of all other keys.
     """

@@ -47,7 +47,7 @@ def given_motion(
             alpha = beta > 0 is critical damping.
 
     Returns:
-        The constraint. Equal arguments give equal constraints.
+        The constraint. Equal arguments result in equal constraints.
 
     Raises:
         TypeError: `fn` or `target` is not a function, or `approach` not a `Baumgarte`.

@@ -59,7 +59,7 @@ class LagrangeFirstKind(AbstractFormulation):
             free=free_acceleration(eom),
             multipliers=solution[n:],
             rank=rows.rank - n,
-            definite=~(determined < n - 0.5),  # true for NaN, which the result then shows
+            definite=~(determined < n - 0.5),  # true for NaN, which is passed on to the result
             kept=rows.kept[n:],
         )
 

@@ -27,7 +27,7 @@ def operations(fn: Callable[..., Any], *args: Any) -> int:
 
     Args:
         fn: a function of arrays and pytrees of arrays.
-        *args: its arguments, or their shapes.
+        *args: arguments of the function, or their shapes.
 
     Example:
         >>> import jax.numpy as jnp

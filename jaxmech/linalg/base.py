@@ -60,7 +60,7 @@ class AbstractSolver(abc.ABC):
         return float(jnp.finfo(dtype).eps) ** (2 / 3)
 
     def thresholds(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None) -> Array:
-        """The tolerance for each row (m,), out of reach for rows that may not be kept."""
+        """The tolerance for each row (m,), so large that rows outside of `kept` are dropped."""
         tolerance = jnp.full(C.shape[:1], self.threshold(C.dtype), C.dtype)
         return tolerance if kept is None else jnp.where(kept, tolerance, 2.0)  # rows have length 1
 

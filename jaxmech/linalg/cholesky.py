@@ -54,7 +54,7 @@ def cholesky(M: Float[Array, " n n"]) -> Cholesky:
     # Round-off of the elimination: smaller pivots count as zero.
     threshold = 4 * M.shape[0] * jnp.finfo(M.dtype).eps * jnp.abs(jnp.diagonal(M))
     for smallest in threshold:
-        singular = M[0, 0] <= smallest  # false for NaN, which then shows in the result
+        singular = M[0, 0] <= smallest  # false for NaN, which is passed on to the result
         definite = definite & ~singular
         inverse_pivots.append(1 / jnp.sqrt(jnp.where(singular, 1.0, M[0, 0])))
         columns.append(M[1:, 0] * inverse_pivots[-1])

@@ -21,7 +21,7 @@ class Pivots(eqx.Module):
 
     Attributes:
         rows: a one in the row of each pivot, shape (k, m); zeros where no pivot was left.
-        columns: a one in the column of each pivot, shape (k, n); zeros likewise.
+        columns: a one in the column of each pivot, shape (k, n); zeros where no pivot was left.
         sizes: absolute values of the pivots, for rows of unit length, shape (k,).
     """
 

@@ -57,7 +57,7 @@ def lu(K: Float[Array, " n n"]) -> LU:
     # Round-off of the elimination: smaller pivots count as zero.
     threshold = 4 * K.shape[0] * jnp.finfo(K.dtype).eps * jnp.abs(jnp.diagonal(K))
     for smallest in threshold:
-        singular = K[0, 0] <= smallest  # false for NaN, which then shows in the result
+        singular = K[0, 0] <= smallest  # false for NaN, which is passed on to the result
         regular = regular & ~singular
         inverse_pivots.append(1 / jnp.where(singular, 1.0, K[0, 0]))
         columns.append(K[1:, 0] * inverse_pivots[-1])

@@ -98,7 +98,7 @@ Load = tuple[Numbers, Numbers]  # force (d,) [N] and torque about the reference 
 
 @dataclass(frozen=True)
 class AbstractBody(abc.ABC):
-    """A body with a name and coordinates of its own, which are called `name.x` and so on."""
+    """A body with a name and its own coordinates, which are called `name.x` and so on."""
 
     name: str
 

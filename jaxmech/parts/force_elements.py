@@ -1,4 +1,4 @@
-"""The elements behind forces: potentials, which enter the Lagrangian, and loads, which do not."""
+"""The elements of forces: potentials, which enter the Lagrangian, and loads, which do not."""
 
 import abc
 from dataclasses import dataclass

@@ -166,7 +166,7 @@ def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Join
         name: name of the drive.
         body: the body that is moved.
         at: the point on the body [m].
-        path: its position [m], along the axes of the ground: a function of (t, params) that returns
+        path: position of the point [m], along the axes of the ground: a function of (t, params) of
             shape (2,) or (3,), or two or three values.
 
     Raises:

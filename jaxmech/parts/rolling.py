@@ -8,8 +8,8 @@
     knife_edge                          1 (plane)           lateral force [N]
     gear             1 (plane)          or 1 (space)        force of one tooth on the other [N]
 
-Rolling gives two constraints, `name.contact` on positions and `name.slip` on velocities. Forces are
-those of a on b at the contact.
+A rolling contact has two constraints, `name.contact` on positions and `name.slip` on velocities.
+Forces are those of a on b at the contact.
 """
 
 from jaxmech.parts.body import AbstractBody, ground
@@ -36,7 +36,7 @@ def rolling_disk(
         a: the body with the line, or `ground`.
         at_a: a point of the line on a [m].
         b: the disk.
-        at_b: its centre on b [m].
+        at_b: centre of the disk on b [m].
         normal: normal of the line, on a, towards the disk.
         radius: radius of the disk [m].
 
@@ -72,7 +72,7 @@ def rolling_sphere(
         a: the body with the plane, or `ground`.
         at_a: a point of the plane on a [m].
         b: the sphere.
-        at_b: its centre on b [m].
+        at_b: centre of the sphere on b [m].
         normal: normal of the plane, on a, towards the sphere.
         radius: radius of the sphere [m].
 
@@ -112,7 +112,7 @@ def rolling_wheel(
         a: the body with the plane, or `ground`.
         at_a: a point of the plane on a [m].
         b: the wheel.
-        at_b: its centre on b [m].
+        at_b: centre of the wheel on b [m].
         normal: normal of the plane, on a, towards the wheel; never parallel to the axle.
         axle: direction of the axle on b.
         radius: radius of the wheel [m].
@@ -186,9 +186,9 @@ def gear(
     Args:
         name: name of the joint.
         a: first wheel.
-        radius_a: its pitch radius [m].
+        radius_a: pitch radius of the first wheel [m].
         b: second wheel.
-        radius_b: its pitch radius [m].
+        radius_b: pitch radius of the second wheel [m].
         carrier: the body that holds the bearings.
         phase: the value of ra angle_a + rb angle_b [m]; in the plane only.
         axis_a: in space, the axis of the first wheel, on that wheel.

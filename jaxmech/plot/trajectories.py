@@ -54,7 +54,7 @@ def phase_portrait(
 
     Args:
         q: a coordinate, any shape, finite.
-        v: its velocity, same shape.
+        v: velocity of the coordinate, same shape.
         name: name of the coordinate.
         bins: cells in each direction; 30 to 100 by default, more for more states.
         ax: axes to draw into.

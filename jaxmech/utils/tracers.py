@@ -43,7 +43,7 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
         return [np.broadcast_to(x, (rows, *np.shape(x)[1:]))[places] for x in leaves]
     found: list[list[np.ndarray] | None] = []
 
-    # The batching rule of a function that computes nothing sees the batch behind the tracers.
+    # The batching rule of a function that computes nothing has access to the batch of the tracers.
     @custom_vmap
     def look(*leaves: Any) -> Any:
         return jnp.zeros(())

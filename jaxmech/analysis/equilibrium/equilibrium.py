@@ -51,7 +51,7 @@ def equilibrium(
 ) -> Equilibrium:
     """The equilibrium, or the steady motion, near a guess, with its reactions and stability.
 
-    The guess need not meet the constraints. Pure under `jit` and `vmap`, where `status` says
+    The guess need not satisfy the constraints. Pure under `jit` and `vmap`, where `status` records
     whether an equilibrium was found; derivatives of any order by the parameters, the given rates
     and the values of `fixed` are those of the solution (implicit function theorem).
 
@@ -212,8 +212,8 @@ class Balanced(NamedTuple):
     Attributes:
         q: coordinates, shape (n,).
         v: velocities, shape (n,).
-        multipliers: by constraint name.
-        reactions: by constraint name, shape (n,) each.
+        multipliers: multipliers by constraint name.
+        reactions: reactions by constraint name, shape (n,) each.
         residual: the largest of the scaled equations.
         W: derivative of the velocity field of the symmetry, shape (n, n).
         status: an `EquilibriumStatus`.

@@ -46,14 +46,14 @@ class Equilibrium(eqx.Module):
     Attributes:
         q: coordinates, shape (n,).
         v: velocities, shape (n,).
-        multipliers: by constraint name, of minimum norm, shape (k,).
+        multipliers: multipliers of minimum norm by constraint name, shape (k,).
         reactions: by constraint name, A_k^T lambda_k, the generalized force on the system, (n,);
             also by `fixed x` for a coordinate x that is held.
         residual: the largest unbalanced force relative to the largest force at play, or the largest
             violation of a constraint relative to its row.
         status: an `EquilibriumStatus`, 0 if the equilibrium was found.
         linearization: the linear equations about the equilibrium, for `modes`.
-        assessment: its stability in numbers.
+        assessment: the stability in numbers.
         coordinates: names of the coordinates.
 
     Example:

@@ -173,7 +173,7 @@ def _tracked(x: Any, found: Complexes, slopes: Complexes) -> tuple[Complexes, Co
         ahead, back = found[k - 1] + before, found[k] - after
         plain = np.abs(found[k - 1][:, None] - found[k][None, :])
         cost = np.abs(ahead[:, None] - back[None, :]) + 1e-3 * plain
-        # zeros of symmetries stay zero, whatever crosses them
+        # zeros of symmetries stay zero, even if others cross them
         cost += 10 * size * ((found[k - 1] == 0)[:, None] != (found[k] == 0)[None, :])
         from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
 

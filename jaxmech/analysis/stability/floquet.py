@@ -90,7 +90,7 @@ def floquet(
     Args:
         system: the system, with n coordinates.
         q: coordinates at the start, on the constraints, shape (n,).
-        v: velocities likewise, shape (n,).
+        v: velocities at the start, on the constraints, shape (n,).
         period: the period [s]; that of the forces and constraints if these depend on time.
         params: the parameters.
         t: time at the start [s].

@@ -83,16 +83,16 @@ class ReducedEquations(eqx.Module):
     """The linear equations in independent coordinates.
 
     Attributes:
-        Z: dq = Z x, shape (n, k).
-        Y: dv = T x + Y u, shape (n, l).
-        T: likewise, shape (n, k).
-        R: dx/dt = R x + P u, shape (k, k).
-        P: likewise, shape (k, l).
+        Z: matrix of dq = Z x, shape (n, k).
+        Y: matrix of dv = T x + Y u, shape (n, l).
+        T: matrix in the same equation, shape (n, k).
+        R: matrix of dx/dt = R x + P u, shape (k, k).
+        P: matrix in the same equation, shape (k, l).
         M: mass matrix of M du/dt + C u + K x = 0, shape (l, l).
-        C: likewise, shape (l, l).
-        K: likewise, shape (l, k).
+        C: damping matrix in the same equation, shape (l, l).
+        K: stiffness matrix in the same equation, shape (l, k).
         rows: constraints on du/dt by `Acceleration`, rows du/dt + slopes (x, u) = 0, shape (c, l).
-        slopes: likewise, shape (c, k + l).
+        slopes: matrix in the same equation, shape (c, k + l).
         regular: whether the ranks of A_p and A_v are n - k and n - l.
     """
 
@@ -227,7 +227,7 @@ def reduced_equations(
     R, P = Z.T @ (T - W @ Z), Z.T @ Y
     dq = jnp.concatenate([Z, jnp.zeros_like(Y)], 1)
     dv = jnp.concatenate([T, Y], 1)
-    # da = Y w + G (x, u): the constraints alone give G, the equations of motion w
+    # da = Y w + G (x, u): the constraints alone determine G, the equations of motion w
     shift = found.H_q @ dq + found.H_v @ dv
     G = -inverse @ shift[:count]
     moving = Y.T @ (W @ dv + T @ jnp.concatenate([R, P], 1))  # w = du/dt + moving (x, u)

@@ -103,8 +103,8 @@ def _one(A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
     if not np.isfinite(A).all() or not A.size:
         nan = np.full(A.shape, np.nan, complex)
         return Spectrum(nan.diagonal(), nan, nan, *np.zeros((2, len(A)), bool))
-    # Without damping the squares of the frequencies come from a symmetric problem, whose
-    # eigenvalues are real: round-off cannot give them growth or decay.
+    # Without damping the squares of the frequencies are eigenvalues of a symmetric problem, which
+    # are real: round-off cannot cause growth or decay.
     undamped = is_undamped(A, M, K)
     values, right, left, zero = _vibrations(M, K) if undamped else _split(A)
     size = np.abs(values).max(initial=0.0)

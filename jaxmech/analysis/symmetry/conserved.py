@@ -124,7 +124,7 @@ def conserved(
     Args:
         system: the system, with n coordinates.
         q: coordinates around which states are drawn, shape (n,).
-        v: velocities likewise, shape (n,).
+        v: velocities around which states are drawn, shape (n,).
         params: the parameters.
         t: time [s].
         fields: symmetries to try, by name, each xi(q, t, params) of shape (n,).

@@ -100,7 +100,7 @@ def symmetries(
     Args:
         system: the system, with n coordinates.
         q: coordinates around which states are drawn, shape (n,).
-        v: velocities likewise, shape (n,).
+        v: velocities around which states are drawn, shape (n,).
         t: time [s].
         params: the parameters; a symmetry may depend on their values, such as equal moments of
             inertia.
@@ -262,7 +262,7 @@ def _of(fn: Any, q: Array, v: Array, t: Array) -> tuple[Array, ...]:
 
 
 def _servo(c: Acceleration, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
-    """Derivatives of chi(q, v, a, t) likewise, at an acceleration that satisfies it."""
+    """The same derivatives of chi(q, v, a, t), at an acceleration that satisfies it."""
     A, b = c.rows(q, v, t, params)
     a = jax.vmap(lambda r: shortest(A, r), 1, 1)(b[:, None])[:, 0]
 

@@ -33,7 +33,7 @@ def load(key: str) -> bytes | None:
             return None
         file = place / key
         content = file.read_bytes()
-        os.utime(file)  # what is used stays
+        os.utime(file)  # recently used entries stay
         # Damaged code would crash the process, so its digest is compared before it is loaded.
         digest, entry = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if hashlib.sha256(entry).digest() == digest:

@@ -53,7 +53,7 @@ def lowered_for_devices(
 
 
 def _devices(context: Any) -> tuple[Any, ...]:
-    """As many devices as the program is lowered for; none where XLA does not partition it."""
+    """The devices that the program is lowered for; none where XLA does not partition it."""
     count = getattr(context.axis_context, "num_devices", 0)  # within `jax.shard_map` it has none
     backend = context.get_backend(optional=True)
     if backend is None or not getattr(jax.config, "jax_use_shardy_partitioner", True):
@@ -152,7 +152,7 @@ def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] |
     """
     digits = np.indices(factors).reshape(len(factors), -1)
     # The shift of the start of a part by one step along an axis of the mesh. All starts must be
-    # sums of such steps, and every axis must cut what the ones before it have left.
+    # sums of such steps, and every axis must cut the remainder of the ones before it.
     weights = starts[[math.prod(factors[k + 1 :]) for k in range(len(factors))]]
     order = sorted(np.flatnonzero(weights).tolist(), key=lambda k: -weights[k])
     sizes = np.cumprod([factors[k] for k in order])

@@ -38,7 +38,7 @@ from jaxmech.compiler.ir.loops import (
 )
 from jaxmech.compiler.optimize.fold import folded
 
-LARGEST_UNROLLED = 60_000  # nodes of all iterations; more take long to compile
+LARGEST_UNROLLED = 60_000  # nodes of all iterations; a larger number compiles slowly
 LARGEST_GRAPH = 200_000  # nodes of one graph
 LARGEST_STACKED = 1024  # numbers of a sequence that are read one by one
 # Unique over all graphs, because a branch can be hoisted from a loop into the graph around it.

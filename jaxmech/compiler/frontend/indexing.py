@@ -29,7 +29,7 @@ Span = tuple[int, int]  # the least and the largest value of an index that diffe
 
 
 def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids]:
-    """Take a slice at a computed position."""
+    """Read a slice at a computed position."""
     sizes = eqn.params["slice_sizes"]
 
     def taken(places: np.ndarray) -> Ids:
@@ -210,7 +210,7 @@ def _argument(g: Graph, ids: Ids) -> int | None:
 
 def _input(g: Graph, number: int) -> int | None:
     node: Any = g.nodes[number]
-    # Within a loop an argument is seen through the graphs around it.
+    # Within a loop an argument is captured through the graphs around it.
     while node.op == "capture" and g.outer is not None:
         g = g.outer
         node = g.nodes[node.params]
@@ -239,7 +239,7 @@ def _update_sizes(x: Ids, updates: Ids, numbers: Any) -> list[int]:
 
 
 def _filling(g: Graph, eqn: JaxprEqn) -> int:
-    """The constant that JAX puts where an index is out of bounds."""
+    """The constant that JAX returns where an index is out of bounds."""
     dtype, given = dtype_of(eqn.invars[0]), eqn.params["fill_value"]
     if given is None:
         if np.issubdtype(dtype, np.inexact):

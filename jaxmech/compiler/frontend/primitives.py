@@ -187,7 +187,7 @@ def _argument(better: str) -> Reading:
         best, *rest = np.moveaxis(x, axis, 0)
         place = constant(g, np.zeros(best.shape, dtype))
         for k, line in enumerate(rest, start=1):
-            # NaN beats numbers, and nothing beats NaN.
+            # NaN beats numbers, and only an earlier NaN beats NaN.
             wins = _each(g, "or", _each(g, better, line, best), _each(g, "ne", line, line))
             wins = _each(g, "and", wins, _each(g, "eq", best, best))
             here = constant(g, np.full(best.shape, k, dtype))

@@ -43,7 +43,7 @@ class Live:
 
     Attributes:
         nodes: numbers of the nodes that are always computed.
-        branches: by number of the branch, the nodes on which only that branch depends.
+        branches: the nodes on which only one branch depends, by number of the branch.
         loops: live parts of loops, by number of the loop.
     """
 
@@ -102,7 +102,7 @@ class _Scope:
         return self.bodies[number]
 
     def scopes(self) -> "Iterator[_Scope]":
-        """This scope and all inside it."""
+        """Yield this scope and all scopes inside it."""
         yield self
         for scope in self.bodies.values():
             yield from scope.scopes()

@@ -90,7 +90,7 @@ class _OriginSearch:
         return all(kind.reaches_result(g, number, condition) for kind in (self.infinite, self.nan))
 
     def _visit(self, g: Graph, number: int, condition: Condition) -> None:
-        """Record an origin that does not reach a result, or go on to the inputs of a node."""
+        """Record an origin that does not reach a result, or continue with the inputs of a node."""
         node, value = g.nodes[number], g.values[number]
         if node.dtype.kind != "f" or (value is not None and np.isfinite(value)):
             return

@@ -206,7 +206,7 @@ _OPTIONS = '"prefer-vector-width"="512" nounwind "stackrealign" "frame-pointer"=
 
 
 def module(text: Text, arguments: int, results: Sequence[int]) -> tuple[str, str]:
-    """Return the name of a function and the module made of the lines of its block.
+    """Return the name of a function, and the module that contains the lines of its block.
 
     Args:
         text: the lines, with `array_address` for the addresses of arrays.

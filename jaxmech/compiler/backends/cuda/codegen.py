@@ -17,7 +17,7 @@ BLOCK = 64
 MOST_SCRATCH = 2**19 - 2**12  # bytes of a thread's local memory, with some left for spills
 MOST_ARRAYS = 500  # pointers: a kernel has 4,352 bytes of parameters up to PTX 8.0
 
-# Registers of the hardware say which thread this is. The weights keep rare cases out of the way.
+# Registers of the hardware hold the index of a thread. The weights keep rare cases out of the way.
 # The largest number of threads is not stated: ptxas would spill rather than use a few more
 # registers.
 _MODULE = """\

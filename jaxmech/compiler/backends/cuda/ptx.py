@@ -25,7 +25,7 @@ def ptx(module: str, target: str) -> str:
 
 
 def _link_libdevice(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
-    """Link the functions of libdevice that the module calls, as part of its own code."""
+    """Link the functions of libdevice that the module calls, for internal use."""
     library = llvm.parse_bitcode(bitcode())
     library.triple, library.data_layout = module.triple, module.data_layout
     names = [function.name for function in library.functions if not function.is_declaration]

@@ -36,7 +36,7 @@ class Memory(NamedTuple):
     Attributes:
         base: pointer to its first number.
         numbers: number of scalars in an element.
-        dtype: their type.
+        dtype: type of the scalars.
         lanes: number of lanes side by side; 1 where all share the sequence, or each has its own.
         apart: distance from the sequence of one lane to that of the next, or 0.
     """
