@@ -80,7 +80,7 @@ class _Writer:
 
     def __init__(self, fold: Callable[..., str] = sha256) -> None:
         self.fold = fold
-        self.written: dict[int, tuple[Any, str]] = {}  # by identity, with what keeps that alive
+        self.written: dict[int, tuple[Any, str]] = {}  # by identity, with a reference to each
 
     def closed(self, jaxpr: ClosedJaxpr) -> str:
         return self.fold(*map(self.text, jaxpr.consts), self.jaxpr(jaxpr.jaxpr))

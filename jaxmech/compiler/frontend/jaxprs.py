@@ -50,7 +50,7 @@ def _closed(content: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
 
 @lru_cache(maxsize=64)
 def _expanded(primitive: Any, avals: tuple[Any, ...]) -> ClosedJaxpr:
-    """The jaxpr of a primitive composed of several operations, equal for equal shapes."""
+    """The jaxpr of a composite primitive for given shapes, which its equality ignores."""
     args = jax.tree.unflatten(primitive.in_tree, avals)
     return _closed(jax.make_jaxpr(primitive.expand)(*args))
 

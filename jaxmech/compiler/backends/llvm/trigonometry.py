@@ -106,7 +106,7 @@ class _Pair:
         return self.turned(quarters, sine, cosine)
 
     def reduced_by_integers(self, x: str, r: str, quarters: str) -> tuple[str, str]:
-        """Reduce x where it is large and finite: its distance from a multiple of pi/2, and that."""
+        """Reduce x where it is large and finite, to the distance from a multiple of pi/2."""
         text = self.text
         size = text.intrinsic("fabs", self.dtype, x)
         beyond = text.line(f"fcmp ogt float {size}, {self.number(_REDUCED)}")
