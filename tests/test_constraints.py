@@ -120,7 +120,7 @@ def test_affine_in_a_is_taken(name: str) -> None:
 
 
 def test_affinity_is_checked_while_everything_is_traced() -> None:
-    """Under `jit` and `vmap`, whole numbers among the parameters included."""
+    """Affinity is checked under `jit` and `vmap`, with integers among the parameters too."""
     system = system_with(lambda q, v, a, t, p: a[0] ** p["power"] - p["lift"])
 
     def qdd(q: Any, p: Any) -> Any:

@@ -168,7 +168,7 @@ def expected() -> Callable[[str], np.ndarray]:
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in STARTS]
 )
 def test_reverse_mode(name: str, expected: Any) -> None:
-    """By parameters, initial state, times: M = m I, redundant rows, singular M, all kinds."""
+    """Gradients by parameters, initial state and times, for M = m I, redundant rows, singular M."""
     run, x = trajectory(name)
     assert_same_slope(jax.jit(jax.jacrev(run))(x), expected(name))
 
@@ -311,7 +311,7 @@ HEAVY = {**DOUBLE.params, "m1": 5.0}
     "case", [DOUBLE._replace(params=HEAVY), REDUNDANT], ids=["double", "redundant"]
 )
 def test_assembled_states(case: Case) -> None:
-    """By the guess, the parameters (also through the metric) and the time."""
+    """Derivatives by the guess, the parameters (also through the metric) and the time."""
     off = np.random.default_rng(0).uniform(-0.2, 0.2, (2, case.system.n))
     inputs = {"q": case.q + off[0], "v": case.v + off[1], "t": 0.3, "p": case.params}
     x, unravel = ravel_pytree(jax.tree.map(jnp.asarray, inputs))

@@ -89,7 +89,7 @@ METRIC = np.array([1.0, 0.6, 2.5, 0.8])
 
 
 def judged(surface: Surface, a: Any, guesses: np.ndarray) -> dict[str, np.ndarray]:
-    """What is wrong with the nearest points, one boolean per guess and kind."""
+    """The failures of the nearest points, one boolean per guess and kind."""
     M, grid, a = jnp.diag(METRIC[: guesses.shape[1]]), jnp.asarray(surface.grid), jnp.asarray(a)
 
     def cost(u: Any, a: Any, guess: Any) -> Any:
@@ -171,7 +171,7 @@ def on_ellipse(guess: Any) -> tuple[Any, Any]:
 
 
 def test_a_guess_on_a_line_of_symmetry_leaves_the_saddle() -> None:
-    """From (c, 0) with c < 3/2 the end of the long axis is the farthest point nearby."""
+    """For (c, 0) with c < 3/2 the end of the long axis is a local maximum of the distance."""
     c = np.array([0.4, 0.9, 1.2, 1.4])
     points, _ = on_ellipse(np.stack([c, 0 * c], 1))
     np.testing.assert_allclose(points[:, 0], 4 / 3 * c, atol=1e-12)
@@ -186,7 +186,7 @@ def test_a_center_of_curvature_has_a_nearest_point_without_derivative() -> None:
 
 
 def test_second_derivatives_are_those_of_the_nearest_point() -> None:
-    """Of a circle: radius times guess over its length."""
+    """The nearest point of a circle is radius times guess over its length."""
 
     def second(fn: Any) -> Any:
         return jax.jacfwd(jax.grad(lambda x: fn(x[:2], x[2]) @ jnp.array([1.0, 2.0])))

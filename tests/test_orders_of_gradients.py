@@ -182,9 +182,9 @@ def assert_right(step: Any, loss: Loss, expected: Any, said: str) -> None:
     ids=["pairs", "three"],
 )
 def test_all_orders(steps: list[Any], count: int, expected: Any) -> None:
-    """With warm caches: each of the 42 or 336 orders runs after all the orders before it.
+    """Each of the 42 or 336 orders is right after all the orders before it, with warm caches.
 
-    So does a second derivative, after which it goes on where it was.
+    A second derivative comes in between, after which the walk continues.
     """
     loss, way = loss_of(system()), walk(steps, count)
     orders = zip(*(way[k:] for k in range(count)), strict=False)
@@ -196,7 +196,7 @@ def test_all_orders(steps: list[Any], count: int, expected: Any) -> None:
 
 
 def test_from_cleared_caches(expected: Any) -> None:
-    """Where the functions of a system close over the parameters."""
+    """Functions of a system that close over the parameters have the same gradients."""
     jax.clear_caches()
     loss = closing_loss()
     for step in (by_one, checkpointed):

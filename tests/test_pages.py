@@ -30,7 +30,7 @@ def text(page: str) -> str:
 
 
 def run(page: str, pictures: Path) -> list[tuple[str, str]]:
-    """What each block prints, and what the page says that it prints."""
+    """The printed output of each block, and the output shown on the page."""
     names = {"pictures": pictures}
     outputs = []
     for code, said in BLOCK.findall(text(page)):

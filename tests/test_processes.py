@@ -25,7 +25,7 @@ PENDULUM = System(lagrangian, [Holonomic(rod)], coordinates=("x", "y"))
 
 
 def end(system: System) -> list[float]:
-    """Where a short swing ends."""
+    """The final state of a short swing."""
     with jax.enable_x64(True):
         params = {"m": 1.0, "l": 1.0, "g": 9.81}
         ts = jnp.linspace(0.0, 0.1, 3)

@@ -120,7 +120,7 @@ def test_functions_that_close_over_traced_values_are_not_judged() -> None:
 
 
 def test_the_rows_that_a_singular_mass_needs() -> None:
-    """Of a quaternion its unit length alone; of a bead on a rod both rows, which vanish in turn."""
+    """A quaternion needs its unit length alone, a bead on a rod both rows, which vanish in turn."""
     body, bead = models.free_body(), models.bead_on_rod()
     tied = Holonomic(lambda q, t, p: jnp.stack([q[0] * q[1] - q[2] * q[3], q @ q - 1]), "tied")
     system = System(

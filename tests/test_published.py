@@ -89,7 +89,7 @@ def test_free_rigid_body_spins_by_elliptic_functions(reference: Reference) -> No
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of two quaternions."""
+    """The product of two quaternions."""
     return np.array(
         [a[0] * b[0] - a[1:] @ b[1:], *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))]
     )

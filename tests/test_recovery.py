@@ -38,7 +38,7 @@ noise = 0.01
 
 @pytest.mark.parametrize("made", [double_pendulum, four_bar])
 def test_starts_are_consistent(made: Callable[[], Case]) -> None:
-    """For every initial state that may be drawn."""
+    """Starts are consistent for every initial state that may be drawn."""
     case = made()
     rng, p = np.random.default_rng(0), case.params
     x, rate = (

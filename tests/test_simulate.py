@@ -81,7 +81,7 @@ def test_a_skate_on_a_slope_in_closed_form() -> None:
 
 
 def test_a_singular_mass_in_closed_form() -> None:
-    """With x = 2 s + d: m (3/2)^2 x'' + k x = 0 for x alone."""
+    """With x = 2 s + d the closed form is m (3/2)^2 x'' + k x = 0 for x alone."""
     p = MASSLESS.params
     sol = simulate(MASSLESS.system, *MASSLESS[2:], TS, p, method=RK4(20))
     w = np.sqrt(p["k"] / p["m"] / 2.25)
@@ -100,7 +100,7 @@ def test_a_body_with_a_singular_mass() -> None:
 
 
 def test_single_precision_stays_single() -> None:
-    """With numpy's double constants in the functions, and double parameters and times."""
+    """Double constants in functions, and double parameters and times, do not promote the result."""
     g = np.float64(9.81)
     system = System(
         lambda q, v, t, p: 0.5 * v @ v - g * q[1],
@@ -152,7 +152,7 @@ print(sorted(kinds), sol.status, sol.position_residual.max() < 1e-6, abs(slope) 
 
 
 def test_without_double_precision() -> None:
-    """With the defaults of JAX: everything is float32, without warnings."""
+    """With the defaults of JAX all results are float32, without warnings."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-W", "error", "-c", WITHOUT_DOUBLE]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""How trajectories fail: status, time and message, without affecting other members of a batch."""
+"""Failures of trajectories: status, time and message, without effect on other members."""
 
 import json
 import pickle
@@ -213,7 +213,7 @@ def test_under_jit_nothing_is_raised() -> None:
 
 
 def test_a_status_prints_its_name_and_what_to_do() -> None:
-    """It is still usable as a number."""
+    """A status also works as an integer."""
     assert str(Status(0)) == f"{Status.OK}" == "OK"
     assert str(Status.INCONSISTENT) == f"INCONSISTENT: {Status.INCONSISTENT.message}"
     assert [f"{code:d}" for code in Status] == [f"{int(code)}" for code in Status]

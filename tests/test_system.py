@@ -47,7 +47,7 @@ def test_mass_and_force_are_those_of_lagrange(name: str) -> None:
 
 
 def test_energy_is_the_one_that_motion_conserves() -> None:
-    """Of a charge, where the magnetic field adds nothing; its rate is -dL/dt + F v on any path."""
+    """The magnetic field adds no energy to a charge; on any path the rate is -dL/dt + F v."""
     p, t = {"m": 1.2, "B": 0.7}, 0.3
     q, v = np.random.default_rng(1).normal(size=(2, 2))
 
@@ -107,7 +107,7 @@ def test_equations_keep_single_precision_whatever_the_functions_return() -> None
 
 
 def test_two_systems_of_the_same_functions_are_one() -> None:
-    """So that they share compiled programs."""
+    """Equal systems share compiled programs."""
 
     def made() -> System:
         return System(WIRE.system.lagrangian, list(WIRE.system.constraints), coordinates=["x", "y"])

@@ -202,7 +202,7 @@ def test_a_four_bar_passes_the_pose_in_which_it_is_flat() -> None:
 
 
 def test_without_constraints_nothing_is_added() -> None:
-    """Its trajectory is in integrate/test_rollout.py."""
+    """The trajectory is tested in integrate/test_rollout.py."""
     case = OSCILLATOR
     motion = acceleration(case.system, case.q, case.v, 0.0, case.params)
     np.testing.assert_allclose(motion.qdd, -4.0 * case.q, rtol=1e-15)

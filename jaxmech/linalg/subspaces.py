@@ -87,7 +87,7 @@ def null_basis(
 
 
 def _most_independent(rows: Array, before: Array, count: int) -> tuple[Array, Array, Array]:
-    """Append `count` orthonormal vectors to `before`; also the chosen rows, and the remainders."""
+    """Append `count` orthonormal vectors to `before`; also their lengths, and the largest rest."""
     if count == 0 or rows.shape[0] == 0:
         filled = jnp.concatenate([before, jnp.zeros((count, rows.shape[1]), rows.dtype)])
         left = jnp.sqrt(jnp.max((rows * rows).sum(1), initial=0.0))

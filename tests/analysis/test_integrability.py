@@ -1,4 +1,4 @@
-"""Which constraints on velocities restrict positions, by Frobenius' theorem."""
+"""Integrability of constraints on velocities by Frobenius' theorem."""
 
 from typing import Any
 

@@ -81,7 +81,7 @@ def test_an_equation_written_twice_is_redundant_everywhere() -> None:
 
 @pytest.mark.parametrize(("angle", "here"), [(0.0, 4), (0.3, 5)])
 def test_a_singular_pose_is_found_from_nearby_states(angle: float, here: int) -> None:
-    """With the cranks flat, one equation more is dependent, and the loop could leave its form."""
+    """With flat cranks one more equation is dependent, and the loop could leave its form."""
     up = np.array([np.cos(angle), np.sin(angle)])
     q = np.tile(up, 3) + np.array([0, 0, 1, 0, 2, 0])
     found = structure(THREE_CRANKS, q, np.zeros(6), 0.0, {"l": np.ones(3)})
@@ -161,7 +161,7 @@ def test_a_constraint_on_time_alone() -> None:
 
 @pytest.mark.parametrize(("dtype", "beside"), [(np.float32, False), (np.float64, True)])
 def test_a_constraint_that_is_squared(dtype: Any, beside: bool) -> None:
-    """Nothing else is reported: neither a singular pose nor an equation without coordinates."""
+    """No singular pose and no equation without coordinates is reported."""
     flat = Holonomic(lambda q, t, p: (q @ q - 1) ** 2, "square")
     itself = Holonomic(lambda q, t, p: q @ q - 1, "sphere")
     system = particle(itself, flat) if beside else particle(flat)
@@ -174,7 +174,7 @@ def test_a_constraint_that_is_squared(dtype: Any, beside: bool) -> None:
 
 
 def test_a_cone_is_not_flat() -> None:
-    """Its gradient vanishes at the tip alone."""
+    """The gradient of the cone vanishes at its apex alone."""
     cone = particle(Holonomic(lambda q, t, p: q[0] ** 2 - q[1] ** 2, "cone"))
     found = structure(cone, REST, REST)
     assert found.ranks is not None
@@ -302,7 +302,7 @@ def test_a_short_run_checks_gradients_and_lanes() -> None:
 
 
 def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU, random numbers make a batch run under plain `vmap`, which is reported."""
+    """Random numbers make a batch run under plain `vmap` on a CPU, which is reported."""
 
     def noisy(q: Any, v: Any, t: Any, p: Any) -> Any:
         return 0.0 * jax.random.normal(jax.random.key(0), q.shape) - q

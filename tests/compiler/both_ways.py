@@ -144,7 +144,7 @@ def heard(sol: jm.Solution) -> Any:
 
 
 def push(q: Any, v: Any, t: Any, params: Any) -> Any:
-    """So that it matters at which time a step is taken."""
+    """A force that depends on time, so that the time of each stage matters."""
     return jnp.stack([jnp.sin(2.0 * t), 0.0 * t])
 
 

@@ -20,7 +20,7 @@ FALLBACKS["four_bars QR"] = "`gt` of a whole sequence"  # a loop over 14 rows, n
 
 
 def both(cases: list[str]) -> tuple[Arrays, Arrays]:
-    """As lanes and under vmap, once it is certain that they were that."""
+    """Compute cases as lanes and under vmap, and check that they ran as such."""
     lanes, vmap = (computed(cases, lanes) for lanes in (True, False))
     for case in cases:
         assert vmap.pop(f"{case}/as").size == 0
@@ -31,7 +31,7 @@ def both(cases: list[str]) -> tuple[Arrays, Arrays]:
 
 
 def differences(ours: Arrays, expected: Arrays, tolerance: float = 1e-12) -> list[str]:
-    """What is not the same: relative to each trajectory, for residuals to its velocities."""
+    """List the differences relative to each trajectory, those of residuals to its velocities."""
     found = []
     for key, y in expected.items():
         x, (case, what) = ours[key], key.split("/")
@@ -57,7 +57,7 @@ def test_every_model_has_a_gentle_start() -> None:
 
 @pytest.mark.slow
 def test_models() -> None:
-    """Over 1000 steps, with members that cannot start; other solvers, methods and stabilizations.
+    """Models agree over 1000 steps, with failing members and other solvers and policies.
 
     And a pendulum for each `Status` that a pendulum can end in.
     """
@@ -81,7 +81,7 @@ def test_other_models_and_solvers(solver: str) -> None:
 
 
 def test_batches() -> None:
-    """Of any size, of parameters and times too, and nested."""
+    """Batches of any size and of parameters and times agree, also when nested."""
     lanes, vmap = both(["sizes", "layouts"])
     assert differences(lanes, vmap) == []
     for size in SIZES:
@@ -101,7 +101,7 @@ def test_batches() -> None:
     ids=["few", "more"],
 )
 def test_gradients(cases: list[str]) -> None:
-    """By q0, v0, parameters and ts, with failures on the way; the same for every segment."""
+    """Gradients by q0, v0, parameters and ts agree, with failures, and for every segment."""
     one, other, model = cases
     lanes, vmap = both([one, model])
     assert differences(lanes, vmap, 1e-10) == []

@@ -1,4 +1,4 @@
-"""What is told of the devices of a machine."""
+"""Descriptions of the devices of a machine."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Device:
-    """As much of a device as is asked for."""
+    """The attributes of a device that are used."""
 
     platform: str
     client: Client = field(default=Client("PJRT C API\ncuda 12080"))

@@ -1,4 +1,4 @@
-"""What the scalar graph folds away, and what it leaves alone."""
+"""Folding in the scalar graph, and expressions that it must not fold."""
 
 from collections.abc import Callable
 

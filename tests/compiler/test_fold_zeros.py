@@ -103,7 +103,7 @@ POINTS = np.array([
 
 
 def is_finite(outs: Any, size: int) -> np.ndarray:
-    """For each trajectory, whether everything is finite."""
+    """Whether all results of each trajectory are finite."""
     whole = [np.isfinite(np.asarray(x)).reshape(size, -1) for x in jax.tree.leaves(outs)]
     return np.concatenate(whole, axis=1).all(axis=1)
 
@@ -223,7 +223,7 @@ def points(seed: int, count: int) -> np.ndarray:
 
 
 def test_random_programs() -> None:
-    """Not finite exactly where it is by plain arithmetic, without loops and by numpy."""
+    """Results are non-finite exactly where plain arithmetic in numpy is."""
     x, folded, not_finite, watched = points(0, 64), 0, 0, 0
     for seed in range(200):
         lines = program(seed, 12)
@@ -317,7 +317,7 @@ def test_a_mask_in_a_constraint() -> None:
 
 
 def test_a_gradient_with_a_masked_root() -> None:
-    """Where the root is zero its derivative is infinite, and zero times that is NaN."""
+    """The derivative of the root is infinite where it is zero, and zero times that is NaN."""
     system = falling(lambda q, v, t, p: NEVER * jnp.sqrt(p["k"]))
     slope = jax.grad(lambda k: end(system, jnp.asarray(0.6), k)[2][-1, 0])
     k = jnp.array([0.0, 1.0])

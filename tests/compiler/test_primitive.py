@@ -48,7 +48,7 @@ def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 
 
 def program(fn: Callable[..., Any], *args: Any) -> list[JaxprEqn]:
-    """What is compiled: the equations without those that no result needs."""
+    """The compiled equations, without those that no result needs."""
     closed: ClosedJaxpr = jax.make_jaxpr(fn)(*args)
     jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
     return list(equations(jaxpr))

@@ -13,7 +13,7 @@ MOST = 7
 
 
 def crossings(x: Any, marks: Any) -> Any:
-    """When steps of varying size pass the marks: in some steps none, in others several."""
+    """Find the times at which steps of varying size pass the marks, none or several per step."""
 
     def mark(k: Any) -> Any:
         return jax.lax.dynamic_index_in_dim(marks, jnp.minimum(k, MOST - 1), keepdims=False)

@@ -526,7 +526,7 @@ def test_random_functions(seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["log", "log2", "log10", "sqrt", "reciprocal"])
 def test_subnormal_numbers_are_zero(name: str) -> None:
-    """As in XLA on a CPU: a logarithm is infinite and a root zero."""
+    """Subnormal numbers act as zeros, as in XLA on a CPU: the logarithm is infinite."""
     tiny = np.finfo(float).tiny
     x = jnp.array([5e-324, tiny / 16, tiny, 2 * tiny, 0.0, -tiny / 2, 1.0])
     fn = getattr(jnp, name)

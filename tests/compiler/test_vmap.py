@@ -99,7 +99,7 @@ def test_nested() -> None:
 
 
 def test_leaves_that_are_none() -> None:
-    """As in a pytree whose integers were taken out."""
+    """Leaves may be None, as in a pytree from which integers were removed."""
 
     def some(x: Any, tree: Any) -> Any:
         return x * tree["a"], tree["b"]
@@ -111,7 +111,7 @@ def test_leaves_that_are_none() -> None:
 
 
 def test_the_rule_sees_the_whole_batch_once() -> None:
-    """Where a faster kernel will stand: fn is traced for one trajectory, not called for each."""
+    """The function is traced for one trajectory, and not called for each."""
     calls = []
 
     def count(x: Any) -> Any:

@@ -127,7 +127,7 @@ def test_numbers_of_iterations_up_to_a_cap() -> None:
 
 
 def test_a_loop_on_the_other_side_of_a_cond_may_be_endless() -> None:
-    """Where nothing depends on it, it does not run; plain `jax.vmap` would not come back."""
+    """A loop that does not matter does not run; plain `jax.vmap` would not return."""
 
     def fn(x: Any) -> Any:
         add = partial(jnp.add, x)

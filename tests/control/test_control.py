@@ -62,7 +62,7 @@ def test_from_an_inconsistent_state_the_error_decays_at_the_given_rates() -> Non
 
 
 def test_thrust_of_a_satellite_on_a_circle_at_a_given_rate() -> None:
-    """On r = R at the rate w the thrust is m (mu / R^2 - w^2 R), along the radius."""
+    """On a circle r = R at the rate w the thrust is m (mu / R^2 - w^2 R), along the radius."""
     m, mu, R, w = 2.0, 3.0, 1.5, 0.4
 
     def orbit(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -244,7 +244,7 @@ free = System(lambda q, v, t, p: v @ v, coordinates=("x",))
 
 
 def test_wrong_kinds_are_refused() -> None:
-    """In a process of its own: here every call is checked for types first."""
+    """A process of its own is needed, since the type checks of the tests come first here."""
     tried = "".join(
         f"try:\n    {code}\nexcept TypeError as error:\n    print(error)\n" for code in WRONG_KINDS
     )
@@ -255,7 +255,7 @@ def test_wrong_kinds_are_refused() -> None:
 
 
 def test_equal_programs_are_equal() -> None:
-    """So that nothing is compiled twice."""
+    """Equal constraints are compiled once."""
     rates = Baumgarte(1.0, 1.0)
     assert given_motion(tip, figure) == given_motion(tip, figure)
     assert given_motion(tip, figure, approach=rates) == given_motion(tip, figure, approach=rates)

@@ -106,7 +106,7 @@ def test_a_path_out_of_reach_is_refused_with_what_is_missing() -> None:
 
 
 def test_a_torque_that_a_constraint_carries_does_not_count() -> None:
-    """On a rod that holds y, an actuator on y does nothing; one on x does it all."""
+    """On a rod that holds y, an actuator on y has no effect; one on x provides all of the force."""
     rail = System(
         PENDULUM.system.lagrangian,
         [Holonomic(lambda q, t, p: q[1], "rail")],
@@ -137,7 +137,7 @@ def test_euler_torque_of_a_body_with_a_singular_mass_matrix() -> None:
 
 
 def test_gradients_of_the_effort() -> None:
-    """Of the summed squares of the torque to the mass: 2 / m times the sum itself."""
+    """The derivative of the summed squares of the torque by the mass is 2 / m times the sum."""
 
     def effort(m: Any) -> Any:
         p = {**PENDULUM.params, "m": m}

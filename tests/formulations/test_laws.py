@@ -116,7 +116,7 @@ def solution(law: Any, singular: bool, eom: EquationsOfMotion) -> dict[str, Any]
 
 @cache
 def solutions(singular: bool) -> dict[str, list[Any]]:
-    """By system: what each of `laws` says."""
+    """The solutions of all `laws`, by system."""
     names = [name for name in SYSTEMS if (name in SINGULAR) == singular]
     blocks = [padded(equations(name)[0], *SHAPES[singular]) for name in names]
 
@@ -130,7 +130,7 @@ def solutions(singular: bool) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_all_laws_agree(name: str) -> None:
-    """To 1e-10 of the largest acceleration or force, at several states of every model."""
+    """Laws agree to 1e-10 of the largest acceleration or force, for every model."""
     exact, *others = solutions(name in SINGULAR)[name]
     assert exact["definite"].all()
     for found, law in zip(others, laws(name in SINGULAR)[1:], strict=True):
@@ -273,7 +273,7 @@ def test_a_law_without_a_singular_form_refuses_with_a_reason() -> None:
 
 
 def test_a_mass_that_happens_to_be_zero_is_noticed() -> None:
-    """By the numbers, where M is regular for other parameters: no law gives NaN."""
+    """A singular M is detected by its value, though other parameters make it regular."""
     M = jnp.diag(jnp.array([1.0, 0.0]))
     eom = EquationsOfMotion(M, jnp.ones(2), jnp.array([[1.0, 0.0]]), jnp.zeros(1))
     found = quick(lambda eom: [solution(law, False, eom) for law in laws(False)])(eom)

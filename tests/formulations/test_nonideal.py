@@ -78,7 +78,7 @@ def test_a_prescribed_force_against_the_formula(rank: int) -> None:
 
 
 def test_whether_a_force_depends_on_the_multipliers_is_seen() -> None:
-    """It is read off the operations, so that a part that vanishes at most places counts too."""
+    """The dependence is found in the operations, even if a part vanishes at most states."""
 
     def late(multipliers: Any, q: Any) -> Any:
         return q + jnp.maximum(multipliers[0] - 1e9, 0.0)
@@ -154,7 +154,7 @@ RINGS = {
 
 @pytest.mark.parametrize("name", RINGS)
 def test_a_bead_on_a_rough_ring(name: str) -> None:
-    """Without gravity w' = -mu w^2: the angle grows as log(1 + mu w0 t) / mu."""
+    """Without gravity w' = -mu w^2, so that the angle grows as log(1 + mu w0 t) / mu."""
     constraints, rows, law = RINGS[name]
     system = System(
         PENDULUM.system.lagrangian, constraints, coordinates=("x", "y"), nonideal=ring_friction
@@ -246,7 +246,7 @@ def test_derivatives_of_the_fixed_point() -> None:
 
 
 def test_a_guide_without_pressure() -> None:
-    """At multipliers of exactly zero their length has no slope."""
+    """The norm of the multipliers is not differentiable at zero."""
     system = System(
         SLIDER.lagrangian, SLIDER.constraints, coordinates=("x", "y"),
         nonideal=lambda q, v, m, t, p: jnp.stack([-jnp.sqrt(m @ m), 0.0]),

@@ -35,7 +35,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", AFFINE)
 def test_a_function_is_its_piece_on_its_own_sides(name: str) -> None:
-    """Of all pieces the one whose sides are those of its corners has the value of the function."""
+    """The piece whose sides agree with its corners has the value of the function."""
     fn, count = AFFINE[name]
     found = pieces(fn, jnp.zeros(3), C)
     assert found is not None

@@ -46,7 +46,7 @@ def each(q: Any, v: Any, multipliers: Any, t: Any, p: Any) -> Any:
 
 
 def summed(q: Any, v: Any, multipliers: Any, t: Any, p: Any) -> Any:
-    """What counts is the size of the sum of both multipliers."""
+    """Friction depends on the size of the sum of both multipliers."""
     return p["mu"] * jnp.abs(multipliers.sum()) * sliding(q, v, p).sum(0)
 
 
@@ -84,7 +84,7 @@ KINDS = {"each": each, "summed": summed}
 
 @cache
 def many(kind: str) -> Any:
-    """What a batch of states of the bar comes to."""
+    """Solve a batch of states of the bar."""
     system = bar(KINDS[kind])
 
     def one(q: Any, v: Any, p: Any) -> Any:
@@ -96,7 +96,7 @@ def many(kind: str) -> Any:
 
 
 def judged(kind: str, mu: float, count: int, seed: int = 0) -> dict[str, int]:
-    """How many states have one solution, how many others there are, and what is told wrongly."""
+    """Count the states with one solution, the others, and the wrong reports."""
     states = drawn(count, mu, seed)
     *equations, multipliers, converged = map(np.asarray, many(kind)(*states))
     found, valid = by_signs(kind, mu, *equations)
@@ -166,7 +166,7 @@ def test_derivatives_with_friction_on_two_rows() -> None:
 
 
 def test_a_jammed_bar_has_a_status() -> None:
-    """Where there is no solution, or several, and only there."""
+    """The status is set where there is no solution, or several, and only there."""
     system, (q, v, p) = bar(each), drawn(600, 0.7, 2)
     run = jax.jit(jax.vmap(lambda q, v, p: simulate(system, q, v, [0.0, 1e-5], p, method=RK4(1))))
     good = np.asarray(many("each")(q, v, p)[-1])

@@ -179,7 +179,7 @@ def test_the_flag_does_not_change_a_regular_system() -> None:
 
 
 def test_null_projector() -> None:
-    """It is a projector onto what multipliers may be changed by without changing the motion."""
+    """The projector leaves the changes of multipliers that do not change the motion."""
     for m, n, rank in [(2, 5, 2), (4, 5, 2), (6, 3, 3)]:
         eom = EquationsOfMotion(*(jnp.asarray(part[0]) for part in equations(n, m, rank, "dense")))
         P = np.asarray(jax.jit(null_projector)(eom))

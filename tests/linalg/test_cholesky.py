@@ -54,12 +54,12 @@ def test_not_definite_is_flagged_and_finite(M: np.ndarray) -> None:
 
 
 def test_small_masses_beside_large_ones_are_definite() -> None:
-    """What counts as zero is relative to the diagonal, not to the largest mass."""
+    """The threshold of a pivot is relative to its diagonal element, not to the largest mass."""
     assert solve(np.diag([1e12, 1e-12, 1.0, 1e-20]), np.ones((4, 3)), np.ones(4))[-1]
 
 
 def test_nan_is_not_called_singular() -> None:
-    """It is the state that is not finite then; the results say so."""
+    """A non-finite matrix is not reported as singular, and the results are NaN."""
     lower, *_, definite = solve(np.full((4, 4), np.nan), np.ones((4, 3)), np.ones(4))
     assert definite
     assert np.isnan(lower).all()

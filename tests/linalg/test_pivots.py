@@ -70,7 +70,7 @@ def test_a_choice_serves_neighbours_until_its_pivot_vanishes() -> None:
 
 
 def test_the_derivative_of_the_inverse() -> None:
-    """In a direction that keeps the rank; the choice itself has none."""
+    """The derivative along a direction of constant rank is exact; the choice itself has none."""
     A, dA = matrix(4, 5, 2), matrix(4, 5, 2) @ np.diag(np.linspace(-1.0, 2.0, 5))
 
     def inverse(s: Any) -> Any:

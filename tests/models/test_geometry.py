@@ -1,4 +1,4 @@
-"""What models look like: bodies keep their shape, and their points are where they should be."""
+"""Geometry of models: bodies keep their shape, and their points are in the right places."""
 
 from collections.abc import Callable
 from typing import Any

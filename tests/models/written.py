@@ -29,7 +29,7 @@ def double_pendulum(q: Any, v: Any, t: Any, p: Any) -> Written:
 
 
 def double_pendulum_angles(q: Any, v: Any, t: Any, p: Any) -> Written:
-    """From the positions of the masses, down and across as in the lecture."""
+    """The equations from the positions of the masses, down and across as in the lecture."""
     th1, th2 = q
     down1, across1 = p["l1"] * cos(th1), p["l1"] * sin(th1)
     down2, across2 = down1 + p["l2"] * cos(th1 + th2), across1 + p["l2"] * sin(th1 + th2)

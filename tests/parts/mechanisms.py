@@ -72,7 +72,7 @@ def four_bar_in_space() -> Built:
 
 
 def slider_crank() -> Built:
-    """After Haug 1989: a crank about x at (0, 0.1, 0.12), a rod, a slider along x."""
+    """The slider-crank of Haug 1989: a crank about x at (0, 0.1, 0.12), a rod, a slider along x."""
     crank = jp.spatial_body("crank", mass=0.12, inertia=(1e-4, 1e-5, 1e-4))
     rod = jp.spatial_body("rod", mass=0.5, inertia=(4e-3, 4e-4, 4e-3))
     slider = jp.spatial_body("slider", mass=2.0, inertia=(1e-4, 1e-4, 1e-4))

@@ -37,7 +37,7 @@ class State:
         )
 
     def point(self, k: int, local: Any) -> tuple[Any, Any]:
-        """Where a point of body k is, and its velocity."""
+        """The position of a point of body k, and its velocity."""
         arm = self.R[k] @ local[: self.size]
         sweep = (
             self.w[k] * np.array([-arm[1], arm[0]]) if self.size == 2 else np.cross(self.w[k], arm)
@@ -45,12 +45,12 @@ class State:
         return self.r[k] + arm, self.u[k] + sweep
 
     def way(self) -> tuple[Any, Any]:
-        """From the point on a to the point on b, and its rate."""
+        """The vector from the point on a to the point on b, and its rate."""
         (p, p_rate), (r, r_rate) = self.point(0, PA), self.point(1, PB)
         return r - p, r_rate - p_rate
 
     def spin(self) -> float:
-        """Of b relative to a, about the axis on a."""
+        """The angular velocity of b relative to a, about the axis on a."""
         if self.size == 2:
             return self.w[1] - self.w[0]
         return (self.w[1] - self.w[0]) @ (self.R[0] @ AXIS)

@@ -1,4 +1,4 @@
-"""What a mechanism looks like, from its parts."""
+"""The geometry of a mechanism made from its parts."""
 
 import jax
 import jax.numpy as jnp

@@ -83,7 +83,7 @@ def test_redundant_four_bars_run_in_batches_and_as_lanes(reference: Reference) -
 
 
 def test_redundant_joint_is_found_by_its_name() -> None:
-    """Without the tie rod the rank is the same, without any hinge it is not."""
+    """The rank is the same without the tie rod, and smaller without any of the hinges."""
     tied, starts = parallel_four_bar(angle=0.7, tied=True)
     q, v = tied.guess(starts)
     eom = equations_at(tied.system, q, v, 0.0, tied.params)

@@ -41,7 +41,7 @@ BEAD = jm.System(_hoop, coordinates=("angle",))
 
 
 def test_the_pitchfork_of_a_bead_on_a_hoop() -> None:
-    """At w^2 = g / R the bottom loses its stability to cos(angle) = g / (R w^2)."""
+    """The bottom loses its stability at w^2 = g / R, to cos(angle) = g / (R w^2)."""
     found = jm.continuation(BEAD, [0.0], {"w": 2.0}, "w", 5.0, step=0.05)
     main, *sides = found.branches
     (point,) = found.special
@@ -79,7 +79,7 @@ def test_a_shallow_truss_snaps_through_at_a_fold() -> None:
 
 
 def test_equilibria_have_second_derivatives() -> None:
-    """Of cos(angle) = g / w^2 by w."""
+    """The second derivative of cos(angle) = g / w^2 with respect to w."""
 
     def angle(w: Any) -> Any:
         return jm.equilibrium(BEAD, jnp.array([0.9]), {"w": w}).q[0]

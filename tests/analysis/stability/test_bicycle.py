@@ -47,7 +47,7 @@ def lean(q: Any) -> Any:
 
 
 def steer(q: Any) -> Any:
-    """Where small, the turn of the fork in the frame about the axis of the head, z x tilt."""
+    """The steering angle for small angles: rotation of the fork about the head axis z x tilt."""
     frame, fork = (MECHANISM.frame(name, q).axes for name in ("frame", "fork"))
     side = jnp.array([-np.cos(np.pi / 10), 0.0, np.sin(np.pi / 10)])
     return fork[:, 1] @ (frame @ side)

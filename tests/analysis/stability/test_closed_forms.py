@@ -78,7 +78,7 @@ WEIGHT = {"A": 1.3, "C": 0.6, "mgl": 2.0}
 
 @pytest.mark.slow
 def test_a_sleeping_top() -> None:
-    """It sleeps where C^2 w^2 > 4 A m g l; slower, deviations grow at a known rate."""
+    """The top sleeps where C^2 w^2 > 4 A m g l; slower, deviations grow at a known rate."""
     A, C, mgl = (WEIGHT[k] for k in ("A", "C", "mgl"))
     critical = np.sqrt(4 * A * mgl) / C
     q = np.array([1.0, 0, 0, 0])

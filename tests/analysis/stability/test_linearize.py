@@ -94,7 +94,7 @@ def test_state_space_is_what_scipy_takes() -> None:
 
 
 def test_batches_and_redundant_rows() -> None:
-    """Under vmap redundancy shows only where the constraints say so by themselves."""
+    """Under vmap redundancy is detected only where it is independent of parameter values."""
 
     def frequency(l: Any) -> Any:  # noqa: E741
         params = {**REDUNDANT.params, "l": l}
@@ -110,7 +110,7 @@ def test_batches_and_redundant_rows() -> None:
 
 @pytest.mark.slow
 def test_along_a_trajectory() -> None:
-    """At each saved time the same as for that state alone."""
+    """The linearization at each saved time is that of the state alone."""
     ts = jnp.linspace(0.0, 0.5, 4)
     run = jm.simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, ts, PENDULUM.params)
 

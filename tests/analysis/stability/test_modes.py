@@ -76,7 +76,7 @@ def test_gyroscopic_circulatory_and_damping_parts() -> None:
 
 
 def test_eigenvalues_have_derivatives() -> None:
-    """By every parameter, forwards and backwards, against differences."""
+    """Derivatives with respect to every parameter, in both modes, agree with differences."""
 
     def real_and_imaginary(p: Any) -> Any:
         values = modes(linearize(ROTOR, jnp.zeros(2), jnp.zeros(2), p)).eigenvalues

@@ -30,16 +30,16 @@ class Launch:
 
 @dataclass
 class FakeDriver:
-    """Has the functions of the driver as attributes, as a library that ctypes has loaded.
+    """The functions of the driver as attributes, like a library loaded by ctypes.
 
     Attributes:
-        arrays: how many addresses a kernel takes.
-        version: of CUDA.
-        capabilities: of the devices.
-        active: devices that are in use.
-        failing: the code of an error by the name of the function that returns it.
-        log: what the compiler writes about its error.
-        during_launch: called within each launch.
+        arrays: number of addresses among the arguments of a kernel.
+        version: CUDA release of the driver.
+        capabilities: compute capabilities of the devices.
+        active: indices of the devices in use.
+        failing: error codes by the name of the function that returns them.
+        log: text that the compiler writes about its error.
+        during_launch: function called within each launch.
     """
 
     arrays: int = 0

@@ -121,7 +121,7 @@ def test_differences_are_found() -> None:
 
 @pytest.mark.slow
 def test_transformations_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the CPU in the place of the GPU."""
+    """All transformations agree, with the CPU in place of the GPU."""
     monkeypatch.setattr(agreement, "GPU", "cpu")
     rows = agreement.transformed()
     assert len(rows) == 9
@@ -130,7 +130,7 @@ def test_transformations_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_with_a_gpu_everything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the CPU in the place of the GPU, one process and small batches."""
+    """All measurements run with the CPU in place of the GPU, one process and small batches."""
     one = case("pendulum", "solution", 5, 20)
     for module in (agreement, speed):
         monkeypatch.setattr(module, "GPU", "cpu")

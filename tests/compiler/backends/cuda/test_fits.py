@@ -1,4 +1,4 @@
-"""What a fit asks of a GPU: its kernels, run by the processor, give the fit; `ptxas` takes them."""
+"""Kernels of a fit for a GPU, run by the processor, reproduce the fit; `ptxas` accepts them."""
 
 import numpy as np
 import optax

@@ -1,4 +1,4 @@
-"""What a program for an NVIDIA GPU holds, lowered on a machine without one."""
+"""Programs for an NVIDIA GPU, lowered on a machine without one."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, library: FakeDriver) -> Machin
 
 @contextmanager
 def fresh() -> Iterator[None]:
-    """Nothing of what the tests trace and look up is kept."""
+    """Clear the traces and look-ups of a test."""
     clear = jax.clear_caches, program._target.cache_clear
     for one in clear:
         one()
@@ -122,7 +122,7 @@ def test_the_kernel_is_the_same_for_all_sizes(machine: Machine) -> None:
 
 
 def test_one_trace_for_both_platforms(machine: Machine) -> None:
-    """Nothing of one platform is taken for the other."""
+    """A trace lowered for both platforms does not mix their kernels."""
     trace = jax.jit(jax.vmap(batched(fn))).trace(batch())
     names = {
         (platform, *calls(trace.lower(lowering_platforms=(platform,)).as_text()))
@@ -231,7 +231,7 @@ def test_a_kernel_is_kept_on_disk(
 
 
 def test_a_rollout_is_one_kernel_beside_that_of_its_energies(machine: Machine) -> None:
-    """With projection and audit; nothing else loops. A gradient is one there and one back."""
+    """The rollout with projection and audit has no other loop; its gradient is two kernels."""
     model = models.pendulum()
     q, v = model.initial()
     ts = jnp.linspace(0.0, 0.1, 3)

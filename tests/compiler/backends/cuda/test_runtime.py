@@ -29,7 +29,7 @@ Call = Callable[[Frame], int | None]
 
 
 def handler_of(library: FakeDriver, arguments: int, results: int) -> tuple[Any, Call]:
-    """What keeps the handler alive, and the handler."""
+    """The handler as a function, with the object that keeps it alive."""
     engine, address = runtime.handler("handler", Driver(library), KERNEL, BLOCK, arguments, results)
     function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(Frame))(address)
     return engine, lambda frame: function(ctypes.byref(frame))
@@ -98,7 +98,7 @@ def test_what_the_handler_says_of_itself(case: tuple[FakeDriver, Call]) -> None:
 
 
 def test_the_kernel_is_loaded_before_it_is_called(case: tuple[FakeDriver, Call]) -> None:
-    """In the stage before, for the device of the stream, whose context is current meanwhile."""
+    """The preceding stage loads the kernel for the device of the stream, in its context."""
     library, call = case
     assert call(FakeXla().frame(*arrays(5), device=3, stage=INITIALIZE)) is None
     assert library.called == [("function", (0x1003, KERNEL))]
@@ -188,7 +188,7 @@ def test_an_old_driver_is_refused() -> None:
 
 @pytest.mark.parametrize("function", ["cuLibraryLoadData", "cuKernelGetFunction"])
 def test_a_refused_kernel_says_why_and_what_to_do(function: str) -> None:
-    """When it is loaded, or when it is compiled for a device."""
+    """A kernel is refused when it is loaded, or when it is compiled for a device."""
     library = FakeDriver(failing={function: UNSUPPORTED_PTX}, log=b"ptxas fatal: version 9.9")
     with pytest.raises(CudaError) as error:
         Driver(library).kernel("the text", "entry")
@@ -201,7 +201,7 @@ def test_a_refused_kernel_says_why_and_what_to_do(function: str) -> None:
 
 
 def test_a_kernel_is_loaded_and_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By whichever of several threads comes first."""
+    """The first of several threads loads the kernel, and the others do not."""
     library, registered = FakeDriver(arrays=2), list[tuple[Any, ...]]()
     cuda = Driver(library)
     monkeypatch.setattr(runtime, "driver", lambda: cuda)
