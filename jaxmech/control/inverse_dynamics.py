@@ -5,9 +5,9 @@ Along a path q(t) the accelerations are known, and
     M qdd - Q = A^T lambda + B u
 
 is linear in the unknowns: the multipliers of the ideal constraints and the inputs u of actuators
-with the directions B. With P the projector that removes the range of constraint forces, u solves P
-B u = P (M qdd - Q), and the constraints carry the rest. Forces are measured in the metric of M^-1,
-by the accelerations that they cause.
+with the directions B. With P the projector that removes the range of constraint forces, u solves
+P B u = P (M qdd - Q), and the constraints carry the rest. Forces are measured in the metric of
+M^-1, by the accelerations that they cause.
 """
 
 from collections.abc import Callable

@@ -78,7 +78,7 @@ def linearize(
         t: time [s].
         inputs: names of coordinates (for a generalized force on each, in N or N m) or of
             parameters; or a mapping from your own names to such names or to functions
-                f(q, v, t, params), the generalized force (n,) per unit of the input.
+            f(q, v, t, params), the generalized force (n,) per unit of the input.
         outputs: names of coordinates, or a mapping from your own names to functions of
             (q, v, t, params), each a scalar.
         steady: whether to refuse a state that is not steady. If false, the equations describe
