@@ -29,7 +29,7 @@ def reference() -> Callable[[str], dict[str, Any]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten() -> Iterator[None]:
-    """Drop compiled programs after each file of tests: they take gigabytes and are not reused."""
+    """Drop compiled programs after each file of tests: they use gigabytes and are not reused."""
     yield
     jax.clear_caches()
     gc.collect()

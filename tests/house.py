@@ -80,7 +80,7 @@ def is_private(name: str) -> bool:
 
 
 def house_imports(file: File, modules: set[str]) -> Iterator[tuple[int, str]]:
-    """(line, module) of of what a file imports from the package."""
+    """(line, module) of each import from the package in a file."""
     for line, module, name in file.imports():
         if module.split(".")[0] == PACKAGE:
             yield line, f"{module}.{name}" if f"{module}.{name}" in modules else module

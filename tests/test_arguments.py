@@ -1,4 +1,4 @@
-"""Arguments of every kind give the right result, or an error that says what to change."""
+"""Arguments of every kind have the right result, or an error with the remedy."""
 
 import os
 import subprocess
@@ -76,7 +76,7 @@ def test_the_other_byte_order() -> None:
 
 
 def test_strict_promotion() -> None:
-    """JAX does not reuse what it compiled under the other setting."""
+    """JAX does not reuse programs compiled under the other setting."""
     verbs = {name: quick(VERBS[name]) for name in ("assemble", "acceleration", "equations")}
     verbs["simulate"] = quick(jax.value_and_grad(lambda q, v: VERBS["simulate"](q, v).sum()))
     expected = {name: verb(Q, V) for name, verb in verbs.items()}

@@ -1,4 +1,4 @@
-"""The instrument by which `experiments.large_study` tells where CPU seconds go, and its table."""
+"""The instrument of `experiments.large_study` for CPU seconds, and its table."""
 
 import json
 import threading

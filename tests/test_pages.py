@@ -1,4 +1,4 @@
-"""The pages below run and print what they say.
+"""The pages below run and print the output that they show.
 
 Run as a program, this file draws the pictures of docs/modes.md.
 """

@@ -115,7 +115,7 @@ def test_andrews_mechanism_to_nine_digits(reference: Reference) -> None:
 
 
 def test_tolerances_alone_give_ten_digits(reference: Reference) -> None:
-    """Andrews' mechanism and the car axis, for which no step is chosen by hand."""
+    """Andrews' mechanism and the car axis reach ten digits without a step chosen by hand."""
     method = jm.Adaptive(jm.DormandPrince8(), rtol=1e-12, atol=1e-12)
     case, model = reference("andrews"), make("andrews")
     sol = run(model.system, model.initial(), [0.0, case["t_end"]], case["params"], method)

@@ -1,4 +1,4 @@
-"""The README's example prints what the README says, and its commands and links exist."""
+"""The README's example prints the output shown there, and its commands and links exist."""
 
 import contextlib
 import io

@@ -40,7 +40,7 @@ def blocks() -> list[tuple[str, str]]:
 
 
 def run(file: Path, pictures: Path, size: str = SIZE) -> tuple[dict[str, Any], list[str]]:
-    """The names that the tutorial defines, and what each block prints."""
+    """The names that the tutorial defines, and the output of each block."""
     names: dict[str, Any] = {}
     printed = []
     first, *rest = [code for code, _ in blocks()]

@@ -1,4 +1,4 @@
-"""The compiler is tested without what earlier runs have compiled."""
+"""The compiler is tested without the programs of earlier runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Batches that are divided among four devices: a process of its own, which prints what it finds.
+"""Batches divided among four devices, in a process of its own that prints the results.
 
     JAX_NUM_CPU_DEVICES=4 JAX_ENABLE_X64=1 python -m tests.compiler.sharded Auto batch simulate
 
@@ -34,7 +34,7 @@ TS = np.linspace(0.0, 0.1, 3)
 
 @cache
 def mesh(*shape: int) -> Mesh:
-    """Four devices, of which only the process of its own has as many."""
+    """A mesh of four devices, which only this process has."""
     kinds = (getattr(AxisType, sys.argv[1]),) * len(shape)
     return jax.make_mesh(shape, ("x", "y")[: len(shape)], axis_types=kinds)
 

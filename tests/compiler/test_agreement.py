@@ -1,4 +1,4 @@
-"""Batches as lanes give what they give under plain `vmap`: states, audits, failures, gradients."""
+"""Batches as lanes agree with plain `vmap`: states, audits, failures, gradients."""
 
 import numpy as np
 import pytest

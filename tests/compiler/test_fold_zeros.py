@@ -1,4 +1,4 @@
-"""Zero times NaN is NaN as lanes too, or something else tells of it."""
+"""Zero times NaN is NaN as lanes too, or another result shows the NaN."""
 
 from collections.abc import Callable
 from typing import Any

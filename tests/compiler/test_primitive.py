@@ -23,7 +23,7 @@ STEPS = 20
 
 
 def audited(x: Any) -> Any:
-    """A loop with an audit in its carry and in what it saves."""
+    """A loop with an audit in its carry and in its saved results."""
 
     def body(carry: Any, _: Any) -> Any:
         y, worst = carry
@@ -99,7 +99,7 @@ def leading(x: Any) -> Any:
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loops are compiled apart from what they are in, as those that save long sequences are."""
+    """Loops are compiled separately from their surroundings, as those with long sequences are."""
     monkeypatch.setattr(jaxprs, "LARGEST_SEQUENCES", -1)
 
 
@@ -233,6 +233,6 @@ def test_what_was_compiled_one_way_is_not_taken_for_the_other() -> None:
 
 
 def test_results_of_many_pages() -> None:
-    """Large results are asked for in large pages, from wherever their memory begins."""
+    """Large results are requested in large pages, wherever their memory begins."""
     x = jnp.arange(600_001.0)
     np.testing.assert_array_equal(vectorize(lambda x: x + 1.0)(x), x + 1.0)

@@ -1,4 +1,4 @@
-"""Functions as lanes give what they give under `jax.vmap`."""
+"""Functions as lanes agree with `jax.vmap`."""
 
 import os
 import re
@@ -60,7 +60,7 @@ def saving(x: Any, A: Any) -> Any:
 
 
 def nested(x: Any, A: Any) -> Any:
-    """A loop that saves, inside of a loop, and one that reads what it saved."""
+    """A loop that saves, inside of a loop, and one that reads the saved results."""
 
     def outer(y: Any, _: Any) -> Any:
         y, saved = lax.scan(lambda z, _: (0.9 * jnp.sin(A @ z / 4), z), y, None, length=10)
@@ -71,7 +71,7 @@ def nested(x: Any, A: Any) -> Any:
 
 
 def until_large(x: Any, A: Any) -> Any:
-    """A loop of as many iterations as the numbers ask for, 0 to 25."""
+    """A loop with 0 to 25 iterations, depending on the numbers."""
 
     def more(carry: Any) -> Any:
         y, count = carry
@@ -90,7 +90,7 @@ def much(x: Any, A: Any) -> Any:
 
 
 def two_parts(x: Any, A: Any) -> Any:
-    """A case gives two things: one is always asked for, the other within another case."""
+    """A case has two results: one is always needed, the other within another case."""
     first, second = lax.cond(x[0] > 0, lambda: (much(x, A), much(A[1], A)), lambda: (x, A[0]))
     return lax.cond(x[1] > 0, lambda: much(second, A) + second, lambda: first), first
 
@@ -107,7 +107,7 @@ def constants_in_a_loop(x: Any, A: Any) -> Any:
 
 
 def last_large(form: str) -> Function:
-    """A loop that keeps its last large states, and what else may need those states."""
+    """A loop that keeps its last large states, and other uses of those states."""
 
     def fn(x: Any, A: Any) -> Any:
         def body(carry: Any, _: Any) -> Any:
@@ -488,7 +488,7 @@ def test_a_rare_case_holds_in_some_lanes_of_some_blocks(places: list[int]) -> No
 
 
 def random_function(seed: int) -> Function:
-    """Eight operations, each on what the ones before gave."""
+    """Eight operations, each on the results of the ones before."""
     draw = np.random.default_rng(seed)
     steps: list[Callable[[list[Any], Any], Any]] = [
         lambda v, A: v[-1] + v[int(draw.integers(len(v)))],
@@ -536,7 +536,7 @@ def test_subnormal_numbers_are_zero(name: str) -> None:
 
 
 def test_a_loop_knows_the_constants_of_a_function_that_was_compiled_before() -> None:
-    """Zeros cost nothing, and other numbers of the same shape give other code."""
+    """Zeros cost nothing, and other numbers of the same shape have other code."""
 
     def growing(table: np.ndarray) -> Function:
         @jax.jit  # makes arguments of its constants

@@ -38,7 +38,7 @@ def square_root(x: Any) -> Any:
 
 
 def in_a_scan(x: Any) -> Any:
-    """Some iterations, often none, before each of 20 marks; the carry goes on."""
+    """Some iterations, often none, before each of 20 marks, with one carry for all."""
 
     def until(carry: Any, mark: Any) -> Any:
         carry = lax.while_loop(

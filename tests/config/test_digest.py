@@ -1,4 +1,4 @@
-"""Digests of what is computed: the same in every process, another for every change that counts."""
+"""Digests of functions: equal in every process, and different after every relevant change."""
 
 import importlib.util
 import json
@@ -45,7 +45,7 @@ def looked_up(x):
 
 
 def winding(q, v, t, p):
-    """A Lagrangian with all that has a name or an address in a jaxpr."""
+    """A Lagrangian with everything that has a name or an address in a jaxpr."""
     total = jax.lax.fori_loop(0, 9, lambda i, s: s + jax.nn.softplus(q[0] * i), 0.0)
     return v @ v + looked_up(q[0]) + total + jax.lax.cond(t > 0, jnp.sin, jnp.cos, p["m"])
 

@@ -66,7 +66,7 @@ l = [1.0, 2.0, 3.0]
 
 @pytest.fixture
 def refused(tmp_path):
-    """`refused(text)` gives the message with which a configuration is refused."""
+    """`refused(text)` returns the message with which a configuration is refused."""
 
     def message(text: str) -> str:
         file = tmp_path / "study.toml"

@@ -1,4 +1,4 @@
-"""`acceleration` of whole systems: sign and size of the multipliers, what it says of itself."""
+"""`acceleration` of whole systems: sign and size of the multipliers, diagnostics."""
 
 from typing import Any
 

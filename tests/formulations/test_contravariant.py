@@ -1,4 +1,4 @@
-"""Metric tensor and Christoffel symbols against closed forms; what is wrong with (4.3) in print."""
+"""Metric tensor and Christoffel symbols against closed forms; the error of (4.3) in print."""
 
 from typing import Any
 

@@ -264,7 +264,7 @@ GONE = System(
 
 
 def test_coordinates_that_cannot_be_found_end_in_a_status() -> None:
-    """The rod ceases to exist for one member; the others are what they are without it."""
+    """The rod ceases to exist for one member; the others are unaffected."""
 
     @jax.jit
     @jax.vmap

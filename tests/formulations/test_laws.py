@@ -1,4 +1,4 @@
-"""Every law of motion says the same of every model: accelerations, forces, multipliers, motion.
+"""Every law of motion agrees for every model: accelerations, forces, multipliers, motion.
 
 Compiling nine laws takes a while. So that it happens once and not once per model, the equations of
 all models are brought to one shape, by free coordinates of unit mass and by rows of zeros, which

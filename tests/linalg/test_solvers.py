@@ -57,7 +57,7 @@ def test_no_rows() -> None:
 
 
 def test_rows_count_the_same_in_any_unit() -> None:
-    """A length in millimetres or in light-years does not change what is dependent."""
+    """A length in millimetres or in light-years does not change the choice of dependent rows."""
     draw = np.random.default_rng(5)
     C = np.stack([of_rank(6, 4, 3, draw) for _ in range(DRAWS)])
     r = np.einsum("bmn,bn->bm", C, draw.normal(size=(DRAWS, 4)))

@@ -105,7 +105,7 @@ def test_chain_and_four_bars_take_any_size() -> None:
 
 
 def test_systems_made_twice_are_equal() -> None:
-    """Then compiled functions that take the system as a static argument are found again."""
+    """Compiled functions with the system as a static argument are found again."""
     for name in CATALOGUE:
         assert make(name).system == make(name).system
         assert hash(make(name).system) == hash(make(name).system)

@@ -1,4 +1,4 @@
-"""The example in docs/parts.md prints what the page says, and the page names every part."""
+"""The example in docs/parts.md prints the output on the page, which names every part."""
 
 import contextlib
 import io

@@ -71,7 +71,7 @@ def plane_of(f: Any) -> Any:
 
 
 def turned_onto(angle: Any) -> Any:
-    """An attitude that takes V to U, turned on about U."""
+    """An attitude that rotates V onto U, and then about U."""
     return hamilton(turn(U, angle), turn(OUT, ANGLE))
 
 

@@ -1,4 +1,4 @@
-"""Animations: what is drawn at a time, how quickly, and what is written to files."""
+"""Animations: the frames at a time, their rate, and the written files."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pictures: what is drawn, with which labels, into which axes."""
+"""Pictures: their lines, labels and axes."""
 
 from pathlib import Path
 

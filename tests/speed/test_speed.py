@@ -1,4 +1,4 @@
-"""The benchmark measures what it says, survives its routes, and writes what it has measured."""
+"""The benchmark measures its cases, survives its routes, and writes its results."""
 
 import json
 from collections.abc import Callable
@@ -144,7 +144,7 @@ def test_a_worker_without_an_answer_is_given_up() -> None:
 
 
 class FakePool:
-    """Workers in this process: each gives its array, and takes its seconds for a run."""
+    """Workers in this process: each returns its array and its seconds for a run."""
 
     def __init__(self, **given: tuple[float, list[float]]) -> None:
         self.given, self.order = given, []
@@ -258,7 +258,7 @@ def test_the_gradient_is_the_derivative_of_the_mean() -> None:
 
 
 def interrupted_contest(after: int) -> Callable[..., None]:
-    """A contest with figures of its own; one after so many cases is interrupted on the way."""
+    """A contest with its own figures, which is interrupted after several cases."""
     calls = []
 
     def run(entrants: dict, pool: object, timing: Timing, outcomes: dict, **rest: object) -> None:
@@ -290,7 +290,7 @@ def test_what_is_measured_before_an_interruption_is_written(tmp_path, monkeypatc
 
 
 def machine(folder: Path, name: str, seconds: float) -> Path:
-    """The file of a machine, on which a run takes so long."""
+    """The file of a machine with a given time for a run."""
     known = {"platform": "cuda", "device": name, "driver": "580.1", "jax": "1", "python": "3"}
     known["peak"] = {"float64": 1e9, "float32": 2e9}
     results = Results(read(written(folder), Speed), {"cuda": known})
@@ -340,7 +340,7 @@ def test_rivals_that_are_not_in_jax_run_on_a_cpu_in_float64_only() -> None:
 
 
 def test_operations_of_a_step_do_not_depend_on_the_number_of_steps() -> None:
-    """Loops count as often as they run: what is left over is the start of the trajectory."""
+    """Loops count as often as they run: the remainder is the start of the trajectory."""
     few, many = (
         rollout_kernel(case, *(x[0] for x in cases.states(case)))[0]
         for case in (cases.make("chain_1", 1, steps, 1e-3) for steps in (64, 128))

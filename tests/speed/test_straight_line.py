@@ -1,4 +1,4 @@
-"""C from a scalar graph computes what JAX computes, and says what it cannot write."""
+"""C from a scalar graph agrees with JAX, and unsupported operations are reported."""
 
 import shutil
 from collections.abc import Callable

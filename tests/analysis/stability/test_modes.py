@@ -1,4 +1,4 @@
-"""Modes against closed forms, derivatives of eigenvalues, and what is no mode."""
+"""Modes against closed forms, derivatives of eigenvalues, and invalid arguments."""
 
 from typing import Any
 

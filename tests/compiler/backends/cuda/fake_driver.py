@@ -1,5 +1,5 @@
 # ruff: noqa: N802  (the functions have the names of the driver)
-"""A CUDA driver and a call frame of XLA made of ctypes, which record what is called."""
+"""A CUDA driver and a call frame of XLA made of ctypes, which record all calls."""
 
 import ctypes
 from collections.abc import Callable, Sequence

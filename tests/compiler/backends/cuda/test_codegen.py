@@ -1,4 +1,4 @@
-"""The text of GPU kernels: run by the processor it gives the answers of lanes."""
+"""The text of GPU kernels: run by the processor it has the results of lanes."""
 
 import re
 from typing import Any
@@ -90,7 +90,7 @@ def test_a_rollout() -> None:
 
 @pytest.mark.slow
 def test_adaptive_steps() -> None:
-    """Every trajectory takes its own steps, in a loop that ends by a condition."""
+    """Every trajectory has its own steps, in a loop that ends by a condition."""
     model, (q, v) = made("pendulum"), states("pendulum", np.linspace(0.0, 1.0, 5))
     method = jm.Adaptive(jm.DormandPrince5(), rtol=1e-7, atol=1e-9)
 

@@ -1,4 +1,4 @@
-"""`python -m experiments.cuda`: what it says without a GPU, its tables and its pictures."""
+"""`python -m experiments.cuda`: its output without a GPU, its tables and its pictures."""
 
 import json
 from pathlib import Path

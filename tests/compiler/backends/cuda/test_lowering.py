@@ -33,7 +33,7 @@ def batch(size: int = 5) -> jax.Array:
 
 
 class Machine:
-    """A machine with a driver that records, and what XLA is told of."""
+    """A machine with a driver that records, and the registrations with XLA."""
 
     def __init__(self, library: FakeDriver) -> None:
         self.library, self.cuda = library, Driver(library)

@@ -1,4 +1,4 @@
-"""NVIDIA's assembler takes the kernels for every architecture; a small model does not spill."""
+"""NVIDIA's assembler accepts the kernels for every architecture; a small model does not spill."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The handler that starts a kernel on a GPU, against a driver that records what it is asked for."""
+"""The handler that starts a kernel on a GPU, against a driver that records its calls."""
 
 import ctypes
 from collections.abc import Callable
