@@ -1,4 +1,4 @@
-"""The call of native code as a primitive of JAX: what it computes, and what it takes with it."""
+"""The call of native code as a primitive of JAX: its results, and equations compiled with it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -259,7 +259,7 @@ def test_a_short_loop_that_passes_on_what_a_loop_in_it_saves(
 
 
 def saved_whole(x: Any, A: Any) -> tuple[Any, Any]:
-    """Operations on all that loops save, forwards and backwards, alone and in another loop."""
+    """Operations on all saved results of loops, in both directions, alone and in another loop."""
 
     def rows(_: Any, y: Any) -> Any:
         z, up = lax.scan(lambda z, row: (jnp.sin(row @ z) * z, z), y, jnp.tile(A, (3, 1)))
@@ -380,7 +380,7 @@ def _custom_calls(make: Callable[..., Any]) -> list[str]:
 
 
 def test_on_several_devices() -> None:
-    """Each computes its part of a batch; what is not cut into parts is computed by all of them."""
+    """Each device computes its part of a batch; arrays that are not cut are computed by all."""
     program = """
 import jax, jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec

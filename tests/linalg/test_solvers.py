@@ -130,7 +130,7 @@ def test_qr_stays_orthogonal_near_a_singular_pose() -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_derivative_at_constant_rank(solver: Any) -> None:
-    """Along a path of matrices of rank 2 with a repeated row and a consistent right-hand side."""
+    """The derivative for rank 2 with a repeated row and a consistent right-hand side."""
     draw = np.random.default_rng(3)
     F, G, H, x = (draw.normal(size=s) for s in [(2, 4), (2, 4), (3, 2), (4,)])
 

@@ -1,4 +1,4 @@
-"""Start variables give consistent states: by default, at random, in batches, differentiated."""
+"""Start variables lead to consistent states: by default, at random, in batches, with gradients."""
 
 from functools import partial
 from typing import Any
