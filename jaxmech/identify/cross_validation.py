@@ -11,22 +11,30 @@ and Stone 1984, section 3.4.3, there with the standard error of the best by itse
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from jaxmech.config.run_folder import write_whole
 from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable, MapLike, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.refit_starts import errors_with_fitted_starts
+from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
+from jaxmech.identify.problem.parameters import parameters
+from jaxmech.identify.problem.residuals import runs
+from jaxmech.identify.problem.setup import prepare
+from jaxmech.identify.result import Predicted
+from jaxmech.system import Params
 
 Rule = Literal["one-standard-error", "minimum"]
 Score = Literal["recorded", "fitted"]
+_POLICY = LevenbergMarquardt(iterations=50, tolerance=1e-10)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,9 +43,7 @@ class CrossValidation:
 
     names: tuple[str, ...]  # of the C candidates
     numbers: np.ndarray  # how many numbers each of them fits, (C,)
-    errors: (
-        np.ndarray
-    )  # RMS error of each recording when held out, infinite after a failure, (C, R)
+    errors: np.ndarray  # RMS of each recording when held out, infinite after a failure, (C, R)
     folds: np.ndarray  # the fold of each recording, (R,)
     rule: Rule  # for the choice
     score: Score  # whether held-out recordings began at recorded or at fitted initial states
@@ -191,26 +197,26 @@ def cross_validate(
     if folder is not None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    places = [(c, k) for c in range(len(candidates)) for k in range(folds)]
-    names = tuple(candidates)
-    jobs = []
-    for c, k in places:
-        held = np.flatnonzero(fold_of == k)
-        own = None if folder is None else folder.resolve() / f"{c}-{k}"
-        jobs.append(_Job(names[c], candidates[names[c]], given, held, score, settings, own))
+    jobs = [
+        _Job(c, name, candidate, given, np.flatnonzero(fold_of == k), score, settings,
+             folder and folder.resolve() / f"{c}-{k}")
+        for c, (name, candidate) in enumerate(candidates.items())
+        for k in range(folds)
+    ]  # fmt: skip
     hidden = None if progress else True
     found = tqdm(workers(_done, jobs), total=len(jobs), unit=" fits", disable=hidden)
-    for (c, _), job, done in zip(places, jobs, found, strict=True):
-        numbers[c], errors[c, job.held] = done.numbers, done.errors
+    for job, (count, missed) in zip(jobs, found, strict=True):
+        numbers[job.number], errors[job.number, job.held] = count, missed
     errors = np.where(np.isfinite(errors), errors, np.inf)
     if not np.isfinite(errors).all(1).any():
         raise ValueError(
             "Argument `candidates` must hold one that can be simulated along all recordings."
         )
-    return CrossValidation(names, numbers, errors, fold_of, rule, score)
+    return CrossValidation(tuple(candidates), numbers, errors, fold_of, rule, score)
 
 
 class _Job(NamedTuple):
+    number: int  # of the candidate
     name: str
     candidate: Identifiable
     recordings: tuple[Recording, ...]
@@ -218,11 +224,6 @@ class _Job(NamedTuple):
     score: Score
     settings: Settings
     folder: Path | None  # where its result and state are kept
-
-
-class _Done(NamedTuple):
-    numbers: int
-    errors: Sequence[float]
 
 
 def _require_policies(rule: str, score: str, settings: Settings) -> None:
@@ -239,8 +240,8 @@ def _require_policies(rule: str, score: str, settings: Settings) -> None:
         )
 
 
-def _done(job: _Job) -> _Done:
-    """The result of a job, from its file if it has one, which is written if it is not there."""
+def _done(job: _Job) -> tuple[int, Sequence[float]]:
+    """How many numbers were fitted, and the errors; kept in a file, from which they are read."""
     folder = job.folder
     if folder is None:
         return _computed(job, None)
@@ -252,29 +253,27 @@ def _done(job: _Job) -> _Done:
                 f"Argument `folder` {folder.parent} holds another cross-validation; name another "
                 "folder, or remove it."
             )
-        return _Done(facts["numbers"], facts["errors"])
-    done = _computed(job, folder)
-    facts = {"fingerprint": code, "candidate": job.name, **done._asdict()}
-    draft = file.with_suffix(".new")
-    draft.write_text(json.dumps(facts), encoding="utf-8")
-    draft.replace(file)
-    return done
+        return facts["numbers"], facts["errors"]
+    numbers, errors = _computed(job, folder)
+    facts = {"fingerprint": code, "candidate": job.name, "numbers": numbers, "errors": errors}
+    write_whole(file, json.dumps(facts))
+    return numbers, errors
 
 
-def _computed(job: _Job, folder: Path | None) -> _Done:
+def _computed(job: _Job, folder: Path | None) -> tuple[int, list[float]]:
     train = [one for k, one in enumerate(job.recordings) if k not in job.held]
     held = [job.recordings[k] for k in job.held]
     try:
         found = fit_identifiable(job.candidate, train, job.settings, validation=held, folder=folder)
     except FloatingPointError:
-        return _Done(0, [np.inf] * len(held))
+        return 0, [np.inf] * len(held)
     except ValueError as error:
         raise ValueError(f"Candidate {job.name}: {error}") from error
     errors = found.validation_errors
     if job.score == "fitted":  # of all recordings, so that all folds share one compilation
         every = errors_with_fitted_starts(job.candidate, found.params, job.recordings, job.settings)
         errors = every[job.held]
-    return _Done(len(found.names), [float(x) for x in errors])
+    return len(found.names), [float(x) for x in errors]
 
 
 def _fingerprint(job: _Job) -> str:
@@ -288,3 +287,30 @@ def _fingerprint(job: _Job) -> str:
     for leaf in [*jax.tree.leaves(c.params), *arrays]:
         code.update(np.asarray(0.0 if leaf is None else leaf, float).tobytes())
     return code.hexdigest()
+
+
+def errors_with_fitted_starts(
+    subject: Identifiable, params: Params, recordings: Sequence[Recording],
+    settings: Settings = Settings(),
+) -> np.ndarray:  # fmt: skip
+    """RMS errors (R,) of recordings with only their initial states fitted; NaN after a failure."""
+    # A wrong model shows in them even where recorded initial states have larger errors than the
+    # model, as long as the recordings are so long that an initial state cannot make up for it.
+    first = parameters(params).layout.names[0].partition("[")[0]
+    held = replace(subject, params=params, free=(first,), bounds={}, prior={})
+    given = [one if one.weights is not None else replace(one, start_sd=None) for one in recordings]
+    task = prepare(held, given, replace(settings, initial_states="free", horizon=None))
+    layout, prior = task.problem.layout, jnp.zeros(0)
+    task = replace(  # with the initial states as the only unknowns
+        task,
+        problem=replace(
+            task.problem, layout=replace(layout, free=(), transforms=(), entries=(), names=())
+        ),
+        conditions=replace(task.conditions, prior_mean=prior, prior_weight=prior),
+        y=task.y[layout.size :],
+    )
+    y = task.y
+    for at in steps(_POLICY, task, y, task.conditions) if y.size else ():
+        y = at.y
+    found = runs(task.problem, y, task.data)
+    return Predicted(task.origin.recordings, task.origin.gathered(found.predicted)).errors

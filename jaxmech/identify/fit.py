@@ -13,9 +13,8 @@ from jaxtyping import Array
 
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.identify.data.recording import Recording, named
+from jaxmech.identify.data.recording import Recording, alike, named
 from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
-from jaxmech.identify.fit_warnings import horizon_of, remarks
 from jaxmech.identify.identifiable import (
     Identifiable,
     InitialStates,
@@ -23,14 +22,14 @@ from jaxmech.identify.identifiable import (
     Optimizer,
     Settings,
 )
-from jaxmech.identify.inference.normal_equations import normal
+from jaxmech.identify.inference.goodness_of_fit import horizon_of, remarks
+from jaxmech.identify.inference.information import normal
 from jaxmech.identify.optimize.checkpoint import checkpoint
-from jaxmech.identify.optimize.gradient_descent import Descent, Validation
+from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
-from jaxmech.identify.optimize.loop import Solved, solve, starting_points
-from jaxmech.identify.optimize.multistart import MultiStart
-from jaxmech.identify.problem.checks import alike, consistent_starts
-from jaxmech.identify.problem.least_squares import Conditions, Task
+from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
+from jaxmech.identify.problem.initial_states import consistent_start
+from jaxmech.identify.problem.least_squares import Task
 from jaxmech.identify.problem.residuals import Data, Observe, SegmentRun, runs
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
@@ -161,10 +160,10 @@ def fit_identifiable(
     others = named(validation, "validation")
     if others:
         alike((*task.origin.recordings, *others))
-        free = settings.initial_states == "free"
-        consistent_starts(task.problem, params, others, free=free)
+    for recording in others:
+        consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
     _require_possible(policy, task, others)
-    watched = _validation(task, others) if isinstance(policy, Descent) and others else None
+    watched = _held(task, others)[0] if isinstance(policy, Descent) and others else None
     multistart = settings.multistart
     tasks = starting_points(task, multistart) if multistart else [task]
     several = folder is not None and len(tasks) > 1
@@ -205,15 +204,6 @@ def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOri
     return Data(cut, task.data.leaves, none, none), origin
 
 
-def _validation(task: Task, others: Sequence[Recording]) -> Validation:
-    data, _ = _held(task, others)
-    count, size = data.segments.q0.shape
-    zero = jnp.zeros(task.problem.layout.size)
-    n2 = 2 * task.problem.system.n
-    starts, jumps = jnp.zeros((count, 2 * size)), jnp.zeros((count, n2))
-    return Validation(data, Conditions(zero, zero, starts, jnp.zeros(n2), jumps))
-
-
 def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
     problem, data, origin = task.problem, task.data, task.origin
     z, u = data.parts(solved.y, problem.layout.size)
@@ -231,17 +221,12 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
         params=params,
         params0=params0,
         names=problem.layout.names,
-        values=found.values,
         train=train,
         train_from_start=_from_start(task, z, u, train),
         validation=_predicted(task, z, others),
         initial_states=_starts(task, u, made),
         history=solved.history,
         converged=solved.converged,
-        information=found.information,
-        informations=found.informations,
-        prior=found.prior,
-        scores=found.scores,
         noise=float(np.sqrt(squares / max(count - unknowns, 1))),
         trusted=task.weighted,
         count=count,
@@ -249,6 +234,7 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
         notes=tuple(remarks(task, solved, made, train.residuals, unknowns)),
         horizon=partial(horizon_of, task, made, params),
         point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
+        **vars(found),
     )
 
 

@@ -4,6 +4,7 @@ Nothing in such a file is executed when it is read.
 """
 
 import hashlib
+import io
 import json
 import os
 import struct
@@ -17,9 +18,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmech.config.run_folder import write_whole
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
-from jaxmech.sensitivity.growth_report import Growth
+from jaxmech.sensitivity.growth import Growth
 
 _KIND = "jaxmech fit"
 _TEXT = "json"
@@ -64,13 +66,11 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
         "horizon": [_packed(part, arrays, "growth") for part in horizon],
     }
     text = json.dumps(facts)
-    code = np.array(_digest(text, arrays))
-    everything: dict[str, Any] = {_TEXT: np.array(text), _CODE: code, **arrays}
-    draft = path.with_name(f".{path.name}.draft")
+    everything: dict[str, Any] = {_TEXT: text, _CODE: _digest(text, arrays), **arrays}
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **everything)
     try:
-        with draft.open("wb") as file:
-            np.savez_compressed(file, **everything)
-        draft.replace(path)
+        write_whole(path, stream.getvalue())
     except OSError as error:
         raise ValueError(
             f"Argument `path` {path} cannot be written: {error.strerror or error}."

@@ -11,9 +11,8 @@ from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.sensitivity import check_runs, nan_origins
-from jaxmech.sensitivity.check_report import START, GradientCheck
+from jaxmech.sensitivity.check_report import START, GradientCheck, Sweep, step_sizes, sweep
 from jaxmech.sensitivity.check_runs import Base, CheckedMotion, Loss
-from jaxmech.sensitivity.differences import Sweep, step_sizes, sweep
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
@@ -144,12 +143,10 @@ def _origins(
     """Where each NaN comes from: `start`, the loss, or a function at the end of some step."""
     scheme, states = check_runs.refined(run, base, solution)
     numbers = tuple(name for name in names if name != START)
-    found = nan_origins.origins_in_start(
-        run.start, base.q0, base.v0, base.ts[0], base.params, numbers
-    )
-    found += nan_origins.origins_in_system(
-        scheme, states.q, states.v, states.ts, base.params, numbers
-    )
+    start = run.start, base.q0, base.v0, base.ts[0]
+    found = nan_origins.origins_in_start(*start, base.params, numbers)
+    motion = states.q, states.v, states.ts
+    found += nan_origins.origins_in_system(scheme, *motion, base.params, numbers)
     found += nan_origins.origins_in_loss(run.loss, solution, base.params, numbers)
     return {
         name: nan_origins.concerning(None if only_forward else name, found, numbers)

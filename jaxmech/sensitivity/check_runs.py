@@ -48,10 +48,11 @@ class CheckedMotion:
     stabilization: AbstractStabilization
     formulation: AbstractFormulation
 
+    @property
     def policies(self) -> dict[str, Any]:
-        """The policies for `simulate`, which leaves a failure to the status."""
+        """The policies for `simulate`."""
         return {"method": self.method, "projection": self.stabilization,
-                "formulation": self.formulation, "throw": False}  # fmt: skip
+                "formulation": self.formulation}  # fmt: skip
 
 
 class Steps(NamedTuple):
@@ -87,18 +88,16 @@ def prepared(
     dtype = jnp.result_type(q0, v0, float)
     q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
     q, v = (q0, v0) if run.start is None else run.start(q0, v0, params)
-    method = resolved_method(
-        run.system, q, v, ts, params,
-        method=run.method, projection=run.stabilization, formulation=run.formulation,
-    )  # fmt: skip
-    run = replace(run, method=method)
-    solution = simulate(run.system, q, v, ts, params, **(run.policies() | {"throw": True}))
+    run = replace(run, method=resolved_method(run.system, q, v, ts, params, **run.policies))
+    solution = simulate(run.system, q, v, ts, params, **run.policies)
     value = run.loss(solution.q, solution.v, solution.ts, params)
     if np.shape(value) != () or not np.isfinite(value):
         raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
     base = Base(q0, v0, solution.ts, params, _change(run.system, solution, params))
     if isinstance(run.method, Adaptive):
-        base = base._replace(steps=_steps(run, base, numbers(base)[0], solution))
+        record = shortened(_recorded(run, base, x := numbers(base)[0]))
+        q, v, _ = _replayed(run, base, x, record)
+        base = base._replace(steps=Steps(record, solution.q - q, solution.v - v))
     return run, base, solution
 
 
@@ -142,19 +141,13 @@ def _solved(
 ) -> tuple[Array, Array]:
     """The loss for numbers x (P,), and whether the motion succeeded."""
     q, v, params = _start(run, base, x)
-    sol = simulate(run.system, q, v, base.ts, params, derivative=derivative, **run.policies())
+    ways = {**run.policies, "derivative": derivative, "throw": False}
+    sol = simulate(run.system, q, v, base.ts, params, **ways)
     return run.loss(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
 
 
 def _scheme(run: CheckedMotion, method: AbstractMethod, state: Any, params: Params) -> Scheme:
     return Scheme.of(run.system, method, run.formulation, run.stabilization, *state, params)
-
-
-def _steps(run: CheckedMotion, base: Base, x: Array, solution: Solution) -> Steps:
-    """The steps of the motion at numbers x (P,)."""
-    record = shortened(_recorded(run, base, x))
-    q, v, _ = _replayed(run, base, x, record)
-    return Steps(record, solution.q - q, solution.v - v)
 
 
 @jit_of("run")
@@ -172,15 +165,6 @@ def _replayed(
     q, v, params = _start(run, base, x)
     scheme = _scheme(run, run.method, (q, v, base.ts[0]), params)
     return replayed(scheme, record, q, v, base.ts, params)
-
-
-def _moved(run: CheckedMotion, base: Base, x: Array) -> tuple[Array, Array]:
-    """As `_solved`, in the steps of the motion where the derivatives are taken."""
-    if base.steps is None:
-        return _solved(run, base, x, ReverseMode())
-    q, v, good = _replayed(run, base, x, base.steps.record)
-    params = _start(run, base, x)[2]
-    return run.loss(q + base.steps.q, v + base.steps.v, base.ts, params), good
 
 
 @jit_of("run")
@@ -209,7 +193,12 @@ def losses(run: CheckedMotion, base: Base, points: Array) -> Array:
     """The loss at points (K, P), as one batch; NaN where a motion failed."""
 
     def one(x: Array) -> Array:
-        loss, good = _moved(run, base, x)
+        if base.steps is None:
+            loss, good = _solved(run, base, x, ReverseMode())
+        else:  # in the steps of the motion where the derivatives are taken
+            q, v, good = _replayed(run, base, x, base.steps.record)
+            params = _start(run, base, x)[2]
+            loss = run.loss(q + base.steps.q, v + base.steps.v, base.ts, params)
         return jnp.where(good, loss, jnp.nan)
 
     return jax.vmap(one)(points)
@@ -221,14 +210,15 @@ def refined(run: CheckedMotion, base: Base, solution: Solution) -> tuple[Scheme,
         substeps = run.method.count
         places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
         fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
-        policies = run.policies() | {"method": replace(run.method, substeps=1)}
+        policies = run.policies | {"method": replace(run.method, substeps=1)}
     else:
         assert base.steps is not None
         sizes = np.asarray(base.steps.record.moves)
         ends = np.cumsum(sizes[sizes > 0])
         sign = np.sign(base.ts[-1] - base.ts[0])
         fine = jnp.append(base.ts[0] + sign * np.append(0.0, ends[:-1]), base.ts[-1])
-        policies = run.policies()
-    states = simulate(run.system, solution.q[0], solution.v[0], fine, base.params, **policies)
+        policies = run.policies
+    start = solution.q[0], solution.v[0]
+    states = simulate(run.system, *start, fine, base.params, throw=False, **policies)
     state = states.q[0], states.v[0], states.ts[0]
     return _scheme(run, run.method, state, base.params), states

@@ -1,4 +1,4 @@
-"""How fast small changes of the initial state grow along a motion.
+"""How fast small changes of the initial state grow along a motion, and what it means for gradients.
 
 With Phi the derivative of the state at a save time by the initial state, restricted to changes on
 the constraints, the growth is the largest singular value of Phi: the factor by which the worst
@@ -7,7 +7,7 @@ matrix of unit size and a logarithm, so that it cannot overflow (Benettin, Galga
 Strelcyn 1980; Dieci and Van Vleck 1995 for the QR form).
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -18,20 +18,131 @@ from numpy.typing import NDArray
 
 from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod, Adaptive, Scheme, Tolerance
-from jaxmech.integrate.adaptive import adaptive_trajectory
+from jaxmech.integrate import RK4, AbstractMethod, Adaptive, ForwardMode
 from jaxmech.integrate.default_steps import resolved_method
-from jaxmech.integrate.step import step
-from jaxmech.sensitivity.growth_report import Growth
 from jaxmech.sensitivity.tangents import Tangents, geometry, tangents
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
-from jaxmech.stabilization import AbstractStabilization, Free, Projection
+from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 
 Numbers = NDArray[np.floating]
 _FIRST_STEPS = 30  # attempts by which an interval alone may take more than its part of a motion
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Growth:
+    """How small changes of the initial state grow along one motion; prints itself.
+
+    Attributes:
+        ts: save times [s], shape (T,).
+        logarithm: natural logarithm of the growth at the save times, shape (T,), 0 at the start.
+        rate: factor that makes changes of coordinates comparable with those of velocities [1/s];
+            None where the sizes of both were given.
+        eps: the relative round-off of the computation.
+    """
+
+    ts: Numbers
+    logarithm: Numbers
+    rate: float | None
+    eps: float
+
+    @property
+    def factor(self) -> Numbers:
+        """The growth itself, shape (T,), infinite where it overflows."""
+        with np.errstate(over="ignore"):
+            return np.exp(self.logarithm)
+
+    @property
+    def span(self) -> float:
+        """From the first to the last save time [s]."""
+        return float(abs(self.ts[-1] - self.ts[0]))
+
+    @property
+    def exponent(self) -> float:
+        """The finite-time Lyapunov exponent [1/s]: logarithm of the growth over the whole time."""
+        return float(self.logarithm[-1] / self.span)
+
+    @property
+    def doubling_time(self) -> float:
+        """Time in which a change doubles on average [s]; infinite if it does not grow."""
+        return float(np.log(2) / self.exponent) if self.exponent > 0 else float("inf")
+
+    def horizon(self, sd: float, tolerance: float) -> float:
+        """The time from the start [s] at which an initial uncertainty has grown to a tolerance.
+
+        Interpolated between save times; infinite if the tolerance is not reached.
+
+        Args:
+            sd: the uncertainty of the initial state, in any unit.
+            tolerance: what it may grow to, in the same unit.
+
+        Raises:
+            ValueError: one of them is not positive.
+
+        Example:
+            >>> ts = np.linspace(0.0, 4.0, 5)
+            >>> Growth(ts, 2 * ts, rate=1.0, eps=2e-16).horizon(1e-3, 1e-3 * np.exp(3.0))
+            1.5
+        """
+        for name, value in (("sd", sd), ("tolerance", tolerance)):
+            if not value > 0:
+                raise ValueError(f"Argument `{name}` must be positive, but is {value}.")
+        level = float(np.log(tolerance) - np.log(sd))
+        above = np.flatnonzero(self.logarithm >= level)
+        if not above.size:
+            return float("inf")
+        k, since = int(above[0]), np.abs(self.ts - self.ts[0])
+        if k == 0:
+            return 0.0
+        return float(np.interp(level, self.logarithm[k - 1 : k + 1], since[k - 1 : k + 1]))
+
+    def __repr__(self) -> str:
+        scaling = "as given" if self.rate is None else f"by mass, dq times {self.rate:.3g} 1/s"
+        digits = -(np.log(self.eps) + self.logarithm[-1]) / np.log(10)
+        doubles = f"; doubles every {self.doubling_time:.3g} s" if self.exponent > 0 else ""
+        lines = [
+            ("time", f"{self.ts[0]:g} to {self.ts[-1]:g} s"),
+            ("at the end", f"{power(self.logarithm[-1])}, at most {power(self.logarithm.max())}"),
+            ("exponent", f"{self.exponent:.3g} 1/s{doubles}"),
+            ("scaling", scaling),
+            ("round-off", f"leaves about {max(digits, 0.0):.0f} digits of the end"),
+        ]
+        return "\n".join(["Growth", *(f"  {title:<12}{text}" for title, text in lines)])
+
+
+def power(logarithm: float) -> str:
+    """exp(logarithm) in three digits, however large."""
+    tens, rest = divmod(logarithm / np.log(10), 1.0)
+    return f"{10.0**rest * 10.0**tens:.3g}" if abs(tens) < 5 else f"{10.0**rest:.2f}e{tens:+03.0f}"
+
+
+def beyond(
+    growth: Growth, *, change: float = 1e-3, size: float = 1.0, accuracy: float = 1e-3
+) -> str:
+    """A warning if a motion is too long for its gradient, or an empty text."""
+    # A gradient predicts changes in proportion. When a change of the size that matters has grown to
+    # the motion itself, the true change stays bounded while the predicted one goes on growing: the
+    # loss has many minima. When round-off has grown to the accuracy that is wanted, the motion
+    # depends on the order of the operations.
+    predicted = growth.horizon(change, size)
+    computed = growth.horizon(growth.eps, accuracy)
+    first = min(predicted, computed)
+    if np.isinf(first):
+        return ""
+    if predicted <= computed:
+        part = f"{change / size:.1g} of the motion"
+        reason = f"a change of the start by {part} has grown to the motion itself"
+    else:
+        reason = f"round-off has grown to {accuracy:.1g} of the motion"
+    length = min(growth.horizon(1.0, 10.0), 0.5 * first)
+    return (
+        f"A gradient through this motion means little beyond {first:.3g} of its {growth.span:.3g} "
+        f"s: there {reason} (changes grow by {power(growth.logarithm[-1])} to the end, doubling "
+        f"every {growth.doubling_time:.2g} s). Take shorter stretches, such as "
+        f"`horizon=Shooting(length={length:.2g})`."
+    )
 
 
 def sensitivity_growth(
@@ -88,19 +199,19 @@ def sensitivity_growth(
     bases = [tangents(found, k, eps**0.5, sizes) for k in range(len(solution.ts))]
     if not bases[0].q.size:
         raise ValueError("Argument `system` has no freedom: its constraints prescribe the motion.")
-    stabilization = Free() if projection is None else projection
-    start = solution.q[0], solution.v[0], solution.ts[0], params
-    tolerance = None
     if isinstance(method, Adaptive):
-        tolerance = method.tolerance(solution.q.dtype)
-        method = _of_an_interval(method, solution)
-    scheme = Scheme.of(system, method, formulation, stabilization, *start)
-    matrices = _transitions(scheme, tolerance, solution, bases, params)
+        # memory for no more steps than the whole motion took
+        made = int(solution.accepted + solution.rejected)
+        enough = 2 ** int(np.ceil(np.log2(made + _FIRST_STEPS)))
+        method = replace(method, max_steps=min(method.max_steps, enough))
+    matrices = _transitions(system, method, policies, solution, bases, params)
     times = np.asarray(solution.ts, dtype=float)
     rate = None
     if scale is None:
         rate = _rate(matrices, bases, abs(times[-1] - times[0]))
-        matrices = _scaled(matrices, bases, rate)
+        scales = [np.repeat([rate, 1.0], [len(b.by_q), len(b.by_v)]) for b in bases]
+        pairs = zip(matrices, scales[:-1], scales[1:], strict=True)
+        matrices = [after[:, None] * matrix / before for matrix, before, after in pairs]
     return Growth(times, _logarithms(matrices), rate, eps)
 
 
@@ -118,30 +229,18 @@ def _sizes(scale: Any, n: int) -> list[Numbers]:
     return [of_q, of_v]
 
 
-def _of_an_interval(method: Adaptive, solution: Solution) -> Adaptive:
-    """The method with memory for no more steps than the whole motion took."""
-    made = int(solution.accepted + solution.rejected)
-    enough = 2 ** int(np.ceil(np.log2(made + _FIRST_STEPS)))
-    return replace(method.without_tolerance(), max_steps=min(method.max_steps, enough))
-
-
 def _transitions(
-    scheme: Scheme, tolerance: Tolerance | None, solution: Solution, bases: list[Tangents],
-    params: Params,
+    system: System, method: AbstractMethod, policies: dict[str, Any], solution: Solution,
+    bases: list[Tangents], params: Params,
 ) -> list[Numbers]:  # fmt: skip
     """The map of each save interval from the basis at its start to that at its end."""
     counts = [basis.q.shape[1] for basis in bases[:-1]]
     interval = np.repeat(np.arange(len(counts)), counts)
     dq, dv = (np.concatenate([getattr(b, x).T for b in bases[:-1]]) for x in ("q", "v"))
-    ends = _ends(
-        scheme,
-        tolerance,
-        (solution.q[interval], solution.v[interval]),
-        solution.ts[interval],
-        solution.ts[interval + 1],
-        (jnp.asarray(dq, solution.q.dtype), jnp.asarray(dv, solution.q.dtype)),
-        params,
-    )
+    states = solution.q[interval], solution.v[interval]
+    times = solution.ts[interval], solution.ts[interval + 1]
+    changes = tuple(jnp.asarray(x, solution.q.dtype) for x in (dq, dv))
+    ends = _ends(system, method, *policies.values(), states, times, changes, params)
     moved_q, moved_v = (np.asarray(x, dtype=float) for x in ends)
     bad = ~np.isfinite(moved_q.sum(1) + moved_v.sum(1))
     if bad.any():
@@ -155,69 +254,38 @@ def _transitions(
     return [basis.coordinates(q.T, v.T) for q, v, basis in split]
 
 
-@jit_of("scheme")
+@jit_of("system", "method", "projection", "formulation")
 def _ends(
-    scheme: Scheme, tolerance: Tolerance | None, states: Any, starts: Array, ends: Array,
-    changes: Any, params: Params,
+    system: System, method: AbstractMethod, projection: AbstractStabilization | None,
+    formulation: AbstractFormulation, states: Any, times: Any, changes: Any, params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Changes (N, n) of N states, carried to the end of the interval of each."""
+    """Changes (N, n) of N states, carried from the first of two times of each to the second."""
 
-    def fixed(state: Any, start: Array, end: Array, params: Params) -> Any:
-        assert isinstance(scheme.method, AbstractFixedStep)
-        substeps = scheme.method.count
-        h = (end - start) / substeps
-
-        def advance(k: Array, state: Any) -> Any:
-            q, v = state
-            return step(scheme, q, v, start + k * h, h, params)[:2]
-
-        return jax.lax.fori_loop(0, substeps, advance, state)
-
-    def by_tolerance(state: Any, start: Array, end: Array, params: Params, tolerance: Any) -> Any:
-        ts = jnp.stack([start, end])
-        found = adaptive_trajectory(scheme, state[0], state[1], ts, params, tolerance)
-        return found.q[-1], found.v[-1]
-
-    def one(
-        state: Any, start: Array, end: Array, change: Any, params: Params, tolerance: Any
-    ) -> Any:
-        def run(*state: Array) -> Any:
-            if tolerance is None:
-                return fixed(state, start, end, params)
-            return by_tolerance(state, start, end, params, tolerance)
+    def one(state: Any, times: Any, change: Any, params: Params) -> Any:
+        def run(q: Array, v: Array) -> Any:
+            found = simulate(
+                system, q, v, jnp.stack(times), params, method=method, projection=projection,
+                formulation=formulation, derivative=ForwardMode(), throw=False,
+            )  # fmt: skip
+            return found.q[-1], found.v[-1]
 
         return jax.jvp(run, state, change)[1]
 
-    axes = (0, 0, 0, 0, None, None)
-    return jax.vmap(batched(one), axes)(states, starts, ends, changes, params, tolerance)
-
-
-def _parts(matrix: Numbers, before: Tangents, after: Tangents) -> tuple[Numbers, Numbers]:
-    """The blocks of a transition that map dq to dv, and dv to dq."""
-    to, of = after.by_q.shape[0], before.by_q.shape[0]
-    return matrix[to:, :of], matrix[:to, of:]
+    return jax.vmap(batched(one), (0, 0, 0, None))(states, times, changes, params)
 
 
 def _rate(matrices: list[Numbers], bases: list[Tangents], span: float) -> float:
-    """The rate w that gives both blocks equal size over all intervals; at least 1 / span."""
-    parts = [
+    """The rate w at which dq changes dv as much as dv changes dq, over all intervals."""
+    stiffness = inertia = 0.0
+    for matrix, before, after in zip(matrices, bases[:-1], bases[1:], strict=True):
+        to, of = len(after.by_q), len(before.by_q)
         # Only the ratio of the blocks counts, and a chaotic motion would overflow.
-        _parts(matrix / np.abs(matrix).max(), before, after)
-        for matrix, before, after in zip(matrices, bases[:-1], bases[1:], strict=True)
-    ]
-    stiffness, inertia = (sum(float((part[k] ** 2).sum()) for part in parts) for k in (0, 1))
+        squares = (matrix / np.abs(matrix).max()) ** 2
+        stiffness += float(squares[to:, :of].sum())
+        inertia += float(squares[:to, of:].sum())
     # dq counts w times: the sums of squares become stiffness / w^2 and inertia w^2, equal at this
     # w.
     return max((stiffness / inertia) ** 0.25 if inertia else 0.0, 1 / span)
-
-
-def _scaled(matrices: list[Numbers], bases: list[Tangents], rate: float) -> list[Numbers]:
-    """The transitions with the coordinates of dq multiplied by the rate."""
-    scales = [np.repeat([rate, 1.0], [len(b.by_q), len(b.by_v)]) for b in bases]
-    return [
-        after[:, None] * matrix / before
-        for matrix, before, after in zip(matrices, scales[:-1], scales[1:], strict=True)
-    ]
 
 
 def _logarithms(matrices: list[Numbers]) -> Numbers:

@@ -70,6 +70,12 @@ def _origins(what: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOri
     return [NanOrigin(what, (inputs[k],), float(ts[int(bad[:, k].argmax())])) for k in columns]
 
 
+def _nan(fn: Callable[..., Any], *args: Any) -> list[Array]:
+    """Where the derivatives in reverse mode by each argument are non-finite."""
+    value, pull = jax.vjp(fn, *args)
+    return [~jnp.isfinite(x) for x in pull(jax.tree.map(jnp.ones_like, value))]
+
+
 @jit_of("scheme", "whole")
 def _bad(
     scheme: Scheme, whole: bool, q: Array, v: Array, ts: Array, params: Params
@@ -79,8 +85,7 @@ def _bad(
     functions = _wholes(scheme) if whole else functions_of(scheme.system)
 
     def one(fn: Callable[..., Any], q: Array, v: Array, t: Array) -> Array:
-        needs, pull = jax.vjp(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers)
-        return ~jnp.isfinite(jnp.concatenate(pull(jax.tree.map(jnp.ones_like, needs))))
+        return jnp.concatenate(_nan(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers))
 
     return {what: jax.vmap(partial(one, fn))(q, v, ts) for what, fn in functions.items()}
 
@@ -128,9 +133,8 @@ def origins_in_start(
     if start is None:
         return []
     numbers, with_numbers = numbers_of(params)
-    state, pull = jax.vjp(lambda x: start(q0, v0, with_numbers(x)), numbers)
-    (slopes,) = pull(jax.tree.map(jnp.ones_like, state))
-    return _origins("`start`", ~np.isfinite(slopes)[None], names, [t])
+    (bad,) = _nan(lambda x: start(q0, v0, with_numbers(x)), numbers)
+    return _origins("`start`", bad[None], names, [t])
 
 
 def origins_in_loss(
@@ -138,13 +142,11 @@ def origins_in_loss(
 ) -> list[NanOrigin]:
     """The coordinates, velocities and numbers by which `loss` has no derivative."""
     numbers, with_numbers = numbers_of(params)
-    by_q, by_v, by_numbers = jax.grad(
-        lambda q, v, x: loss(q, v, solution.ts, with_numbers(x)), argnums=(0, 1, 2)
-    )(solution.q, solution.v, numbers)
-    bad = ~np.isfinite(np.hstack([by_q, by_v]))
-    found = _origins("`loss`", bad, _states(solution.coordinates), solution.ts)
-    wrong = np.flatnonzero(~np.isfinite(np.asarray(by_numbers)))
-    return found + [NanOrigin("`loss`", (names[k],), None) for k in wrong]
+    by_q, by_v, by_numbers = _nan(
+        lambda q, v, x: loss(q, v, solution.ts, with_numbers(x)), solution.q, solution.v, numbers
+    )
+    found = _origins("`loss`", np.hstack([by_q, by_v]), _states(solution.coordinates), solution.ts)
+    return found + [NanOrigin("`loss`", (names[k],), None) for k in np.flatnonzero(by_numbers)]
 
 
 def concerning(

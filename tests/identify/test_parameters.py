@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech.identify import MultiStart, PhysicalInertia
-from jaxmech.identify.problem.bounds import Above, Anywhere, Below, Between, transform
-from jaxmech.identify.problem.parameters import parameters
+from jaxmech.identify.problem.parameters import Interval, parameters, transform
 
 TREE: dict[str, Any] = {
     "arm": {"c": np.array([0.1, 0.2]), "l": 2.0},
@@ -51,11 +50,11 @@ def test_the_start_is_where_all_free_numbers_are_zero() -> None:
 @pytest.mark.parametrize(
     ("way", "start", "low", "high"),
     [
-        (Anywhere(), -2.0, -np.inf, np.inf),
-        (Anywhere(), 0.0, -np.inf, np.inf),
-        (Above(1.0), 1.5, 1.0, np.inf),
-        (Below(1.0), -3.0, -np.inf, 1.0),
-        (Between(-1.0, 2.0), 1.9, -1.0, 2.0),
+        (Interval(), -2.0, -np.inf, np.inf),
+        (Interval(), 0.0, -np.inf, np.inf),
+        (Interval(low=1.0), 1.5, 1.0, np.inf),
+        (Interval(high=1.0), -3.0, -np.inf, 1.0),
+        (Interval(-1.0, 2.0), 1.9, -1.0, 2.0),
     ],
 )
 def test_transforms_rise_between_their_bounds(
@@ -149,6 +148,6 @@ def test_the_first_starting_point_is_the_given_one() -> None:
 
 
 def test_bounds_open_to_both_sides() -> None:
-    assert transform("m", {"m": (None, None)}) == Anywhere()
-    assert transform("m", {"m": (-np.inf, np.inf)}) == Anywhere()
-    assert transform("m", {}) == Anywhere()
+    assert transform("m", {"m": (None, None)}) == Interval()
+    assert transform("m", {"m": (-np.inf, np.inf)}) == Interval()
+    assert transform("m", {}) == Interval()

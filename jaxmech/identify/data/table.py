@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.data.velocity_estimates import rates
 from jaxmech.utils.field_docs import doc
 
 Column = str | int
+Numbers = NDArray[np.float64]
+
+_WIDTHS = (5, 9, 17, 33, 65)  # samples under a parabola
+_JUDGED = 100  # samples at which the widths are compared
+_AT_ONCE = 4096  # samples whose parabolas are fitted in one batch, to bound the memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +166,10 @@ def _require_known(named: Mapping[str, Sequence[str]], known: Collection[str], w
 def _problems(table: Table) -> Iterator[Problem]:
     if not table.observed:
         yield Problem(("observed",), "must name at least one column")
-    yield from _named_twice(table)
+    for key in ("observed", "q0", "v0"):  # a repeated column would count as two sensors
+        columns = getattr(table, key)
+        if twice := [c for k, c in enumerate(columns) if c in columns[:k]]:
+            yield Problem((key,), f"must name every column once, but names {twice[0]!r} twice")
     yield from _not_positive(table)
     if len(table.v0) not in (0, len(table.start_columns[0])):
         text = f"must name as many columns as `q0`, {len(table.start_columns[0])}, or none"
@@ -171,36 +179,21 @@ def _problems(table: Table) -> Iterator[Problem]:
         yield Problem(("validation",), text)
     if table.time is not None and table.dt is not None:
         yield Problem(("dt",), "must be left out where `time` is given")
-    if table.stride < 1:
-        yield Problem(("stride",), f"must be at least 1, but is {table.stride}")
-
-
-def _named_twice(table: Table) -> Iterator[Problem]:
-    """A repeated column, which would count as two sensors."""
-    for key in ("observed", "q0", "v0"):
-        columns = getattr(table, key)
-        if twice := [c for k, c in enumerate(columns) if c in columns[:k]]:
-            yield Problem((key,), f"must name every column once, but names {twice[0]!r} twice")
 
 
 def _not_positive(table: Table) -> Iterator[Problem]:
+    if table.stride < 1:
+        yield Problem(("stride",), f"must be at least 1, but is {table.stride}")
     if table.dt is not None and not table.dt > 0:
         yield Problem(("dt",), f"must be positive, but is {table.dt}")
-    noise = table.noise_sd
-    if noise is not None and not _are_deviations(noise, len(table.observed)):
-        text = f"must be positive, one for all or one for each of {len(table.observed)} columns"
+    noise, count = table.noise_sd, len(table.observed)
+    each = noise if isinstance(noise, list) else [1.0 if noise is None else noise] * count
+    if len(each) != count or not all(isinstance(sd, int | float) and sd > 0 for sd in each):
+        text = f"must be positive, one for all or one for each of {count} columns"
         yield Problem(("noise_sd",), f"{text}, but is {noise}")
     start = table.start_sd
     if start is not None and (len(start) != 2 or not all(sd > 0 for sd in start)):
         yield Problem(("start_sd",), f"must be two positive numbers, but is {list(start)}")
-
-
-def _are_deviations(given: float | list[Any], count: int) -> bool:
-    """Whether a positive number, or one for each column, is given; a list may hold lists."""
-    if not isinstance(given, list):
-        return given > 0
-    numbers = all(isinstance(sd, int | float) and sd > 0 for sd in given)
-    return numbers and len(given) == count
 
 
 def _require_columns(table: Table, sheets: list[Sheet]) -> None:
@@ -249,3 +242,52 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
         return whole.every(table.stride)
     except ValueError as error:
         raise TableError(f"{sheet.place(0)}: {error}") from error
+
+
+def rates(values: Numbers, ts: Numbers) -> Numbers:
+    """Time derivatives (T, k) of samples (T, k) at times (T,); NaN where unknown."""
+    return np.stack([_rates(column, ts) for column in values.T], axis=1)
+
+
+def _rates(values: Numbers, ts: Numbers) -> Numbers:
+    # Differences of neighbouring samples amplify their noise by one over the time between them. A
+    # parabola over more samples is less noisy, until it no longer follows the motion; the width is
+    # chosen by leave-one-out cross-validation (Fan and Gijbels 1996, section 4.10).
+    judged = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _JUDGED)).astype(int))
+    widths = [width for width in _WIDTHS if width <= len(ts)] or [len(ts)]
+    # Without noise all may fit to round-off, which must not choose: then the widest is taken.
+    finite = np.abs(values[np.isfinite(values)])
+    rounding = (64 * np.finfo(float).eps * finite.max(initial=0.0)) ** 2
+    width = min(widths[::-1], key=lambda width: max(_error(values, ts, width, judged), rounding))
+    places = np.arange(len(ts))
+    parts = [places[k : k + _AT_ONCE] for k in range(0, len(ts), _AT_ONCE)]
+    return np.concatenate([_parabolas(values, ts, width, part)[1] for part in parts])
+
+
+def _error(values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]) -> float:
+    """Mean squared error of the parabolas at samples that they were not fitted to."""
+    if width < _WIDTHS[0]:
+        return 0.0
+    value, _, leverage = _parabolas(values, ts, width, places)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # the error without the sample, from the fit with it: no second fit is needed
+        missed = (values[places] - value) / (1 - leverage)
+    missed = missed[np.isfinite(missed)]
+    return float(np.mean(missed**2)) if missed.size else np.inf
+
+
+def _parabolas(
+    values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Value and slope of the parabola at each place, and the leverage of the sample there."""
+    first = np.clip(places - width // 2, 0, len(ts) - width)
+    near = first[:, None] + np.arange(width)
+    away = ts[near] - ts[places][:, None]
+    scale = np.abs(away).max(axis=1)
+    seen = np.isfinite(values[near])
+    enough = seen.sum(axis=1)[:, None] > np.arange(3)  # two samples make a line
+    X = (away / scale[:, None])[..., None] ** np.arange(3) * (seen[..., None] & enough[:, None])
+    inverse = np.linalg.pinv(X.swapaxes(1, 2) @ X, rcond=1e-10, hermitian=True)
+    found = inverse @ (X.swapaxes(1, 2) @ np.where(seen, values[near], 0.0)[..., None])
+    slope = np.where(enough[:, 1], found[:, 1, 0] / scale, np.nan)
+    return found[:, 0, 0], slope, inverse[:, 0, 0] * np.isfinite(values[places])

@@ -1,7 +1,7 @@
 """Intervals of a fit, tests of the model, and what the recordings leave undetermined.
 
-`normal_equations` eliminates the initial states, which leaves the `information` about the
-parameters. `uncertainty` makes intervals of it, `goodness_of_fit` tests the fit, and
-`identifiability` finds undetermined directions, which `weak_directions` puts into words and
-`formulas/` into formulas.
+`information` eliminates the initial states and splits what is left by its directions.
+`uncertainty` makes intervals of it, `goodness_of_fit` tests the fit and warns, and
+`identifiability` finds the `null_space` of what is undetermined, and by `formula_search` the
+`combinations` that are determined.
 """

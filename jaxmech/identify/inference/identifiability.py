@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jaxmech.identify.inference.formulas.combinations import (
+from jaxmech.identify.inference.combinations import (
     Combinations,
     combinations,
     sharpened,
@@ -27,7 +27,7 @@ from jaxmech.identify.inference.information import (
     require_noise,
     row,
 )
-from jaxmech.identify.inference.weak_directions import (
+from jaxmech.identify.inference.null_space import (
     Direction,
     exact_directions,
     weak_directions,

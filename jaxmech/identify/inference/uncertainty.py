@@ -113,14 +113,18 @@ class Uncertainty:
         return np.where(self.determined, np.sqrt(variances), np.inf)
 
     def _correlation(self, covariance: Numbers) -> Numbers:
-        sd = np.where(self.determined, np.sqrt(np.maximum(np.diag(covariance), 0.0)), np.nan)
-        sd = np.where(sd > 0, sd, np.nan)
+        sd = self._errors(covariance)
+        sd = np.where((sd > 0) & self.determined, sd, np.nan)
         found = np.clip(covariance / sd / sd[:, None], -1.0, 1.0)
         np.fill_diagonal(found, np.where(np.isnan(sd), np.nan, 1.0))
         return found
 
     def _interval(self, errors: Numbers, degrees: float | int, level: float | int) -> Numbers:
-        return self.values[:, None] + errors[:, None] * _t(degrees, level) * np.array([-1.0, 1.0])
+        if not 0 < level < 1:
+            raise ValueError(f"Argument `level` must lie between 0 and 1, but is {level:g}.")
+        share = (1 + level) / 2
+        t = float(ndtri(share) if np.isinf(degrees) else stdtrit(degrees, share))
+        return self.values[:, None] + errors[:, None] * t * np.array([-1.0, 1.0])
 
     def __repr__(self) -> str:
         return "\n".join(_card(self))
@@ -151,21 +155,15 @@ def uncertainty(
             "than fitted numbers; fit fewer, or give the noise by `weights`."
         )
     stated = np.zeros((p, p)) if prior is None else square(prior, p, "prior")
-    if informations is None:
-        by_recording = _sandwich(found, g, stated)
-    else:
-        by_recording = _jackknife(found, g, stated, informations)
-    white = _independent(found, noise, stated)
+    moves = _sandwich(found, g) if informations is None else _jackknife(found, g, informations)
+    # what the prior adds to all covariances; noise^2 H^-1 is of the rest of H
+    own = found.inverse @ stated @ found.inverse
+    white = noise**2 * (found.inverse - own) + own
+    by_recording = None if moves is None else moves + own
     return Uncertainty(found, white, by_recording, float(degrees), len(g))
 
 
-def _independent(found: Directions, noise: float | int, prior: Numbers) -> Numbers:
-    """noise^2 H^-1, (p, p), where `prior` is the part of H that comes from a prior."""
-    stated = found.inverse @ prior @ found.inverse
-    return noise**2 * (found.inverse - stated) + stated
-
-
-def _sandwich(found: Directions, scores: Numbers, prior: Numbers) -> Numbers | None:
+def _sandwich(found: Directions, scores: Numbers) -> Numbers | None:
     """R / (R - 1) sum_s (H^-1 g_s)(H^-1 g_s)^T, (p, p), or None with too few recordings."""
     count = len(scores)
     # the scores of R recordings span R - 1 directions at most: in the others the covariance would
@@ -173,12 +171,11 @@ def _sandwich(found: Directions, scores: Numbers, prior: Numbers) -> Numbers | N
     if count <= max(found.rank, 1):
         return None
     moves = scores @ found.inverse
-    return count / (count - 1) * moves.T @ moves + found.inverse @ prior @ found.inverse
+    spread: Numbers = count / (count - 1) * moves.T @ moves
+    return spread
 
 
-def _jackknife(
-    found: Directions, scores: Numbers, prior: Numbers, informations: ArrayLike
-) -> Numbers | None:
+def _jackknife(found: Directions, scores: Numbers, informations: ArrayLike) -> Numbers | None:
     """(R - 1) / R sum_s d_s d_s^T, (p, p), or None if one recording alone determines something."""
     count, p = scores.shape
     each = np.asarray(informations, float)
@@ -191,19 +188,12 @@ def _jackknife(
         if rest.rank < found.rank:
             return None
         moves.append(rest.inverse @ score)
-    spread = (count - 1) / count * np.transpose(moves) @ moves
-    return spread + found.inverse @ prior @ found.inverse
+    spread: Numbers = (count - 1) / count * np.transpose(moves) @ moves
+    return spread
 
 
 def _error(covariance: Numbers, gradient: Numbers) -> float:
     return float(np.sqrt(max(float(gradient @ covariance @ gradient), 0.0)))
-
-
-def _t(degrees: float | int, level: float | int) -> float:
-    if not 0 < level < 1:
-        raise ValueError(f"Argument `level` must lie between 0 and 1, but is {level:g}.")
-    share = (1 + level) / 2
-    return float(ndtri(share) if np.isinf(degrees) else stdtrit(degrees, share))
 
 
 def _card(found: Uncertainty) -> list[str]:

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from jaxmech.identify.optimize.levenberg_marquardt import Progress, at_rest
 from jaxmech.identify.problem.least_squares import Conditions, Task, half_square
-from jaxmech.identify.problem.residuals import Data, FitProblem
+from jaxmech.identify.problem.residuals import Data, FitProblem, runs
 from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
 
 _GAINED = 0.99  # the validation loss must fall to this share of the first one
@@ -63,13 +63,6 @@ class Descent:
         require_seed(self.seed)
 
 
-class Validation(NamedTuple):
-    """Recordings for early stopping, simulated from their recorded initial states."""
-
-    data: Data
-    conditions: Conditions
-
-
 class _DescentState(NamedTuple):
     optimizer: Any
     best: Array
@@ -80,7 +73,7 @@ class _DescentState(NamedTuple):
 
 
 def descend(
-    policy: Descent, task: Task, y: Array, conditions: Conditions, validation: Validation | None,
+    policy: Descent, task: Task, y: Array, conditions: Conditions, validation: Data | None,
     state: Any = None,
 ) -> Iterator[Progress]:  # fmt: skip
     """The progress after each step from y, or from an earlier `state`; the last holds the best."""
@@ -100,7 +93,7 @@ def descend(
                 "motion; take a smaller learning rate."
             )
         new, kept = update(slope, state.optimizer, y)
-        judged = loss_of(y[:size], *validation) if watched and validation else loss
+        judged = loss_of(y[:size], validation) if watched and validation else loss
         better = judged < state.best_loss
         best = jnp.where(better, y, state.best) if watched else new
         since = jnp.where(better, 0, state.since + 1)
@@ -137,15 +130,18 @@ def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Se
         part = _chosen(data, conditions, chosen)
         return half_square(problem, taken, *part) / (part[0].segments.weights > 0).sum()
 
-    def whole(z: Array, data: Data, conditions: Conditions) -> Array:
-        return loss(z, data, conditions, jnp.arange(len(data.segments.last)))
+    def alone(z: Array, data: Data) -> Array:
+        """Half the mean square of the measurements, without conditions."""
+        return (
+            0.5 * (runs(problem, z, data).residual ** 2).sum() / (data.segments.weights > 0).sum()
+        )
 
     def update(slope: Array, state: Any, y: Array) -> tuple[Array, Any]:
         change, state = optimizer.update(slope, state, y)
         moved: Array = optax.apply_updates(y, change)
         return moved, state
 
-    return jax.jit(jax.value_and_grad(loss)), jax.jit(whole), jax.jit(update)
+    return jax.jit(jax.value_and_grad(loss)), jax.jit(alone), jax.jit(update)
 
 
 def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Conditions]:

@@ -1,7 +1,7 @@
-"""Run an optimizer on a task: its rounds, its checkpoints, its starting points."""
+"""`MultiStart`, and the run of an optimizer on a task: its rounds, checkpoints, starting points."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,15 +12,62 @@ from jaxtyping import Array
 from tqdm import tqdm
 
 from jaxmech.identify.optimize.checkpoint import Checkpoint, Kept
-from jaxmech.identify.optimize.gradient_descent import Descent, Validation, descend
+from jaxmech.identify.optimize.gradient_descent import Descent, descend
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, Progress, steps
-from jaxmech.identify.optimize.multistart import MultiStart
 from jaxmech.identify.problem.least_squares import Conditions, Task, half_square, jumps
-from jaxmech.identify.problem.residuals import FitProblem, runs
+from jaxmech.identify.problem.residuals import Data, FitProblem, runs
+from jaxmech.utils.checks import require_positive_integer, require_seed
+from jaxmech.utils.field_docs import doc
 
 ROUNDS = 30  # of a hard continuity condition
 CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
 _MOST_ROWS = 2_000_000  # of the segments of a batch of starting points, to bound the memory
+
+
+@dataclass(frozen=True)
+class MultiStart:
+    """Evaluate many random starting points as one batch, and fit from the best of them.
+
+    The given parameters are one of the starting points.
+
+    Args:
+        count: number of starting points.
+        spread: standard deviation of the free numbers: 0.5 scatters a positive parameter over a
+            factor of about 3 up and down, an unbounded one by half its size.
+        refine: how many of the best are fitted; the best fit is the result.
+        seed: of the random numbers.
+
+    Raises:
+        ValueError: a number is not positive, or `refine` exceeds `count`.
+
+    Example:
+        >>> MultiStart(count=64, refine=3)
+        MultiStart(count=64, spread=0.5, refine=3, seed=0)
+    """
+
+    count: int = field(default=64, metadata=doc("starting points, the given one among them"))
+    spread: float = field(
+        default=0.5, metadata=doc("how far they scatter; 0.5 is a factor of about 3")
+    )
+    refine: int = field(default=3, metadata=doc("how many of the best are fitted"))
+    seed: int = field(default=0, metadata=doc("seed of the draws"))
+
+    def __post_init__(self) -> None:
+        require_positive_integer("count", self.count, "count the starting points")
+        require_positive_integer("refine", self.refine, "count the fits")
+        require_seed(self.seed)
+        if not self.spread > 0:
+            raise ValueError(f"Argument `spread` must be positive, but is {self.spread}.")
+        if self.refine > self.count:
+            raise ValueError(
+                f"Argument `refine` must be at most `count`, {self.count}, but is {self.refine}."
+            )
+
+    def draws(self, size: int) -> np.ndarray:
+        """The free numbers z of all starting points, (count, size); the first are zero."""
+        z = np.random.default_rng(self.seed).normal(0.0, self.spread, (self.count, size))
+        z[0] = 0.0
+        return z
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +82,7 @@ class Solved:
 
 
 def solve(
-    task: Task, policy: LevenbergMarquardt | Descent, validation: Validation | None, *,
+    task: Task, policy: LevenbergMarquardt | Descent, validation: Data | None, *,
     checkpoint: Checkpoint | None, progress: bool,
 ) -> Solved:  # fmt: skip
     """Optimize in rounds until no jump is left; in a single round without a hard condition."""

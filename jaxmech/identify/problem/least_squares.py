@@ -50,13 +50,7 @@ class Task:
 
 
 def triangle(J: Float[Array, "N P"], r: Float[Array, " N"]) -> Float[Array, "P+1 P+1"]:
-    """The triangle [[R, c], [0, rho]] of residuals and their derivatives.
-
-    Example:
-        >>> print(triangle(jnp.array([[3.0], [4.0]]), jnp.array([5.0, 0.0])))
-        [[5. 3.]
-         [0. 4.]]
-    """
+    """The triangle [[R, c], [0, rho]] of residuals and their derivatives."""
     # Gram-Schmidt in plain operations, since LAPACK in a batch can hang (docs/limits.md)
     columns = jnp.concatenate([J.T, r[None]])
 

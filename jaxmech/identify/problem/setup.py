@@ -9,19 +9,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.data.recording import Recording, named
+from jaxmech.identify.data.recording import Recording, alike, named
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
-from jaxmech.identify.problem.checks import alike, consistent_starts, require_runs
-from jaxmech.identify.problem.initial_states import InitialState, free_directions, initial_states
+from jaxmech.identify.problem.initial_states import (
+    InitialState,
+    consistent_start,
+    free_directions,
+    initial_states,
+)
 from jaxmech.identify.problem.least_squares import Conditions, Task
 from jaxmech.identify.problem.parameters import Parameters, parameters
-from jaxmech.identify.problem.residuals import Data, FitProblem
+from jaxmech.identify.problem.residuals import Data, FitProblem, runs
 from jaxmech.integrate import AbstractFixedStep
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import Free
+from jaxmech.status import Status
 from jaxmech.system import Params, as_dtype
 from jaxmech.utils.checks import require_kind
 
@@ -45,7 +50,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     )  # fmt: skip
     horizon, params = settings.horizon, found.params
     given = alike(named(recordings, "recordings"))
-    states = consistent_starts(problem, params, given, free=settings.initial_states == "free")
+    free = settings.initial_states == "free"
+    states = [consistent_start(problem, params, one, free=free) for one in given]
     if horizon is not None:
         given = _with_guesses(problem, params, given, states)
     cut, origin = segments(given, horizon=horizon)
@@ -62,7 +68,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     conditions = _conditions(found, data, origin, states, settings)
     y = jnp.zeros(found.layout.size + len(origin.recording) * data.free_starts)
     _require_enough(given, y.size)
-    require_runs(problem, y, data, origin)
+    _require_runs(problem, y, data, origin)
     hard = horizon is not None and horizon.continuity is None
     return Task(problem, data, conditions, origin, y, step, hard, weighted)
 
@@ -104,6 +110,24 @@ def _require_enough(given: Sequence[Recording], unknowns: int) -> None:
             f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
             f"but there are {count} for {unknowns}; fix parameters by `free`, or exact starts by "
             '`initial_states="fixed"`.'
+        )
+
+
+def _require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigin) -> None:
+    """Raise unless every segment can be simulated with the given unknowns."""
+    found = runs(problem, y, data)
+    fixed = isinstance(problem.method, AbstractFixedStep)
+    steps = "shorter steps (`step`, `method`) or " if fixed else ""
+    status = np.asarray(found.status)
+    lost = ~np.isfinite(np.asarray(found.residual)).all(axis=(1, 2))
+    for k in np.flatnonzero((status != Status.OK) | lost):
+        one = origin.recordings[origin.recording[k]]
+        what = Status(int(status[k]))
+        if what == Status.OK:
+            raise ValueError(f"Argument `observe` gives NaN along {one.name}.")
+        raise ValueError(
+            f"{one.title} cannot be simulated with the parameters at the start of the fit: "
+            f"{what.name}, {what.message}; begin nearer, take {steps}shorter segments (`horizon`)."
         )
 
 

@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jaxmech.identify.inference.formulas.formula import Formula
-from jaxmech.identify.inference.formulas.search import NullSpacePoint, passing
-from jaxmech.identify.inference.formulas.sparse_null_space import circuits
+from jaxmech.identify.inference.formula_search import Formula, NullSpacePoint, passing
 from jaxmech.identify.inference.information import Numbers, checked, row
+from jaxmech.identify.inference.null_space import circuits
 
 _INDEPENDENT = 1e-5  # share of a gradient that must be new for a formula to be independent
 _WORTH = 0.5  # a longer divisor must reduce the error to this share
@@ -96,16 +95,7 @@ def _new_direction(
 def sharpened(
     formulas: Sequence[Formula], values: Numbers, error: Callable[[Numbers], float]
 ) -> tuple[Formula, ...]:
-    """The formulas, sums divided by that determined product which leaves the smallest error.
-
-    Example:
-        >>> names = ("x", "y", "k")
-        >>> product = Formula(names, ((1, 0, -1),), (1,), (0, 0, 0))
-        >>> total = Formula(names, ((1, 0, 0), (0, 1, 0)), (1, 1), (0, 0, 1))
-        >>> known = np.array([0.1, 0.1, 2.0])
-        >>> print(*sharpened([product, total], np.ones(3), lambda g: np.linalg.norm(g * known)))
-        x/k (x + y)/x
-    """
+    """The formulas, sums divided by that determined product which leaves the smallest error."""
     # Where (m a^2 + I) / k and m a / k are determined, so is (m a^2 + I) / (m a), which may be
     # known a hundred times better than a friction k. The products stay, so that nothing is lost.
     products = [np.array(formula.terms[0]) for formula in formulas if len(formula.terms) == 1]
