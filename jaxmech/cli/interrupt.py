@@ -36,12 +36,9 @@ def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
 
 @contextmanager
 def graceful() -> Iterator[Callable[[], bool]]:
-    """A function that tells whether SIGTERM has come, as before a preemption; the second one ends.
-
-    Only the main thread hears signals; elsewhere the function is never true.
-    """
+    """A function that tells whether SIGTERM has come; the second one ends the process."""
     asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # only that hears signals
         yield lambda: False
         return
 

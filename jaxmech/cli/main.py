@@ -11,7 +11,8 @@ import sys
 import textwrap
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,9 +83,22 @@ def _ensemble(arguments: Namespace) -> int:
     study = study_of(arguments, config)
     if study.precision == "float64":
         _use_float64()
-    text, good = compute(arguments, study, config, out)
+    with _located(config):
+        text, good = compute(arguments, study, config, out)
     print(text)
     return DONE if good else UNSATISFACTORY
+
+
+@contextmanager
+def _located(config: Path) -> Iterator[None]:
+    """Raise what is wrong with a study with its lines in the configuration file."""
+    from jaxmech.config.errors import StudyError
+    from jaxmech.config.toml import located
+
+    try:
+        yield
+    except StudyError as error:
+        raise located(error, config) from error
 
 
 def _fit(arguments: Namespace) -> int:
@@ -93,11 +107,9 @@ def _fit(arguments: Namespace) -> int:
     from jaxmech.cli.fit.run import FitError, run_fit
     from jaxmech.cli.fit.study import FitStudy
     from jaxmech.cli.studies import cluster_of
-    from jaxmech.config.errors import StudyError
-    from jaxmech.config.toml import located, read
+    from jaxmech.config.toml import read
 
-    _require_good_jax()
-    _use_float64()
+    _use_good_jax()
     config, out = _paths(arguments)
     study = read(config, FitStudy, lambda data: name_problems(data, config.parent))
     if arguments.data:
@@ -106,10 +118,8 @@ def _fit(arguments: Namespace) -> int:
     study = replace(study, cluster=cluster_of(study.cluster, arguments.cluster))
     begun, bar = time.perf_counter(), sys.stderr.isatty()
     try:
-        with resumable(arguments, "out", "data", "cluster"):
+        with _located(config), resumable(arguments, "out", "data", "cluster"):
             outcome = run_fit(study, out, folder=config.parent, progress=bar, tell=tell)
-    except StudyError as error:
-        raise located(error, config) from error
     except FitError as error:
         raise InputError(f"{config}: {error}") from error
     print(as_text(outcome))
@@ -119,7 +129,7 @@ def _fit(arguments: Namespace) -> int:
 
 def _paths(arguments: Namespace) -> tuple[Path, Path]:
     """The configuration and the run folder."""
-    config = Path(arguments.config)
+    config = Path(arguments.config if "config" in arguments else arguments.system)
     return config, Path(arguments.out) if arguments.out else Path("runs") / config.stem
 
 
@@ -138,15 +148,13 @@ def _plot(arguments: Namespace) -> int:
 def _replay(arguments: Namespace) -> int:
     from jaxmech.ensemble import replay
 
-    _require_good_jax()
-    _use_float64()
-    folder = Path(arguments.folder) if arguments.folder else None
-    found = replay(Path(arguments.run), arguments.index, folder)
+    _use_good_jax()
+    found = replay(Path(arguments.run), arguments.index, arguments.folder)
     print(found)
     if arguments.out:
         from jaxmech.plot.replayed import draw_replay
 
-        for picture in draw_replay(found, Path(arguments.out)):
+        for picture in draw_replay(found, arguments.out):
             print(picture)
     return DONE if all(found.compared.values()) else UNSATISFACTORY
 
@@ -154,11 +162,9 @@ def _replay(arguments: Namespace) -> int:
 def _report(arguments: Namespace) -> int:
     from jaxmech.cli.report.page import write_report
 
-    _require_good_jax()
-    _use_float64()
-    folder = Path(arguments.folder) if arguments.folder else None
-    out = Path(arguments.out) if arguments.out else None
-    print(write_report(Path(arguments.run), out, arguments.animate, folder, tell))
+    _use_good_jax()
+    path, out, folder = Path(arguments.run), arguments.out, arguments.folder
+    print(write_report(path, out, arguments.animate, folder, tell))
     return DONE
 
 
@@ -227,24 +233,18 @@ def _modes_study(arguments: Namespace) -> int:
     from jaxmech.cli.modes.run import run_modes
     from jaxmech.cli.modes.study import ModesStudy
     from jaxmech.cli.modes.summary import as_table
-    from jaxmech.config.errors import StudyError
-    from jaxmech.config.toml import located, read
+    from jaxmech.config.toml import read
     from jaxmech.ensemble import name_problems
     from jaxmech.ensemble.summary import as_json
 
     for option in ("start", "param", "option", "steady"):
         if getattr(arguments, option):
             raise InputError(f"--{option} is for a SYSTEM; change {arguments.system} instead")
-    _require_good_jax()
-    _use_float64()
-    config = Path(arguments.system)
-    out = Path(arguments.out) if arguments.out else Path("runs") / config.stem
+    _use_good_jax()
+    config, out = _paths(arguments)
     study = read(config, ModesStudy, lambda data: name_problems(data, config.parent))
-    try:
-        with resumable(arguments, "out"):
-            summary = run_modes(study, out, folder=config.parent, progress=True)
-    except StudyError as error:
-        raise located(error, config) from error
+    with _located(config), resumable(arguments, "out"):
+        summary = run_modes(study, out, folder=config.parent, progress=True)
     print(as_json(summary) if arguments.json else as_table(summary), end="")
     if not arguments.json:
         print(f"members, summary and pictures in {out}")
@@ -262,8 +262,7 @@ def _equilibria(arguments: Namespace) -> int:
 def _situation(arguments: Namespace) -> "Situation":
     from jaxmech.cli.resolve import situation
 
-    _require_good_jax()
-    _use_float64()
+    _use_good_jax()
     options, start, params = arguments.option, arguments.start, arguments.param
     found = situation(arguments.system, options=options, start=start, params=params)
     if found.remark:  # not where the output is to be read by a program
@@ -314,6 +313,12 @@ def _info(arguments: Namespace) -> int:
     print("precision  float64, unless a configuration asks for float32")
     _require_good_jax()
     return DONE
+
+
+def _use_good_jax() -> None:
+    """Compute in double precision, with a release of jax that is not known to be wrong."""
+    _require_good_jax()
+    _use_float64()
 
 
 def _use_float64() -> None:

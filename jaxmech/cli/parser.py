@@ -2,6 +2,8 @@
 
 import argparse
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 
 from jaxmech.cli import help as texts
 
@@ -43,9 +45,9 @@ _Add = Callable[..., _LazyParser]  # adds a command by its name, a line, and a t
 def _add_studies(add: _Add) -> None:
     """`ensemble` and `fit`, which make run folders."""
     ensemble = add("ensemble", "run or continue a Monte Carlo study", texts.ENSEMBLE)
-    ensemble.closing = _study_keys
+    ensemble.closing = _keys(texts.EXAMPLE, "jaxmech.ensemble", "Study")
     fit = add("fit", "fit parameters to recordings", texts.FIT)
-    fit.closing = _fit_keys
+    fit.closing = _keys(texts.FIT_EXAMPLE, "jaxmech.cli.fit.study", "FitStudy")
     for command in (ensemble, fit):
         command.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
         _add_out(command)
@@ -78,11 +80,12 @@ def _add_finished_runs(add: _Add) -> None:
         command.add_argument(
             "--folder",
             metavar="DIR",
+            type=Path,
             help="where a table of draws is; a run has no copy of it",
         )
     replay.add_argument("index", metavar="INDEX", type=_index, help="its number, from 0")
-    replay.add_argument("--out", metavar="DIR", help="folder for pictures [none]")
-    report.add_argument("--out", metavar="FILE", help="the page [RUN/report.html]")
+    replay.add_argument("--out", metavar="DIR", type=Path, help="folder for pictures [none]")
+    report.add_argument("--out", metavar="FILE", type=Path, help="the page [RUN/report.html]")
     report.add_argument(
         "--animate", metavar="INDEX", type=_index, nargs="*",
         help="numbers of trajectories to animate; none for no animation [four of them]",
@@ -104,7 +107,7 @@ def _add_questions(add: _Add) -> None:
     )
     compare = add("compare", "compare the laws of motion at a state", texts.COMPARE)
     modes = add("modes", "frequencies, damping and stability of an equilibrium", texts.MODES)
-    modes.closing = _modes_keys
+    modes.closing = _keys(texts.MODES_EXAMPLE, "jaxmech.cli.modes.study", "ModesStudy")
     modes.add_argument(
         "--steady", action="store_true", help="the steady motion nearest to the state, not rest"
     )
@@ -182,7 +185,7 @@ def _index(text: str) -> int:
 
 
 def _part(text: str) -> object:
-    from jaxmech.ensemble.work.part import BlockRange
+    from jaxmech.ensemble.run import BlockRange
 
     try:
         return BlockRange.parsed(text)
@@ -190,22 +193,12 @@ def _part(text: str) -> object:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _study_keys() -> str:
-    from jaxmech.config.toml import described
-    from jaxmech.ensemble import Study
+def _keys(example: str, module: str, name: str) -> Callable[[], str]:
+    """The text about the configuration that a class describes, which is imported for it."""
 
-    return texts.EXAMPLE + described(Study)
+    def closing() -> str:
+        from jaxmech.config.toml import described
 
+        return example + described(getattr(import_module(module), name))
 
-def _fit_keys() -> str:
-    from jaxmech.cli.fit.study import FitStudy
-    from jaxmech.config.toml import described
-
-    return texts.FIT_EXAMPLE + described(FitStudy)
-
-
-def _modes_keys() -> str:
-    from jaxmech.cli.modes.study import ModesStudy
-    from jaxmech.config.toml import described
-
-    return texts.MODES_EXAMPLE + described(ModesStudy)
+    return closing

@@ -27,27 +27,16 @@ class SituationError(InputError):
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """A system in a state.
+    """A system in a state."""
 
-    Attributes:
-        name: how it was asked for.
-        system: the system.
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        t: time [s].
-        params: parameters.
-        remark: what to know about the state; empty where it was given.
-        model: the model, if it is one.
-    """
-
-    name: str
-    system: System
-    q: Any
-    v: Any
-    t: Any
-    params: Any
-    remark: str = ""
-    model: Model | None = None
+    name: str  # how it was asked for
+    system: System  # the system
+    q: Any  # coordinates, shape (n,)
+    v: Any  # velocities, shape (n,)
+    t: Any  # time [s]
+    params: Any  # parameters
+    remark: str = ""  # what to know about the state; empty where it was given
+    model: Model | None = None  # the model, if it is one
 
 
 def situation(

@@ -25,11 +25,7 @@ MOST_POSES = 8  # equilibria that are drawn
 
 
 def show_modes(found: Situation, arguments: Namespace) -> str:
-    """What `jaxmech modes` prints, after writing its pictures.
-
-    Raises:
-        SituationError: there is no equilibrium or steady motion near the state.
-    """
+    """What `jaxmech modes` prints, after writing its pictures."""
     state, remark = _found(found, steady=arguments.steady)
     own = modes(state.linearization)
     text = f"{remark}{state}\n{own}"
@@ -64,11 +60,7 @@ def _found(found: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
 
 
 def show_equilibria(found: Situation, arguments: Namespace) -> str:
-    """What `jaxmech equilibria` prints, after drawing them.
-
-    Raises:
-        SituationError: no start leads to an equilibrium.
-    """
+    """What `jaxmech equilibria` prints, after drawing them."""
     options = {"starts": arguments.starts, "spread": arguments.spread, "seed": arguments.seed}
     try:
         all_of_them = equilibria(found.system, found.q, found.params, t=found.t, **options)

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxmech.cli.interrupt import graceful, resumable, tell
 from jaxmech.config.errors import InputError, StudyError
-from jaxmech.config.toml import located, read
+from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, as_table, failed, name_problems, open_results, run_study
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.plot.ensemble_figures import draw_pictures
@@ -39,20 +39,16 @@ def cluster_of(table: Cluster | None, scheduler: str | None) -> Cluster | None:
 def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tuple[str, bool]:
     """Run a study or a part of it; what is printed, and whether few enough trajectories failed."""
     begun = time.perf_counter()
-    try:
-        options = ("out", "blocks", "cluster")
-        with graceful() as stop, resumable(arguments, *options):
-            summary = run_study(
-                study,
-                out,
-                folder=config.parent,
-                progress=arguments.progress,
-                tell=tell,
-                part=arguments.blocks,
-                stop=stop,
-            )
-    except StudyError as error:
-        raise located(error, config) from error
+    with graceful() as stop, resumable(arguments, "out", "blocks", "cluster"):
+        summary = run_study(
+            study,
+            out,
+            folder=config.parent,
+            progress=arguments.progress,
+            tell=tell,
+            part=arguments.blocks,
+            stop=stop,
+        )
     if arguments.blocks:
         return _told_part(summary, time.perf_counter() - begun), True
     seconds, pictures = time.perf_counter() - begun, draw_pictures(open_results(out))

@@ -1,6 +1,6 @@
 """Errors of input, which name the key and the requirement that it violates."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -50,6 +50,14 @@ class StudyError(ValueError):
 def refuse(key: str, message: str) -> StudyError:
     """Make the error for a single key of one name."""
     return StudyError([Problem((key,), message)])
+
+
+def too_small(owner: object, least: Mapping[str, int]) -> Iterator[Problem]:
+    """The fields of a dataclass that are given and below their least value."""
+    for key, low in least.items():
+        value = getattr(owner, key)
+        if value is not None and not value >= low:
+            yield Problem((key,), f"must be at least {low}, but is {value}")
 
 
 def not_one_of(name: str, known: Iterable[str], what: str) -> str:

@@ -55,25 +55,25 @@ def require_same_config(path: Path, now: Mapping[str, Any], may_change: Containe
         then = tomllib.loads((path / "config.toml").read_text())
     except ValueError as error:
         raise FolderError(f"{path / 'config.toml'} cannot be read: {error}") from error
-    difference = _first_difference(then, now, (), may_change)
-    if difference:
-        key, old, new = difference
+    for key, new, old in differences(now, then, may_change):
         raise FolderError(
-            f"{path} holds the run of a different configuration: `{key}` is {old} there and {new} "
-            f"here; choose another folder with --out, or set it back"
+            f"{path} holds the run of a different configuration: `{key}` is {_shown(old)} there "
+            f"and {_shown(new)} here; choose another folder with --out, or set it back"
         )
 
 
-def _first_difference(
-    then: Any, now: Any, key: tuple[str, ...], may_change: Container[str]
-) -> tuple[str, str, str] | None:
-    if ".".join(key) in may_change:
-        return None
-    if not isinstance(then, dict) or not isinstance(now, dict):
-        return None if then == now else (".".join(key), _shown(then), _shown(now))
-    names = [*now, *(name for name in then if name not in now)]
-    pairs = ((then.get(n), now.get(n), (*key, n)) for n in names)
-    return next((d for pair in pairs if (d := _first_difference(*pair, may_change))), None)
+def differences(
+    one: Mapping[str, Any], two: Mapping[str, Any], left: Container[str], within: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """The keys in which two configurations differ, but for those that are left out, with values."""
+    for key in [*one, *(key for key in two if key not in one)]:
+        name, x, y = f"{within}{key}", one.get(key), two.get(key)
+        if x == y or name in left:
+            continue
+        if isinstance(x, dict) and isinstance(y, dict):
+            yield from differences(x, y, left, f"{name}.")
+        else:
+            yield name, x, y
 
 
 def _shown(value: Any) -> str:

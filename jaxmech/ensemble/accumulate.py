@@ -12,19 +12,13 @@ import numpy as np
 from jaxmech.ensemble.kernel import AUDIT, BlockProgram, States
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found
-from jaxmech.ensemble.until import Until
+from jaxmech.ensemble.study import Until
 
 Estimate = tuple[float, float, float]
 
 
 class Accumulator:
-    """The states of the first blocks, merged one after the other.
-
-    Args:
-        program: of the blocks.
-        like: the shapes and types of the states of a block.
-        until: when to stop.
-    """
+    """The states of the first blocks, merged one after the other, with shapes `like` one."""
 
     def __init__(self, program: BlockProgram, like: States, until: Until | None) -> None:
         self._program, self._until = program, until
@@ -150,12 +144,13 @@ def as_line(estimates: Mapping[str, Estimate]) -> str:
 
 def as_json_line(facts: Mapping[str, Any]) -> str:
     """One line of JSON, in which numbers that are not finite are null."""
-
-    def finite(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: finite(x) for key, x in value.items()}
-        if isinstance(value, list | tuple):
-            return [finite(x) for x in value]
-        return None if isinstance(value, float) and not np.isfinite(value) else value
-
     return json.dumps(finite(facts), allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+    """Plain data with None for numbers that are not finite, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: finite(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(x) for x in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -153,10 +153,7 @@ def block_damage(path: Path, block: int, array: str | None = None) -> list[Damag
 
 
 def missing_marks(path: Path, seal: Mapping[str, str], count: int) -> Iterator[Damage]:
-    """The marks that were deleted from a finished run of so many blocks.
-
-    A run that stopped before its size has as many as its summary says.
-    """
+    """The marks that were deleted from a finished run of so many blocks, or as its summary says."""
     if SUMMARY[0] in seal:
         with suppress(
             OSError, ValueError, KeyError, TypeError

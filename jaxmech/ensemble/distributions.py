@@ -32,7 +32,7 @@ class Fixed:
             raise refuse("value", f"{text}, but is {self.value}") from error
         if 0 in shape:
             raise refuse("value", "must be a number or hold numbers, but is an empty list")
-        if not all(isfinite(x) for x in _leaves(self.value)):
+        if not np.isfinite(self.value).all():
             raise refuse("value", f"must be finite, but is {self.value}")
 
 
@@ -364,7 +364,3 @@ def _require_interval(low: float, high: float) -> None:
         raise refuse("low", f"must be below `high`, but {low} is not below {high}")
     if not isfinite(high - low):
         raise refuse("high", f"must be finite, as `low` must, but they are {low} and {high}")
-
-
-def _leaves(value: float | list[Any]) -> list[float]:
-    return [x for part in value for x in _leaves(part)] if isinstance(value, list) else [value]

@@ -7,8 +7,10 @@ shorter one. Exceptions: Sobol variables share one sequence, whose dimensions ar
 the order of their names, and a Latin hypercube is made for the size of the study.
 """
 
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -27,26 +29,18 @@ from jaxmech.ensemble.distributions import (
 from jaxmech.ensemble.sampling.designs import Points, inside
 from jaxmech.ensemble.sampling.plans import Drawn, DrawPlan, Index, plans_of
 from jaxmech.ensemble.sampling.settings import Sampling, named
-from jaxmech.ensemble.sampling.table import read_table
 
 _PLAIN = Sampling()
 
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """One named quantity of a study.
+    """One named quantity of a study."""
 
-    Attributes:
-        section: "start", "coordinates", "velocities" or "parameters".
-        name: its name there.
-        values: shape (rows, ...) where it varies, else its own shape.
-        varies: whether there is one value per trajectory.
-    """
-
-    section: str
-    name: str
-    values: np.ndarray
-    varies: bool
+    section: str  # "start", "coordinates", "velocities" or "parameters"
+    name: str  # its name there
+    values: np.ndarray  # shape (rows, ...) where it varies, else its own shape
+    varies: bool  # whether there is one value per trajectory
 
 
 def draw(study: Drawn, subject: Subject) -> tuple[Variable, ...]:
@@ -63,30 +57,16 @@ def draw(study: Drawn, subject: Subject) -> tuple[Variable, ...]:
 
 
 class Sampler:
-    """Draws of any range of trajectories of a study.
-
-    Args:
-        study: what is drawn.
-        subject: its model.
-        sampling: how points are spread.
-        folder: the folder that the path of a table refers to.
-
-    Attributes:
-        size: trajectories of the study.
-        keys: full names of the numbers that vary, such as "parameters.m[3]".
-
-    Raises:
-        StudyError: the variables or the sampling are impossible.
-    """
+    """Draws of any range of trajectories of a study."""
 
     def __init__(
         self,
         study: Drawn,
         subject: Subject,
         sampling: Sampling = _PLAIN,
-        folder: Path = Path(),
+        folder: Path = Path(),  # to which the path of a table refers
     ) -> None:
-        self.size = study.size
+        self.size = study.size  # trajectories of the study
         self._plans = plans_of(study, subject)
         rules = {p.key(i): (p, i, rule) for p in self._plans for i, rule in p.rules.items()}
         self._columns, self._weights = _from_table(rules, sampling, study.size, folder)
@@ -96,6 +76,7 @@ class Sampler:
             if not isinstance(rule, Fixed | FromTable)
         }
         known = [*self._drawn]
+        # full names of the numbers that vary, such as "parameters.m[3]"
         self.keys = [key for key in rules if key in self._drawn or key in self._columns]
         self._proposal = _proposal(sampling, known)
         self._correlated = _correlated(sampling, known)
@@ -243,3 +224,46 @@ def stored_name(variable: Variable) -> str:
     """The name of a variable's array in a run folder, such as `parameter_m1`."""
     singular = {"coordinates": "coordinate", "velocities": "velocity", "parameters": "parameter"}
     return f"{singular.get(variable.section, variable.section)}_{variable.name}"
+
+
+def read_table(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a file by name, or a StudyError that tells what is wrong with it."""
+    if not path.is_file():
+        raise _wrong(f"must name a file, but there is none at {path}")
+    if path.suffix == ".parquet":
+        return _parquet(path)
+    with path.open(newline="", encoding="utf-8") as file:
+        names = next(csv.reader(file), [])
+    names = [name.strip() for name in names]
+    if not names or len(set(names)) < len(names):
+        raise _wrong(f"must begin with a line of different names, but {path} begins with {names}")
+    try:
+        values = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2, encoding="utf-8")
+    except ValueError as error:
+        raise _wrong(f"must hold numbers below its first line: {path}: {error}") from error
+    if values.shape[1] != len(names) or not len(values):
+        text = f"must hold {len(names)} numbers in each line below the first, but {path} "
+        raise _wrong(f"{text} holds an array of shape {values.shape}")
+    return _finite(dict(zip(names, values.T, strict=True)), path)
+
+
+def _parquet(path: Path) -> dict[str, np.ndarray]:
+    try:
+        parquet = import_module("pyarrow.parquet")  # not a dependency
+    except ImportError as error:
+        text = f"must be a CSV file where pyarrow is not installed, but is {path}; install pyarrow"
+        raise _wrong(text) from error
+    table = parquet.read_table(path)
+    columns = {name: np.asarray(table[name]) for name in table.column_names}
+    return _finite({name: x.astype(float) for name, x in columns.items()}, path)
+
+
+def _finite(columns: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
+    for name, values in columns.items():
+        if bad := np.flatnonzero(~np.isfinite(values)).tolist():
+            raise _wrong(f"must hold finite numbers, but {name} is not in row {bad[0]} of {path}")
+    return columns
+
+
+def _wrong(text: str) -> StudyError:
+    return StudyError([Problem(("sampling", "table"), text)])

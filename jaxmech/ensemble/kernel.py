@@ -35,70 +35,38 @@ States = dict[str, Any]
 AUDIT = "audit"  # the statistic that stands for the statuses, where these are not stored
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Block:
-    """What is computed of one block.
+    """What is computed of one block."""
 
-    Attributes:
-        arrays: what is stored of each trajectory.
-        states: of the statistics, by name.
-        met: whether all trajectories begin on their constraints without being assembled.
-        failed: how many trajectories failed.
-    """
-
-    arrays: dict[str, Any]
-    states: States
-    met: Any
-    failed: Any
+    arrays: dict[str, Any]  # what is stored of each trajectory
+    states: States  # of the statistics, by name
+    met: Any  # whether all trajectories begin on their constraints without being assembled
+    failed: Any  # how many trajectories failed
 
 
-jax.tree_util.register_dataclass(Block, ["arrays", "states", "met", "failed"], [])
-
-
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What a block is computed from.
+    """What a block is computed from."""
 
-    Attributes:
-        varying: what differs from trajectory to trajectory, padded with copies of the last one.
-        same: what all trajectories share.
-        weight: importance weights, zero for padding, shape (block,).
-        columns: the numbers that vary by full name, shape (block,) each.
-        first: number of the first trajectory.
-        count: how many are not padding.
-    """
-
-    varying: Tree
-    same: Tree
-    weight: Any
-    columns: dict[str, Any]
-    first: Any
-    count: Any
-
-
-jax.tree_util.register_dataclass(
-    Inputs, ["varying", "same", "weight", "columns", "first", "count"], []
-)
+    varying: Tree  # what differs from trajectory to trajectory, padded with copies of the last one
+    same: Tree  # what all trajectories share
+    weight: Any  # importance weights, zero for padding, shape (block,)
+    columns: dict[str, Any]  # the numbers that vary by full name, shape (block,) each
+    first: Any  # number of the first trajectory
+    count: Any  # how many are not padding
 
 
 @dataclass(frozen=True, eq=False)
 class BlockProgram:
-    """The compiled computation of one block of a study.
+    """The compiled computation of one block of a study."""
 
-    Blocks that call LAPACK (the solver `SVD` does) must be computed one after the other on a CPU:
-    with two cores, the calls of two blocks could wait for each other.
-
-    Attributes:
-        trajectory: one trajectory.
-        sampler: the draws.
-        block: trajectories of one call.
-        statistics: those that are updated, by name.
-    """
-
-    trajectory: StudyTrajectory
-    sampler: Sampler
-    block: int
-    statistics: Mapping[str, AbstractStatistic]
+    trajectory: StudyTrajectory  # one trajectory
+    sampler: Sampler  # the draws
+    block: int  # trajectories of one call
+    statistics: Mapping[str, AbstractStatistic]  # those that are updated, by name
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -40,53 +40,40 @@ _BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
 
 @dataclass(frozen=True)
 class Layout:
-    """The arrays of a run folder.
+    """The arrays of a run folder."""
 
-    Attributes:
-        size: trajectories of the study.
-        coordinates: their names.
-        ts: saved times [s].
-        shapes: what the kernel gives for one block, by name.
-        variables: the draws of one block.
-        block: trajectories of a block.
-        dimensions: names of the first dimensions of other arrays than those of `simulate`.
-        state_bytes: of the statistics of one block; zero without statistics.
-        compression: of the arrays.
-        attributes: attributes of the whole group.
-    """
-
-    size: int
-    coordinates: tuple[str, ...]
-    ts: np.ndarray
-    shapes: Mapping[str, Any]
-    variables: Iterable[Variable]
-    block: int
+    size: int  # trajectories of the study
+    coordinates: tuple[str, ...]  # their names
+    ts: np.ndarray  # saved times [s]
+    shapes: Mapping[str, Any]  # what the kernel gives for one block, by name
+    variables: Iterable[Variable]  # the draws of one block
+    block: int  # trajectories of a block
+    # names of the first dimensions of other arrays than those of `simulate`
     dimensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    state_bytes: int = 0
-    compression: str = "zstd"
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    state_bytes: int = 0  # of the statistics of one block; zero without statistics
+    compression: str = "zstd"  # of the arrays
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes of the whole group
 
     def create(self, path: Path) -> None:
         """Create the Zarr group, with times and draws, and all other arrays empty."""
         # `coordinates` makes xarray take `t` as a coordinate (CF conventions, section 5)
         attributes = {**self.attributes, "coordinates": "t"}
         group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
-        _whole(group, "t", self.ts, ("time",), {"long_name": "time", "units": "s"}, self.codecs)
-        coordinates = np.array(self.coordinates)
-        _whole(group, "coordinate", coordinates, ("coordinate",), {}, self.codecs)
+        time = {"long_name": "time", "units": "s"}
+        self._whole(group, "t", self.ts, ("time",), time)
+        self._whole(group, "coordinate", np.array(self.coordinates), ("coordinate",), {})
         for variable in self.variables:
             name = stored_name(variable)
             extra = variable.values.ndim - variable.varies
             dims = tuple(f"{name}_{k}" for k in range(extra))
             title = {"long_name": f"{_TITLES[variable.section]} {variable.name}"}
             if not variable.varies:
-                _whole(group, name, variable.values, dims, title, self.codecs)
+                self._whole(group, name, variable.values, dims, title)
             elif self.shapes:  # else nothing is stored of single trajectories
                 self._empty(group, name, variable.values, dims, title)
         for name, shape in self.shapes.items():
-            self._empty(
-                group, name, shape, self._dimensions(name, len(shape.shape) - 1), _told(name)
-            )
+            dims = self._dimensions(name, len(shape.shape) - 1)
+            self._empty(group, name, shape, dims, _told(name))
         if self.state_bytes:
             group.create_array(
                 STATES,
@@ -108,6 +95,26 @@ class Layout:
         }
         return [*by[self.compression], Crc32cCodec()]
 
+    def _whole(
+        self,
+        group: zarr.Group,
+        name: str,
+        values: np.ndarray,
+        dims: tuple[str, ...],
+        attributes: dict[str, Any],
+    ) -> None:
+        """Create an array and write it at once."""
+        array = group.create_array(
+            name,
+            shape=values.shape,
+            chunks=tuple(max(1, n) for n in values.shape),
+            dtype="str" if values.dtype.kind == "U" else values.dtype,
+            compressors=self.codecs,
+            dimension_names=dims,
+            attributes=attributes,
+        )
+        array[...] = values
+
     def _empty(
         self,
         group: zarr.Group,
@@ -117,11 +124,8 @@ class Layout:
         attributes: dict[str, Any],
     ) -> None:
         if name == "status":  # CF conventions, section 3.5
-            names = " ".join(status.name for status in Status)
-            attributes |= {
-                "flag_values": [int(status) for status in Status],
-                "flag_meanings": names,
-            }
+            attributes["flag_values"] = [int(status) for status in Status]
+            attributes["flag_meanings"] = " ".join(status.name for status in Status)
         group.create_array(
             name,
             shape=(self.size, *block.shape[1:]),
@@ -157,25 +161,3 @@ def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
     if not isinstance(array, zarr.Array):
         raise KeyError(name)
     return array
-
-
-def _whole(
-    group: zarr.Group,
-    name: str,
-    values: np.ndarray,
-    dims: tuple[str, ...],
-    attributes: dict[str, Any],
-    codecs: list[Any],
-) -> None:
-    """Create an array and write it at once."""
-    text = values.dtype.kind == "U"
-    array = group.create_array(
-        name,
-        shape=values.shape,
-        chunks=tuple(max(1, n) for n in values.shape),
-        dtype="str" if text else values.dtype,
-        compressors=codecs,
-        dimension_names=dims,
-        attributes=attributes,
-    )
-    array[...] = values

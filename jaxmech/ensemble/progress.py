@@ -17,17 +17,11 @@ PERIOD = 0.5  # seconds between estimates that are shown, at least
 
 @dataclass
 class RunProgress:
-    """The progress of a run, which is told on the standard error.
+    """The progress of a run, which is told on the standard error."""
 
-    Attributes:
-        size: trajectories of the study.
-        initial: those that were computed before.
-        shown: a bar, if that is a terminal; lines of JSON; or nothing.
-    """
-
-    size: int
-    initial: int
-    shown: Shown
+    size: int  # trajectories of the study
+    initial: int  # those that were computed before
+    shown: Shown  # a bar, if that is a terminal; lines of JSON; or nothing
     failed: int = 0
     _done: int = field(default=0, init=False)
     _begun: float = field(default_factory=time.perf_counter, init=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxmech.config.digest import digest, system_digests
@@ -15,27 +16,16 @@ from jaxmech.ensemble.draws import Variable, stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
 from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.trajectory import Tree, merged, params_of
 from jaxmech.utils.digests import sha256
 
 
 def origin(
     subject: Subject, kernel: BlockProgram, variables: Iterable[Variable], study: Study
 ) -> dict[str, Any]:
-    """The content of `environment.json` but the time: facts, digests of functions and draws.
-
-    The draws are those of the first block, and of the last trajectory.
-    """
+    """The content of `environment.json` but the time: facts, digests of functions and draws."""
     inputs = kernel.inputs(0)
-    one = {
-        section: {name: values[0] for name, values in inputs.varying[section].items()}
-        | inputs.same[section]
-        for section in inputs.same
-    }
-    model = subject.model
-    params = {**(model.params if model else {}), **one["parameters"]}
-    functions = system_digests(subject.system, params, kernel.dtype)
-    if model:
-        functions["start"] = digest(model.state, one["start"], params)
+    functions, params = function_digests(subject, inputs.varying, inputs.same, kernel.dtype)
     functions |= _observed(study, subject, params, kernel.dtype)
     size = kernel.sampler.size
     last = {stored_name(v): v.values for v in kernel.sampler.rows(size - 1, size)}
@@ -44,6 +34,18 @@ def origin(
         ends = inputs.weight, kernel.sampler.weights(size - 1, size)
         draws["weights"] = _of_arrays(*ends)
     return {**environment(subject), "functions": functions, "draws": draws}
+
+
+def function_digests(
+    subject: Subject, varying: Tree, same: Tree, dtype: Any
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """The digests of the functions of a model at the first of some draws, and its parameters."""
+    one = merged(same, jax.tree.map(lambda x: x[0], varying))
+    params = params_of(subject, one)
+    found = system_digests(subject.system, params, dtype)
+    if subject.model:
+        found["start"] = digest(subject.model.state, one["start"], params)
+    return found, params
 
 
 def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:

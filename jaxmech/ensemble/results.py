@@ -1,5 +1,6 @@
 """`Results`: the content of a run folder, read block by block."""
 
+import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from jaxmech.ensemble.checksums import (
     RESULTS,
     SEAL,
     STATISTICS,
+    SUMMARY,
     Damage,
     block_damage,
     damaged,
@@ -75,6 +77,12 @@ class Results:
         """What the statistics of a finished study say, by name; empty without any."""
         file = self.path / STATISTICS
         return from_file(file.read_bytes()) if file.is_file() else {}
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json` of a finished study; empty before."""
+        file = self.path / SUMMARY[0]
+        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
     @property
     def has_trajectories(self) -> bool:

@@ -1,11 +1,13 @@
 """`run_study`: compute a study block by block into its run folder, or finish what is there."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
@@ -27,13 +29,40 @@ from jaxmech.ensemble.store import (
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.work.away import AwayWork
-from jaxmech.ensemble.work.checks import facts_of_all
-from jaxmech.ensemble.work.connect import connected
+from jaxmech.ensemble.work.connect import connected, facts_of_all
 from jaxmech.ensemble.work.here import Work
-from jaxmech.ensemble.work.part import BlockRange
 from jaxmech.ensemble.work.plan import layout_of, planned, require_use
 from jaxmech.ensemble.work.tasks import Tasks
 from jaxmech.ensemble.work.worker import MAY_DIFFER
+
+
+@dataclass(frozen=True)
+class BlockRange:
+    """The blocks from `first` up to, but not including, `last`."""
+
+    first: int  # the first block
+    last: int | None  # where the next part begins; None for the end of the study
+
+    @classmethod
+    def parsed(cls, text: str) -> "BlockRange":
+        """A part from a text such as "0:100", "100:" or "7"."""
+        found = re.fullmatch(r"(\d+)(?::(\d*))?", text.strip())
+        if not found:
+            raise ValueError(f"must be of the form FIRST:LAST, such as 0:100, but is {text}")
+        first, last = int(found[1]), found[2]
+        part = cls(first, first + 1 if last is None else int(last) if last else None)
+        if part.last is not None and part.last <= first:
+            raise ValueError(f"must have a first block before the last, but is {text}")
+        return part
+
+    def of(self, count: int) -> range:
+        """Its blocks in a study of so many; the last part of an array may be shorter."""
+        if self.first >= count:
+            raise InputError(f"--blocks {self} must lie within the blocks of this study, 0:{count}")
+        return range(self.first, count if self.last is None else min(self.last, count))
+
+    def __str__(self) -> str:
+        return f"{self.first}:{'' if self.last is None else self.last}"
 
 
 def run_study(

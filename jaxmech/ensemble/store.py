@@ -70,17 +70,11 @@ _MAY_CHANGE = {"chunk", "cluster"}  # of the keys of a study
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder that is open for writing.
+    """A run folder that is open for writing."""
 
-    Attributes:
-        path: the folder.
-        size: trajectories of the study.
-        block: trajectories of a block.
-    """
-
-    path: Path
-    size: int
-    block: int
+    path: Path  # the folder
+    size: int  # trajectories of the study
+    block: int  # trajectories of a block
     _opened: dict[str, zarr.Array[Any]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -98,10 +92,7 @@ class RunFolder:
         return sum(min(self.block, self.size - block * self.block) for block in blocks)
 
     def write(self, block: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store one block and then mark it as finished.
-
-        Every file is replaced as a whole, so two processes may write the same block at once.
-        """
+        """Store one block as whole files, which two processes may write at once; then mark it."""
         first = block * self.block
         last = min(first + self.block, self.size)
         for name, values in arrays.items():
@@ -151,14 +142,9 @@ def open_run(
     only: range | None = None,
     may_differ: Iterable[str] = (),
 ) -> Iterator[RunFolder]:
-    """Create a run folder, or open the one that is there to continue it, locked meanwhile.
-
-    A folder of which `only` some blocks are to be computed is shared with processes that compute
-    others; the first of them creates it. Damaged files are written again if their content is known,
-    and their blocks are computed again. A folder that is in use, holds anything else, or was begun
-    with another configuration, functions or environment, but for the facts that may differ, raises
-    a FolderError.
-    """
+    """Create a run folder, or repair and continue the one that is there, locked meanwhile."""
+    # A folder of which `only` some blocks are to be computed is shared with processes that compute
+    # others; the first of them creates it.
     if subject.source:  # the stored configuration names the copy of the file
         study = replace(study, model=f"model.py:{subject.name.rpartition(':')[2]}")
     folder = RunFolder(path, study.size, study.block_size)

@@ -10,13 +10,13 @@ from math import isfinite
 from typing import Any, Literal
 
 from jaxmech.config.convert import plain
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, too_small
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.ensemble.observed import StudyEvent
 from jaxmech.ensemble.observed.quantities import Observed, Series
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
-from jaxmech.ensemble.until import Until
+from jaxmech.ensemble.statistics.moments import require_confidence
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
@@ -27,6 +27,28 @@ Store = Literal["all", "final", "statistics"] | tuple[str, ...]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
 LANES = 64  # a block is a whole number of these by default
 LARGEST_DEFAULT_BLOCK = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Until:
+    """Stop when the interval of a statistic is short enough.
+
+    It is judged after each block, in order, so a study stops at the same block however it is
+    computed. A study that stops by its own results covers the truth a little less often than the
+    confidence says; a few dozen hits of a rare event make the difference small.
+    """
+
+    quantity: str = field(metadata=doc("name of a statistic: moments, or a probability"))
+    half_width: float = field(metadata=doc("half of the width of its interval"))
+    confidence: float = field(default=0.95, metadata=doc("confidence of the interval"))
+    at_least: int = field(default=1000, metadata=doc("trajectories that are computed in any case"))
+
+    def __post_init__(self) -> None:
+        if not self.half_width > 0:
+            raise refuse("half_width", f"must be above 0, but is {self.half_width}")
+        require_confidence(self.confidence)
+        if self.at_least < 1:
+            raise refuse("at_least", f"must be at least 1, but is {self.at_least}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,13 +173,7 @@ class Study:
     )
 
     def __post_init__(self) -> None:
-        least = {"size": 1, "seed": 0, "block": 1, "chunk": 1}
-        values = [(key, getattr(self, key), low) for key, low in least.items()]
-        problems = [
-            Problem((key,), f"must be at least {low}, but is {value}")
-            for key, value, low in values
-            if value is not None and value < low
-        ]
+        problems = list(too_small(self, {"size": 1, "seed": 0, "block": 1, "chunk": 1}))
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             problems.append(Problem(("failed_allowed",), message))

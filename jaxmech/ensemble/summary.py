@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmech.ensemble.accumulate import finite
 from jaxmech.ensemble.checksums import STATISTICS
 from jaxmech.ensemble.kernel import AUDIT
 from jaxmech.ensemble.results import Results
@@ -24,12 +25,7 @@ _WIDTH = 80  # characters of an array that its table shows
 
 
 def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -> dict[str, Any]:
-    """The content of `summary.json`; worst values are None where no trajectory is good.
-
-    Args:
-        results: of a run.
-        statistics: what its statistics say, those that a finished run holds by default.
-    """
+    """The content of `summary.json`; worst values are None where no trajectory is good."""
     statistics = results.statistics if statistics is None else statistics
     own = {name: told(found) for name, found in statistics.items() if name != AUDIT}
     whole = _of_audit(results, statistics[AUDIT]) if AUDIT in statistics else _of_arrays(results)
@@ -39,16 +35,11 @@ def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -
 
 def _of_audit(results: Results, audit: Found) -> dict[str, Any]:
     """The summary of a study that stores only statistics."""
-    counts = {
-        s.name: {"count": audit["count"][s.name], "message": s.message}
-        for s in Status
-        if s == Status.OK or audit["count"][s.name]
-    }
     return {
         "model": results.name,
         "size": results.size,
         "done": sum(audit["count"].values()),
-        "status": counts,
+        "status": _told_status(audit["count"]),
         "failed": audit["failed"],
         "worst": audit["worst"],
         "smallest_rank": audit["smallest_rank"],
@@ -60,11 +51,6 @@ def _of_audit(results: Results, audit: Found) -> dict[str, Any]:
 def _of_arrays(results: Results) -> dict[str, Any]:
     """The summary of a study that stores its trajectories."""
     status = results.status
-    counts = {
-        s.name: {"count": int(np.sum(status == s)), "message": s.message}
-        for s in Status
-        if s == Status.OK or np.any(status == s)
-    }
     ranks = results.good("rank")
     worst: dict[str, Any] = dict.fromkeys(WORST)
     coarse = 0
@@ -77,12 +63,18 @@ def _of_arrays(results: Results) -> dict[str, Any]:
         "model": results.name,
         "size": results.size,
         "done": len(status),
-        "status": counts,
+        "status": _told_status({s.name: int(np.sum(status == s)) for s in Status}),
         "worst": worst,
         "smallest_rank": int(ranks.min()) if len(ranks) else None,
         "too_coarse": coarse,
         "quantiles": _quantiles(results) if results.has("q") else None,
     }
+
+
+def _told_status(counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Each status that occurs, and the good one in any case."""
+    known = {s: counts[s.name] for s in Status if s == Status.OK or counts[s.name]}
+    return {s.name: {"count": count, "message": s.message} for s, count in known.items()}
 
 
 def failed(summary: dict[str, Any]) -> int:
@@ -162,14 +154,8 @@ def told(found: Found) -> dict[str, Any]:
         if array.size > _MOST:
             plain[what] = f"array of shape {array.shape}, in {STATISTICS}"
         else:
-            plain[what] = _finite(array.tolist())
+            plain[what] = finite(array.tolist())
     return plain
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_finite(x) for x in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _shown(value: Any) -> str:

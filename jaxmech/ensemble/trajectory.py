@@ -38,18 +38,32 @@ def merged(same: Tree, own: Tree) -> Tree:
     return {section: same[section] | own[section] for section in SECTIONS}
 
 
+def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
+    """The parameters of one trajectory, with the defaults of the model."""
+    return {**(subject.model.params if subject.model else {}), **inputs["parameters"]}
+
+
+def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
+    """The state of the model, with the drawn values in place."""
+    system, model = subject.system, subject.model
+    q, v = jnp.zeros((2, system.n), dtype)
+    if model:
+        state = model.state(inputs["start"], params_of(subject, inputs))
+        q, v = (jnp.asarray(x, dtype) for x in state)
+    for name, value in inputs["coordinates"].items():
+        q = q.at[system.coordinates.index(name)].set(value)
+    for name, value in inputs["velocities"].items():
+        v = v.at[system.coordinates.index(name)].set(value)
+    return q, v
+
+
 @dataclass(frozen=True, eq=False)
 class StudyTrajectory:
-    """One trajectory of a study as a function of its draws.
+    """One trajectory of a study as a function of its draws."""
 
-    Attributes:
-        study: what is computed, with functions in place of their names.
-        subject: its system.
-        wanted: names of the quantities that statistics are computed from.
-    """
-
-    study: Study
-    subject: Subject
+    study: Study  # what is computed, with functions in place of their names
+    subject: Subject  # its system
+    # names of the quantities that statistics are computed from
     wanted: frozenset[str] = frozenset()
 
     @property
@@ -75,21 +89,7 @@ class StudyTrajectory:
 
     def params(self, inputs: Tree) -> dict[str, Any]:
         """The parameters, with the defaults of the model."""
-        defaults = self.subject.model.params if self.subject.model else {}
-        return {**defaults, **inputs["parameters"]}
-
-    def guess(self, inputs: Tree) -> tuple[Array, Array]:
-        """The state of the model, with the drawn values in place."""
-        system, model = self.system, self.subject.model
-        q, v = jnp.zeros((2, system.n), self.dtype)
-        if model:
-            state = model.state(inputs["start"], self.params(inputs))
-            q, v = (jnp.asarray(x, self.dtype) for x in state)
-        for name, value in inputs["coordinates"].items():
-            q = q.at[system.coordinates.index(name)].set(value)
-        for name, value in inputs["velocities"].items():
-            v = v.at[system.coordinates.index(name)].set(value)
-        return q, v
+        return params_of(self.subject, inputs)
 
     @cached_property
     def watch(self) -> Watch | None:
@@ -104,12 +104,10 @@ class StudyTrajectory:
         return self.watch.system(self.system), self.watch.params(params, self.watch.active())
 
     def start(self, inputs: Tree, assembled: bool) -> tuple[Array, Array, Array]:
-        """The initial state, and whether the guess is on the constraints to round-off already.
-
-        A guess that is, is its own nearest state; only others are changed, where `assembled` says
-        so. For a batch, the search of `assemble` costs as much as thousands of steps.
-        """
-        q, v = self.guess(inputs)
+        """The initial state, and whether the guess is on the constraints to round-off already."""
+        # A guess that is, is its own nearest state: for a batch, the search of `assemble` costs as
+        # much as thousands of steps.
+        q, v = guess(self.subject, inputs, self.dtype)
         system, params = self.switched(self.params(inputs))
         t = jnp.asarray(self.ts[0])
         met = batched_closure(partial(_is_met, system), q, v, t, params)(q, v, t, params)

@@ -68,8 +68,8 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     text = json.dumps(facts)
     everything: dict[str, Any] = {_TEXT: text, _CODE: _digest(text, arrays), **arrays}
     stream = io.BytesIO()
-    np.savez_compressed(stream, **everything)
     try:
+        np.savez_compressed(stream, **everything)
         write_whole(path, stream.getvalue())
     except OSError as error:
         raise ValueError(

@@ -22,17 +22,12 @@ _NAMED = ("start", "bounds", "prior")  # sections of `parameters` whose keys are
 
 @dataclass(frozen=True, eq=False)
 class Subjects:
-    """The models that a study fits.
+    """The models that a study fits."""
 
-    Attributes:
-        by_name: the candidates by name, or the only model by that of the study.
-        source: the Python file of the user, None for a model of the catalogue.
-        sha256: digest of that file.
-    """
-
+    # the candidates by name, or the only model by that of the study
     by_name: Mapping[str, Identifiable]
-    source: Path | None
-    sha256: str | None
+    source: Path | None  # the Python file of the user, None for a model of the catalogue
+    sha256: str | None  # digest of that file
 
 
 def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
@@ -148,10 +143,7 @@ def settings(study: FitStudy) -> Settings:
 def completed(
     study: FitStudy, subject: Identifiable, candidate: Candidate, known: Collection[str]
 ) -> Identifiable:
-    """The model of a candidate with the free parameters, bounds and priors of the study.
-
-    Names in `known`, the parameters of any of the candidates, are accepted.
-    """
+    """The model of a candidate with what the study says of parameters that are `known`."""
     given, leaves = study.parameters, leaf_names(subject.params)
     problems = [
         Problem(("start", name), not_one_of(name, leaves, "a parameter of this candidate"))

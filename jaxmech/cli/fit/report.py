@@ -13,19 +13,12 @@ from jaxmech.identify.result import Fit, Predicted
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of `jaxmech fit`.
+    """The result of `jaxmech fit`."""
 
-    Attributes:
-        title: of the study.
-        fit: the fit, of the candidate that was chosen.
-        comparison: of the candidates, None if there were none.
-        sensors: names of the measured quantities.
-    """
-
-    title: str
-    fit: Fit
-    comparison: CrossValidation | None
-    sensors: tuple[str, ...]
+    title: str  # of the study
+    fit: Fit  # the fit, of the candidate that was chosen
+    comparison: CrossValidation | None  # of the candidates, None if there were none
+    sensors: tuple[str, ...]  # names of the measured quantities
 
     @property
     def succeeded(self) -> bool:
@@ -37,7 +30,8 @@ class Outcome:
 def as_text(outcome: Outcome) -> str:
     """The report for a terminal."""
     fit = outcome.fit
-    blocks = [f"{outcome.title}", *_comparison(outcome), repr(fit), repr(fit.identifiability)]
+    comparison = [repr(outcome.comparison)] if outcome.comparison else []
+    blocks = [outcome.title, *comparison, repr(fit), repr(fit.identifiability)]
     return "\n\n".join([*blocks, "\n".join(_errors_as_text(fit))]) + "\n"
 
 
@@ -71,10 +65,6 @@ def _summary(fit: Fit) -> str:
         f"({fit.count:,} measurements) in {len(fit.history)} steps, {state}. "
         f"Noise {kind}: {fit.noise:.3g}."
     )
-
-
-def _comparison(outcome: Outcome) -> list[str]:
-    return [repr(outcome.comparison)] if outcome.comparison else []
 
 
 def _choice(found: CrossValidation) -> list[str]:

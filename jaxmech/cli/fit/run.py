@@ -49,7 +49,7 @@ from jaxmech.ensemble.checksums import (
     told,
     write_seal,
 )
-from jaxmech.ensemble.work.checks import cluster_tasks
+from jaxmech.ensemble.work.connect import cluster_tasks
 from jaxmech.identify.cross_validation import CrossValidation, cross_validate
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.table import Recordings, read_table
@@ -76,11 +76,7 @@ def run_fit(
     progress: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run a fit, or continue it in its folder, with messages to `tell` (by default `RunWarning`).
-
-    An impossible study raises a StudyError or a FitError, measurements that cannot be read a
-    TableError, a folder that cannot be used a FolderError.
-    """
+    """Run a fit, or continue it in its folder, with messages to `tell` or as a `RunWarning`."""
     found = subjects(study, folder)
     recordings = _recordings(study, folder)
     name, facts = study.model, _facts(study, found, recordings, folder)

@@ -1,12 +1,14 @@
 """The equilibria and eigenvalues of all members of a study, in blocks of one shape."""
 
+import io
+import json
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
@@ -14,44 +16,90 @@ from jaxmech.analysis.equilibrium import Equilibrium, EquilibriumStatus, Stabili
 from jaxmech.analysis.equilibrium.equilibrium import prepared
 from jaxmech.analysis.stability import modes
 from jaxmech.analysis.symmetry.symmetries import Symmetries
-from jaxmech.cli.modes.blocks import Arrays, blocks_in
 from jaxmech.cli.modes.study import ModesStudy
+from jaxmech.config.convert import plain
+from jaxmech.config.environment import DECISIVE, environment
 from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject, load
+from jaxmech.config.run_folder import write_whole
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.kernel import errors_told, inputs_of
-from jaxmech.ensemble.trajectory import Tree, merged
+from jaxmech.ensemble.provenance import function_digests
+from jaxmech.ensemble.trajectory import Tree, guess, merged, params_of
 from jaxmech.ensemble.work.plan import require_used
+from jaxmech.utils.digests import sha256
 
+Arrays = dict[str, np.ndarray]
+_ORIGIN = "origin"  # of the arrays in a file, beside them
 FLOAT = np.dtype(np.float64)
 _KEPT = ("status", "stability", "residual", "q", "v")
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """Files of a folder, each with the arrays of a block and the digest of what they come from."""
+
+    folder: Path | None  # where they are; None keeps nothing
+    origin: str = ""  # digest of all that decides about results, but for the draws of a block
+
+    def read(self, block: int, given: tuple[Tree, Tree]) -> Arrays | None:
+        """The arrays of a block that was computed from the same, or None."""
+        if self.folder is None or not (file := self._file(self.folder, block)).is_file():
+            return None
+        try:
+            with np.load(io.BytesIO(file.read_bytes())) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError, zipfile.BadZipFile):  # damaged: computed again
+            return None
+        same = str(arrays.pop(_ORIGIN, "")) == self._origin_of(given)
+        return arrays if same else None
+
+    def write(self, block: int, given: tuple[Tree, Tree], arrays: Arrays) -> None:
+        """Keep the arrays of a block."""
+        if self.folder is None:
+            return
+        self.folder.mkdir(exist_ok=True)
+        stream = io.BytesIO()
+        origin = np.array(self._origin_of(given))
+        np.savez(stream, **arrays, **{_ORIGIN: origin})  # type: ignore[arg-type]
+        write_whole(self._file(self.folder, block), stream.getvalue())
+
+    def _file(self, folder: Path, block: int) -> Path:
+        return folder / f"{block:06d}.npz"
+
+    def _origin_of(self, given: tuple[Tree, Tree]) -> str:
+        leaves, structure = jax.tree.flatten(given)
+        texts = (f"{x.dtype} {x.shape} {x.tobytes().hex()}" for x in map(np.asarray, leaves))
+        return sha256(self.origin, str(structure), *texts)
+
+
+def blocks_in(
+    folder: Path | None, study: Any, subject: Subject, first: tuple[Tree, Tree]
+) -> Blocks:
+    """The blocks of a study in a folder, which count if functions and environment are the same."""
+    if folder is None:
+        return Blocks(None)
+    functions, _ = function_digests(subject, *first, float)
+    facts = environment(subject)
+    known = {key: facts[key] for key in DECISIVE if key in facts}
+    decides = {"study": plain(study), "functions": functions, "environment": known}
+    return Blocks(folder, sha256(json.dumps(decides, sort_keys=True)))
+
+
 @dataclass(frozen=True, eq=False)
 class Members:
-    """The members of a study; NaN in floating-point arrays of those without a verdict.
+    """The members of a study; NaN in floating-point arrays of those without a verdict."""
 
-    Attributes:
-        coordinates: their names.
-        variables: the draws.
-        status: an `EquilibriumStatus` each, shape (size,).
-        stability: a `Stability` each, UNKNOWN where no equilibrium was found, shape (size,).
-        residual: of the equations of equilibrium, shape (size,).
-        q: shape (size, n).
-        v: shape (size, n).
-        eigenvalues: zeros first, then by frequency [1/s], shape (size, j).
-        zero: which eigenvalues are zero, shape (size, j).
-    """
-
-    coordinates: tuple[str, ...]
-    variables: tuple[Variable, ...]
-    status: np.ndarray
+    coordinates: tuple[str, ...]  # their names
+    variables: tuple[Variable, ...]  # the draws
+    status: np.ndarray  # an `EquilibriumStatus` each, shape (size,)
+    # a `Stability` each, UNKNOWN where no equilibrium was found, shape (size,)
     stability: np.ndarray
-    residual: np.ndarray
-    q: np.ndarray
-    v: np.ndarray
-    eigenvalues: np.ndarray
-    zero: np.ndarray
+    residual: np.ndarray  # of the equations of equilibrium, shape (size,)
+    q: np.ndarray  # shape (size, n)
+    v: np.ndarray  # shape (size, n)
+    eigenvalues: np.ndarray  # zeros first, then by frequency [1/s], shape (size, j)
+    zero: np.ndarray  # which eigenvalues are zero, shape (size, j)
 
     @property
     def judged(self) -> np.ndarray:
@@ -60,10 +108,7 @@ class Members:
 
     @property
     def growth(self) -> np.ndarray:
-        """The largest real part of eigenvalues other than zeros [1/s], shape (size,).
-
-        NaN without a verdict, and where all eigenvalues are zero.
-        """
+        """The largest real part of eigenvalues but zeros [1/s], NaN without any, shape (size,)."""
         real = np.where(self.zero, -np.inf, self.eigenvalues.real)
         largest = real.max(axis=1, initial=-np.inf)
         return np.where(np.isfinite(largest), largest, np.nan)
@@ -82,17 +127,7 @@ def members(
     progress: bool = False,
     kept: Path | None = None,
 ) -> Members:
-    """Draw all members of a study, and find their equilibria and eigenvalues.
-
-    Args:
-        study: what to compute.
-        folder: the folder to which its paths refer.
-        progress: whether to show a bar.
-        kept: folder in which blocks are kept, so that an interrupted computation goes on from them.
-
-    Raises:
-        StudyError: the study is impossible, naming the keys.
-    """
+    """Draw all members, and find their equilibria and eigenvalues in blocks, which are `kept`."""
     subject = load(study.model, study.model_options, folder)
     sampler = Sampler(study, subject)
     variables = sampler.rows(0, study.size)
@@ -153,13 +188,9 @@ def _program(
     system = subject.system
 
     def arguments(inputs: Tree) -> dict[str, Any]:
-        params = {**(subject.model.params if subject.model else {}), **inputs["parameters"]}
-        q, v = jnp.zeros((2, system.n))
-        if subject.model:
-            q, v = (1.0 * jnp.asarray(x) for x in subject.model.state(inputs["start"], params))
-        for name, value in inputs["coordinates"].items():
-            q = q.at[system.coordinates.index(name)].set(value)
+        q, v = guess(subject, inputs, FLOAT)
         rates = inputs["velocities"] or (v if study.steady else None)
+        params = params_of(subject, inputs)
         return {"q": q, "params": params, "t": study.time, "fixed": study.fixed, "v": rates}
 
     example = jax.tree.map(lambda x: x[0], varying)

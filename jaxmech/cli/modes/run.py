@@ -40,18 +40,7 @@ MEMBERS, BLOCKS = "members.npz", "blocks"
 def run_modes(
     study: ModesStudy, out: Path, *, folder: Path = Path(), progress: bool = False
 ) -> dict[str, Any]:
-    """Run a study, and write its folder; one that holds the same study is written again.
-
-    Blocks are kept as they are computed, and an interrupted run goes on from them, with the same
-    bits, unless a function or the environment is another one.
-
-    Returns:
-        The summary, as it is stored in `summary.json`.
-
-    Raises:
-        StudyError: the study is impossible, naming the keys.
-        FolderError: the folder cannot be used.
-    """
+    """Run a study in its folder, or go on from the blocks there, and return its summary."""
     subject = load(study.model, study.model_options, folder)
     name = f"model.py:{study.model.rpartition(':')[2]}" if subject.source else study.model
     resolved = plain(replace(study, model=name))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from jaxmech.config.errors import Problem, StudyError
+from jaxmech.config.errors import Problem, StudyError, too_small
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.utils.field_docs import doc
 
@@ -68,9 +68,7 @@ class ModesStudy:
 
 
 def _problems(study: ModesStudy) -> Iterator[Problem]:
-    for key, low in {"size": 1, "seed": 0, "block": 1}.items():
-        if (value := getattr(study, key)) < low:
-            yield Problem((key,), f"must be at least {low}, but is {value}")
+    yield from too_small(study, {"size": 1, "seed": 0, "block": 1})
     if not isfinite(study.time):
         yield Problem(("time",), f"must be finite, but is {study.time}")
     if not 0 < study.confidence < 1:

@@ -9,6 +9,7 @@ from jaxmech.analysis.equilibrium import EquilibriumStatus, Stability
 from jaxmech.cli.modes.members import Members
 from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.ensemble.distributions import Sobol
+from jaxmech.ensemble.statistics.intervals import of_proportion
 from jaxmech.ensemble.study import SECTIONS
 from jaxmech.ensemble.summary import QUANTILES
 
@@ -17,12 +18,9 @@ MOST_ROWS = 12  # of coordinates, and of frequencies
 
 
 def summarize(study: ModesStudy, found: Members) -> dict[str, Any]:
-    """The content of `summary.json`.
-
-    The interval is Wilson's, for members that are drawn independently. Members without a verdict
-    are in neither count; `bounds` says what the probability would be among all members, were every
-    one of those stable, or unstable.
-    """
+    """The content of `summary.json`, with Wilson's interval for independent members."""
+    # Members without a verdict are in neither count; `bounds` says what the probability would be
+    # among all members, were every one of those stable, or unstable.
     judged, unstable = found.judged, found.stability == Stability.UNSTABLE
     count, hits = int(judged.sum()), int(unstable.sum())
     rows = {name: found.q[:, k] for k, name in enumerate(found.coordinates[:MOST_ROWS])}
@@ -30,6 +28,7 @@ def summarize(study: ModesStudy, found: Members) -> dict[str, Any]:
     shown = min(MOST_ROWS, int(np.isfinite(frequencies).any(axis=0).sum()))
     rows |= {f"frequency {k + 1} [Hz]": frequencies[:, k] for k in range(shown)}
     rows["growth [1/s]"] = found.growth
+    interval = of_proportion(hits, count, study.confidence, "wilson")
     rules = (rule for section in SECTIONS for rule in getattr(study, section).values())
     return {
         "model": study.model,
@@ -40,7 +39,7 @@ def summarize(study: ModesStudy, found: Members) -> dict[str, Any]:
         "unstable": hits,
         "probability": hits / count if count else None,
         "confidence": study.confidence,
-        "interval": _wilson(hits, count, study.confidence) if count else None,
+        "interval": list(interval) if count else None,
         "bounds": [hits / study.size, (hits + study.size - count) / study.size],
         "independent": not any(isinstance(rule, Sobol) for rule in rules),
         "probabilities": list(QUANTILES),
@@ -59,13 +58,6 @@ def _without_verdict(found: Members) -> dict[str, dict[str, Any]]:
     if unknown := int((met & ~found.judged).sum()):
         reasons["UNKNOWN"] = {"count": unknown, "message": Stability.UNKNOWN.meaning}
     return reasons
-
-
-def _wilson(hits: int, count: int, confidence: float) -> list[float]:
-    from scipy.stats import binomtest  # takes as long to import as all the rest
-
-    interval = binomtest(hits, count).proportion_ci(confidence, method="wilson")
-    return [float(interval.low), float(interval.high)]
 
 
 def _quantiles(values: np.ndarray) -> dict[str, Any]:

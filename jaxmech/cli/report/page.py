@@ -1,12 +1,10 @@
 """`write_report`: one page about a run that opens anywhere, without a network."""
 
-import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from jaxmech.cli.report.elements import html, together
 from jaxmech.cli.report.media import animations, pictures
@@ -20,7 +18,7 @@ from jaxmech.cli.report.sections import (
     surroundings,
 )
 from jaxmech.config.run_folder import FolderError, write_whole
-from jaxmech.ensemble import Results, open_results
+from jaxmech.ensemble import open_results
 from jaxmech.ensemble.summary import summarize
 
 # The policy forbids the page to load anything: no script, and no image but those inside it.
@@ -68,25 +66,14 @@ def write_report(
     folder: Path | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Path:
-    """Write the page about a run, finished or not.
-
-    Args:
-        path: the run folder.
-        out: the page; by default `report.html` in the run folder.
-        animated: numbers of the trajectories to animate; by default a few.
-        folder: to which the path of a table of draws refers, of which the run has no copy.
-        tell: is told what the page goes without.
-
-    Returns:
-        The page.
-
-    Raises:
-        FolderError: the run cannot be read, is damaged, or has no finished block.
-    """
+    """Write the page about a run, finished or not, by default into its folder."""
     results = open_results(path)
     if not results.blocks:
         raise FolderError(f"{path} has no finished block yet; there is nothing to report")
-    summary = _summary(results)
+    if not (results.summary or results.has_trajectories):
+        text = "finish it with `jaxmech ensemble`: it stores statistics only"
+        raise FolderError(f"{path} is not finished, and there is nothing to report; {text}")
+    summary = results.summary or summarize(results)
     parts = [
         headline(results, summary),
         answers(results),
@@ -107,15 +94,3 @@ def write_report(
     out = path / "report.html" if out is None else out
     write_whole(out, page)
     return out
-
-
-def _summary(results: Results) -> dict[str, Any]:
-    """The stored summary, or that of the blocks that are finished so far."""
-    file = results.path / "summary.json"
-    if file.is_file():
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
-    if not results.has_trajectories:
-        text = "finish it with `jaxmech ensemble`: it stores statistics only"
-        raise FolderError(f"{results.path} is not finished, and there is nothing to report; {text}")
-    return summarize(results)

@@ -13,14 +13,14 @@ from jaxmech.cli.report.elements import Html, element, number_text, section, tab
 from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.checksums import mark_of
+from jaxmech.ensemble.finished.comparison import INTERVALS
 from jaxmech.ensemble.layout import array_of
 from jaxmech.ensemble.summary import failed as failures_of
 from jaxmech.status import Status, succeeded
 
 MOST_FAILURES = 100
 _MOST_ROWS = 12  # of an array with intervals
-_LIMITS = {"probability": ("low", "high"), "mean": ("mean_low", "mean_high"),
-           "quantiles": ("low", "high")}  # fmt: skip
+_LIMITS = {what: (low, high) for what, low, high in INTERVALS}
 
 
 def headline(results: Results, summary: dict[str, Any]) -> Html:
@@ -28,7 +28,7 @@ def headline(results: Results, summary: dict[str, Any]) -> Html:
     failed = failures_of(summary)
     text = f"{summary['done']:,} of {summary['size']:,} trajectories"
     text += f", {failed:,} failed" if failed else ", none failed"
-    if len(results.blocks) < results.count and not (results.path / "summary.json").is_file():
+    if len(results.blocks) < results.count and not results.summary:
         text += "; the run is not finished"
     return together([element("h1", results.name), element("p", text + ".", class_="lead")])
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.config.environment import changes
-from jaxmech.config.run_folder import stored_environment
+from jaxmech.config.run_folder import differences, stored_environment
 from jaxmech.ensemble.layout import STATES, array_of
 from jaxmech.ensemble.results import Results, open_results
 
@@ -24,8 +24,8 @@ _FACTS = (
     "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "numpy", "scipy", "zarr", "python", "platform",
     "device", "devices", "processor", "xla_flags", "x64", "functions", "draws",
 )  # fmt: skip
-_INTERVALS = (("mean", "mean_low", "mean_high"), ("probability", "low", "high"),
-              ("quantiles", "low", "high"))  # fmt: skip
+INTERVALS = (("mean", "mean_low", "mean_high"), ("probability", "low", "high"),
+             ("quantiles", "low", "high"))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     only = [name for name in {**found[one.path], **found[two.path]} if name not in names]
     return RunComparison(
         paths=(first, second),
-        configuration=tuple(_keys(one.config, two.config)),
+        configuration=tuple(differences(one.config, two.config, _LEFT)),
         environment=tuple(changes(*facts, _FACTS)),
         statistics=tuple(_differences(found[one.path], found[two.path])),
         only=tuple(only),
@@ -98,35 +98,16 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
 
 
 def difference(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """The difference of two independent estimates (value, low, high), with its interval.
-
-    Example:
-        >>> value, low, high = difference((0.8, 0.7, 0.9), (0.5, 0.3, 0.6))
-        >>> print(f"{value:.2f} [{low:.4f}, {high:.4f}]")
-        0.30 [0.1586, 0.5236]
-    """
+    """The difference of two independent estimates (value, low, high), with its interval."""
     (x, a, b), (y, c, d) = (tuple(map(np.asarray, one)) for one in (first, second))
     return x - y, x - y - np.hypot(x - a, d - y), x - y + np.hypot(b - x, y - c)
-
-
-def _keys(
-    one: Mapping[str, Any], two: Mapping[str, Any], within: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    for key in [*one, *(key for key in two if key not in one)]:
-        name, then, now = f"{within}{key}", one.get(key), two.get(key)
-        if then == now or name in _LEFT:
-            continue
-        if isinstance(then, dict) and isinstance(now, dict):
-            yield from _keys(then, now, f"{name}.")
-        else:
-            yield name, then, now
 
 
 def _estimates(results: Results) -> Iterator[tuple[str, tuple[Any, Any, Any]]]:
     """Every estimate that has an interval, by the name of its statistic."""
     known = results.config.get("statistics", {})
     for name, found in results.statistics.items():
-        for what, low, high in _INTERVALS:
+        for what, low, high in INTERVALS:
             if name in known and {what, low, high} <= found.keys():
                 shapes = {np.shape(found[key]) for key in (what, low, high)}
                 if len(shapes) == 1:

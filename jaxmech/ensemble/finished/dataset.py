@@ -12,7 +12,7 @@ from jaxmech.config.convert import plain
 from jaxmech.config.errors import InputError
 from jaxmech.ensemble.checksums import RESULTS
 from jaxmech.ensemble.layout import STATES
-from jaxmech.ensemble.results import Results, open_results
+from jaxmech.ensemble.results import open_results
 from jaxmech.ensemble.run import run_study
 from jaxmech.ensemble.study import Study
 
@@ -102,7 +102,7 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     found: xarray.Dataset = xarray.open_zarr(results.path / RESULTS, consolidated=False)
     found = found.drop_vars(STATES, errors="ignore")
     if "trajectory" in found.sizes:
-        found = found.isel(trajectory=slice(0, _end(results)))
+        found = found.isel(trajectory=slice(0, results.summary.get("done", results.size)))
     for name, said in results.statistics.items():
         kind = results.config.get("statistics", {}).get(name, {}).get("statistic")
         saves = len(results.ts) if kind in _OVER_TIME else -1
@@ -110,14 +110,6 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     summary = results.path / "summary.json"
     text = summary.read_text(encoding="utf-8") if summary.is_file() else ""
     return found.assign_attrs(run=str(results.path), summary=text)
-
-
-def _end(results: Results) -> int:
-    """Where the trajectories end: earlier than planned in a study that has stopped."""
-    summary = results.path / "summary.json"
-    if summary.is_file():
-        return int(json.loads(summary.read_text(encoding="utf-8"))["done"])
-    return results.size
 
 
 def _variables(name: str, said: Mapping[str, np.ndarray], saves: int) -> dict[str, Any]:

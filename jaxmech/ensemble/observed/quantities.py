@@ -102,11 +102,10 @@ class Observed:
 
 def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
     """What a study observes, its statistics and events, with functions for names, and the files."""
-    observe, statistics = study.observe, study.statistics
     problems: list[Problem] = []
     files: list[Path] = []
 
-    def get(named: Any, key: Key, kinds: tuple[type, ...], what: str) -> Any:
+    def get(named: Any, key: Key, kinds: tuple[type, ...] = (), what: str = "a function") -> Any:
         if not isinstance(named, str):
             return named
         try:
@@ -115,29 +114,37 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
             problems.extend(Problem(key, p.message) for p in error.problems)
             return named
 
-    quantities = {
-        name: replace(q, function=get(q.function, ("observe", name, "function"), (), "a function"))
-        for name, q in observe.items()
-    }
-    reduced = dict(statistics)
-    for name, one in statistics.items():
-        if isinstance(one, Custom):
-            key = ("statistics", name, "functions")
-            own = get(one.functions, key, (Reduction,), "a jaxmech.ensemble.Reduction")
-            reduced[name] = replace(one, functions=own)
-    events = {
-        name: replace(
-            one,
-            function=get(one.function, ("events", name, "function"), (), "a function"),
-            jump=get(one.jump, ("events", name, "jump"), (), "a function"),
-        )
-        for name, one in study.events.items()
-    }
-    for name, quantity in quantities.items():
+    named = _with_functions(study, get)
+    for name, quantity in named["observe"].items():
         problems += _signature_problems(name, quantity)
     if problems:
         raise StudyError(problems)
-    return {"observe": quantities, "statistics": reduced, "events": events}, files
+    return named, files
+
+
+def _with_functions(study: Any, get: Callable[..., Any]) -> dict[str, Any]:
+    """What a study observes, its statistics and events, with all functions as `get` gives them."""
+    statistics = dict(study.statistics)
+    for name, one in study.statistics.items():
+        if isinstance(one, Custom):
+            key = ("statistics", name, "functions")
+            own = get(one.functions, key, (Reduction,), "a jaxmech.ensemble.Reduction")
+            statistics[name] = replace(one, functions=own)
+    return {
+        "observe": {
+            name: replace(one, function=get(one.function, ("observe", name, "function")))
+            for name, one in study.observe.items()
+        },
+        "statistics": statistics,
+        "events": {
+            name: replace(
+                one,
+                function=get(one.function, ("events", name, "function")),
+                jump=get(one.jump, ("events", name, "jump")),
+            )
+            for name, one in study.events.items()
+        },
+    }
 
 
 def _found(
@@ -179,19 +186,10 @@ def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
 def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
     """A study whose functions are named by the copies of their files."""
 
-    def renamed(named: Any) -> Any:
+    def renamed(named: Any, *of: Any) -> Any:
         if not isinstance(named, str) or named.startswith("python:"):
             return named
         file, _, name = named.rpartition(":")
         return f"{copies[(folder / file).resolve()]}:{name}"
 
-    observe = {name: replace(q, function=renamed(q.function)) for name, q in study.observe.items()}
-    statistics = {
-        name: replace(one, functions=renamed(one.functions)) if isinstance(one, Custom) else one
-        for name, one in study.statistics.items()
-    }
-    events = {
-        name: replace(one, function=renamed(one.function), jump=renamed(one.jump))
-        for name, one in study.events.items()
-    }
-    return replace(study, observe=observe, statistics=statistics, events=events)
+    return replace(study, **_with_functions(study, renamed))

@@ -1,4 +1,4 @@
-"""How the drawn variables of a study are spread: `settings` first, then `designs` and `table`.
+"""How the drawn variables of a study are spread: `settings` first, then `designs`.
 
 `plans` lists what is drawn: the variables of the model, and the distribution of each.
 """

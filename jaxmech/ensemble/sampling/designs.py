@@ -21,13 +21,7 @@ def generator(seed: int, key: str) -> np.random.Generator:
 
 
 def uniform(seed: int, key: str, first: int, last: int) -> np.ndarray:
-    """The numbers `first` to `last` of a variable's random sequence, from 0 to 1.
-
-    Example:
-        >>> whole = uniform(1, "parameters.m1", 0, 100)
-        >>> bool(np.all(uniform(1, "parameters.m1", 41, 57) == whole[41:57]))
-        True
-    """
+    """The numbers `first` to `last` of a variable's random sequence, from 0 to 1."""
     rng = generator(seed, key)
     before = first % _PER_COUNTER
     counters: Any = rng.bit_generator
@@ -38,19 +32,12 @@ def uniform(seed: int, key: str, first: int, last: int) -> np.ndarray:
 
 
 class Points:
-    """Points of a design in the unit cube, one column for each variable.
-
-    Args:
-        design: how they are spread.
-        seed: of the study.
-        size: trajectories of the study, which only a Latin hypercube depends on.
-        keys: names of the variables, in the order of the columns.
-        spread: those that share a Sobol sequence even in a random design.
-    """
+    """Points of a design in the unit cube, one column for each variable."""
 
     def __init__(
         self, design: Design, seed: int, size: int, keys: Sequence[str], spread: Sequence[str] = ()
     ) -> None:
+        # only a Latin hypercube depends on the size; `spread` share a Sobol sequence in any design
         self.design, self.seed, self.size = design, seed, size
         self.keys = list(keys)
         sobol = sorted(keys if design in ("sobol", "saltelli") else spread)
@@ -128,16 +115,10 @@ def inside(unit: np.ndarray) -> np.ndarray:
 
 
 def permuted(numbers: np.ndarray, size: int, seed: int, key: str) -> np.ndarray:
-    """A random permutation of range(size) at some numbers, without the rest of it.
-
-    A Feistel network of four rounds permutes the numbers below a power of four; where one leads
-    outside of the range, it is applied again (Black and Rogaway, "Ciphers with arbitrary finite
-    domains", CT-RSA 2002).
-
-    Example:
-        >>> sorted(permuted(np.arange(10), 10, 0, "m1")) == list(range(10))
-        True
-    """
+    """A random permutation of range(size) at some numbers, without the rest of it."""
+    # A Feistel network of four rounds permutes the numbers below a power of four; where one leads
+    # outside of the range, it is applied again (Black and Rogaway, "Ciphers with arbitrary finite
+    # domains", CT-RSA 2002).
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     mask = np.uint64(2**half - 1)
     keys = generator(seed, key).integers(0, 2**64, (4, 2), dtype=np.uint64) | np.uint64(1)

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import of_correlation
-from jaxmech.ensemble.statistics.moments import require_confidence
+from jaxmech.ensemble.statistics.moments import pooled, require_confidence
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Found,
@@ -79,17 +79,9 @@ class Covariance(AbstractStatistic):
 
     def merge(self, first: State, second: State) -> State:
         """Chan's formulas for products of distances from the means."""
-        total = first["weight"] + second["weight"]
-        share = second["weight"] / jnp.where(total > 0, total, 1)
-        away = second["mean"] - first["mean"]
+        both, away, share = pooled(first, second)
         between = away[:, None] * away[None] * (first["weight"] * share)
-        return {
-            "count": first["count"] + second["count"],
-            "weight": total,
-            "squares": first["squares"] + second["squares"],
-            "mean": first["mean"] + away * share,
-            "spread": first["spread"] + second["spread"] + between,
-        }
+        return {**both, "spread": first["spread"] + second["spread"] + between}
 
     def result(self, state: State) -> Found:
         """Covariances and correlations, with intervals, NaN where a number does not vary."""

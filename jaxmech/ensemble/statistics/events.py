@@ -73,10 +73,6 @@ class Probability(_Threshold):
         summed = {key: x.sum().astype(state[key].dtype) for key, x in own.items()}
         return self.merge(state, {**summed, "total": w.sum(), "squares": (w**2).sum()})
 
-    def merge(self, first: State, second: State) -> State:
-        """Sums."""
-        return {key: first[key] + second[key] for key in first}
-
     def result(self, state: State) -> Found:
         """The probability with its interval, and the counts behind it."""
         x = host(state)

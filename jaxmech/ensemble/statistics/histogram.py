@@ -46,10 +46,6 @@ class Histogram(AbstractStatistic):
         place = jnp.clip(jnp.floor(place) + 1, 0, self.bins + 1).astype(jnp.int32)
         return {"weights": counted(state["weights"], place, w)}
 
-    def merge(self, first: State, second: State) -> State:
-        """Sums."""
-        return {"weights": first["weights"] + second["weights"]}
-
     def result(self, state: State) -> Found:
         """The edges of the bins, and the sums of the weights: counts, where all weights are one."""
         weights = host(state)["weights"]

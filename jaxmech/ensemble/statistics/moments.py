@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import factor
@@ -75,16 +76,11 @@ class Moments(AbstractStatistic):
 
     def merge(self, first: State, second: State) -> State:
         """Chan's formulas; of equal extremes, the first one."""
-        total = first["weight"] + second["weight"]
-        share = second["weight"] / jnp.where(total > 0, total, 1)
-        away = second["mean"] - first["mean"]
+        both, away, share = pooled(first, second)
         # Strictly, so that of equal extremes the one of the earlier trajectory stays.
         lower, higher = second["min"] < first["min"], second["max"] > first["max"]
         return {
-            "count": first["count"] + second["count"],
-            "weight": total,
-            "squares": first["squares"] + second["squares"],
-            "mean": first["mean"] + away * share,
+            **both,
             "spread": first["spread"] + second["spread"] + away**2 * first["weight"] * share,
             "min": jnp.where(lower, second["min"], first["min"]),
             "max": jnp.where(higher, second["max"], first["max"]),
@@ -122,6 +118,15 @@ class Moments(AbstractStatistic):
             return None
         value, low, high = (float(part) for part in parts)
         return value, low, high
+
+
+def pooled(first: State, second: State) -> tuple[State, Array, Array]:
+    """Count, weights and mean of two states by Chan's formulas, and what their spread needs."""
+    total = first["weight"] + second["weight"]
+    share = second["weight"] / jnp.where(total > 0, total, 1)
+    away = second["mean"] - first["mean"]
+    sums = {name: first[name] + second[name] for name in ("count", "weight", "squares")}
+    return {**sums, "mean": first["mean"] + away * share}, away, share
 
 
 def require_confidence(confidence: float) -> None:

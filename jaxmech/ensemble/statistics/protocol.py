@@ -66,9 +66,9 @@ class AbstractStatistic(abc.ABC):
     def update(self, state: State, sample: Sample) -> State:
         """The state with the trajectories of a sample added."""
 
-    @abc.abstractmethod
     def merge(self, first: State, second: State) -> State:
-        """The state of all trajectories of two states."""
+        """The state of all trajectories of two states: by default sums."""
+        return {key: first[key] + second[key] for key in first}
 
     @abc.abstractmethod
     def result(self, state: State) -> Found:
@@ -80,10 +80,7 @@ class AbstractStatistic(abc.ABC):
 
 
 def weights_of(value: Array, weight: Array) -> tuple[Array, Array]:
-    """Values with zeros where they do not count, and the weights of each, of the same shape.
-
-    A value that is not finite, such as the energy drift of a system without energy, is left out.
-    """
+    """Values and the weight of each, both zero where a value is not finite or does not count."""
     shape = weight.shape + (1,) * (value.ndim - 1)
     counts = jnp.isfinite(value) & (weight.reshape(shape) > 0)
     return jnp.where(counts, value, 0), jnp.where(counts, weight.reshape(shape), 0)

@@ -66,10 +66,6 @@ class SobolIndices(AbstractStatistic):
         own = {"sums": counts.T @ products, "groups": whole.sum().astype(state["groups"].dtype)}
         return self.merge(state, own)
 
-    def merge(self, first: State, second: State) -> State:
-        """Sums."""
-        return {key: first[key] + second[key] for key in first}
-
     def _group(self, sample: Sample) -> int:
         """How many trajectories belong together: the other values are the inputs."""
         return len(sample.values) - 1 + 2

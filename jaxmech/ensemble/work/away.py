@@ -37,9 +37,6 @@ class Sizes:
     all workers busy to the end (guided self-scheduling, Polychronopoulos and Kuck 1987). The
     results do not depend on it.
 
-    Attributes:
-        fixed: blocks of each task, where the study says so.
-
     Example:
         >>> sizes = Sizes()
         >>> sizes.next(left=1000, workers=10)
@@ -49,7 +46,7 @@ class Sizes:
         (10, 3)
     """
 
-    fixed: int | None = None
+    fixed: int | None = None  # blocks of each task, where the study says so
     _each: deque[float] = field(default_factory=lambda: deque(maxlen=50))
 
     def took(self, blocks: int, seconds: float) -> None:
@@ -70,35 +67,20 @@ class Sizes:
 
 @dataclass(eq=False)
 class AwayWork:
-    """The computation of the blocks of a run by the workers of a cluster.
+    """The computation of the blocks of a run by the workers of a cluster."""
 
-    Attributes:
-        tasks: of the cluster.
-        accumulator: of the statistics.
-        target: the run folder.
-        progress: is told what is done.
-        study: with its sizes and substeps, as workers load it.
-        folder: to which its paths refer.
-        stop: is asked again and again whether to stop.
-    """
-
-    tasks: Tasks
-    accumulator: Accumulator
-    target: RunFolder
-    progress: RunProgress
-    study: Study
-    folder: Path
-    stop: Callable[[], bool] = lambda: False
+    tasks: Tasks  # of the cluster
+    accumulator: Accumulator  # of the statistics
+    target: RunFolder  # the run folder
+    progress: RunProgress  # is told what is done
+    study: Study  # with its sizes and substeps, as workers load it
+    folder: Path  # to which its paths refer
+    stop: Callable[[], bool] = lambda: False  # is asked again and again whether to stop
     _waiting: set[int] = field(default_factory=set, init=False)
     _added: int = field(default=0, init=False)
 
     def all(self, blocks: range, missing: set[int]) -> None:
-        """Compute those of the blocks that are missing, and merge the statistics of all of them.
-
-        Raises:
-            StoppedError: it was asked to stop; what was computed before is stored.
-            ClusterError: the cluster was lost, or computes something else.
-        """
+        """Compute those of the blocks that are missing, and merge the statistics of all of them."""
         self._waiting = set(missing)
         self._add_up(blocks)
         path, lease = self.target.path.resolve(), uuid4().hex

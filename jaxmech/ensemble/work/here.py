@@ -23,36 +23,20 @@ from jaxmech.ensemble.study import Study
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """The computation of the blocks of a run, in order.
+    """The computation of the blocks of a run, in order."""
 
-    Attributes:
-        kernel: of a block.
-        accumulator: of the statistics.
-        target: the run folder.
-        progress: is told what is done.
-        study: with its chunk.
-        tell: is told how long it will take.
-        stop: is asked before each block whether to stop.
-    """
-
-    kernel: BlockProgram
-    accumulator: Accumulator
-    target: RunFolder
-    progress: RunProgress
-    study: Study
-    tell: Callable[[str], None]
-    stop: Callable[[], bool] = lambda: False
+    kernel: BlockProgram  # of a block
+    accumulator: Accumulator  # of the statistics
+    target: RunFolder  # the run folder
+    progress: RunProgress  # is told what is done
+    study: Study  # with its chunk
+    tell: Callable[[str], None]  # is told how long it will take
+    stop: Callable[[], bool] = lambda: False  # is asked before each block whether to stop
 
     def all(self, blocks: range, missing: set[int]) -> None:
-        """Compute the missing ones of some blocks, and add up the statistics of all of them.
-
-        One thread writes; as many blocks wait for it as a chunk has, and no more.
-
-        Raises:
-            StoppedError: it was asked to stop; what was computed before is stored.
-        """
+        """Compute the missing ones of some blocks, and add up the statistics of all of them."""
         most = max(self.study.chunk_size // self.study.block_size, 1)
-        waiting: list[Future[None]] = []
+        waiting: list[Future[None]] = []  # for the thread that writes
         with_states = bool(self.study.statistics)
         clock = _Clock(len(missing), self.tell)
         computed = computed_blocks(self.kernel, sorted(missing))
@@ -97,10 +81,7 @@ def arrays_of(kernel: BlockProgram, inputs: Inputs, found: Block) -> dict[str, n
 
 
 def computed_blocks(kernel: BlockProgram, blocks: Iterable[int]) -> Generator[tuple[Inputs, Block]]:
-    """The results of one block after the other; every device computes one at a time.
-
-    What follows on a device is computed while a block is copied and stored.
-    """
+    """The results of one block after the other; every device computes one at a time."""
     prepared = map(kernel.inputs, blocks)
 
     def begun(device: jax.Device, inputs: Any) -> Any:

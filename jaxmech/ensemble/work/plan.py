@@ -13,13 +13,11 @@ from jaxmech.analysis.states import State
 from jaxmech.analysis.unused import unused_parameters
 from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.config.load import Subject, load
-from jaxmech.ensemble.device_size import sized
 from jaxmech.ensemble.draws import Sampler
-from jaxmech.ensemble.estimate import StudyEstimate, require_possible
+from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
 from jaxmech.ensemble.kernel import Block, BlockProgram, Inputs
 from jaxmech.ensemble.layout import Layout
-from jaxmech.ensemble.observed.events import event_dimensions, study_watch
-from jaxmech.ensemble.observed.names import name_problems_of
+from jaxmech.ensemble.observed.events import event_dimensions, name_problems_of, study_watch
 from jaxmech.ensemble.observed.quantities import Observed, loaded
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.trajectory import save_times
@@ -28,23 +26,15 @@ from jaxmech.formulations import observed_at
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """A study that can be computed.
+    """A study that can be computed."""
 
-    Attributes:
-        study: with its sizes.
-        subject: its system.
-        sampler: its draws.
-        forecast: what it needs.
-        functions: its quantities, statistics and events with functions in place of names.
-        files: Python files that hold those functions.
-    """
-
-    study: Study
-    subject: Subject
-    sampler: Sampler
-    forecast: StudyEstimate
+    study: Study  # with its sizes
+    subject: Subject  # its system
+    sampler: Sampler  # its draws
+    forecast: StudyEstimate  # what it needs
+    # its quantities, statistics and events with functions in place of names
     functions: dict[str, Any]
-    files: list[Path]
+    files: list[Path]  # Python files that hold those functions
 
 
 def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:

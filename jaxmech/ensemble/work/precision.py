@@ -15,10 +15,9 @@ def use_x64(x64: bool) -> None:
 
 @dataclass(frozen=True)
 class Parcel:
-    """A function and its argument, unpacked only after JAX has the precision of the sender.
+    """A function and its argument, unpacked only after JAX has the precision of the sender."""
 
-    Arrays of 64 bits would lose half of them otherwise.
-    """
+    # Arrays of 64 bits would lose half of them otherwise.
 
     content: bytes
     x64: bool

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of
+from jaxmech.config.errors import Problem, StudyError, not_one_of, too_small
 from jaxmech.utils.field_docs import doc
 
 _WORDS = ("local", "slurm")
@@ -66,7 +66,8 @@ class Cluster:
     )
 
     def __post_init__(self) -> None:
-        problems = [*self._of_scheduler(), *self._of_numbers(), *self._of_texts()]
+        least = {"workers": 1, "cores": 1, "allowed_failures": 0, "wait": 0}
+        problems = [*self._of_scheduler(), *too_small(self, least), *self._of_texts()]
         if problems:
             raise StudyError(problems)
 
@@ -111,12 +112,6 @@ class Cluster:
             yield Problem(("workers",), text)
         elif name == "local" and not colon and self.workers is None:
             yield Problem(where, "must have a number of workers, as in local:4")
-
-    def _of_numbers(self) -> Iterator[Problem]:
-        for key, least in (("workers", 1), ("cores", 1), ("allowed_failures", 0), ("wait", 0)):
-            value = getattr(self, key)
-            if value is not None and not value >= least:
-                yield Problem((key,), f"must be at least {least}, but is {value}")
 
     def _of_texts(self) -> Iterator[Problem]:
         if self.memory is not None and not _MEMORY.fullmatch(self.memory):

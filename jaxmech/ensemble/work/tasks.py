@@ -45,19 +45,14 @@ class Tasks:
     A task whose worker is lost runs again on another one. Once all tasks have been sent, idle
     workers also run the slow ones again. So the function must return the same result wherever and
     however often it runs, and repeating its side effects must do no harm.
-
-    Attributes:
-        client: of the cluster.
-        losses: how often the scheduler may give up a task because its workers were lost.
-        again: the item that a second worker is given in place of a slow one.
-        waiting: is told when all workers are lost.
-        revive: is called every few seconds, to start lost workers again.
     """
 
-    client: "Client"
-    losses: int = 20
+    client: "Client"  # of the cluster
+    losses: int = 20  # how often the scheduler may give up a task because its workers were lost
+    # the item that a second worker is given in place of a slow one
     again: Callable[[Any], Any] = lambda item: item
-    waiting: Callable[[str], None] = lambda text: None
+    waiting: Callable[[str], None] = lambda text: None  # is told when all workers are lost
+    # is called every few seconds, to start lost workers again
     revive: Callable[[], None] = lambda: None
     _workers: int = 0
     _counted: float = -_COUNT
@@ -90,14 +85,7 @@ class Tasks:
         items: Iterable[Item],
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[Item, Result]]:
-        """Each item with its result, in the order in which they are done.
-
-        Items are taken when a worker will soon be free. After `stop` none is; what was begun is
-        waited for while there are workers.
-
-        Raises:
-            ClusterError: the scheduler was lost, or too many workers with the same task.
-        """
+        """Each item with its result as they are done; after `stop` only what was begun."""
         given = _Open(self, function, iter(items))
         while True:
             given.fill(stop)
@@ -109,17 +97,11 @@ class Tasks:
 
 @dataclass(eq=False)
 class _Open:
-    """The tasks that are handed out and not yet done.
+    """The tasks that are handed out and not yet done."""
 
-    Attributes:
-        tasks: whose they are.
-        function: what computes an item.
-        source: of what is to be handed out.
-    """
-
-    tasks: Tasks
-    function: Callable[[Any], Any]
-    source: Iterator[Any]
+    tasks: Tasks  # whose they are
+    function: Callable[[Any], Any]  # what computes an item
+    source: Iterator[Any]  # of what is to be handed out
     stopped: bool = False
     exhausted: bool = False
     running: dict[int, _Task] = field(default_factory=dict)

@@ -34,21 +34,13 @@ _COMPUTING = Lock()  # a worker with several threads computes one task at a time
 
 @dataclass(frozen=True)
 class Order:
-    """All that a worker needs to compute blocks of a run.
+    """All that a worker needs to compute blocks of a run."""
 
-    Attributes:
-        study: with its sizes and substeps.
-        folder: to which its paths refer.
-        path: the run folder.
-        lease: the text of a file there; the work ends when it says something else.
-        x64: whether JAX computes with 64 bits.
-    """
-
-    study: Study
-    folder: Path
-    path: Path
-    lease: str
-    x64: bool
+    study: Study  # with its sizes and substeps
+    folder: Path  # to which its paths refer
+    path: Path  # the run folder
+    lease: str  # the text of a file there; the work ends when it says something else
+    x64: bool  # whether JAX computes with 64 bits
 
 
 class Computed(NamedTuple):
@@ -89,11 +81,7 @@ def refusal(then: Mapping[str, Any], now: Mapping[str, Any], where: str) -> str 
 
 
 def compute_blocks(order: bytes, blocks: tuple[int, ...]) -> Computed:
-    """Compute those of some blocks that nobody has finished, one after the other.
-
-    Raises:
-        ClusterError: this process computes with other versions, functions or draws than the run.
-    """
+    """Compute those of some blocks that nobody has finished, one after the other."""
     with _COMPUTING:
         begun = time.perf_counter()
         run, kernel = _prepared(order)

@@ -179,11 +179,11 @@ def _problems(table: Table) -> Iterator[Problem]:
         yield Problem(("validation",), text)
     if table.time is not None and table.dt is not None:
         yield Problem(("dt",), "must be left out where `time` is given")
+    if table.stride < 1:
+        yield Problem(("stride",), f"must be at least 1, but is {table.stride}")
 
 
 def _not_positive(table: Table) -> Iterator[Problem]:
-    if table.stride < 1:
-        yield Problem(("stride",), f"must be at least 1, but is {table.stride}")
     if table.dt is not None and not table.dt > 0:
         yield Problem(("dt",), f"must be positive, but is {table.dt}")
     noise, count = table.noise_sd, len(table.observed)

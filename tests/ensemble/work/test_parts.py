@@ -16,7 +16,7 @@ from jaxmech.config.run_folder import FolderError, locked
 from jaxmech.config.toml import read
 from jaxmech.ensemble import RunWarning, Study, run_study
 from jaxmech.ensemble.checksums import marked_blocks
-from jaxmech.ensemble.work.part import BlockRange
+from jaxmech.ensemble.run import BlockRange
 from tests.ensemble.studies import OBSERVED, STUDY, same_results, write_study
 
 ROOT = Path(__file__).resolve().parents[3]
