@@ -77,3 +77,14 @@ class Settings:
     projection: AbstractStabilization | None = Projection()
     formulation: AbstractFormulation = UdwadiaKalaba()
     step: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.initial_states not in ("fixed", "free"):
+            raise ValueError(
+                'Argument `initial_states` must be "fixed" or "free", but is '
+                f"{self.initial_states!r}."
+            )
+        if self.horizon is not None:
+            require_kind("horizon", self.horizon, Shooting, "Shooting(0.5)")
+        if self.step is not None and not self.step > 0:
+            raise ValueError(f"Argument `step` must be positive, but is {self.step}.")

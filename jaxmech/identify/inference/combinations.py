@@ -54,7 +54,14 @@ def combinations(
     tolerance: float = 1e-6,  # how nearly orthogonal a gradient must be at least
 ) -> Combinations:
     """The short formulas that are determined, in parameters of nonzero value."""
-    points = [_point(names, v, z) for v, z in ((values, null_space), *also)]
+    points = []
+    for v, z in ((values, null_space), *also):
+        numbers = row(v, len(names), "values")
+        null = checked(
+            "null_space", np.asarray(z, float), (len(names), "r"), "one row per parameter"
+        )
+        scales = np.where(numbers != 0, numbers, 1.0)[:, None]
+        points.append(NullSpacePoint(numbers, circuits(null / scales) * scales))
     here = points[0]
     affected = np.any(here.null_space != 0, axis=1)
     goal = int(affected.sum()) - here.null_space.shape[1]
@@ -69,14 +76,6 @@ def combinations(
             break
     undetermined = tuple(name for name, k in zip(names, affected, strict=True) if k)
     return Combinations(undetermined, tuple(found), goal - len(found))
-
-
-def _point(names: Sequence[str], values: ArrayLike, null_space: ArrayLike) -> NullSpacePoint:
-    values = row(values, len(names), "values")
-    null = np.asarray(null_space, float)
-    null = checked("null_space", null, (len(names), "r"), "one row per parameter")
-    scales = np.where(values != 0, values, 1.0)[:, None]
-    return NullSpacePoint(values, circuits(null / scales) * scales)
 
 
 def _new_direction(

@@ -74,7 +74,9 @@ class Formula:
         return np.array(self.terms) - np.array(self.divisor)
 
     def __str__(self) -> str:
-        order = sorted(range(len(self.terms)), key=lambda k: _term_order(self.terms[k]))
+        # products before single parameters, as in m a^2 + I
+        sizes = [(-sum(e != 0 for e in term), -sum(map(abs, term))) for term in self.terms]
+        order = sorted(range(len(self.terms)), key=sizes.__getitem__)
         if len(order) == 1:
             return quotient(self.names, self.exponents[0])
         order.sort(key=lambda k: self.signs[k] < 0)
@@ -107,11 +109,6 @@ def quotient(names: Sequence[str], exponents: Sequence[int] | NDArray[np.int_]) 
     if not below:
         return above
     return f"{above}/{below[0]}" if len(below) == 1 else f"{above}/({' '.join(below)})"
-
-
-def _term_order(exponents: Powers) -> tuple[int, int]:
-    """Products before single parameters, as in m a^2 + I."""
-    return -sum(e != 0 for e in exponents), -sum(map(abs, exponents))
 
 
 @dataclass(frozen=True, eq=False)

@@ -183,10 +183,12 @@ def remarks(
 ) -> Iterator[str]:
     """The warnings of a fit with residuals (T, d) of each recording, but for its horizon."""
     if solved.stuck:
+        fixed = isinstance(task.problem.method, AbstractFixedStep)
+        better = "shorter steps (`step`)" if fixed else "smaller tolerances (`method`)"
         yield (
             f"Stuck after {len(solved.history)} steps: no step makes the fit better, though the "
             "linear model predicts it. The motion fails nearby or changes too wildly; take "
-            f"{_smaller_errors(task)}, shorter segments (`horizon`), bounds, other parameters to "
+            f"{better}, shorter segments (`horizon`), bounds, other parameters to "
             "begin with, or a smaller learning rate of a descent."
         )
     elif not solved.converged:
@@ -203,11 +205,6 @@ def remarks(
         )
     if solved.y.dtype == jnp.float32:
         yield "Computed in single precision: set jax_enable_x64 for a fit that can be trusted."
-
-
-def _smaller_errors(task: Task) -> str:
-    is_fixed = isinstance(task.problem.method, AbstractFixedStep)
-    return "shorter steps (`step`)" if is_fixed else "smaller tolerances (`method`)"
 
 
 def _at_bounds(task: Task, y: Array) -> list[str]:

@@ -204,7 +204,12 @@ def _formulas(found: Identifiability) -> list[str]:
 def _gains(found: Identifiability) -> list[str]:
     """What fixing each parameter would do; for weak directions, to the largest relative error."""
     if found.exact:
-        return [_gain(fixed) for fixed in found.fixing if fixed.name in found.undetermined]
+        lines = []
+        for one in found.fixing:
+            gained = f"{', '.join(one.determined)} too" if one.determined else "nothing else"
+            stay = f", {len(one.undetermined)} stay open" if one.undetermined else ""
+            lines += [f"{one.name}: determines {gained}{stay}"] * (one.name in found.undetermined)
+        return lines
     if not found.weak:
         return []
     scales = found.directions.scales
@@ -214,12 +219,6 @@ def _gains(found: Identifiability) -> list[str]:
         f"{name}: largest standard error {best} instead of {worst}"
         for name, best in zip(found.names, better, strict=True)
     ]
-
-
-def _gain(fixed: FixedParameter) -> str:
-    gained = f"{', '.join(fixed.determined)} too" if fixed.determined else "nothing else"
-    stay = f", {len(fixed.undetermined)} stay open" if fixed.undetermined else ""
-    return f"{fixed.name}: determines {gained}{stay}"
 
 
 def _remedies(found: Identifiability) -> list[str]:

@@ -66,11 +66,11 @@ def steps(
     """The progress after each step from y, or from the `state` of an earlier progress."""
     leaves, structure = jax.tree.flatten((y, task.data, conditions))
     shapes = (structure, *((x.shape, str(x.dtype)) for x in leaves))
-    program = _program(task.problem, policy.tolerance, shapes)
-    state = program.begin(y, task.data, conditions) if state is None else state
+    begin, step = _program(task.problem, policy.tolerance, shapes)
+    state = begin(y, task.data, conditions) if state is None else state
     rejected, level, last, first = 0, 0, np.inf, None
     for _ in range(policy.iterations + 1):  # the first one only evaluates y
-        y, state, loss, accepted, done = program.step(y, state, task.data, conditions)
+        y, state, loss, accepted, done = step(y, state, task.data, conditions)
         loss = float(loss)
         rejected = 0 if accepted else rejected + 1
         if accepted:
@@ -98,14 +98,9 @@ def at_rest(task: Task, y: Array, conditions: Conditions, first: float = 0.0) ->
     return bool(gain <= _NEAR**2 * loss / degrees or loss <= _ROUND_OFF * first)
 
 
-class _FitProgram(NamedTuple):
-    begin: Any
-    step: Any
-
-
 @lru_cache(maxsize=32)
-def _program(problem: FitProblem, tolerance: float, shapes: Any) -> _FitProgram:
-    """The compiled step of a problem, for arguments of given shapes."""
+def _program(problem: FitProblem, tolerance: float, shapes: Any) -> tuple[Any, Any]:
+    """The first state of a problem and its compiled step, for arguments of given shapes."""
     import optimistix as optx  # slow to import, and seldom needed
 
     solver: Any = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
@@ -145,4 +140,4 @@ def _program(problem: FitProblem, tolerance: float, shapes: Any) -> _FitProgram:
         done = whole.terminate | (ahead < tolerance)
         return y, eqx.filter(whole, eqx.is_array), loss, accepted, done
 
-    return _FitProgram(begin, step)
+    return begin, step

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ from jaxmech.identify.problem.least_squares import Conditions, Task, half_square
 from jaxmech.identify.problem.residuals import Data, FitProblem, runs
 from jaxmech.utils.checks import require_positive_integer, require_seed
 from jaxmech.utils.field_docs import doc
+from jaxmech.utils.jit_cache import jit_of
 
 ROUNDS = 30  # of a hard continuity condition
 CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
@@ -148,8 +148,9 @@ def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     ys = jnp.asarray(np.concatenate([z, rest], axis=1))
     at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
     parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
-    loss = _losses(task.problem)
-    losses = np.concatenate([loss(part, task.data, task.conditions) for part in parts])
+    losses = np.concatenate(
+        [_losses(task.problem, part, task.data, task.conditions) for part in parts]
+    )
     order = np.argsort(np.where(np.isfinite(losses), losses, np.inf))[: policy.refine]
     good = [k for k in order if np.isfinite(losses[k])]
     if not good:
@@ -160,7 +161,6 @@ def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     return [replace(task, y=ys[k]) for k in good]
 
 
-@lru_cache(maxsize=32)
-def _losses(problem: FitProblem) -> Any:
-    one = partial(half_square, problem)
-    return jax.jit(jax.vmap(one, in_axes=(0, None, None)))
+@jit_of("problem")
+def _losses(problem: FitProblem, ys: Array, data: Data, conditions: Conditions) -> Array:
+    return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)

@@ -201,7 +201,9 @@ def parameters(
     )
     floating = [k for k, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.floating)]
     chosen = [k for k in floating if free is None or is_within(names[k], free)]
-    _require_known("free", free or (), _with_branches([names[k] for k in floating]))
+    able = [names[k] for k in floating]
+    branches = {name[:k] for name in able for k, letter in enumerate(name) if letter in ".["}
+    _require_known("free", free or (), [*able, *sorted(branches)])
     if not chosen:
         raise ValueError(
             "Argument `free` must leave at least one floating-point parameter to fit; write 1.0 "
@@ -228,12 +230,6 @@ def parameters(
         sds += [float(sd[place]) for place in places]
     layout = ParameterLayout(structure, tuple(chosen), transforms, entries, tuple(found))
     return Parameters(layout, leaves, np.array(means), np.array(sds))
-
-
-def _with_branches(names: Sequence[str]) -> list[str]:
-    """The names, and those of the branches that contain them."""
-    branches = {name[:k] for name in names for k, letter in enumerate(name) if letter in ".["}
-    return [*names, *sorted(branches)]
 
 
 def _require_known(argument: str, given: Any, known: Sequence[str]) -> None:

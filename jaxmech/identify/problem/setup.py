@@ -28,7 +28,6 @@ from jaxmech.simulate import simulate
 from jaxmech.stabilization import Free
 from jaxmech.status import Status
 from jaxmech.system import Params, as_dtype
-from jaxmech.utils.checks import require_kind
 
 _LONGER = 1.5  # an interval longer than the usual one by this factor is divided
 
@@ -40,7 +39,6 @@ def coordinates(q: Array, v: Array, t: Array, params: Params) -> Array:
 
 def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     """The task that the arguments of `fit` describe."""
-    _require_settings(settings)
     found = parameters(
         subject.params, free=subject.free, bounds=subject.bounds, prior=subject.prior
     )
@@ -67,22 +65,16 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     data = Data(cut, found.leaves, *_directions(problem, cut, origin, states, settings))
     conditions = _conditions(found, data, origin, states, settings)
     y = jnp.zeros(found.layout.size + len(origin.recording) * data.free_starts)
-    _require_enough(given, y.size)
+    count = sum(one.count for one in given)
+    if count < y.size:
+        raise ValueError(
+            f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
+            f"but there are {count} for {y.size}; fix parameters by `free`, or exact starts by "
+            '`initial_states="fixed"`.'
+        )
     _require_runs(problem, y, data, origin)
     hard = horizon is not None and horizon.continuity is None
     return Task(problem, data, conditions, origin, y, step, hard, weighted)
-
-
-def _require_settings(settings: Settings) -> None:
-    if settings.initial_states not in ("fixed", "free"):
-        raise ValueError(
-            'Argument `initial_states` must be "fixed" or "free", but is '
-            f"{settings.initial_states!r}."
-        )
-    if settings.horizon is not None:
-        require_kind("horizon", settings.horizon, Shooting, "Shooting(0.5)")
-    if settings.step is not None and not settings.step > 0:
-        raise ValueError(f"Argument `step` must be positive, but is {settings.step}.")
 
 
 def _require_no_prior(
@@ -100,16 +92,6 @@ def _require_no_prior(
         raise ValueError(
             "Argument `prior` needs recordings with `weights` = 1 / (standard deviation of the "
             "noise): otherwise its weight relative to the samples is unknown."
-        )
-
-
-def _require_enough(given: Sequence[Recording], unknowns: int) -> None:
-    count = sum(one.count for one in given)
-    if count < unknowns:
-        raise ValueError(
-            f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
-            f"but there are {count} for {unknowns}; fix parameters by `free`, or exact starts by "
-            '`initial_states="fixed"`.'
         )
 
 
