@@ -44,13 +44,7 @@ class StudyEstimate:
 
 
 def estimate(study: Study, coordinates: int) -> StudyEstimate:
-    """What a study of so many coordinates needs, as many multipliers assumed.
-
-    Example:
-        >>> from jaxmech.ensemble import Times
-        >>> print(estimate(Study(model="pendulum", size=10**6, times=Times(end=1.0)), 2))
-        up to 5.71 GB of disk and 29.1 MB of memory
-    """
+    """What a study of so many coordinates needs, as many multipliers assumed."""
     rules = (study.start, study.coordinates, study.velocities, study.parameters)
     drawn = sum(map(len, rules))
     trajectory = _stored_bytes(study, coordinates) + 8 * drawn * (study.store != "statistics")

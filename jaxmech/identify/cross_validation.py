@@ -24,8 +24,7 @@ from jaxmech.config.run_folder import write_whole
 from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable, MapLike, Settings
-from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
+from jaxmech.identify.optimize.optimizers import Descent, LevenbergMarquardt, steps
 from jaxmech.identify.problem.parameters import parameters
 from jaxmech.identify.problem.residuals import runs
 from jaxmech.identify.problem.setup import prepare

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from scipy.linalg import null_space
 
-from jaxmech.identify.inference.combinations import Combinations, combinations
+from jaxmech.identify.inference.combinations import Combinations, circuits, combinations
 from jaxmech.identify.inference.formula_search import Formula
-from jaxmech.identify.inference.null_space import circuits
 
 Map = Callable[[np.ndarray], np.ndarray]
 G = 9.81

@@ -11,7 +11,7 @@ import jaxmech as jm
 from jaxmech import RK4
 from jaxmech.identify import LevenbergMarquardt, Recording
 from jaxmech.identify.fit import fit
-from jaxmech.identify.optimize.checkpoint import Checkpoint, CheckpointError, Kept
+from jaxmech.identify.optimize.loop import Checkpoint, CheckpointError, Kept
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 from jaxmech.sensitivity.growth import Growth
 

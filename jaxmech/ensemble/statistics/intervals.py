@@ -26,12 +26,7 @@ def of_proportion(
 
 
 def factor(confidence: float) -> float:
-    """Half of the width of a normal interval, in standard errors.
-
-    Example:
-        >>> round(factor(0.95), 4)
-        1.96
-    """
+    """Half of the width of a normal interval, in standard errors."""
     from scipy.special import ndtri
 
     return float(ndtri(0.5 + confidence / 2))

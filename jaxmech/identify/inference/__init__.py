@@ -2,6 +2,5 @@
 
 `information` eliminates the initial states and splits what is left by its directions.
 `uncertainty` makes intervals of it, `goodness_of_fit` tests the fit and warns, and
-`identifiability` finds the `null_space` of what is undetermined, and by `formula_search` the
-`combinations` that are determined.
+`identifiability` says what is undetermined, and by `formula_search` which `combinations` are not.
 """

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jaxmech.identify.inference.information import Numbers
-from jaxmech.identify.inference.null_space import NEGLIGIBLE
 
 Powers = tuple[int, ...]
+NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
 ACCIDENTS = 1e-3  # expected number of formulas that pass by accident
 _MOST_TERMS = 300  # power products to be summed
 _MOST_SETS = 1200  # sets of parameters to be multiplied

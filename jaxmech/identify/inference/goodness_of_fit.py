@@ -13,9 +13,8 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.information import HARD, basis, percent
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.initial_states import free_directions, initial_states
-from jaxmech.identify.problem.least_squares import Task, dense, outer_rows
 from jaxmech.identify.problem.parameters import Interval
-from jaxmech.identify.problem.residuals import Data, SegmentRun
+from jaxmech.identify.problem.residuals import Data, SegmentRun, Task, dense, outer_rows
 from jaxmech.integrate import AbstractFixedStep
 from jaxmech.sensitivity.growth import Growth, beyond, sensitivity_growth
 from jaxmech.simulate import SimulationError

@@ -15,8 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from jaxmech.identify.inference.combinations import (
     Combinations,
+    Direction,
     combinations,
+    exact_directions,
     sharpened,
+    weak_directions,
 )
 from jaxmech.identify.inference.information import (
     Directions,
@@ -26,11 +29,6 @@ from jaxmech.identify.inference.information import (
     place,
     require_noise,
     row,
-)
-from jaxmech.identify.inference.null_space import (
-    Direction,
-    exact_directions,
-    weak_directions,
 )
 
 

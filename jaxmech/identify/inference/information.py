@@ -20,8 +20,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import ArrayLike, NDArray
 
-from jaxmech.identify.problem.least_squares import Conditions, Task, dense
-from jaxmech.identify.problem.residuals import FitProblem
+from jaxmech.identify.problem.residuals import Conditions, FitProblem, Task, dense
 from jaxmech.utils.jit_cache import jit_of
 
 Numbers = NDArray[np.floating]

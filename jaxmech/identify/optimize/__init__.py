@@ -1,4 +1,4 @@
-"""Find the free numbers: `levenberg_marquardt` or `gradient_descent`, one step at a time.
+"""Find the free numbers: `optimizers` make one step at a time, `loop` runs and resumes them.
 
-`loop` runs either of them from one or several starting points, `checkpoint` lets it resume.
+`loop` also has several starting points, and keeps the state of a fit in a folder.
 """

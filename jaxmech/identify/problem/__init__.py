@@ -1,6 +1,5 @@
 """The least-squares problem of a fit: free numbers, residuals and their reduction.
 
 `parameters` maps free numbers to parameters, `initial_states` to initial states; `residuals`
-compares a motion with a recording, `least_squares` reduces that to a triangle, and `setup` builds
-the problem from the arguments of `fit`.
+compares a motion with a recording, and `setup` builds the problem from the arguments of `fit`.
 """

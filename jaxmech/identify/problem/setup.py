@@ -18,9 +18,8 @@ from jaxmech.identify.problem.initial_states import (
     free_directions,
     initial_states,
 )
-from jaxmech.identify.problem.least_squares import Conditions, Task
 from jaxmech.identify.problem.parameters import Parameters, parameters
-from jaxmech.identify.problem.residuals import Data, FitProblem, runs
+from jaxmech.identify.problem.residuals import Conditions, Data, FitProblem, Task, runs
 from jaxmech.integrate import AbstractFixedStep
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
