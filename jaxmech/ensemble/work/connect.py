@@ -37,16 +37,13 @@ def connected(cluster: Cluster, tell: Callable[[str], None]) -> Iterator[Tasks]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told by `tell`
     if cluster.kind in ("local", "slurm"):
         with _started(cluster) as own, Client(own, set_as_default=False) as client:
-            revive = _Keeper(own) if cluster.kind == "local" else _nothing
+            # jobs and workers of others are started again by others
+            revive = _Keeper(own) if cluster.kind == "local" else lambda: None
             yield Tasks(client, losses=0, waiting=tell, revive=revive)
         return
     with _client(cluster) as client:
         losses = cluster.allowed_failures // (_SCHEDULER_FAILURES + 1)
         yield Tasks(client, losses=losses, waiting=tell)
-
-
-def _nothing() -> None:
-    """Jobs and workers of others are started again by others."""
 
 
 @dataclass
@@ -180,8 +177,6 @@ def _cores(cluster: Cluster, count: int) -> list[list[int]]:
 
 def _gpus(count: int) -> list[str]:
     """The GPUs of this machine, as CUDA names them; as many as there are workers at least."""
-    import jax
-
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [name for name in given.split(",") if name] if given is not None else None
     if names is None:
@@ -190,10 +185,6 @@ def _gpus(count: int) -> list[str]:
         text = f"must be at most the number of GPUs, {len(names)}, but is {count}"
         raise refuse("workers", text)
     return names
-
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 
 @contextmanager
