@@ -33,7 +33,12 @@ ALLOWED_JAX = "jax>=0.9.2,!=0.10.*,!=0.11.0"
 
 
 def check_jax(version: str) -> str | None:
-    """Why a release of jax must not be used and what to install instead, or None."""
+    """Why a release of jax must not be used and what to install instead, or None.
+
+    Example:
+        >>> print(check_jax("0.11.0"))  # doctest: +ELLIPSIS
+        jax 0.11.0 can hang on the CPU ...; install a release in jax>=0.9.2,!=0.10.*,!=0.11.0.
+    """
     release = Version(version)
     for bad in KNOWN_BAD:
         if SpecifierSet(bad.versions).contains(release, prereleases=True):

@@ -2,10 +2,11 @@
 
 `study` is the configuration, `draws` makes the initial states and parameters from `distributions`
 as `sampling/` says, `trajectory` computes one and `kernel` a block of them, with what is
-`observed/` and its `statistics/`. `run` has them computed as `work/` divides them; `estimate` knows
-the sizes before, and `progress` shows how far it is. `store`, `layout` and `checksums` write,
-`provenance` says what from, `accumulate` adds up the statistics, `results` opens a run again,
-`summary` describes it, and `finished/` answers more about it.
+`observed/` and its `statistics/`. `run` has them computed as `work/` divides them, as many at a
+time as `device_size` says; `estimate` knows the sizes before, and `progress` shows how far it is.
+`store`, `layout` and `checksums` write, `provenance` says what from, `accumulate` adds up the
+statistics, `results` opens a run again, `summary` describes it, and `finished/` answers more
+about it.
 """
 
 from jaxmech.config.convert import plain as plain
@@ -55,5 +56,5 @@ from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.study import Until as Until
 from jaxmech.ensemble.summary import as_table as as_table
 from jaxmech.ensemble.summary import failed as failed
-from jaxmech.ensemble.work.connect import cluster_tasks as cluster_tasks
+from jaxmech.ensemble.work.checks import cluster_tasks as cluster_tasks
 from jaxmech.ensemble.work.settings import Cluster as Cluster

@@ -1,16 +1,16 @@
-"""Memory and disk that a study will need, and how many trajectories a device computes at a time."""
+"""Memory and disk that a study will need, estimated from its sizes before any work."""
 
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
 import jax
 
-from jaxmech.config.errors import Problem, StudyError, refuse
-from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, substeps_of
+from jaxmech.config.errors import Problem, StudyError
+from jaxmech.ensemble.study import LANES, Study, substeps_of
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
 _ONCE = 7  # numbers of the audit, beside the series
@@ -20,14 +20,6 @@ _ON_DEVICE = 2  # of a block in the memory of a GPU: computed, in transfer
 LARGE = 2**30  # bytes from which a study is announced with its size
 LONG = 60.0  # seconds from which the remaining time is announced
 _MOST_STEPS = 2**31 - 1  # XLA counts the iterations of a loop in int32
-# A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time, with
-# as many registers as a kernel takes, and few of them wait at the end of twice as many.
-LARGEST_BLOCK = 2**16
-LARGEST_RESULTS = 2**28  # bytes of a block, which is copied while the next one is computed
-LARGEST_ON_A_CPU = 2**24  # bytes of a block there, so that few files hold short trajectories,
-LONGEST_BLOCK = 2**24  # and steps of all its trajectories: what an interruption may lose
-UNKNOWN_SUBSTEPS = 16
-SHARE = 16  # of the memory of a device: the part that the results of a block take at most
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,13 @@ class StudyEstimate:
 
 
 def estimate(study: Study, coordinates: int) -> StudyEstimate:
-    """What a study of so many coordinates needs, as many multipliers assumed."""
+    """What a study of so many coordinates needs, as many multipliers assumed.
+
+    Example:
+        >>> from jaxmech.ensemble import Times
+        >>> print(estimate(Study(model="pendulum", size=10**6, times=Times(end=1.0)), 2))
+        up to 5.71 GB of disk and 29.1 MB of memory
+    """
     rules = (study.start, study.coordinates, study.velocities, study.parameters)
     drawn = sum(map(len, rules))
     trajectory = _stored_bytes(study, coordinates) + 8 * drawn * (study.store != "statistics")
@@ -57,9 +55,12 @@ def estimate(study: Study, coordinates: int) -> StudyEstimate:
 
 
 def slice_of(study: Study, coordinates: int, group: int = 1) -> int:
-    """Trajectories that are computed at a time: whole groups whose series fit into a cache."""
+    """Trajectories that are computed at a time: a part of a block, of whole groups.
+
+    The series of as many fit into a cache or so; a device other than a CPU takes the whole block.
+    """
     block = study.block_size
-    if jax.devices()[0].platform != "cpu":  # takes the whole block
+    if jax.devices()[0].platform != "cpu":
         return block
     most = max(_SLICE // _computed_bytes(study, coordinates), LANES)
     parts = (part for part in range(1, block + 1) if block % part == 0)
@@ -173,30 +174,3 @@ def _available_memory() -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
         return inf
-
-
-def sized(study: Study, coordinates: int, group: int = 1) -> Study:
-    """The study with its block and chunk filled in, as large as is good for the first device."""
-    if study.block is not None:
-        if study.block % group:
-            text = f"must be a multiple of {group}, the trajectories of a group of the design "
-            raise refuse("block", f'{text}"{study.sampling.design}", but is {study.block}')
-        return study.resolved()
-    block = _largest(study, coordinates)
-    if group > 1:
-        whole = -(-min(block, study.size) // group) * group
-        return replace(study, block=whole).resolved()
-    return study.resolved(block)
-
-
-def _largest(study: Study, coordinates: int) -> int:
-    each = max(estimate(study, coordinates).trajectory, 1)
-    if jax.devices()[0].platform == "cpu":
-        steps = (study.times.saves - 1) * (substeps_of(study) or UNKNOWN_SUBSTEPS)
-        trajectories = min(LARGEST_ON_A_CPU // each, LONGEST_BLOCK // steps)
-    else:
-        trajectories = int(min(LARGEST_RESULTS, device_memory() / SHARE)) // each
-    block = LARGEST_BLOCK
-    while block > max(trajectories, LARGEST_DEFAULT_BLOCK):
-        block //= 2
-    return block

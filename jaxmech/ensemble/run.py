@@ -29,7 +29,8 @@ from jaxmech.ensemble.store import (
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.work.away import AwayWork
-from jaxmech.ensemble.work.connect import connected, facts_of_all
+from jaxmech.ensemble.work.checks import facts_of_all
+from jaxmech.ensemble.work.connect import connected
 from jaxmech.ensemble.work.here import Work
 from jaxmech.ensemble.work.plan import layout_of, planned, require_use
 from jaxmech.ensemble.work.tasks import Tasks
@@ -45,7 +46,12 @@ class BlockRange:
 
     @classmethod
     def parsed(cls, text: str) -> "BlockRange":
-        """A part from a text such as "0:100", "100:" or "7"."""
+        """A part from a text such as "0:100", "100:" or "7".
+
+        Example:
+            >>> BlockRange.parsed("0:100"), BlockRange.parsed("7")
+            (BlockRange(first=0, last=100), BlockRange(first=7, last=8))
+        """
         found = re.fullmatch(r"(\d+)(?::(\d*))?", text.strip())
         if not found:
             raise ValueError(f"must be of the form FIRST:LAST, such as 0:100, but is {text}")

@@ -11,8 +11,9 @@ from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.sensitivity import check_runs, nan_origins
-from jaxmech.sensitivity.check_report import START, GradientCheck, Sweep, step_sizes, sweep
+from jaxmech.sensitivity.check_report import START, GradientCheck
 from jaxmech.sensitivity.check_runs import Base, CheckedMotion, Loss
+from jaxmech.sensitivity.differences import Sweep, step_sizes, sweep
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System

@@ -1,12 +1,4 @@
-"""`GradientCheck`, the result of `check_gradients`, and its central differences.
-
-With a large step the differences miss curvature, with a small one they drown in round-off; between
-the two lies a plateau. Two neighbouring step sizes together cancel the error of second order
-(Richardson 1911). Of these extrapolated values that one is taken which differs least from its
-neighbours, one with larger and two with smaller steps; the largest difference is its uncertainty.
-On either side of the plateau the error changes by the ratio of the steps or more, so this is rather
-an overestimate; two neighbours alone agree by accident too often.
-"""
+"""`GradientCheck`: the result of `check_gradients`."""
 
 import textwrap
 from dataclasses import dataclass
@@ -14,61 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from jaxmech.sensitivity.differences import Sweep
 from jaxmech.sensitivity.nan_origins import REMEDY, NanOrigin
 
 Numbers = NDArray[np.floating]
 START = "start"
 _SAFETY = 3.0  # factor on the uncertainty of a difference, which is an estimate itself
 _PLATEAU = 0.01  # relative uncertainty above which there is no plateau
-LEAST_SIZES = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Sweep:
-    """Central differences of P derivatives with S step sizes."""
-
-    sizes: Numbers  # relative step sizes, descending, (S,)
-    scales: Numbers  # what they are relative to: the size of the number, 1 where it is zero, (P,)
-    differences: Numbers  # (P, S), NaN where a changed motion failed
-    extrapolated: Numbers  # each two neighbours without their error of second order, (P, S - 1)
-    chosen: NDArray[np.integer]  # which of these is in the middle of the plateau, (P,), or -1
-    values: Numbers  # the derivatives, (P,), NaN where there is no plateau
-    uncertainties: Numbers  # of the values, (P,)
-
-
-def sweep(sizes: Numbers, scales: Numbers, differences: Numbers, round_off: float) -> Sweep:
-    """The plateau of every row of differences (P, S) of values with a given round-off."""
-    ratio = (sizes[:-1] / sizes[1:]) ** 2
-    large, small = differences[:, :-1], differences[:, 1:]
-    extrapolated = small + (small - large) / (ratio - 1)
-    jumps = np.abs(np.diff(extrapolated))
-    after = np.pad(jumps[:, 2:], ((0, 0), (0, 1)), mode="edge")
-    doubt = np.maximum(np.maximum(jumps[:, :-1], jumps[:, 1:]), after)
-    doubt = doubt + round_off / (scales[:, None] * sizes[1:-2])
-    doubt[np.isnan(doubt)] = np.inf
-    chosen = np.argmin(doubt, axis=1)
-    rows = np.arange(len(scales))
-    uncertainties = doubt[rows, chosen]
-    there = np.isfinite(uncertainties)
-    values = np.where(there, extrapolated[rows, chosen + 1], np.nan)
-    chosen = np.where(there, chosen + 1, -1)
-    uncertainties = np.where(there, uncertainties, np.nan)
-    return Sweep(sizes, scales, differences, extrapolated, chosen, values, uncertainties)
-
-
-def step_sizes(sizes: object, eps: float) -> Numbers:
-    """The given relative step sizes in descending order; by default two in each decade."""
-    if sizes is None:
-        decades = 9 if eps < 1e-10 else 4
-        return 10.0 ** -np.linspace(1, decades, 2 * decades - 1)
-    given = np.asarray(sizes, dtype=float)
-    good = given.ndim == 1 and np.isfinite(given).all() and (given > 0).all()
-    if not good or np.unique(given).size != given.size or given.size < LEAST_SIZES:
-        raise ValueError(
-            f"Argument `sizes` must hold at least {LEAST_SIZES} different positive step sizes, "
-            f"but is {sizes!r}; leave it out for two in each decade."
-        )
-    return np.sort(given)[::-1]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

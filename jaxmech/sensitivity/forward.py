@@ -126,7 +126,12 @@ def sensitivities(
 
 
 def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions count"]:
-    """The unit directions of `count` numbers, in equal groups that go with one trajectory each."""
+    """The unit directions of `count` numbers, in equal groups that go with one trajectory each.
+
+    Example:
+        >>> print(direction_groups(6, float).shape, direction_groups(7, float).shape)
+        (2, 3, 6) (2, 4, 7)
+    """
     groups = -(-count // TOGETHER)
     each = -(-count // groups)
     return jnp.eye(groups * each, count, dtype=dtype).reshape(groups, each, count)

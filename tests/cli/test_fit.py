@@ -21,7 +21,7 @@ from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.toml import described, key_lines, read
 from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, MultiStart, Shooting, cross_validation
-from jaxmech.identify.optimize import loop
+from jaxmech.identify.optimize import checkpoint
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 from jaxmech.integrate import Midpoint
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
@@ -183,7 +183,7 @@ def test_an_interrupted_fit_goes_on(done, monkeypatch, capsys) -> None:
     shutil.copytree(done.folder / "run", parted)
     shutil.rmtree(parted / "progress" / "fit")
     (parted / "fit.npz").unlink()
-    save = loop.Checkpoint.save
+    save = checkpoint.Checkpoint.save
 
     def stopped(self, kept) -> None:
         save(self, kept)
@@ -193,7 +193,7 @@ def test_an_interrupted_fit_goes_on(done, monkeypatch, capsys) -> None:
     config = done.folder / "fit_pendulum.toml"
     arguments = ["fit", str(config), "--out", str(parted)]
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Checkpoint, "save", stopped)
+        patch.setattr(checkpoint.Checkpoint, "save", stopped)
         assert main(arguments) == 130
     error = capsys.readouterr().err
     assert error.endswith(f"continue with: jaxmech fit {config} --out {parted}\n")

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import RK4, System
 from jaxmech.identify import Fit, LevenbergMarquardt, Recording, fit
-from jaxmech.identify.optimize.loop import CheckpointError
+from jaxmech.identify.optimize.checkpoint import CheckpointError
 from tests.identify.swings import (
     BEGIN,
     CARTESIAN,

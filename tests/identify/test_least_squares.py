@@ -13,7 +13,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import Recording
-from jaxmech.identify.problem.residuals import Task, half_square, rows, triangle
+from jaxmech.identify.problem.least_squares import Task, half_square, rows, triangle
 from jaxmech.identify.problem.setup import prepare
 
 PARAMS = {"c": 0.1, "g": 9.81, "l": 0.5, "m": 1.0, "offset": 0.01}

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import RK4
 from jaxmech.identify import Fit, Recording, Shooting, Table, fit, read_table
-from jaxmech.identify.data.table import rates
+from jaxmech.identify.data.velocity_estimates import rates
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swings
 
 LOUD = 1e-2  # rad, ten times the noise of the other tests

@@ -11,9 +11,9 @@ import jaxmech as jm
 from jaxmech import RK4
 from jaxmech.identify import LevenbergMarquardt, Recording
 from jaxmech.identify.fit import fit
-from jaxmech.identify.optimize.loop import Checkpoint, CheckpointError, Kept
+from jaxmech.identify.optimize.checkpoint import Checkpoint, CheckpointError, Kept
 from jaxmech.identify.storage import load_fit, made_up, save_fit
-from jaxmech.sensitivity.growth import Growth
+from jaxmech.sensitivity.growth_report import Growth
 
 
 def lagrangian(q, v, t, p):

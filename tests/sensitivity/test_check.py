@@ -11,7 +11,8 @@ import pytest
 from jaxmech import RK4, Adaptive, DormandPrince5, Holonomic, System, models, simulate
 from jaxmech.plot.derivatives import gradient_sweep
 from jaxmech.sensitivity.check import check_gradients
-from jaxmech.sensitivity.check_report import GradientCheck, step_sizes, sweep
+from jaxmech.sensitivity.check_report import GradientCheck
+from jaxmech.sensitivity.differences import step_sizes, sweep
 from tests.small import REDUNDANT
 
 TS = np.linspace(0.0, 2.0, 51)

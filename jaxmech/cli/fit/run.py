@@ -49,7 +49,7 @@ from jaxmech.ensemble.checksums import (
     told,
     write_seal,
 )
-from jaxmech.ensemble.work.connect import cluster_tasks
+from jaxmech.ensemble.work.checks import cluster_tasks
 from jaxmech.identify.cross_validation import CrossValidation, cross_validate
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.table import Recordings, read_table

@@ -1,4 +1,4 @@
 """Studies of `jaxmech modes`: `study` is the configuration, `members` computes the eigenvalues.
 
-`summary` counts and draws, and `run` writes the folder.
+`blocks` keeps them during a run, `summary` counts, `pictures` draws, and `run` writes the folder.
 """

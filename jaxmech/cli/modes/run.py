@@ -18,8 +18,9 @@ import numpy as np
 import tomli_w
 
 from jaxmech.cli.modes.members import Members, members
+from jaxmech.cli.modes.pictures import draw_members
 from jaxmech.cli.modes.study import ModesStudy
-from jaxmech.cli.modes.summary import as_table, draw_members, summarize
+from jaxmech.cli.modes.summary import as_table, summarize
 from jaxmech.config.convert import plain
 from jaxmech.config.environment import environment, started
 from jaxmech.config.load import load

@@ -1,12 +1,9 @@
-"""The summary and the pictures of a study of eigenvalues: verdicts, probability, quantiles."""
+"""The summary of a study of eigenvalues: verdicts, the probability of instability, quantiles."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from jaxmech.analysis.equilibrium import EquilibriumStatus, Stability
 from jaxmech.cli.modes.members import Members
@@ -15,23 +12,9 @@ from jaxmech.ensemble.distributions import Sobol
 from jaxmech.ensemble.statistics.intervals import of_proportion
 from jaxmech.ensemble.study import SECTIONS
 from jaxmech.ensemble.summary import QUANTILES
-from jaxmech.plot.eigenvalues import poles
-from jaxmech.plot.panels import (
-    BLUE,
-    GREY,
-    MOST_PANELS,
-    ORANGE,
-    grid,
-    labelled,
-    legend_below,
-    save,
-    single,
-)
 
 _ROUND_OFF = 1e-12  # what is printed as 0
 MOST_ROWS = 12  # of coordinates, and of frequencies
-_BINS = 40
-_LABELS = {"coordinates": "guess of ", "velocities": "rate of "}
 
 
 def summarize(study: ModesStudy, found: Members) -> dict[str, Any]:
@@ -129,54 +112,3 @@ def _bands(summary: dict[str, Any]) -> Iterator[str]:
     for name, row in rows.items():
         values = "".join(f"{x if abs(x) > _ROUND_OFF else 0:>11.4g}" for x in row["values"])
         yield f"  {name:<{width}}{values}{row['count']:>11,}"
-
-
-def draw_members(found: Members, summary: dict[str, Any], folder: Path) -> list[Path]:
-    """Draw the eigenvalues, and who is unstable over each scattered number, into a folder."""
-    return save(((name, _title(summary), figure) for name, figure in _figures(found)), folder)
-
-
-def _title(summary: dict[str, Any]) -> str:
-    text = f"{summary['model']}: {summary['size']:,} members"
-    if summary["judged"]:
-        low, high = summary["interval"]
-        text += f", unstable with probability {low:.3g} to {high:.3g}"
-    return text
-
-
-def _figures(found: Members) -> Iterator[tuple[str, Figure]]:
-    if found.judged.any():
-        figure, ax = single()
-        poles(found.eigenvalues, ax=ax)
-        yield "poles", figure
-    columns = list(_scattered(found))[:MOST_PANELS]
-    figure, panels = grid(len(columns))
-    for (name, values), ax in zip(columns, panels, strict=True):
-        _verdicts(found, name, values, ax)
-    legend_below(figure, panels[0], columns=3)
-    yield "verdicts", figure
-
-
-def _scattered(found: Members) -> Iterator[tuple[str, np.ndarray]]:
-    """(name, values) of every number that differs between members."""
-    for variable in found.variables:
-        for index in np.ndindex(variable.values.shape[1:] if variable.varies else (0,)):
-            values = variable.values[(slice(None), *index)]
-            if values.min() < values.max():
-                place = f"[{','.join(map(str, index))}]" if index else ""
-                of = _LABELS.get(variable.section, "")
-                yield f"{of}{variable.name}{place}", values
-
-
-def _verdicts(found: Members, name: str, values: np.ndarray, ax: Axes) -> None:
-    """A histogram of one number, stacked by verdict."""
-    unstable = found.stability == Stability.UNSTABLE
-    groups = (
-        (found.judged & ~unstable, BLUE, "not unstable"),
-        (unstable, ORANGE, "unstable"),
-        (~found.judged, GREY, "no verdict"),
-    )
-    shown = [(values[which], color, label) for which, color, label in groups if which.any()]
-    numbers, colors, labels = zip(*shown, strict=True)
-    ax.hist(numbers, _BINS, stacked=True, color=colors, label=labels)
-    labelled(ax, name, "members")

@@ -98,7 +98,13 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
 
 
 def difference(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """The difference of two independent estimates (value, low, high), with its interval."""
+    """The difference of two independent estimates (value, low, high), with its interval.
+
+    Example:
+        >>> value, low, high = difference((0.8, 0.7, 0.9), (0.5, 0.3, 0.6))
+        >>> print(f"{value:.2f} [{low:.4f}, {high:.4f}]")
+        0.30 [0.1586, 0.5236]
+    """
     (x, a, b), (y, c, d) = (tuple(map(np.asarray, one)) for one in (first, second))
     return x - y, x - y - np.hypot(x - a, d - y), x - y + np.hypot(b - x, y - c)
 

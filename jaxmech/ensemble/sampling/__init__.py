@@ -1,4 +1,4 @@
-"""How the drawn variables of a study are spread: `settings` first, then `designs`.
+"""How the drawn variables of a study are spread: `settings` first, then `designs` and `table`.
 
 `plans` lists what is drawn: the variables of the model, and the distribution of each.
 """

@@ -21,7 +21,13 @@ def generator(seed: int, key: str) -> np.random.Generator:
 
 
 def uniform(seed: int, key: str, first: int, last: int) -> np.ndarray:
-    """The numbers `first` to `last` of a variable's random sequence, from 0 to 1."""
+    """The numbers `first` to `last` of a variable's random sequence, from 0 to 1.
+
+    Example:
+        >>> whole = uniform(1, "parameters.m1", 0, 100)
+        >>> bool(np.all(uniform(1, "parameters.m1", 41, 57) == whole[41:57]))
+        True
+    """
     rng = generator(seed, key)
     before = first % _PER_COUNTER
     counters: Any = rng.bit_generator
@@ -115,10 +121,16 @@ def inside(unit: np.ndarray) -> np.ndarray:
 
 
 def permuted(numbers: np.ndarray, size: int, seed: int, key: str) -> np.ndarray:
-    """A random permutation of range(size) at some numbers, without the rest of it."""
-    # A Feistel network of four rounds permutes the numbers below a power of four; where one leads
-    # outside of the range, it is applied again (Black and Rogaway, "Ciphers with arbitrary finite
-    # domains", CT-RSA 2002).
+    """A random permutation of range(size) at some numbers, without the rest of it.
+
+    A Feistel network of four rounds permutes the numbers below a power of four; where one leads
+    outside of the range, it is applied again (Black and Rogaway, "Ciphers with arbitrary finite
+    domains", CT-RSA 2002).
+
+    Example:
+        >>> sorted(permuted(np.arange(10), 10, 0, "m1")) == list(range(10))
+        True
+    """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     mask = np.uint64(2**half - 1)
     keys = generator(seed, key).integers(0, 2**64, (4, 2), dtype=np.uint64) | np.uint64(1)

@@ -3,10 +3,12 @@
 from typing import Annotated
 
 from jaxmech.config.schema import OneOf
+from jaxmech.ensemble.statistics.covariance import Covariance
 from jaxmech.ensemble.statistics.custom import Custom
 from jaxmech.ensemble.statistics.events import FirstPassage, Probability
-from jaxmech.ensemble.statistics.moments import Covariance, Moments
-from jaxmech.ensemble.statistics.quantiles import Histogram, Quantiles
+from jaxmech.ensemble.statistics.histogram import Histogram
+from jaxmech.ensemble.statistics.moments import Moments
+from jaxmech.ensemble.statistics.quantiles import Quantiles
 from jaxmech.ensemble.statistics.sensitivity import SobolIndices
 from jaxmech.ensemble.statistics.worst import Worst
 

@@ -12,10 +12,17 @@ Method = Literal["wilson", "clopper-pearson"]
 def of_proportion(
     hits: Number, count: Number, confidence: float, method: Method
 ) -> tuple[float, float]:
-    """The interval of a probability of which so many of `count` trials are hits."""
-    # Wilson's score interval (JASA 22, 1927) covers with the confidence on average, that of Clopper
-    # and Pearson (Biometrika 26, 1934) never with less. Both agree with counts of zero: 10,000
-    # trials without a hit are no proof.
+    """The interval of a probability of which so many of `count` trials are hits.
+
+    By `scipy.stats.binomtest`: Wilson's score interval (JASA 22, 1927), which covers with the
+    confidence on average, or that of Clopper and Pearson (Biometrika 26, 1934), which never covers
+    with less. Both agree with counts of zero: ten thousand trials without a hit are no proof.
+
+    Example:
+        >>> low, high = of_proportion(0, 10_000, 0.95, "clopper-pearson")
+        >>> low, round(10_000 * high, 2)
+        (0.0, 3.69)
+    """
     from scipy.stats import binomtest
 
     if not count:
@@ -26,7 +33,12 @@ def of_proportion(
 
 
 def factor(confidence: float) -> float:
-    """Half of the width of a normal interval, in standard errors."""
+    """Half of the width of a normal interval, in standard errors.
+
+    Example:
+        >>> round(factor(0.95), 4)
+        1.96
+    """
     from scipy.special import ndtri
 
     return float(ndtri(0.5 + confidence / 2))

@@ -1,4 +1,4 @@
-"""`Moments` and `Covariance`: means, spreads, extremes, and how quantities vary together."""
+"""`Moments`: count, mean, standard deviation and extremes of a quantity."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.intervals import factor, of_correlation
+from jaxmech.ensemble.statistics.intervals import factor
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Found,
@@ -133,85 +133,3 @@ def require_confidence(confidence: float) -> None:
     """Raise a StudyError unless it is a probability between 0 and 1."""
     if not 0 < confidence < 1:
         raise refuse("confidence", f"must be between 0 and 1, but is {confidence}")
-
-
-@dataclass(frozen=True)
-class Covariance(AbstractStatistic):
-    """Covariances and correlations of several numbers per trajectory, merged as `Moments` are.
-
-    With `inputs`, all numbers that vary from trajectory to trajectory are among them. Trajectories
-    where one of the numbers is NaN are left out.
-
-    Example:
-        >>> x = jnp.array([1.0, 2.0, 6.0])
-        >>> given = {"x": x, "y": 3 - 2 * x}
-        >>> sample = Sample(given, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
-        >>> both = Covariance(of=("x", "y"))
-        >>> print(both.result(both.update(both.init(sample), sample))["correlation"].round(12))
-        [[ 1. -1.]
-         [-1.  1.]]
-    """
-
-    of: tuple[str, ...] = field(metadata=doc("names of quantities, each one number per trajectory"))
-    inputs: bool = field(default=True, metadata=doc("whether all drawn variables are taken, too"))
-    confidence: float = field(default=0.95, metadata=doc("confidence of each interval"))
-
-    scalars_only = True
-
-    @property
-    def with_inputs(self) -> bool:
-        """Whether the drawn variables are among the values of a sample."""
-        return self.inputs
-
-    def __post_init__(self) -> None:
-        require_confidence(self.confidence)
-        if not self.of:
-            raise refuse("of", "must name quantities, but is empty")
-
-    def init(self, sample: Sample) -> State:
-        """Zeros."""
-        k, zero = len(sample.values), jnp.zeros((), sample.weight.dtype)
-        return {
-            "count": jnp.zeros((), sample.number.dtype), "weight": zero, "squares": zero,
-            "mean": jnp.zeros(k, zero.dtype), "spread": jnp.zeros((k, k), zero.dtype),
-        }  # fmt: skip
-
-    def update(self, state: State, sample: Sample) -> State:
-        """In two passes, as in `Moments`."""
-        columns = [as_float(x).astype(sample.weight.dtype) for x in sample.values.values()]
-        value, w = weights_of(jnp.stack(columns, axis=1), sample.weight)
-        # Rows that lack a number are left out whole: pairs of different samples need not have a
-        # positive semidefinite covariance.
-        w = jnp.where((w > 0).all(1), sample.weight, 0)
-        total = w.sum()
-        mean = (w[:, None] * value).sum(0) / jnp.where(total > 0, total, 1)
-        away = value - mean[None]
-        own = {
-            "count": (w > 0).sum().astype(sample.number.dtype), "weight": total,
-            "squares": (w**2).sum(), "mean": mean, "spread": (w[:, None] * away).T @ away,
-        }  # fmt: skip
-        return self.merge(state, own)
-
-    def merge(self, first: State, second: State) -> State:
-        """Chan's formulas for products of distances from the means."""
-        both, away, share = pooled(first, second)
-        between = away[:, None] * away[None] * (first["weight"] * share)
-        return {**both, "spread": first["spread"] + second["spread"] + between}
-
-    def result(self, state: State) -> Found:
-        """Covariances and correlations, with intervals, NaN where a number does not vary."""
-        x = host(state)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            effective = float(x["weight"] ** 2 / x["squares"])
-            covariance = x["spread"] / x["weight"] * effective / (effective - 1)
-            sd = np.sqrt(np.diagonal(covariance))
-            correlation = np.clip(covariance / (sd[:, None] * sd), -1, 1)
-        low, high = of_correlation(correlation, effective, self.confidence)
-        return {
-            "count": x["count"],
-            "mean": x["mean"],
-            "covariance": covariance,
-            "correlation": correlation,
-            "correlation_low": low,
-            "correlation_high": high,
-        }

@@ -31,7 +31,20 @@ _VISIBLE = 60.0  # seconds within which a shared file system shows what a worker
 
 @dataclass
 class Sizes:
-    """The number of blocks of the next task: as many as take half a minute, fewer at the end."""
+    """The number of blocks of the next task: as many as take half a minute, fewer towards the end.
+
+    A task never has more than a quarter of a worker's share of the remaining blocks, which keeps
+    all workers busy to the end (guided self-scheduling, Polychronopoulos and Kuck 1987). The
+    results do not depend on it.
+
+    Example:
+        >>> sizes = Sizes()
+        >>> sizes.next(left=1000, workers=10)
+        1
+        >>> sizes.took(blocks=1, seconds=3.0)
+        >>> sizes.next(left=1000, workers=10), sizes.next(left=100, workers=10)
+        (10, 3)
+    """
 
     fixed: int | None = None  # blocks of each task, where the study says so
     _each: deque[float] = field(default_factory=lambda: deque(maxlen=50))
@@ -47,7 +60,7 @@ class Sizes:
             return min(self.fixed, left)
         wanted = int(_TASK / max(median(self._each), 1e-6)) if self._each else 1
         # At most a part of what each worker has left to do, so that none is still at a long task
-        # when the others have finished (guided self-scheduling, Polychronopoulos and Kuck 1987).
+        # when the others have finished.
         share = -(-left // (_SHARES * max(workers, 1)))
         return max(min(wanted, share, left), 1)
 

@@ -1,23 +1,19 @@
-"""The Dask cluster that a table `cluster` asks for, and checks of its workers."""
+"""The Dask cluster that a table `cluster` asks for: one that runs, or one that is started here."""
 
 import logging
 import os
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxmech.config.environment import environment
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.work.pinning import CORES
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.ensemble.work.tasks import ClusterError, Tasks
-from jaxmech.ensemble.work.worker import MAY_DIFFER, facts_of_worker, refusal
 
 if TYPE_CHECKING:
     from distributed import Client, SpecCluster
@@ -185,69 +181,3 @@ def _gpus(count: int) -> list[str]:
         text = f"must be at most the number of GPUs, {len(names)}, but is {count}"
         raise refuse("workers", text)
     return names
-
-
-@contextmanager
-def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -> Iterator[Tasks]:
-    """The workers of a cluster; their `map` applies a function to many items.
-
-    Functions and items are pickled. The workers must have the same versions of jaxmech and JAX as
-    this process, which is checked. Tasks of lost workers run again on others.
-
-    Args:
-        cluster: which workers.
-        tell: called with messages; by default a `RunWarning`.
-
-    Raises:
-        InputError: the extra `cluster` is not installed.
-        ClusterError: the cluster cannot be reached, or has no workers that can compute.
-
-    Example:
-        Fits from several points, each in a process of its own::
-
-            with cluster_tasks(Cluster(scheduler="local:4")) as tasks:
-                found = jm.fit(..., multistart=jm.MultiStart(refine=4), workers=tasks.map)
-    """
-    tell = tell or warn
-    with connected(cluster, tell) as tasks:
-        facts_of_all(tasks.client, cluster.device, cluster.wait, tell)
-        yield tasks
-
-
-def facts_of_all(
-    client: "Client", device: str, wait: float, tell: Callable[[str], None]
-) -> dict[str, Any]:
-    """The environment of the workers, as it is stored; differences in the last bits are told."""
-    until = time.monotonic() + wait
-    while not client.nthreads():
-        if time.monotonic() > until:
-            text = "start some, or wait longer (`cluster.wait`)"
-            raise ClusterError(f"the cluster has no workers after {wait:g} s; {text}")
-        time.sleep(0.2)
-    x64 = bool(jax.config.read("jax_enable_x64"))
-    found = client.run(facts_of_worker, x64, on_error="return")
-    own = environment()
-    first: dict[str, Any] | None = None
-    for address, facts in found.items():
-        if isinstance(facts, BaseException):
-            text = "install jaxmech there, with the packages of this environment"
-            raise ClusterError(f"the worker {address} cannot compute: {facts}; {text}") from facts
-        if (facts["platform"] == "cpu") != (device == "cpu"):
-            text = f"but `cluster.device` asks for {device}"
-            raise ClusterError(f"the worker {address} computes on {facts['platform']}, {text}")
-        first = first or facts
-        like = {**own, "platform": first["platform"]}
-        if told := refusal(like, facts, f"{address} on {facts['host']}"):
-            raise ClusterError(told)
-    assert first is not None
-    several = {key: _kinds(found, key) for key in MAY_DIFFER}
-    for key, kinds in several.items():
-        if len(kinds) > 1:
-            what = " and ".join(kinds)
-            tell(f"the workers differ in their {key}: {what}; the last bits of results may, too")
-    joined = {key: kinds[0] if len(kinds) == 1 else kinds for key, kinds in several.items()}
-    return {**{key: value for key, value in first.items() if key != "host"}, **joined}
-
-
-def _kinds(found: Mapping[str, Any], key: str) -> list[Any]:
-    return sorted({facts[key] for facts in found.values()}, key=str)

@@ -13,8 +13,9 @@ from jaxmech.analysis.states import State
 from jaxmech.analysis.unused import unused_parameters
 from jaxmech.config.errors import Problem, StudyError, refuse
 from jaxmech.config.load import Subject, load
+from jaxmech.ensemble.device_size import sized
 from jaxmech.ensemble.draws import Sampler
-from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
+from jaxmech.ensemble.estimate import StudyEstimate, require_possible
 from jaxmech.ensemble.kernel import Block, BlockProgram, Inputs
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.observed.events import event_dimensions, name_problems_of, study_watch

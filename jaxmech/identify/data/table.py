@@ -10,19 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.data.velocity_estimates import rates
 from jaxmech.utils.field_docs import doc
 
 Column = str | int
-Numbers = NDArray[np.float64]
-
-_WIDTHS = (5, 9, 17, 33, 65)  # samples under a parabola
-_JUDGED = 100  # samples at which the widths are compared
-_AT_ONCE = 4096  # samples whose parabolas are fitted in one batch, to bound the memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,52 +237,3 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
         return whole.every(table.stride)
     except ValueError as error:
         raise TableError(f"{sheet.place(0)}: {error}") from error
-
-
-def rates(values: Numbers, ts: Numbers) -> Numbers:
-    """Time derivatives (T, k) of samples (T, k) at times (T,); NaN where unknown."""
-    return np.stack([_rates(column, ts) for column in values.T], axis=1)
-
-
-def _rates(values: Numbers, ts: Numbers) -> Numbers:
-    # Differences of neighbouring samples amplify their noise by one over the time between them. A
-    # parabola over more samples is less noisy, until it no longer follows the motion; the width is
-    # chosen by leave-one-out cross-validation (Fan and Gijbels 1996, section 4.10).
-    judged = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _JUDGED)).astype(int))
-    widths = [width for width in _WIDTHS if width <= len(ts)] or [len(ts)]
-    # Without noise all may fit to round-off, which must not choose: then the widest is taken.
-    finite = np.abs(values[np.isfinite(values)])
-    rounding = (64 * np.finfo(float).eps * finite.max(initial=0.0)) ** 2
-    width = min(widths[::-1], key=lambda width: max(_error(values, ts, width, judged), rounding))
-    places = np.arange(len(ts))
-    parts = [places[k : k + _AT_ONCE] for k in range(0, len(ts), _AT_ONCE)]
-    return np.concatenate([_parabolas(values, ts, width, part)[1] for part in parts])
-
-
-def _error(values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]) -> float:
-    """Mean squared error of the parabolas at samples that they were not fitted to."""
-    if width < _WIDTHS[0]:
-        return 0.0
-    value, _, leverage = _parabolas(values, ts, width, places)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # the error without the sample, from the fit with it: no second fit is needed
-        missed = (values[places] - value) / (1 - leverage)
-    missed = missed[np.isfinite(missed)]
-    return float(np.mean(missed**2)) if missed.size else np.inf
-
-
-def _parabolas(
-    values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Value and slope of the parabola at each place, and the leverage of the sample there."""
-    first = np.clip(places - width // 2, 0, len(ts) - width)
-    near = first[:, None] + np.arange(width)
-    away = ts[near] - ts[places][:, None]
-    scale = np.abs(away).max(axis=1)
-    seen = np.isfinite(values[near])
-    enough = seen.sum(axis=1)[:, None] > np.arange(3)  # two samples make a line
-    X = (away / scale[:, None])[..., None] ** np.arange(3) * (seen[..., None] & enough[:, None])
-    inverse = np.linalg.pinv(X.swapaxes(1, 2) @ X, rcond=1e-10, hermitian=True)
-    found = inverse @ (X.swapaxes(1, 2) @ np.where(seen, values[near], 0.0)[..., None])
-    slope = np.where(enough[:, 1], found[:, 1, 0] / scale, np.nan)
-    return found[:, 0, 0], slope, inverse[:, 0, 0] * np.isfinite(values[places])

@@ -1,6 +1,7 @@
 """Intervals of a fit, tests of the model, and what the recordings leave undetermined.
 
-`information` eliminates the initial states and splits what is left by its directions.
-`uncertainty` makes intervals of it, `goodness_of_fit` tests the fit and warns, and
-`identifiability` says what is undetermined, and by `formula_search` which `combinations` are not.
+`normal_equations` eliminates the initial states, which leaves the `information` about the
+parameters. `uncertainty` makes intervals of it, `goodness_of_fit` tests the fit, and
+`identifiability` finds undetermined directions, which `weak_directions` puts into words and
+`formulas/` into formulas.
 """

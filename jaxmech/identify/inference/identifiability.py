@@ -13,13 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jaxmech.identify.inference.combinations import (
+from jaxmech.identify.inference.formulas.combinations import (
     Combinations,
-    Direction,
     combinations,
-    exact_directions,
     sharpened,
-    weak_directions,
 )
 from jaxmech.identify.inference.information import (
     Directions,
@@ -29,6 +26,11 @@ from jaxmech.identify.inference.information import (
     place,
     require_noise,
     row,
+)
+from jaxmech.identify.inference.weak_directions import (
+    Direction,
+    exact_directions,
+    weak_directions,
 )
 
 

@@ -13,21 +13,13 @@ with the eigenvalue zero is a change of the parameters that leaves the residuals
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Array
 from numpy.typing import ArrayLike, NDArray
-
-from jaxmech.identify.problem.residuals import Conditions, FitProblem, Task, dense
-from jaxmech.utils.jit_cache import jit_of
 
 Numbers = NDArray[np.floating]
 
 LOST = 1e4  # by how much the elimination of initial states may have shrunk the information
-_DEPENDENT = 1e-9  # share of a column, beyond the others, below which it counts as dependent
-HARD = 1e3  # factor on the weight of a hard condition, which here has to be met exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +78,13 @@ def directions(
     scales: ArrayLike | None = None,  # in place of |value|, where they are not zero
     tolerance: float | None = None,  # eigenvalue, relative to the largest, that counts as zero
 ) -> Directions:
-    """Split parameter space by the information (p, p) of a fit."""
+    """Split parameter space by the information (p, p) of a fit.
+
+    Example:
+        >>> J = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [1.0, 1.0, 2.0]])
+        >>> directions(["a", "b", "c"], [1.0, 2.0, 3.0], J.T @ J).determined
+        array([False, False,  True])
+    """
     p = len(names)
     values = row(values, p, "values")
     H = square(information, p)
@@ -120,7 +118,14 @@ def directions(
 
 
 def checked(argument: str, values: ArrayLike, shape: tuple[int | str, ...], what: str) -> Numbers:
-    """Finite numbers of a shape, in which a word stands for any size."""
+    """Finite numbers of a shape, in which a word stands for any size.
+
+    Example:
+        >>> checked("scores", [1.0, 2.0], ("recordings", 2), "one gradient per recording")
+        Traceback (most recent call last):
+        ValueError: Argument `scores` must have shape (recordings, 2), one gradient per recording,
+        but has shape (2,).
+    """
     numbers = np.asarray(values, np.result_type(np.asarray(values), np.float32))
     sizes = [m if isinstance(n, str) else n for n, m in zip(shape, numbers.shape, strict=False)]
     if len(shape) != numbers.ndim or tuple(sizes) != numbers.shape:
@@ -194,72 +199,3 @@ def _indefinite(which: str) -> ValueError:
         f"Argument `information` must be positive semidefinite, but its {which}; give J^T J of the "
         "residuals."
     )
-
-
-@dataclass(frozen=True, eq=False)
-class NormalEquations:
-    """Second-order model of the sum of squares in the parameters, the initial states adapting."""
-
-    values: np.ndarray  # the numbers that are fitted, (p,)
-    information: np.ndarray  # J^T J by them, the prior included, (p, p)
-    informations: np.ndarray  # of each recording, (R, p, p)
-    prior: np.ndarray  # of the prior alone, (p, p)
-    scores: np.ndarray  # gradient of half the squares of each recording, (R, p)
-
-
-def normal(task: Task, y: Array, conditions: Conditions) -> NormalEquations:
-    """The normal equations of the parameters at y, for the conditions of the last round."""
-    if task.hard:
-        conditions = conditions.with_jumps(HARD, conditions.jump_shift * HARD)
-    problem, size = task.problem, task.problem.layout.size
-    values, J = (np.asarray(x) for x in dense(problem, y, task.data, conditions))
-    W = J[:, :size]
-    if J.shape[1] > size:
-        # W = J_z - J_u J_u^+ J_z: W^T W is the Schur complement of the Gauss-Newton matrix, without
-        # the round-off of squaring first
-        Q = basis(J[:, size:])
-        W = W - Q @ (Q.T @ W)
-    numbers, slopes = (np.asarray(x) for x in _numbers(problem, y[:size], task.data.leaves))
-    W = np.linalg.solve(slopes.T, W.T).T
-    recording = _recording_of_rows(task)
-    parts = [recording == k for k in range(len(task.origin.recordings))]
-    prior = W[recording < 0]
-    return NormalEquations(
-        values=numbers,
-        information=W.T @ W,
-        informations=np.stack([W[part].T @ W[part] for part in parts]),
-        prior=prior.T @ prior,
-        scores=np.stack([W[part].T @ values[part] for part in parts]),
-    )
-
-
-def basis(columns: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of the span of columns of any sizes, (K, rank)."""
-    sizes = np.linalg.norm(columns, axis=0)
-    scaled = columns[:, sizes > 0] / sizes[sizes > 0]
-    if not scaled.size:
-        return np.zeros((len(columns), 0))
-    from scipy.linalg import qr  # slow to import, and seldom needed
-
-    Q, R, _ = qr(scaled, mode="economic", pivoting=True)
-    found: np.ndarray = Q[:, : int((np.abs(np.diag(R)) > _DEPENDENT).sum())]
-    return found
-
-
-@jit_of("problem")
-def _numbers(problem: FitProblem, z: Array, leaves: Any) -> tuple[Array, Array]:
-    """The numbers that are fitted, (p,), and their derivatives by the free numbers, (p, p)."""
-
-    def numbers(z: Array) -> Array:
-        return problem.layout.numbers(problem.layout.params(z, leaves))
-
-    return numbers(z), jax.jacfwd(numbers)(z)
-
-
-def _recording_of_rows(task: Task) -> np.ndarray:
-    """The recording that each of the `rows` belongs to; -1 for the prior."""
-    of, p = task.origin.recording, task.problem.layout.size
-    reduced = np.repeat(of, p + task.data.free_starts + 1)
-    jumped = np.repeat(of, task.conditions.jump_shift.shape[1])
-    starts = np.repeat(of, task.conditions.start_weight.shape[1])
-    return np.concatenate([reduced, jumped, np.full(p, -1), starts])

@@ -1,4 +1,5 @@
-"""Find the free numbers: `optimizers` make one step at a time, `loop` runs and resumes them.
+"""Find the free numbers: `levenberg_marquardt` or `gradient_descent`, one step at a time.
 
-`loop` also has several starting points, and keeps the state of a fit in a folder.
+`loop` runs either of them, from the starting points of `multistart`, and `checkpoint` lets it
+resume.
 """

@@ -1,0 +1,45 @@
+"""How many trajectories of a study a device computes at a time."""
+
+from dataclasses import replace
+
+import jax
+
+from jaxmech.config.errors import refuse
+from jaxmech.ensemble.estimate import device_memory, estimate
+from jaxmech.ensemble.study import LARGEST_DEFAULT_BLOCK, Study, substeps_of
+
+# A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time, with
+# as many registers as a kernel takes, and few of them wait at the end of twice as many.
+LARGEST_BLOCK = 2**16
+LARGEST_RESULTS = 2**28  # bytes of a block, which is copied while the next one is computed
+LARGEST_ON_A_CPU = 2**24  # bytes of a block there, so that few files hold short trajectories,
+LONGEST_BLOCK = 2**24  # and steps of all its trajectories: what an interruption may lose
+UNKNOWN_SUBSTEPS = 16
+SHARE = 16  # of the memory of a device: the part that the results of a block take at most
+
+
+def sized(study: Study, coordinates: int, group: int = 1) -> Study:
+    """The study with its block and chunk filled in, as large as is good for the first device."""
+    if study.block is not None:
+        if study.block % group:
+            text = f"must be a multiple of {group}, the trajectories of a group of the design "
+            raise refuse("block", f'{text}"{study.sampling.design}", but is {study.block}')
+        return study.resolved()
+    block = _largest(study, coordinates)
+    if group > 1:
+        whole = -(-min(block, study.size) // group) * group
+        return replace(study, block=whole).resolved()
+    return study.resolved(block)
+
+
+def _largest(study: Study, coordinates: int) -> int:
+    each = max(estimate(study, coordinates).trajectory, 1)
+    if jax.devices()[0].platform == "cpu":
+        steps = (study.times.saves - 1) * (substeps_of(study) or UNKNOWN_SUBSTEPS)
+        trajectories = min(LARGEST_ON_A_CPU // each, LONGEST_BLOCK // steps)
+    else:
+        trajectories = int(min(LARGEST_RESULTS, device_memory() / SHARE)) // each
+    block = LARGEST_BLOCK
+    while block > max(trajectories, LARGEST_DEFAULT_BLOCK):
+        block //= 2
+    return block

@@ -1,0 +1,52 @@
+"""A table of draws: a CSV or Parquet file with a row for each trajectory."""
+
+import csv
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from jaxmech.config.errors import Problem, StudyError
+
+
+def read_table(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a file by name, or a StudyError that tells what is wrong with it."""
+    if not path.is_file():
+        raise _wrong(f"must name a file, but there is none at {path}")
+    if path.suffix == ".parquet":
+        return _parquet(path)
+    with path.open(newline="", encoding="utf-8") as file:
+        names = next(csv.reader(file), [])
+    names = [name.strip() for name in names]
+    if not names or len(set(names)) < len(names):
+        raise _wrong(f"must begin with a line of different names, but {path} begins with {names}")
+    try:
+        values = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2, encoding="utf-8")
+    except ValueError as error:
+        raise _wrong(f"must hold numbers below its first line: {path}: {error}") from error
+    if values.shape[1] != len(names) or not len(values):
+        text = f"must hold {len(names)} numbers in each line below the first, but {path} "
+        raise _wrong(f"{text} holds an array of shape {values.shape}")
+    return _finite(dict(zip(names, values.T, strict=True)), path)
+
+
+def _parquet(path: Path) -> dict[str, np.ndarray]:
+    try:
+        parquet = import_module("pyarrow.parquet")  # not a dependency
+    except ImportError as error:
+        text = f"must be a CSV file where pyarrow is not installed, but is {path}; install pyarrow"
+        raise _wrong(text) from error
+    table = parquet.read_table(path)
+    columns = {name: np.asarray(table[name]) for name in table.column_names}
+    return _finite({name: x.astype(float) for name, x in columns.items()}, path)
+
+
+def _finite(columns: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
+    for name, values in columns.items():
+        if bad := np.flatnonzero(~np.isfinite(values)).tolist():
+            raise _wrong(f"must hold finite numbers, but {name} is not in row {bad[0]} of {path}")
+    return columns
+
+
+def _wrong(text: str) -> StudyError:
+    return StudyError([Problem(("sampling", "table"), text)])

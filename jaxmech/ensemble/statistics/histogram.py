@@ -1,0 +1,67 @@
+"""`Histogram`: how many values lie in each of some bins."""
+
+from dataclasses import dataclass, field
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.config.errors import refuse
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Found,
+    Sample,
+    State,
+    as_float,
+    host,
+    weights_of,
+)
+from jaxmech.utils.field_docs import doc
+
+
+@dataclass(frozen=True)
+class Histogram(AbstractStatistic):
+    """How many values lie in bins of equal width from `low` to `high`, below and above them."""
+
+    of: str = field(metadata=doc("name of the quantity"))
+    low: float = field(metadata=doc("where the first bin begins"))
+    high: float = field(metadata=doc("where the last bin ends"))
+    bins: int = field(default=100, metadata=doc("number of bins", most=100_000))
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise refuse("low", f"must be below `high`, but {self.low} is not below {self.high}")
+        if self.bins < 1:
+            raise refuse("bins", f"must be at least 1, but is {self.bins}")
+
+    def init(self, sample: Sample) -> State:
+        """Zeros."""
+        value = sample.values[self.of]
+        return {"weights": jnp.zeros((*value.shape[1:], self.bins + 2), sample.weight.dtype)}
+
+    def update(self, state: State, sample: Sample) -> State:
+        """Add the weights of the values to their bins."""
+        value, w = weights_of(as_float(sample.values[self.of]), sample.weight)
+        place = (value - self.low) * (self.bins / (self.high - self.low))
+        place = jnp.clip(jnp.floor(place) + 1, 0, self.bins + 1).astype(jnp.int32)
+        return {"weights": counted(state["weights"], place, w)}
+
+    def result(self, state: State) -> Found:
+        """The edges of the bins, and the sums of the weights: counts, where all weights are one."""
+        weights = host(state)["weights"]
+        return {
+            "edges": np.linspace(self.low, self.high, self.bins + 1),
+            "counts": weights[..., 1:-1],
+            "below": weights[..., 0],
+            "above": weights[..., -1],
+        }
+
+
+def counted(counts: Array, place: Array, weight: Array) -> Array:
+    """Counts (..., bins) with weights (B, ...) added at their places (B, ...)."""
+    weight = jnp.broadcast_to(weight, place.shape)
+    bins = counts.shape[-1]
+    flat = counts.reshape(-1, bins)
+    rows = jnp.broadcast_to(jnp.arange(len(flat)), (len(place), len(flat)))
+    added = flat.at[rows, place.reshape(rows.shape)].add(weight.reshape(rows.shape))
+    return added.reshape(counts.shape)

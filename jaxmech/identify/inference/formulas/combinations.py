@@ -1,0 +1,122 @@
+"""Which short formulas are determined although the parameters in them are not.
+
+A function f of the parameters is determined if its gradient is orthogonal to all changes that leave
+the residuals as they are. Candidates are power products of up to three parameters, and sums of two
+or three such over a third, from simple to complicated; those that are independent of the simpler
+ones are kept, until they account for all that is determined.
+
+The null space is known at one point only (or at the few points given), so a formula may be
+orthogonal to it by accident. `search` says how coincidences of the numbers are excluded. Those of
+round values are not: where a = 1, m a and m have the same derivative by m. There a second point
+helps.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from jaxmech.identify.inference.formulas.formula import Formula
+from jaxmech.identify.inference.formulas.search import NullSpacePoint, passing
+from jaxmech.identify.inference.formulas.sparse_null_space import circuits
+from jaxmech.identify.inference.information import Numbers, checked, row
+
+_INDEPENDENT = 1e-5  # share of a gradient that must be new for a formula to be independent
+_WORTH = 0.5  # a longer divisor must reduce the error to this share
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Formulas that are determined though their parameters are not."""
+
+    affected: tuple[str, ...]  # the parameters that are not determined
+    formulas: tuple[Formula, ...]  # those that are, the simple first, independent of each other
+    missing: int  # how many more independent numbers are determined, without a short formula
+
+    def __str__(self) -> str:
+        if not self.affected:
+            return "all parameters are determined"
+        known = [str(formula) for formula in self.formulas]
+        known += [f"{self.missing} more without a short formula"] if self.missing else []
+        if not known:
+            return f"nothing is determined in {', '.join(self.affected)}"
+        listed = ", ".join(known[:-1]) + (" and " if known[1:] else "") + known[-1]
+        single = len(known) == 1 and self.missing < 2
+        return f"of {', '.join(self.affected)} only {listed} {'is' if single else 'are'} determined"
+
+
+def combinations(
+    names: Sequence[str],
+    values: ArrayLike,
+    null_space: ArrayLike,  # changes of the parameters without effect on the residuals, (p, r)
+    *,
+    also: Sequence[tuple[ArrayLike, ArrayLike]] = (),  # values and null spaces at other points
+    tolerance: float = 1e-6,  # how nearly orthogonal a gradient must be at least
+) -> Combinations:
+    """The short formulas that are determined, in parameters of nonzero value."""
+    points = []
+    for v, z in ((values, null_space), *also):
+        numbers, null = row(v, len(names), "values"), np.asarray(z, float)
+        null = checked("null_space", null, (len(names), "r"), "one row per parameter")
+        scales = np.where(numbers != 0, numbers, 1.0)[:, None]
+        points.append(NullSpacePoint(numbers, circuits(null / scales) * scales))
+    here = points[0]
+    affected = np.any(here.null_space != 0, axis=1)
+    goal = int(affected.sum()) - here.null_space.shape[1]
+    found: list[Formula] = []
+    span = np.zeros((0, int(affected.sum())))
+    for formula in passing(tuple(names), points, affected, tolerance) if goal else ():
+        new = _new_direction(formula, here, affected, span)
+        if new is not None:
+            found.append(formula)
+            span = np.vstack([span, new])
+        if len(found) == goal:
+            break
+    undetermined = tuple(name for name, k in zip(names, affected, strict=True) if k)
+    return Combinations(undetermined, tuple(found), goal - len(found))
+
+
+def _new_direction(
+    formula: Formula, here: NullSpacePoint, affected: NDArray[np.bool_], span: Numbers
+) -> Numbers | None:
+    """The part of the relative gradient orthogonal to the rows of `span`; None if there is none."""
+    scales = np.where(here.values != 0, here.values, 1.0)
+    gradient = (formula.gradient(here.values) * scales)[affected]
+    gradient = gradient / np.linalg.norm(gradient)
+    rest = gradient - span.T @ (span @ gradient)
+    rest = rest - span.T @ (span @ rest)  # twice is enough for orthogonality to round-off
+    length = np.linalg.norm(rest)
+    return rest / length if length > _INDEPENDENT else None
+
+
+def sharpened(
+    formulas: Sequence[Formula], values: Numbers, error: Callable[[Numbers], float]
+) -> tuple[Formula, ...]:
+    """The formulas, sums divided by that determined product which leaves the smallest error.
+
+    Example:
+        >>> names = ("x", "y", "k")
+        >>> product = Formula(names, ((1, 0, -1),), (1,), (0, 0, 0))
+        >>> total = Formula(names, ((1, 0, 0), (0, 1, 0)), (1, 1), (0, 0, 1))
+        >>> known = np.array([0.1, 0.1, 2.0])
+        >>> print(*sharpened([product, total], np.ones(3), lambda g: np.linalg.norm(g * known)))
+        x/k (x + y)/x
+    """
+    # Where (m a^2 + I) / k and m a / k are determined, so is (m a^2 + I) / (m a), which may be
+    # known a hundred times better than a friction k. The products stay, so that nothing is lost.
+    products = [np.array(formula.terms[0]) for formula in formulas if len(formula.terms) == 1]
+
+    def relative(formula: Formula) -> float:
+        return error(formula.gradient(values)) / max(abs(formula(values)), 1e-300)
+
+    def best(formula: Formula) -> Formula:
+        if len(formula.terms) == 1:
+            return formula
+        others = [np.array(formula.divisor) + sign * e for e in products for sign in (1, -1)]
+        plain = [d for d in others if d.min() >= 0 and d.max() <= 2]
+        rivals = [replace(formula, divisor=tuple(int(e) for e in d)) for d in plain]
+        rival = min(rivals, key=relative, default=formula)
+        return rival if relative(rival) < _WORTH * relative(formula) else formula
+
+    return tuple(best(formula) for formula in formulas)

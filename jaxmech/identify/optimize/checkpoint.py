@@ -1,0 +1,143 @@
+"""A running fit on disk, so that it can be continued."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.config.digest import changed, digest, system_digests
+from jaxmech.config.environment import environment
+from jaxmech.identify.optimize.gradient_descent import Descent
+from jaxmech.identify.problem.least_squares import Task
+
+_PACKAGES = ("jaxmech", "jax", "jaxlib")
+
+
+class CheckpointError(ValueError):
+    """A folder that cannot be used, or that holds another fit."""
+
+
+class Kept(NamedTuple):
+    """How far a fit has come."""
+
+    stage: int  # which of several rounds
+    history: list[float]  # losses so far
+    arrays: Any  # unknowns, conditions and state of the optimizer
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a fit in a folder: `checkpoint.eqx` and `checkpoint.json`."""
+
+    folder: Path
+    digests: Mapping[str, str]  # of the parts of the task; a different task is not continued
+
+    def save(self, kept: Kept) -> None:
+        """Replace what was saved before, so that a complete checkpoint exists at any time."""
+        tree = self.folder / f"checkpoint-{len(kept.history) % 2}.eqx"
+        eqx.tree_serialise_leaves(tree, kept.arrays)
+        facts = {"digests": dict(self.digests), "file": tree.name, "stage": kept.stage,
+                 "history": kept.history}  # fmt: skip
+        facts["sha256"] = _digest(facts, tree)
+        new = self.folder / "checkpoint.json.new"
+        new.write_text(json.dumps(facts), encoding="utf-8")
+        new.replace(self.folder / "checkpoint.json")
+
+    def load(self, like: Any) -> Kept | None:
+        """What was saved last, or None, where `like` has arrays of the same shapes."""
+        path = self.folder / "checkpoint.json"
+        if not path.is_file():
+            return None
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            if others := changed(facts["digests"], self.digests):
+                raise CheckpointError(
+                    f"Argument `folder` {self.folder} holds another fit, which differs in "
+                    f"{', '.join(others)}; name another folder, or remove it."
+                )
+            tree, code = self.folder / facts["file"], facts.pop("sha256")
+            if code != _digest(facts, tree):
+                raise ValueError("it is not what was saved")
+            arrays = eqx.tree_deserialise_leaves(tree, like)
+        except CheckpointError:
+            raise
+        except (OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise CheckpointError(
+                f"Argument `folder` {self.folder} holds a damaged checkpoint ({error}); remove it."
+            ) from error
+        return Kept(facts["stage"], facts["history"], arrays)
+
+
+def _digest(facts: Mapping[str, Any], tree: Path) -> str:
+    """The digest of the contents of a checkpoint, to detect damage."""
+    told = json.dumps({key: x for key, x in facts.items() if key != "sha256"}, sort_keys=True)
+    return hashlib.sha256(told.encode() + tree.read_bytes()).hexdigest()
+
+
+def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:
+    """The checkpoint of a task in a folder, which is created; None without a folder."""
+    if folder is None:
+        return None
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise CheckpointError(
+            f"Argument `folder` {path} cannot be written: {error.strerror}."
+        ) from error
+    return Checkpoint(path, _digests(task, policy))
+
+
+def _digests(task: Task, policy: Any) -> dict[str, str]:
+    """Digests of everything that decides how a fit continues, except its number of steps."""
+    problem, s = task.problem, task.data.segments
+    params = problem.layout.params(task.y[: problem.layout.size], task.data.leaves)
+    state = jnp.zeros(problem.system.n, s.q0.dtype)  # of functions only shapes and types matter
+    found = {
+        f"the {name} of the system": code
+        for name, code in system_digests(problem.system, params, state.dtype).items()
+    }
+    found["observe"] = digest(problem.observe, state, state, s.ts[0, 0], params)
+    if problem.start is not None:
+        found["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
+    plain = {
+        "free, bounds": (problem.layout.names, problem.layout.transforms),
+        "method": problem.method,
+        "projection": problem.projection,
+        "formulation": problem.formulation,
+        "optimizer": _settings(policy),
+        "horizon": task.hard,
+    }
+    found |= {name: _hashed(repr(value).encode()) for name, value in plain.items()}
+    numbers = {"recordings": s, "params0": task.data.leaves, "initial_states": task.data.along_q,
+               "prior, start_sd or horizon": task.conditions, "multistart": task.y}  # fmt: skip
+    for name, tree in numbers.items():
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+        shapes = repr([leaf.shape for leaf in leaves]).encode()
+        found[name] = _hashed(shapes + b"".join(leaf.tobytes() for leaf in leaves))
+    if isinstance(policy, Descent):
+        steps = policy.optimizer
+        found["the optax transformation"] = digest(steps.update, task.y, steps.init(task.y), task.y)
+    facts = environment()
+    return {**found, **{f"the version of {name}": facts[name] for name in _PACKAGES}}
+
+
+def _settings(policy: Any) -> Any:
+    """The settings of an optimizer, except its number of steps and functions of optax."""
+    if isinstance(policy, Descent):
+        return "descent", policy.batch, policy.patience, policy.seed
+    return "squares", policy.tolerance
+
+
+def _hashed(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,161 @@
+"""Gradient descent of any kind, by optax, with gradients in reverse mode."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array
+
+from jaxmech.identify.optimize.levenberg_marquardt import Progress, at_rest
+from jaxmech.identify.problem.least_squares import Conditions, Task, half_square
+from jaxmech.identify.problem.residuals import Data, FitProblem, runs
+from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
+
+_GAINED = 0.99  # the validation loss must fall to this share of the first one
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Steps of an optax optimizer along the gradient of the mean squared residual.
+
+    It ends when its steps are used up, and has converged if the parameters are then within a tenth
+    of their standard errors of the minimum. For what Levenberg-Marquardt cannot do: thousands of
+    parameters, more recordings than can be evaluated in every step, or early stopping.
+
+    Args:
+        optimizer: an optax transformation, such as optax.adam(1e-2); the parameters move on a
+            scale on which 1 is a change by a factor of e, or by their own size.
+        iterations: maximum number of steps.
+        batch: number of recordings drawn for each step; all of them by default.
+        patience: steps without a better loss on the validation recordings after which it stops, for
+            early stopping; the best parameters are the result, and have converged if the validation
+            loss fell. Their intervals are those of a minimum all the same. With None the validation
+            recordings play no part.
+        seed: of the draws.
+
+    Raises:
+        ValueError: a number is not positive.
+        TypeError: `optimizer` is not an optax transformation.
+
+    Example:
+        >>> import optax
+        >>> Descent(optax.adam(1e-2), iterations=200).iterations
+        200
+    """
+
+    optimizer: optax.GradientTransformation
+    iterations: int = 1000
+    batch: int | None = None
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        kind, example = optax.GradientTransformation, "optax.adam(1e-2)"
+        require_kind("optimizer", self.optimizer, kind, example)
+        for name in ("iterations", "batch", "patience"):
+            if getattr(self, name) is not None or name == "iterations":
+                require_positive_integer(name, getattr(self, name), "count them")
+        require_seed(self.seed)
+
+
+class _DescentState(NamedTuple):
+    optimizer: Any
+    best: Array
+    best_loss: Array
+    since: Array
+    step: Array
+    first_loss: Array  # of the recordings that decide
+
+
+def descend(
+    policy: Descent, task: Task, y: Array, conditions: Conditions, validation: Data | None,
+    state: Any = None,
+) -> Iterator[Progress]:  # fmt: skip
+    """The progress after each step from y, or from an earlier `state`; the last holds the best."""
+    problem, data = task.problem, task.data
+    gradient, loss_of, update = _program(problem, policy.optimizer)
+    size = problem.layout.size
+    watched = policy.patience is not None and validation is not None
+    if state is None:
+        zero, none = jnp.zeros((), int), jnp.asarray(jnp.inf)
+        state = _DescentState(policy.optimizer.init(y), y, none, zero, zero, none)
+    for count in range(int(state.step), policy.iterations):
+        chosen = _drawn(policy, len(data.segments.last), count)
+        loss, slope = gradient(y, data, conditions, chosen)
+        if not np.isfinite(float(loss)):
+            raise FloatingPointError(
+                f"The loss is {float(loss)} in step {count + 1}: the steps are too long for the "
+                "motion; take a smaller learning rate."
+            )
+        new, kept = update(slope, state.optimizer, y)
+        judged = loss_of(y[:size], validation) if watched and validation else loss
+        better = judged < state.best_loss
+        best = jnp.where(better, y, state.best) if watched else new
+        since = jnp.where(better, 0, state.since + 1)
+        least = jnp.minimum(judged, state.best_loss)
+        first = jnp.where(count == 0, judged, state.first_loss)
+        state = _DescentState(kept, best, least, since, jnp.asarray(count + 1), first)
+        y = new
+        ended = bool(watched) and int(since) >= (policy.patience or 0)
+        if not ended and count + 1 < policy.iterations:
+            yield Progress(y, float(loss), False, False, state)
+            continue
+        settled = at_rest(task, best, conditions)
+        settled |= ended and float(least) < _GAINED * float(first)
+        yield Progress(best, float(loss), ended, settled, state)
+        return
+
+
+def _drawn(policy: Descent, segments: int, count: int) -> Array:
+    """The segments of one step."""
+    if policy.batch is None or policy.batch >= segments:
+        return jnp.arange(segments)
+    # seeded with the number of the step, so that a continued fit draws the same
+    draw = np.random.default_rng([policy.seed, count])
+    return jnp.asarray(np.sort(draw.choice(segments, policy.batch, replace=False)))
+
+
+@lru_cache(maxsize=32)
+def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Sequence[Any]:
+    def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
+        """Half the mean square of the measurements in the chosen segments."""
+        size = problem.layout.size
+        z, u = data.parts(y, size)
+        taken = jnp.concatenate([z, u[chosen].ravel()])
+        part = _chosen(data, conditions, chosen)
+        return half_square(problem, taken, *part) / (part[0].segments.weights > 0).sum()
+
+    def alone(z: Array, data: Data) -> Array:
+        """Half the mean square of the measurements, without conditions."""
+        return (
+            0.5 * (runs(problem, z, data).residual ** 2).sum() / (data.segments.weights > 0).sum()
+        )
+
+    def update(slope: Array, state: Any, y: Array) -> tuple[Array, Any]:
+        change, state = optimizer.update(slope, state, y)
+        moved: Array = optax.apply_updates(y, change)
+        return moved, state
+
+    return jax.jit(jax.value_and_grad(loss)), jax.jit(alone), jax.jit(update)
+
+
+def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Conditions]:
+    """The data and conditions of some segments, which are not continued by others."""
+    count = len(data.segments.last)
+    if len(chosen) == count:
+        return data, conditions
+    segments = jax.tree.map(lambda x: x[chosen], data.segments)
+    alone = replace(segments, following=jnp.arange(len(chosen)))
+    some = Data(alone, data.leaves, data.along_q[chosen], data.along_v[chosen])
+    asked = replace(
+        conditions,
+        prior_weight=conditions.prior_weight * (len(chosen) / count) ** 0.5,
+        start_weight=conditions.start_weight[chosen],
+        jump_shift=conditions.jump_shift[chosen],
+    )
+    return some, asked
