@@ -64,7 +64,7 @@ def on(platform: str, fn: Callable[..., Any], *args: Any) -> list[np.ndarray]:
 
 
 def difference(ours: list[np.ndarray], expected: list[np.ndarray], allowed: float) -> Row:
-    """Differences relative to the largest number of each array, or to 1; integers must be equal."""
+    """Differences relative to the largest of each array, residuals to 1; integers must be equal."""
     worst, equal = 0.0, len(ours) == len(expected)
     for x, y in zip(ours, expected, strict=False):
         if y.dtype.kind != "f":
