@@ -1,7 +1,7 @@
 """The command `jaxmech`: `main` holds the commands, `parser` their arguments, `help` their texts.
 
-`resolve` finds the system that a command names, `catalogue` lists the ready models, `jax_versions`
-refuses releases of jax that are known to be wrong, and `interrupt` says how to go on. `studies` is
+`resolve` finds the system that a command names, `catalogue` lists the models, `jax_versions`
+rejects releases of jax that are known to be wrong, and `interrupt` handles signals. `studies` is
 the command `ensemble`, `stability` are `modes` and `equilibria`; `fit/`, `report/` and `modes/`
 (studies of eigenvalues) have folders of their own.
 """

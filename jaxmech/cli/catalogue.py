@@ -12,7 +12,7 @@ from jaxmech.models import CATALOGUE, Model
 
 
 def table() -> str:
-    """All models: coordinates, constraint equations, degrees of freedom, summary."""
+    """Format a table of all models: coordinates, constraint equations, DOF, summary."""
     rows = [(name, *map(str, _counts(make())), make().summary) for name, make in CATALOGUE.items()]
     rows.insert(0, ("model", "coordinates", "constraints", "DOF", "summary"))
     return "\n".join(f"{a:<24}{b:>11}{c:>13}{d:>5}   {e}" for a, b, c, d, e in rows)

@@ -1,4 +1,4 @@
-"""Messages of the commands, and work that is interrupted: what is kept, and how to go on."""
+"""Messages of the commands, and interruption with resumable results."""
 
 import signal
 import sys
@@ -36,7 +36,7 @@ def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
 
 @contextmanager
 def graceful() -> Iterator[Callable[[], bool]]:
-    """A function that tells whether SIGTERM has come; the second one ends the process."""
+    """Yield a function that reports whether SIGTERM was received; a second one ends the process."""
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # only that hears signals
         yield lambda: False

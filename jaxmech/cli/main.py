@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _silence() -> None:
-    """Discard what is still to be printed, if it cannot be."""
+    """Discard pending output, if it cannot be printed."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -91,7 +91,7 @@ def _ensemble(arguments: Namespace) -> int:
 
 @contextmanager
 def _located(config: Path) -> Iterator[None]:
-    """Raise what is wrong with a study with its lines in the configuration file."""
+    """Add the lines of the configuration file to the errors of a study."""
     from jaxmech.config.errors import StudyError
     from jaxmech.config.toml import located
 

@@ -70,7 +70,7 @@ def _add_studies(add: _Add) -> None:
 
 
 def _add_finished_runs(add: _Add) -> None:
-    """What reads a run folder."""
+    """Add the commands that read a run folder."""
     plot = add("plot", "draw the pictures of a run folder again")
     plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
     replay = add("replay", "compute one trajectory of a study again, alone", texts.REPLAY)
@@ -98,7 +98,7 @@ def _add_finished_runs(add: _Add) -> None:
 
 
 def _add_questions(add: _Add) -> None:
-    """What asks something of one system."""
+    """Add the commands about one system."""
     models = add("models", "list the ready models, or show one")
     models.add_argument("name", metavar="NAME", nargs="?", help="a model of the list")
     check = add("check", "check a system before trusting it", texts.CHECK)

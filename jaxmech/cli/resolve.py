@@ -1,4 +1,4 @@
-"""Find the system, and its state, that the argument of `check`, `modes` and the like names."""
+"""Find the system and state that the argument of `check`, `modes` and other commands names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,13 +29,13 @@ class SituationError(InputError):
 class Situation:
     """A system in a state."""
 
-    name: str  # how it was asked for
+    name: str  # the argument that names it
     system: System  # the system
     q: Any  # coordinates, shape (n,)
     v: Any  # velocities, shape (n,)
     t: Any  # time [s]
     params: Any  # parameters
-    remark: str = ""  # what to know about the state; empty where it was given
+    remark: str = ""  # a remark on the state; empty where it was given
     model: Model | None = None  # the model, if it is one
 
 
@@ -47,9 +47,9 @@ def situation(
     params: Sequence[str] = (),
     folder: Path = Path(),
 ) -> Situation:
-    """The system of that name in its default state, or in the one that is asked for.
+    """The system of that name in its default state, or in the requested one.
 
-    A model knows its state. Beside a bare `System` its file may hold `q0`, `v0` (at rest by
+    A model has a default state. Beside a bare `System` its file may hold `q0`, `v0` (at rest by
     default), `t0` (0) and `params` (None). Without `q0` a state is found by `assemble`, from
     guesses in general position. The pairs "key=value" of `options` are arguments of the function
     that makes the model, those of `start` start variables or coordinates.
@@ -107,7 +107,7 @@ def _of_file(
 
 
 def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
-    """The coordinates, with those that are given by name replaced."""
+    """Replace the coordinates that are given by name."""
     for coordinate, value in start.items():
         q = q.at[system.coordinates.index(coordinate)].set(value)
     return q
@@ -151,7 +151,7 @@ def _guesses(n: int, v: Any) -> Iterator[tuple[Any, Any]]:
 
 
 class _Asked(dict[str, Any]):
-    """Parameters that get a number when they are first asked for."""
+    """Parameters that get a value when they are first read."""
 
     def __missing__(self, name: str) -> float:
         self[name] = round(float(np.random.default_rng(len(self)).uniform(0.5, 1.5)), 2)
@@ -159,7 +159,7 @@ class _Asked(dict[str, Any]):
 
 
 def _asked_for(system: System, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The parameters that the functions of a system ask for by name; None if there are none."""
+    """The parameters that the functions of a system read by name; None if there are none."""
     asked, x, t = _Asked(given), jnp.ones(system.n), jnp.zeros(())
     with suppress(Exception):  # errors are reported when a state is assembled
         system.lagrangian(x, x, t, asked)

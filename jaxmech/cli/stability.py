@@ -25,7 +25,7 @@ MOST_POSES = 8  # equilibria that are drawn
 
 
 def show_modes(found: Situation, arguments: Namespace) -> str:
-    """What `jaxmech modes` prints, after writing its pictures."""
+    """Make the output of `jaxmech modes`, after writing its pictures."""
     state, remark = _found(found, steady=arguments.steady)
     own = modes(state.linearization)
     text = f"{remark}{state}\n{own}"
@@ -39,7 +39,7 @@ def show_modes(found: Situation, arguments: Namespace) -> str:
 
 
 def _found(found: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
-    """The equilibrium near the state, or else that of lowest energy, and what to say about it."""
+    """The equilibrium near the state, or else that of lowest energy, and a remark on it."""
     system, params = found.system, found.params
     v = found.v if steady else None
     try:
@@ -60,7 +60,7 @@ def _found(found: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
 
 
 def show_equilibria(found: Situation, arguments: Namespace) -> str:
-    """What `jaxmech equilibria` prints, after drawing them."""
+    """Make the output of `jaxmech equilibria`, after drawing them."""
     options = {"starts": arguments.starts, "spread": arguments.spread, "seed": arguments.seed}
     try:
         all_of_them = equilibria(found.system, found.q, found.params, t=found.t, **options)
@@ -117,7 +117,7 @@ def _of_modes(own: Modes) -> dict[str, Any]:
 
 
 def _draw_modes(found: Situation, state: Equilibrium, own: Modes, folder: Path) -> list[str]:
-    """The pictures of modes, and where the model has a geometry, an animation of each."""
+    """Draw the pictures of modes, and if the model has a geometry, an animation of each."""
     from jaxmech.animate import animate
     from jaxmech.plot.eigenvalues import modes as draw_shapes
     from jaxmech.plot.eigenvalues import poles

@@ -15,7 +15,7 @@ from jaxmech.plot.ensemble_figures import draw_pictures
 
 
 def study_of(arguments: Namespace, config: Path) -> Study:
-    """The study of a configuration file, with what the options replace."""
+    """Read the study of a configuration file, with the keys replaced by options."""
     study = read(config, Study, lambda data: name_problems(data, config.parent))
     if arguments.chunk is not None:
         study = replace(study, chunk=arguments.chunk)
@@ -37,7 +37,7 @@ def cluster_of(table: Cluster | None, scheduler: str | None) -> Cluster | None:
 
 
 def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tuple[str, bool]:
-    """Run a study or a part of it; what is printed, and whether few enough trajectories failed."""
+    """Run a study or a part of it; return its output, and whether few trajectories failed."""
     begun = time.perf_counter()
     with graceful() as stop, resumable(arguments, "out", "blocks", "cluster"):
         summary = run_study(
@@ -60,7 +60,7 @@ def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tupl
 
 
 def _told_part(found: dict[str, Any], seconds: float) -> str:
-    """What a part says at its end."""
+    """The message at the end of a part."""
     (first, last), done, count = found["part"], found["done"], found["blocks"]
     rest = "the same command without --blocks computes the rest, and what all of them say"
     if done == count:

@@ -1,4 +1,4 @@
-"""The statistics of a run: the states of all blocks, merged in their order, and what they say."""
+"""The statistics of a run: the states of all blocks, merged in order, and their results."""
 
 import io
 import json
@@ -33,7 +33,7 @@ class Accumulator:
 
     @property
     def state_bytes(self) -> int:
-        """Of the states of one block."""
+        """The number of bytes of the states of one block."""
         return sum(leaf.size * leaf.dtype.itemsize for leaf in self._leaves)
 
     def unpacked(self, data: np.ndarray) -> States:
@@ -83,7 +83,7 @@ class Accumulator:
         return found
 
     def results(self) -> dict[str, Found]:
-        """What every statistic says."""
+        """The results of all statistics."""
         if self._total is None:
             return {}
         found = {}
@@ -92,7 +92,7 @@ class Accumulator:
         return found
 
     def _names_of(self, statistic: AbstractStatistic) -> Found:
-        """What the rows of results stand for, where these are several quantities or inputs."""
+        """The names of the rows of results, for several quantities or inputs."""
         points = self._program.sampler.points.keys
         if isinstance(statistic, SobolIndices):
             return {"names": points}
@@ -103,7 +103,7 @@ class Accumulator:
 
 
 def packed(states: States) -> np.ndarray:
-    """The states of a block as bytes."""
+    """Pack the states of a block as bytes."""
     leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(states)]
     return np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
 
@@ -113,7 +113,7 @@ def _is_quick(statistic: AbstractStatistic) -> bool:
 
 
 def as_file(results: Mapping[str, Found]) -> bytes:
-    """The arrays of all statistics as an npz file, "name/what"; the same bytes each time."""
+    """Write the arrays of all statistics to an npz file, "name/key"; reproducible to the byte."""
     arrays = {
         f"{name}/{what}": np.asarray(value)
         for name, found in results.items()
@@ -126,7 +126,7 @@ def as_file(results: Mapping[str, Found]) -> bytes:
 
 
 def from_file(data: bytes) -> dict[str, Found]:
-    """The results in an npz file."""
+    """Read the results from an npz file."""
     found: dict[str, Found] = {}
     with np.load(io.BytesIO(data)) as arrays:
         for key in arrays.files:
@@ -143,7 +143,7 @@ def as_line(estimates: Mapping[str, Estimate]) -> str:
 
 
 def as_json_line(facts: Mapping[str, Any]) -> str:
-    """One line of JSON, in which numbers that are not finite are null."""
+    """Format one line of JSON, with null for numbers that are not finite."""
     return json.dumps(finite(facts), allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Digests of the files of a run folder, so that damage is noticed.
+"""Digests of the files of a run folder, by which damage is detected.
 
 `seal.json` holds the SHA-256 digests of the files that are written when a run begins and when it
 ends; the mark of a block, in `blocks/`, holds those of its chunks.
@@ -15,7 +15,7 @@ from typing import Any
 from jaxmech.config.environment import processor
 from jaxmech.config.run_folder import FolderError, write_whole
 
-FORMAT = 2  # of run folders; 1 had no digests
+FORMAT = 2  # of run folders; format 1 had no digests
 SEAL = "seal.json"
 STATISTICS = "statistics.npz"
 SUMMARY = ("summary.json", "summary.txt", STATISTICS)
@@ -25,12 +25,12 @@ _SHOWN = 4  # damaged files that a message names
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that differs from what was written.
+    """A file that differs from its original content.
 
     Attributes:
-        file: its path in the run folder.
-        what: what is wrong with it, such as "is missing".
-        block: the block that it belongs to, or None.
+        file: path in the run folder.
+        what: description of the damage, such as "is missing".
+        block: the block that the file belongs to, or None.
     """
 
     file: str
@@ -95,7 +95,7 @@ def damaged(root: Path, files: Mapping[str, str], block: int | None = None) -> I
 
 
 def write_mark(path: Path, block: int, arrays: Iterable[str]) -> None:
-    """Mark a block as finished, with the digests of its chunks, and what has computed it."""
+    """Mark a block as finished, with the digests of its chunks, and the processor's kind."""
     names = sorted(arrays)
     files = digests(path, block_files(path, block, names))
     (path / BLOCKS).mkdir(exist_ok=True)

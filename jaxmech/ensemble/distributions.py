@@ -1,4 +1,4 @@
-"""Distributions: how one scalar of a study varies from trajectory to trajectory.
+"""Distributions of a scalar of a study over the trajectories.
 
 Each is a frozen dataclass whose fields are the keys of its table in a configuration file. Values
 that are impossible (`low` above `high`, a negative standard deviation) raise a `StudyError`.
@@ -51,7 +51,7 @@ class _Even:
         return self.low + (self.high - self.low) * unit
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """Logarithm of the density."""
+        """The logarithm of the density."""
         inside = (self.low <= x) & (x <= self.high)
         return np.where(inside, -log(self.high - self.low), -inf)
 
@@ -89,7 +89,7 @@ class Normal:
         return mean + sd * _normal_quantile(unit, low, high)
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """Logarithm of the density."""
+        """The logarithm of the density."""
         mean, sd = self._shape(default)
         return _normal_log_density((x - mean) / sd, *self._limits(mean, sd)) - log(sd)
 
@@ -98,7 +98,7 @@ class Normal:
         return mean, self.sd * abs(mean) if self.relative else self.sd
 
     def _limits(self, mean: float, sd: float) -> tuple[float, float]:
-        """Where it is truncated, in standard deviations from the mean."""
+        """The truncation limits, in standard deviations from the mean."""
         low = -inf if self.low is None else (self.low - mean) / sd
         high = inf if self.high is None else (self.high - mean) / sd
         return low, high
@@ -131,7 +131,7 @@ class LogNormal:
         return median * np.exp(self.sigma * _normal_quantile(unit, low, high))
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """Logarithm of the density."""
+        """The logarithm of the density."""
         median = _or_default(self.median, default)
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(x > 0, np.log(x / median) / self.sigma, inf)
@@ -171,7 +171,7 @@ class Triangular:
         return np.asarray(self._scipy().ppf(unit))
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """Logarithm of the density."""
+        """The logarithm of the density."""
         return np.asarray(self._scipy().logpdf(x))
 
     def _scipy(self) -> Any:
@@ -208,7 +208,7 @@ class Discrete:
         return np.asarray(self.values)[np.minimum(place, len(ends) - 1)]
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """Logarithm of the probability."""
+        """The logarithm of the probability."""
         same = np.asarray(self.values) == np.asarray(x)[..., None]
         with np.errstate(divide="ignore"):
             return np.asarray(np.log((same * self._shares()).sum(-1)))
@@ -243,7 +243,7 @@ class Scipy:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        from scipy import stats  # takes as long to import as all the rest
+        from scipy import stats  # imports slowly
 
         known = [n for n, one in vars(stats).items() if isinstance(one, stats.rv_continuous)]
         if self.name not in known:
@@ -282,7 +282,7 @@ class Scipy:
         return np.asarray(self._scipy().ppf(low + (high - low) * unit))
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """Logarithm of the density."""
+        """The logarithm of the density."""
         low, high = self._limits()
         found = self._scipy()
         inside = (found.cdf(x) >= low) & (found.cdf(x) <= high)
@@ -350,7 +350,7 @@ def _or_default(given: float | None, default: float | None) -> float:
 
 
 def _require_truncation(low: float | None, high: float | None, spread: float) -> None:
-    """Limits in order, and a spread without which there is nothing to truncate."""
+    """Require ordered limits, and a spread without which truncation is meaningless."""
     if low is None and high is None:
         return
     if not (-inf if low is None else low) < (inf if high is None else high):

@@ -24,7 +24,7 @@ _MOST_STEPS = 2**31 - 1  # XLA counts the iterations of a loop in int32
 
 @dataclass(frozen=True)
 class StudyEstimate:
-    """What a study needs, without compression, all in bytes."""
+    """The requirements of a study, without compression, all in bytes."""
 
     disk: int  # its results
     memory: int  # the blocks that are computed and stored at a time, with their draws
@@ -69,13 +69,13 @@ def slice_of(study: Study, coordinates: int, group: int = 1) -> int:
 
 
 def _computed_bytes(study: Study, coordinates: int) -> int:
-    """Of the series of one trajectory, as they are computed."""
+    """The bytes of the series of one trajectory, as they are computed."""
     width = 8 if study.precision == "float64" else 4
     return width * study.times.saves * (2 * coordinates + 3 + len(study.observe))
 
 
 def _stored_bytes(study: Study, coordinates: int) -> int:
-    """Of the results of one trajectory; an observed quantity is counted as one number."""
+    """The bytes of the results of one trajectory; an observed quantity counts as one number."""
     if study.store == "statistics":
         return 0
     width = 8 if study.precision == "float64" else 4
@@ -88,7 +88,7 @@ def _stored_bytes(study: Study, coordinates: int) -> int:
 
 
 def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:
-    """What a study needs, or a StudyError that names the key that makes it too large."""
+    """Estimate the requirements of a study; a StudyError names the key that makes it too large."""
     found = estimate(study, coordinates)
     problems = [*_problems(study, found, out)]
     if problems:
@@ -144,27 +144,27 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
 
 
 def study_devices() -> list[jax.Device]:
-    """Those that compute a block each: all of this process, or the one of `jax.default_device`."""
+    """The devices that compute a block each: all, or the one of `jax.default_device`."""
     if jax.config.jax_default_device is not None:  # type: ignore[attr-defined]
         return list(jax.numpy.zeros(()).devices())
     return jax.local_devices()
 
 
 def device_memory() -> float:
-    """Bytes of the first device that JAX may use; infinity where it is unknown."""
+    """The bytes of the first device that JAX may use; infinity where unknown."""
     stats = jax.devices()[0].memory_stats() or {}
     return float(stats.get("bytes_limit", inf))
 
 
 def _free_disk(out: Path) -> float:
-    """Free bytes, counting those that the run folder already takes."""
+    """The free bytes, counting those that the run folder already occupies."""
     place = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path())
     taken = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
     return float(shutil.disk_usage(place).free + taken)
 
 
 def _available_memory() -> float:
-    """Free bytes, else all bytes of the machine, else infinity where neither is known."""
+    """The free bytes, else all bytes of the machine, else infinity where neither is known."""
     listing = Path("/proc/meminfo")
     lines = listing.read_text().splitlines() if listing.is_file() else []
     for line in lines:

@@ -32,31 +32,31 @@ from jaxmech.system import as_dtype
 from jaxmech.utils.checks import MissingParameterError
 
 States = dict[str, Any]
-AUDIT = "audit"  # the statistic that stands for the statuses, where these are not stored
+AUDIT = "audit"  # name of the statistic of the statuses, where these are not stored
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Block:
-    """What is computed of one block."""
+    """The results of one block."""
 
-    arrays: dict[str, Any]  # what is stored of each trajectory
-    states: States  # of the statistics, by name
+    arrays: dict[str, Any]  # the stored arrays of each trajectory
+    states: States  # states of the statistics, by name
     met: Any  # whether all trajectories begin on their constraints without being assembled
-    failed: Any  # how many trajectories failed
+    failed: Any  # number of failed trajectories
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What a block is computed from."""
+    """The inputs of a block."""
 
-    varying: Tree  # what differs from trajectory to trajectory, padded with copies of the last one
-    same: Tree  # what all trajectories share
+    varying: Tree  # values that vary from trajectory to trajectory, padded with copies of the last
+    same: Tree  # values that all trajectories share
     weight: Any  # importance weights, zero for padding, shape (block,)
     columns: dict[str, Any]  # the numbers that vary by full name, shape (block,) each
     first: Any  # number of the first trajectory
-    count: Any  # how many are not padding
+    count: Any  # number of trajectories that are not padding
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class BlockProgram:
         return Inputs(varying, same, weight, columns, index(first), np.int32(last - first))
 
     def devices(self) -> list[jax.Device]:
-        """Those that compute blocks at the same time."""
+        """The devices that compute blocks at the same time."""
         found = study_devices()
         if len(found) > 1 and found[0].platform == "cpu" and self._calls_lapack():
             return found[:1]
@@ -103,7 +103,7 @@ class BlockProgram:
         return "lapack" in self._whole.lower(self.inputs(0)).as_text()
 
     def run(self, inputs: Inputs) -> Block:
-        """Begin to compute a block, with states that need no assembly where there may be any."""
+        """Start to compute a block, with states that need no assembly where possible."""
         return self._fast(inputs) if self.trajectory.may_skip_assembly else self._whole(inputs)
 
     def finished(self, inputs: Inputs, begun: Block) -> Block:
@@ -139,7 +139,7 @@ class BlockProgram:
             return jax.eval_shape(self.run, self.inputs(0))
 
     def _computed(self, inputs: Inputs, assembled: bool) -> Block:
-        """All slices of a block, one after the other."""
+        """Compute all slices of a block, one after the other."""
         size = slice_of(self.trajectory.study, self.trajectory.system.n, self.sampler.points.group)
         count = self.block // size
         index = inputs.first + jnp.arange(self.block, dtype=inputs.first.dtype)
@@ -175,7 +175,7 @@ class BlockProgram:
         return arrays, values, met.all(), Sample(columns, jnp.where(good, weight, 0), real, index)
 
     def _samples(self, values: Mapping[str, Array], sample: Sample) -> Iterator[Any]:
-        """Each statistic with the sample that it is given."""
+        """Yield each statistic with its sample."""
         for name, one in self.statistics.items():
             own = {of: values[of] for of in one.names}
             inputs = sample.values if one.with_inputs else {}
@@ -212,7 +212,7 @@ def _require_scalars(name: str, statistic: AbstractStatistic, sample: Sample) ->
 def inputs_of(
     variables: Iterable[Variable], dtype: np.dtype[Any], padding: int = 0
 ) -> tuple[Tree, Tree]:
-    """Draws as what varies, padded with copies of the last trajectory, and what does not."""
+    """Split draws into varying ones, padded with copies of the last trajectory, and shared ones."""
     varying: Tree = {section: {} for section in SECTIONS}
     same: Tree = {section: {} for section in SECTIONS}
     for variable in variables:
@@ -244,7 +244,7 @@ def errors_told() -> Iterator[None]:
 
 
 def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:
-    """The study with its number of substeps, chosen from some of its trajectories if not given."""
+    """The study with its number of substeps, chosen from some of its trajectories if not set."""
     method = study.method
     if not isinstance(method, AbstractFixedStep) or method.substeps is not None:
         return study

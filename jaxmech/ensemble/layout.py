@@ -45,12 +45,12 @@ class Layout:
     size: int  # trajectories of the study
     coordinates: tuple[str, ...]  # their names
     ts: np.ndarray  # saved times [s]
-    shapes: Mapping[str, Any]  # what the kernel gives for one block, by name
+    shapes: Mapping[str, Any]  # results of the kernel for one block, by name
     variables: Iterable[Variable]  # the draws of one block
     block: int  # trajectories of a block
     # names of the first dimensions of other arrays than those of `simulate`
     dimensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    state_bytes: int = 0  # of the statistics of one block; zero without statistics
+    state_bytes: int = 0  # bytes of the statistics of one block; zero without statistics
     compression: str = "zstd"  # of the arrays
     attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes of the whole group
 
@@ -69,7 +69,7 @@ class Layout:
             title = {"long_name": f"{_TITLES[variable.section]} {variable.name}"}
             if not variable.varies:
                 self._whole(group, name, variable.values, dims, title)
-            elif self.shapes:  # else nothing is stored of single trajectories
+            elif self.shapes:  # else no arrays of single trajectories are stored
                 self._empty(group, name, variable.values, dims, title)
         for name, shape in self.shapes.items():
             dims = self._dimensions(name, len(shape.shape) - 1)

@@ -1,4 +1,4 @@
-"""How far a study is: a bar for people, or lines of JSON for programs."""
+"""Progress of a study: a bar for people, or lines of JSON for programs."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ PERIOD = 0.5  # seconds between estimates that are shown, at least
 
 @dataclass
 class RunProgress:
-    """The progress of a run, which is told on the standard error."""
+    """The progress of a run, reported on the standard error."""
 
     size: int  # trajectories of the study
     initial: int  # those that were computed before

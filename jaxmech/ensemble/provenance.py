@@ -1,4 +1,4 @@
-"""What the results of a study come from: digests of the functions and of the numbers drawn."""
+"""Origins of the results of a study: digests of the functions and of the drawn numbers."""
 
 import hashlib
 import inspect

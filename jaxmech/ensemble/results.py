@@ -37,9 +37,9 @@ class Results:
 
     Attributes:
         path: the run folder.
-        group: its Zarr group.
-        config: its resolved configuration.
-        blocks: numbers of the finished blocks.
+        group: Zarr group of the arrays.
+        config: resolved configuration.
+        blocks: indices of the finished blocks.
     """
 
     path: Path
@@ -49,32 +49,32 @@ class Results:
 
     @property
     def name(self) -> str:
-        """Name of the model, without the file it comes from."""
+        """The name of the model, without the file it comes from."""
         return str(self.config["model"]).rpartition(":")[2]
 
     @property
     def size(self) -> int:
-        """Trajectories of the study."""
+        """The number of trajectories of the study."""
         return int(self.config["size"])
 
     @property
     def count(self) -> int:
-        """Blocks of the whole study."""
+        """The number of blocks of the whole study."""
         return _count(self.config)
 
     @cached_property
     def coordinates(self) -> tuple[str, ...]:
-        """Names of the coordinates."""
+        """The names of the coordinates."""
         return tuple(str(name) for name in np.asarray(array_of(self.group, "coordinate")[...]))
 
     @cached_property
     def ts(self) -> np.ndarray:
-        """Saved times [s], shape (time,)."""
+        """The saved times [s], shape (time,)."""
         return np.asarray(array_of(self.group, "t")[...])
 
     @cached_property
     def statistics(self) -> dict[str, dict[str, np.ndarray]]:
-        """What the statistics of a finished study say, by name; empty without any."""
+        """The results of the statistics of a finished study, by name; empty without any."""
         file = self.path / STATISTICS
         return from_file(file.read_bytes()) if file.is_file() else {}
 
@@ -109,9 +109,9 @@ class Results:
         """An array of the trajectories that did not fail, shape (good, ...).
 
         Args:
-            name: the array.
-            times: which saved times, for an array that has them.
-            most: read whole blocks until there are this many trajectories; all by default.
+            name: name of the array.
+            times: indices of the saved times, for an array that has them.
+            most: stop reading whole blocks after this many trajectories; by default read all.
         """
         good = succeeded(self.status)  # which is read once for all arrays
         found: list[np.ndarray] = []

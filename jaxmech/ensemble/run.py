@@ -1,4 +1,4 @@
-"""`run_study`: compute a study block by block into its run folder, or finish what is there."""
+"""`run_study`: compute a study block by block into its run folder, or complete an existing one."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ class BlockRange:
     """The blocks from `first` up to, but not including, `last`."""
 
     first: int  # the first block
-    last: int | None  # where the next part begins; None for the end of the study
+    last: int | None  # start of the next part; None for the end of the study
 
     @classmethod
     def parsed(cls, text: str) -> "BlockRange":
@@ -62,7 +62,7 @@ class BlockRange:
         return part
 
     def of(self, count: int) -> range:
-        """Its blocks in a study of so many; the last part of an array may be shorter."""
+        """The blocks of the part, of `count` in all; the last part of an array may be shorter."""
         if self.first >= count:
             raise InputError(f"--blocks {self} must lie within the blocks of this study, 0:{count}")
         return range(self.first, count if self.last is None else min(self.last, count))
@@ -89,7 +89,7 @@ def run_study(
     before it is copied and stored. No more than a chunk and a few blocks are in memory at a time.
 
     Args:
-        study: what to compute.
+        study: the study.
         out: the run folder; it is created, or continued if it holds this study.
         folder: the folder to which relative paths of the study refer.
         progress: what to show of it on the standard error: a bar, if that is a terminal ("bar" or
@@ -98,7 +98,7 @@ def run_study(
             study, and the time that a long one will take; by default a `RunWarning`.
         part: compute these blocks alone, beside other processes that compute other parts in the
             same folder; a run without a part then concludes it.
-        stop: is asked before each block; where it says so, the run ends with `StoppedError`.
+        stop: function called before each block; if true, the run ends with `StoppedError`.
 
     Returns:
         The summary, as it is stored in `summary.json`; of a part the counts "blocks" of the study,
@@ -107,7 +107,7 @@ def run_study(
     Raises:
         StudyError: the study is impossible, naming the keys.
         FolderError: the run folder cannot be used.
-        StoppedError: `stop` said so; what is finished is kept.
+        StoppedError: `stop` returned true; finished results are kept.
     """
     tell = tell or warn
     planned_ = planned(with_stored_block(study, out), out, folder)
@@ -156,7 +156,7 @@ def run_study(
 def _tasks(
     study: Study, tell: Callable[[str], None]
 ) -> Iterator[tuple[Tasks | None, dict[str, Any]]]:
-    """The workers of a study, if it has any, and what they compute with."""
+    """The workers of a study, if it has any, and the program that they run."""
     if study.cluster is None:
         yield None, {}
         return

@@ -79,16 +79,16 @@ class RunFolder:
 
     @property
     def count(self) -> int:
-        """How many blocks the whole run has."""
+        """The number of blocks of the whole run."""
         return -(-self.size // self.block)
 
     def missing(self, blocks: range) -> list[int]:
-        """Those of some blocks that are still to be computed."""
+        """Select the blocks that are still to be computed."""
         done = set(marked_blocks(self.path))
         return [block for block in blocks if block not in done]
 
     def trajectories(self, blocks: Iterable[int]) -> int:
-        """How many trajectories some blocks hold."""
+        """The number of trajectories in some blocks."""
         return sum(min(self.block, self.size - block * self.block) for block in blocks)
 
     def write(self, block: int, arrays: Mapping[str, np.ndarray]) -> None:
@@ -109,14 +109,14 @@ class RunFolder:
         return np.asarray(self._array(STATES)[block])
 
     def _array(self, name: str) -> zarr.Array[Any]:
-        """An array of the results; it is opened once, which takes as long as to write a chunk."""
+        """Open an array of the results once, since opening takes as long as writing a chunk."""
         if name not in self._opened:
             group = zarr.open_group(self.path / RESULTS, mode="r+", use_consolidated=False)
             self._opened[name] = array_of(group, name)
         return self._opened[name]
 
     def discard_after(self, last: int) -> None:
-        """Remove what other processes have computed beyond the block where the run stopped."""
+        """Remove the blocks that other processes have computed beyond the last one of the run."""
         for block in marked_blocks(self.path):
             if block >= last:
                 remove_block(self.path, block)
@@ -204,7 +204,7 @@ def _check(
     tell: Callable[[str], None],
     may_differ: tuple[str, ...],
 ) -> None:
-    """Require a folder to be undamaged and of the same origin, and repair what can be repaired."""
+    """Require a folder to be undamaged and of the same origin, and repair it where possible."""
     path = folder.path
     seal = read_seal(path)
     lost = list(damaged(path, seal))
@@ -237,7 +237,7 @@ def _check_part(
     tell: Callable[[str], None],
     may_differ: tuple[str, ...],
 ) -> None:
-    """Require a folder that others write, too, to be of the same origin, and repair own blocks."""
+    """Require a folder shared with others to be of the same origin, and repair own blocks."""
     path = folder.path
     lost = list(damaged(path, read_seal(path)))
     if lost:
@@ -257,7 +257,7 @@ def _require_same(
     may_differ: tuple[str, ...],
     tell: Callable[[str], None],
 ) -> None:
-    """Require the environment of the blocks that are there, but for what may differ."""
+    """Require the environment of the existing blocks, except for what may differ."""
     decisive = [key for key in DECISIVE if key not in may_differ]
     require_same_environment(path, facts, decisive)
     if other := changes(stored_environment(path), facts, may_differ):
@@ -270,7 +270,7 @@ def _damage_of(path: Path, blocks: Iterable[int]) -> list[Damage]:
 
 
 def _told_lost(path: Path, found: list[Damage], tell: Callable[[str], None]) -> list[int]:
-    """The blocks that are damaged, which is told."""
+    """Report damaged blocks, and return them."""
     blocks = sorted({one.block for one in found if one.block is not None})
     if found:
         numbers = ", ".join(map(str, blocks))

@@ -53,7 +53,7 @@ class Until:
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """When the motion is saved: `saves` equally spaced times from `start` to `end`."""
+    """The save times of a motion: `saves` equally spaced times from `start` to `end`."""
 
     end: float = field(metadata=doc("last saved time [s]"))
     start: float = field(
@@ -70,7 +70,7 @@ class Times:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A Monte Carlo study: a model, what varies in it, and how it is computed.
+    """A Monte Carlo study: a model, its random inputs, and the settings of the computation.
 
     Example:
         >>> from jaxmech.ensemble import Normal, Study, Times
@@ -201,7 +201,7 @@ class Study:
 
     @property
     def block_size(self) -> int:
-        """Trajectories of one block."""
+        """The number of trajectories of one block."""
         return self._block_size(LARGEST_DEFAULT_BLOCK)
 
     @property
@@ -210,7 +210,7 @@ class Study:
         return _round_up(self.chunk or 1, self.block_size)
 
     def resolved(self, largest: int = LARGEST_DEFAULT_BLOCK) -> "Study":
-        """This study with its block and chunk sizes filled in, the block up to a largest one."""
+        """Fill in the block and chunk sizes, the block up to a largest one."""
         whole = replace(self, block=self._block_size(largest))
         return replace(whole, chunk=whole.chunk_size)
 

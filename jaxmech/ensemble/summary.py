@@ -19,7 +19,7 @@ from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status, succeeded
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_SHOWN = 5  # times at which the quantiles are given
+_SHOWN = 5  # number of times at which quantiles are given
 _MOST = 64  # numbers of an array that a summary holds
 _WIDTH = 80  # characters of an array that its table shows
 
@@ -78,18 +78,18 @@ def _told_status(counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
 
 
 def failed(summary: dict[str, Any]) -> int:
-    """How many of the finished trajectories failed."""
+    """The number of finished trajectories that failed."""
     return int(summary["done"]) - _good(summary)
 
 
 def _good(summary: dict[str, Any]) -> int:
-    """How many of them did not fail."""
+    """The number of finished trajectories that did not fail."""
     counts = {Status[name]: int(entry["count"]) for name, entry in summary["status"].items()}
     return sum(count for status, count in counts.items() if succeeded(status))
 
 
 def as_json(summary: dict[str, Any]) -> str:
-    """The text of `summary.json`."""
+    """Format the text of `summary.json`."""
     return json.dumps(summary, indent=2, allow_nan=False) + "\n"
 
 
@@ -147,7 +147,7 @@ def _statistics(summary: dict[str, Any]) -> Iterator[str]:
 
 
 def told(found: Found) -> dict[str, Any]:
-    """What a statistic says, as it is summarized: of long arrays the shape alone."""
+    """Summarize the result of a statistic, with long arrays reduced to their shape."""
     plain: dict[str, Any] = {}
     for what, value in found.items():
         array = np.asarray(value)

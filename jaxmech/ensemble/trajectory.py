@@ -1,4 +1,4 @@
-"""One trajectory of a study as a function of its draws: what is stored, and what is observed."""
+"""One trajectory of a study as a function of its draws: its stored and observed quantities."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def save_times(study: Study) -> np.ndarray:
 
 
 def merged(same: Tree, own: Tree) -> Tree:
-    """All inputs of one trajectory."""
+    """Merge all inputs of one trajectory."""
     return {section: same[section] | own[section] for section in SECTIONS}
 
 
@@ -61,14 +61,14 @@ def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
 class StudyTrajectory:
     """One trajectory of a study as a function of its draws."""
 
-    study: Study  # what is computed, with functions in place of their names
+    study: Study  # with functions in place of their names
     subject: Subject  # its system
     # names of the quantities that statistics are computed from
     wanted: frozenset[str] = frozenset()
 
     @property
     def system(self) -> System:
-        """The mechanics."""
+        """The mechanical system."""
         return self.subject.system
 
     @property
@@ -93,7 +93,7 @@ class StudyTrajectory:
 
     @cached_property
     def watch(self) -> Watch | None:
-        """The events."""
+        """The watch of the events."""
         study = self.study
         return study_watch(study.events, study.inactive, self.system, study.observe)
 
@@ -136,7 +136,7 @@ class StudyTrajectory:
     def computed(
         self, inputs: Tree, assembled: bool
     ) -> tuple[dict[str, Array], dict[str, Array], Array]:
-        """What is stored, all quantities that are asked for, and whether the start was met."""
+        """The stored arrays, all requested quantities, and whether the start was met."""
         study, params = self.study, self.params(inputs)
         q, v, met = self.start(inputs, assembled)
         sol = simulate(
@@ -149,7 +149,7 @@ class StudyTrajectory:
         return stored, {name: values[name] for name in ("status", *sorted(self.wanted))}, met
 
     def _values(self, sol: Solution, params: Any) -> dict[str, Array]:
-        """Every quantity by name; what nobody asks for is not computed."""
+        """Compute every quantity by name; unused ones are eliminated."""
         values: dict[str, Array] = {
             "status": sol.status,
             "t_failed": sol.t_failed,
@@ -180,14 +180,14 @@ class StudyTrajectory:
 
     @property
     def _series(self) -> tuple[str, ...]:
-        """What is stored beside the audit."""
+        """The names of the stored series beside the audit."""
         store = self.study.store
         if store == "statistics":
             return ()
         return (*self.study.save, *self.study.observe) if isinstance(store, str) else store
 
     def _names(self, values: dict[str, Array]) -> list[str]:
-        """The names of what is stored, one for the multipliers of each constraint."""
+        """The names of the stored arrays, one for the multipliers of each constraint."""
         if self.study.store == "statistics":
             return []
         found = [*AUDIT, *event_names(self.study.events, stored=True)]
@@ -197,7 +197,7 @@ class StudyTrajectory:
         return list(dict.fromkeys(found))
 
     def _stored(self, name: str, value: Array) -> Array:
-        """A quantity as it is stored."""
+        """Reduce a quantity to its stored form."""
         study = self.study
         if name in AUDIT or name in event_names(study.events):
             return value

@@ -1,4 +1,4 @@
-"""Parameters from recordings: fits, their uncertainty, and what the recordings leave undetermined.
+"""Parameters from recordings: fits, their uncertainty, and parameters that remain undetermined.
 
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, `optimize/`
 minimizes these, `inference/` says how certain the `result` is, and `fit` puts all of it together,

@@ -32,10 +32,10 @@ Score = Literal["recorded", "fitted"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossValidation:
-    """How well candidates predict recordings that they were not fitted to; prints itself."""
+    """The errors of candidates on recordings that they were not fitted to; prints itself."""
 
-    names: tuple[str, ...]  # of the C candidates
-    numbers: np.ndarray  # how many numbers each of them fits, (C,)
+    names: tuple[str, ...]  # names of the C candidates
+    numbers: np.ndarray  # numbers of fitted parameters of each, (C,)
     errors: np.ndarray  # RMS of each recording when held out, infinite after a failure, (C, R)
     folds: np.ndarray  # the fold of each recording, (R,)
     rule: Rule  # for the choice
@@ -141,16 +141,16 @@ def cross_validate(
     """Judge candidates by recordings that they were not fitted to.
 
     Args:
-        candidates: by name; they may differ in system, parameters, sensors or bounds.
-        recordings: those for the choice, in order: neighbours are left out together.
+        candidates: models by name; they may differ in system, parameters, sensors or bounds.
+        recordings: the recordings for the choice, in order: neighbours are left out together.
         folds: k, from 2 up to the number of recordings.
-        rule: "one-standard-error" takes the one with the fewest numbers that is not worse than the
-            best by more than the standard error of the difference; "minimum" the best.
+        rule: "one-standard-error" selects the one with the fewest parameters that is not worse than
+            the best by more than the standard error of the difference; "minimum" the best.
         score: "recorded" simulates held-out recordings from their recorded initial state, "fitted"
             fits the initial state of each, with the parameters held.
-        settings: how each fit is done; an optimizer with `patience` would use what is held out.
-        folder: finished fits are kept here, where the same call resumes.
-        progress: whether to show how many fits are done.
+        settings: settings of each fit; an optimizer with `patience` would use the held-out data.
+        folder: folder for finished fits, where the same call resumes.
+        progress: whether to show the number of finished fits.
         workers: a function like `map` that computes the fits, such as the `map` of
             `jaxmech.ensemble.cluster_tasks`; by default one after the other in this process.
 
@@ -209,14 +209,14 @@ def cross_validate(
 
 
 class _Job(NamedTuple):
-    number: int  # of the candidate
+    number: int  # index of the candidate
     name: str
     candidate: Identifiable
     recordings: tuple[Recording, ...]
     held: np.ndarray
     score: Score
     settings: Settings
-    folder: Path | None  # where its result and state are kept
+    folder: Path | None  # for its result and state
 
 
 def _require_policies(rule: str, score: str, settings: Settings) -> None:
@@ -234,7 +234,7 @@ def _require_policies(rule: str, score: str, settings: Settings) -> None:
 
 
 def _done(job: _Job) -> tuple[int, Sequence[float]]:
-    """How many numbers were fitted, and the errors; kept in a file, from which they are read."""
+    """Run a job, or read its file: the number of fitted parameters, and the errors."""
     folder = job.folder
     if folder is None:
         return _computed(job, None)

@@ -70,7 +70,7 @@ def fit(
     Args:
         system: the system, with n coordinates.
         recordings: a `Recording`, or several of any lengths with the same sensors.
-        params0: the parameters to begin with, a pytree of numbers such as a dictionary.
+        params0: initial values of the parameters, a pytree of numbers such as a dictionary.
         observe: observe(q, v, t, params) gives what the sensors show, shape (d,); the coordinates
             by default. Offsets, scales and delays of sensors are parameters like others.
         start: start(q0, v0, params) gives the consistent state q (n,), v (n,) for recorded start
@@ -79,8 +79,8 @@ def fit(
         optimizer: `LevenbergMarquardt()`, `Descent(...)`, or an optax transformation.
         free: names of the parameters to fit, or of branches of them; by default all that are
             floating-point numbers. A nested one is called "arm.length".
-        bounds: by name, (low, high), None for an open side, or `PhysicalInertia()`.
-        prior: by name, (mean, standard deviation); needs recordings with weights.
+        bounds: bounds by name, (low, high), None for an open side, or `PhysicalInertia()`.
+        prior: priors by name, (mean, standard deviation); needs recordings with weights.
         initial_states: "free" to be fitted along with the parameters, on the constraints, with
             `Recording.start_sd` as their prior where that is known; or "fixed" at what was
             recorded, if that is exact. A first sample is a measurement with noise like any other:
@@ -147,7 +147,7 @@ def fit_identifiable(
     progress: bool = False,
     workers: MapLike = map,
 ) -> Fit:
-    """`fit`, with what is fitted in one object and how it is fitted in another."""
+    """Run `fit` with its subject in one object and its settings in another."""
     policy = settings.optimizer
     if isinstance(policy, optax.GradientTransformation):
         policy = Descent(policy)

@@ -1,4 +1,4 @@
-"""`Identifiable`, what is fitted, and `Settings`, how it is fitted."""
+"""`Identifiable`, the subject of a fit, and `Settings`, its settings."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,17 +22,17 @@ MapLike = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # resu
 
 @dataclass(frozen=True, eq=False)
 class Identifiable:
-    """A system, its unknown parameters, and how it is measured: what `jaxmech fit` is given.
+    """A system, its unknown parameters, and its sensors: the subject of `jaxmech fit`.
 
     Args:
         system: the system.
-        params: the parameters that a fit begins with.
-        observe: observe(q, v, t, params) gives what the sensors show; the coordinates by default.
-        start: start(q0, v0, params) gives the state for recorded start variables; by default they
+        params: the initial values of the parameters.
+        observe: observe(q, v, t, params) returns the sensor values; the coordinates by default.
+        start: start(q0, v0, params) returns the state for recorded start variables; by default they
             are coordinates and velocities.
         free: names of the parameters to fit; all floating-point ones by default.
-        bounds: by name, (low, high) or `PhysicalInertia()`.
-        prior: by name, (mean, standard deviation).
+        bounds: bounds by name, (low, high) or `PhysicalInertia()`.
+        prior: priors by name, (mean, standard deviation).
 
     Raises:
         TypeError: an argument is of the wrong kind.

@@ -1,4 +1,4 @@
-"""`Fit`: fitted parameters, what they predict, and how far they can be trusted."""
+"""`Fit`: fitted parameters, their predictions, and their uncertainty."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,14 +51,14 @@ class Point:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predicted:
-    """Recordings and what the fitted parameters predict for them."""
+    """Recordings with the predictions of the fitted parameters."""
 
     recordings: tuple[Recording, ...]
-    values: tuple[Numbers, ...]  # what the sensors should have shown, (T, d); NaN after a failure
+    values: tuple[Numbers, ...]  # predicted sensor values, (T, d); NaN after a failure
 
     @property
     def residuals(self) -> tuple[Numbers, ...]:
-        """Predicted less observed, (T, d) for each; NaN where nothing was measured."""
+        """Predicted minus observed values, (T, d) for each; NaN where nothing was measured."""
         pairs = zip(self.values, self.recordings, strict=True)
         return tuple(values - one.observed for values, one in pairs)
 
@@ -76,15 +76,15 @@ class Fit:
 
     Attributes:
         params: the fitted parameters, in the structure of `params0`.
-        params0: the parameters that the fit began with.
-        names: of the numbers that were fitted, p in all.
+        params0: the initial values of the parameters.
+        names: names of the fitted numbers, p in all.
         values: their values, shape (p,).
         train: the fitted recordings, simulated from their fitted initial states.
         train_from_start: the fitted recordings, simulated from their recorded initial states.
         validation: other recordings, simulated from their recorded initial states.
         initial_states: fitted start variables and rates (k,), (k,) of each recording.
         history: half the sum of squared residuals after each step.
-        converged: whether the optimizer stopped because nothing was left to gain.
+        converged: whether the optimizer stopped for lack of a possible gain.
         information: Gauss-Newton matrix of the numbers, initial states eliminated, shape (p, p).
         informations: that of each recording, shape (R, p, p).
         prior: the part of the information that comes from the prior, shape (p, p).
@@ -151,7 +151,7 @@ class Fit:
 
     @cached_property
     def identifiability(self) -> Identifiability:
-        """Which numbers, and which combinations of them, the recordings determine."""
+        """Find the numbers, and combinations of them, that the recordings determine."""
         found = identifiability(self.names, self.values, self.information, self._unit)
         if not found.undetermined or self.point is None:
             return found

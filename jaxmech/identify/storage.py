@@ -26,7 +26,7 @@ from jaxmech.sensitivity.growth_report import Growth
 _KIND = "jaxmech fit"
 _TEXT = "json"
 _CODE = "sha256"
-_NOT_READ = (  # what numpy and zipfile raise for files that are damaged or of another kind
+_NOT_READ = (  # errors of numpy and zipfile for files that are damaged or of another kind
     ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError, OverflowError,
     MemoryError, SyntaxError, struct.error, zlib.error, zipfile.BadZipFile,
 )  # fmt: skip
@@ -39,7 +39,7 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     """Save a fit: parameters, recordings, predictions, history, information, scores.
 
     Args:
-        fit: its parameters must be numbers and arrays in dictionaries, lists and tuples.
+        fit: the fit, whose parameters must be numbers and arrays in dictionaries, lists and tuples.
         path: the file, ending in `.npz`, which is returned.
 
     Raises:

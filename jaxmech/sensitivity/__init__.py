@@ -1,4 +1,4 @@
-"""Derivatives of a motion: `forward` carries them along, `check` compares them with differences.
+"""Derivatives of a motion: `forward` propagates them, `check` compares them with differences.
 
 A check runs the motion (`check_runs`), takes central `differences` and writes a `check_report`.
 `growth` shows how long derivatives are meaningful in a chaotic system, by consistent changes of

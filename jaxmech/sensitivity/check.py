@@ -58,7 +58,7 @@ def check_gradients(
         params: the parameters that the functions of the system expect.
         loss: loss(q, v, ts, params), a scalar, of q (T, n) and v (T, n); by default a pseudo-random
             combination of q and v at the end.
-        start: start(q0, v0, params) gives a consistent q (n,) and v (n,) at ts[0] from start
+        start: start(q0, v0, params) returns a consistent q (n,) and v (n,) at ts[0] from start
             variables q0, v0 of any shape, as for `fit`.
         method: as for `simulate`.
         projection: as for `simulate`.
@@ -141,7 +141,7 @@ def _sweep(
 def _origins(
     run: CheckedMotion, base: Base, solution: Solution, names: tuple[str, ...], bad: Any
 ) -> dict[str, tuple[nan_origins.NanOrigin, ...]]:
-    """Where each NaN comes from: `start`, the loss, or a function at the end of some step."""
+    """Locate the origin of each NaN: `start`, the loss, or a function at the end of some step."""
     scheme, states = check_runs.refined(run, base, solution)
     numbers = tuple(name for name in names if name != START)
     start = run.start, base.q0, base.v0, base.ts[0]

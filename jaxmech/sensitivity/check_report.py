@@ -26,7 +26,7 @@ class GradientCheck:
         forward: forward mode, shape (P,); None where a function has a rule for reverse mode only.
         sweep: central differences over all step sizes, and the best of them.
         loss: the value of the loss.
-        steps: how many steps the motion has.
+        steps: number of steps of the motion.
         tolerance: relative error that is allowed besides the uncertainty of a difference.
         round_off: error that is allowed for a derivative that should be zero, shape (P,).
         origins: where the NaN of a derivative comes from, by its name.

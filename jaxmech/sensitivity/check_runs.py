@@ -39,7 +39,7 @@ Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n)
 
 @dataclass(frozen=True)
 class CheckedMotion:
-    """What stays fixed while the numbers change."""
+    """The inputs that stay fixed while the numbers change."""
 
     system: System
     loss: Loss
@@ -64,7 +64,7 @@ class Steps(NamedTuple):
 
 
 class Base(NamedTuple):
-    """Where the derivatives are taken."""
+    """The point at which the derivatives are evaluated."""
 
     q0: Array  # start variables
     v0: Array  # their rates
@@ -83,7 +83,7 @@ def end(q: Array, v: Array, ts: Array, params: Params) -> Array:
 def prepared(
     run: CheckedMotion, q0: Any, v0: Any, ts: Any, params: Params
 ) -> tuple[CheckedMotion, Base, Solution]:
-    """The run with its steps chosen, where its derivatives are taken, and the motion there."""
+    """The run with its steps chosen, the point of its derivatives, and the motion there."""
     q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
     dtype = jnp.result_type(q0, v0, float)
     q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)

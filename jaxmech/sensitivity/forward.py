@@ -19,7 +19,7 @@ from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import with_standard_promotion
 
-TOGETHER = 5  # derivatives per trajectory at most; more of them take longer to compile
+TOGETHER = 5  # largest number of derivatives per trajectory; more of them compile slowly
 
 
 class Sensitivities(NamedTuple):
@@ -28,7 +28,7 @@ class Sensitivities(NamedTuple):
     Attributes:
         solution: the trajectory.
         q: dq/dtheta at the save times, leaves (T, n, *shape of the leaf); NaN after a failure.
-        v: dv/dtheta likewise.
+        v: dv/dtheta at the save times, with the same shapes.
     """
 
     solution: Solution

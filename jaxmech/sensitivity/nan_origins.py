@@ -1,4 +1,4 @@
-"""Where a NaN derivative comes from: which function, by which of its arguments, and when.
+"""Origins of a NaN derivative: the function, the argument, and the time.
 
 Reverse mode multiplies the derivatives of all steps, and 0 times NaN is NaN: one function without a
 derivative at one state makes the gradient by everything before it NaN. So every function of a
@@ -30,7 +30,7 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class NanOrigin:
-    """A function that is finite where its derivative is not."""
+    """A function that has a finite value and a non-finite derivative."""
 
     what: str  # the function: "`lagrangian`", "constraint 'rod'", "the projection" ...
     by: tuple[str, ...]  # coordinates, velocities and parameters by which it has no derivative
@@ -71,7 +71,7 @@ def _origins(what: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOri
 
 
 def _nan(fn: Callable[..., Any], *args: Any) -> list[Array]:
-    """Where the derivatives in reverse mode by each argument are non-finite."""
+    """Flags of the non-finite derivatives with respect to each argument, in reverse mode."""
     value, pull = jax.vjp(fn, *args)
     return [~jnp.isfinite(x) for x in pull(jax.tree.map(jnp.ones_like, value))]
 

@@ -1,4 +1,4 @@
-"""Consistent changes of a state, which meet the constraints to first order, measured in a metric.
+"""Consistent changes of a state, tangent to the constraints, measured in a metric.
 
 A change (dq, dv) of a consistent state is consistent if A_q dq = 0 at the level of positions and
 A_v dv = -(dpsi/dq) dq at that of velocities. So it is a free dq in the null space of A_q and a free

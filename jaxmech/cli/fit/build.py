@@ -22,7 +22,7 @@ _NAMED = ("start", "bounds", "prior")  # sections of `parameters` whose keys are
 
 @dataclass(frozen=True, eq=False)
 class Subjects:
-    """The models that a study fits."""
+    """The models of a study."""
 
     # the candidates by name, or the only model by that of the study
     by_name: Mapping[str, Identifiable]
@@ -143,7 +143,7 @@ def settings(study: FitStudy) -> Settings:
 def completed(
     study: FitStudy, subject: Identifiable, candidate: Candidate, known: Collection[str]
 ) -> Identifiable:
-    """The model of a candidate with what the study says of parameters that are `known`."""
+    """Complete the model of a candidate with the settings of the parameters that are `known`."""
     given, leaves = study.parameters, leaf_names(subject.params)
     problems = [
         Problem(("start", name), not_one_of(name, leaves, "a parameter of this candidate"))
@@ -176,7 +176,7 @@ def completed(
 
 
 def _known(entries: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    """The entries of parameters that this candidate has; another may have the others."""
+    """Select the entries of parameters that this candidate has; another may have the others."""
     return {name: value for name, value in entries.items() if name in names}
 
 
@@ -205,7 +205,7 @@ def _misshapen(params: Any, start: Mapping[str, Any], key: tuple[str, ...]) -> I
 
 
 def _value(given: Any, leaf: Any) -> Any:
-    """The given numbers, broadcast to the shape of the leaf that they replace."""
+    """Broadcast the given numbers to the shape of the leaf that they replace."""
     if np.asarray(given).dtype == bool:
         raise TypeError("True is no number")
     return np.broadcast_to(np.asarray(given, float), np.shape(leaf))

@@ -15,7 +15,7 @@ from jaxmech.identify.result import Fit, Predicted
 class Outcome:
     """The result of `jaxmech fit`."""
 
-    title: str  # of the study
+    title: str  # title of the study
     fit: Fit  # the fit, of the candidate that was chosen
     comparison: CrossValidation | None  # of the candidates, None if there were none
     sensors: tuple[str, ...]  # names of the measured quantities
@@ -28,7 +28,7 @@ class Outcome:
 
 
 def as_text(outcome: Outcome) -> str:
-    """The report for a terminal."""
+    """Format the report for a terminal."""
     fit = outcome.fit
     comparison = [repr(outcome.comparison)] if outcome.comparison else []
     blocks = [outcome.title, *comparison, repr(fit), repr(fit.identifiability)]

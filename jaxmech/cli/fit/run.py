@@ -215,7 +215,7 @@ def _lost(out: Path) -> list[str]:
 
 @contextmanager
 def _workers(study: FitStudy, tell: Callable[[str], None]) -> Iterator[MapLike]:
-    """What computes fits: the workers of the study, or this process."""
+    """Provide a `map` for the fits: of the workers of the study, or of this process."""
     if study.cluster is None:
         yield map
         return

@@ -59,7 +59,7 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class FreeParameters:
-    """The parameters to fit, their initial values, and what is known about them."""
+    """The parameters to fit, their initial values, and prior knowledge of them."""
 
     free: tuple[str, ...] | None = field(
         default=None, metadata=doc("parameters to fit; those of the model, or all, by default")
@@ -143,7 +143,7 @@ class Integration:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One of several models that the recordings choose from."""
+    """One of several models among which the recordings decide."""
 
     name: str = field(metadata=doc("for the tables"))
     model_options: Mapping[str, Any] = field(
@@ -162,7 +162,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """How one of the candidates is chosen."""
+    """The rule by which one of the candidates is chosen."""
 
     folds: int = field(default=5, metadata=doc("parts of which each is left out once"))
     score: Score = field(

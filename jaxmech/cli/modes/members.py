@@ -35,11 +35,11 @@ class Members:
     status: np.ndarray  # an `EquilibriumStatus` each, shape (size,)
     # a `Stability` each, UNKNOWN where no equilibrium was found, shape (size,)
     stability: np.ndarray
-    residual: np.ndarray  # of the equations of equilibrium, shape (size,)
+    residual: np.ndarray  # residual of the equations of equilibrium, shape (size,)
     q: np.ndarray  # shape (size, n)
     v: np.ndarray  # shape (size, n)
     eigenvalues: np.ndarray  # zeros first, then by frequency [1/s], shape (size, j)
-    zero: np.ndarray  # which eigenvalues are zero, shape (size, j)
+    zero: np.ndarray  # flags of the zero eigenvalues, shape (size, j)
 
     @property
     def judged(self) -> np.ndarray:
@@ -55,7 +55,7 @@ class Members:
 
     @property
     def frequencies(self) -> np.ndarray:
-        """The frequencies of vibrations, ascending [Hz], NaN behind, shape (size, j)."""
+        """The frequencies of vibrations, ascending [Hz], padded with NaN, shape (size, j)."""
         imag = self.eigenvalues.imag
         return np.sort(np.where(imag > 0, imag, np.nan), axis=1) / (2 * np.pi)
 
@@ -151,7 +151,7 @@ def _program(
 
 
 def _symmetries(subject: Subject, given: dict[str, Any]) -> Symmetries | None:
-    """Those of the first member; a member that does not share them gets no verdict."""
+    """The symmetries of the first member; a member without them gets no verdict."""
     if given["v"] is None:
         return None
     case = prepared(subject.system, **given, symmetries=None)

@@ -40,7 +40,7 @@ MEMBERS, BLOCKS = "members.npz", "blocks"
 def run_modes(
     study: ModesStudy, out: Path, *, folder: Path = Path(), progress: bool = False
 ) -> dict[str, Any]:
-    """Run a study in its folder, or go on from the blocks there, and return its summary."""
+    """Run a study in its folder, or continue from its stored blocks, and return its summary."""
     subject = load(study.model, study.model_options, folder)
     name = f"model.py:{study.model.rpartition(':')[2]}" if subject.source else study.model
     resolved = plain(replace(study, model=name))

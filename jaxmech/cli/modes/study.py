@@ -12,7 +12,7 @@ from jaxmech.utils.field_docs import doc
 
 @dataclass(frozen=True, kw_only=True)
 class ModesStudy:
-    """How likely an equilibrium or a steady motion is unstable, with scattered parameters.
+    """The probability that an equilibrium or a steady motion is unstable, for random parameters.
 
     Example:
         >>> from jaxmech.ensemble import Uniform

@@ -13,7 +13,7 @@ from jaxmech.ensemble.statistics.intervals import of_proportion
 from jaxmech.ensemble.study import SECTIONS
 from jaxmech.ensemble.summary import QUANTILES
 
-_ROUND_OFF = 1e-12  # what is printed as 0
+_ROUND_OFF = 1e-12  # smaller values are printed as 0
 MOST_ROWS = 12  # of coordinates, and of frequencies
 
 
@@ -61,7 +61,7 @@ def _without_verdict(found: Members) -> dict[str, dict[str, Any]]:
 
 
 def _quantiles(values: np.ndarray) -> dict[str, Any]:
-    """Quantiles among the members that have the value, and how many do."""
+    """Quantiles among the members that have the value, and the number of these members."""
     values = values[np.isfinite(values)]
     numbers = np.quantile(values, QUANTILES).tolist() if len(values) else None
     return {"count": len(values), "values": numbers}

@@ -32,7 +32,7 @@ def element(name: str, *content: object, **attributes: str) -> Html:
 
 
 def together(parts: Iterable[object]) -> Html:
-    """Parts one after the other."""
+    """Join parts, one after the other."""
     return Html("\n".join(map(html, parts)))
 
 
@@ -49,7 +49,7 @@ def _cell(value: object) -> Html:
 
 
 def number_text(value: object) -> str:
-    """A number as a table shows it; a dash for what is unknown."""
+    """Format a number for a table; a dash if it is unknown."""
     if value is None:
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -21,7 +21,7 @@ _TYPES = {".png": "image/png", ".gif": "image/gif"}
 
 
 def pictures(results: Results) -> Html | None:
-    """All pictures of the run, drawn if they are not there."""
+    """Embed all pictures of the run, which are drawn if they do not exist."""
     drawn = list((results.path / "pictures").glob("*.png")) or draw_pictures(results)
     files = sorted(drawn)
     if not files:

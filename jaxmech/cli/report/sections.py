@@ -24,7 +24,7 @@ _LIMITS = {what: (low, high) for what, low, high in INTERVALS}
 
 
 def headline(results: Results, summary: dict[str, Any]) -> Html:
-    """What the run is, in a sentence."""
+    """Describe the run in a sentence."""
     failed = failures_of(summary)
     text = f"{summary['done']:,} of {summary['size']:,} trajectories"
     text += f", {failed:,} failed" if failed else ", none failed"
@@ -64,7 +64,7 @@ def _answers(results: Results) -> Iterator[tuple[object, ...]]:
 
 
 def _place(found: Mapping[str, Any], place: tuple[int, ...]) -> str:
-    """Which entry of an array: of quantiles the probability."""
+    """Name an entry of an array: of quantiles the probability."""
     at = np.asarray(found.get("at", ()))
     if len(place) == 1 and len(at) > place[0]:
         return f" {100 * at[place[0]]:g} %"
@@ -85,7 +85,7 @@ def _number(value: Any) -> object:
 
 
 def audit(summary: dict[str, Any]) -> Html:
-    """How trajectories ended, and the worst of the good ones."""
+    """Count the outcomes of trajectories, and list the worst values of the good ones."""
     ends = [(name, x["count"], x["message"]) for name, x in summary["status"].items()]
     worst = [(name.replace("_", " "), number_text(x)) for name, x in summary["worst"].items()]
     worst.append(("smallest rank", number_text(summary["smallest_rank"])))
@@ -146,13 +146,13 @@ def _stored_failures(results: Results) -> tuple[list[tuple[Any, ...]], list[str]
 
 
 def configuration(results: Results) -> Html:
-    """The resolved configuration."""
+    """Show the resolved configuration."""
     text = (results.path / "config.toml").read_text(encoding="utf-8")
     return section("Configuration", element("pre", text), folded=True)
 
 
 def surroundings(results: Results) -> Html:
-    """Versions and devices, and which kinds of processors computed how many blocks."""
+    """List versions and devices, and the numbers of blocks by kind of processor."""
     facts = stored_environment(results.path)
     rows = [(key, _told(value)) for key, value in facts.items() if value != ""]
     kinds = Counter(filter(None, (_processor(results.path, block) for block in results.blocks)))

@@ -1,1 +1,1 @@
-"""What is asked of runs: `replay` one trajectory, a `dataset` for xarray, a `comparison` of two."""
+"""Queries of runs: `replay` one trajectory, a `dataset` for xarray, a `comparison` of two."""

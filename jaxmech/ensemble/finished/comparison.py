@@ -1,4 +1,4 @@
-"""`compare_runs`: what differs between two runs, in configuration, environment and statistics.
+"""`compare_runs`: differences of two runs in configuration, environment and statistics.
 
 The interval of a difference follows from the intervals of its two terms: for estimates x, y with
 the limits (a, b), (c, d), the lower limit is x - y - sqrt((x - a)^2 + (d - y)^2), the upper one
@@ -37,8 +37,8 @@ class Difference:
         first: estimate and limits of the first run.
         second: those of the second.
         difference: first minus second, with its limits.
-        apart: in how many entries of the array the difference has an interval without zero.
-        entries: of the array.
+        apart: number of entries of the array whose difference has an interval without zero.
+        entries: number of entries of the array.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """What differs between two runs; prints itself.
+    """The differences of two runs; prints itself.
 
     Attributes:
         paths: the run folders.
@@ -59,7 +59,7 @@ class RunComparison:
         environment: one predicate for each fact that differs.
         statistics: those that both have.
         only: statistics that only one has.
-        arrays: of stored arrays of the same shape, in how many trajectories their bits differ.
+        arrays: number of trajectories with different bits, by stored array of the same shape.
         same_draws: whether both drew the same numbers, so that estimates are not independent.
     """
 
@@ -149,7 +149,7 @@ def _at(estimate: tuple[Any, Any, Any], place: tuple[Any, ...]) -> Limits:
 
 
 def _arrays(one: Results, two: Results) -> Iterator[tuple[str, int]]:
-    """In how many trajectories stored arrays differ, of blocks of the same size."""
+    """Count the trajectories in which stored arrays differ, for blocks of the same size."""
     if one.config["block"] != two.config["block"] or one.size != two.size:
         return
     for name in one.group:

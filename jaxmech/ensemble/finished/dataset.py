@@ -1,4 +1,4 @@
-"""A run as an `xarray.Dataset`: `open` one that is there, or `run` a study first."""
+"""Runs as an `xarray.Dataset`: `open` an existing one, or `run` a study first."""
 
 import hashlib
 import json
@@ -41,15 +41,15 @@ def run(
     progress: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> "xarray.Dataset":
-    """Compute a study, or what is missing of it, and open its results.
+    """Compute a study, or its missing part, and open its results.
 
     Args:
-        study: what to compute; its `cluster` says where.
+        study: the study; its `cluster` says where to compute it.
         out: the run folder; by default one in `runs/` that is named by the model and the study, so
             that the same study is computed once.
         folder: to which relative paths of the study refer.
-        progress: whether to show a bar, in a terminal.
-        tell: called with messages; by default a `RunWarning`.
+        progress: whether to show a progress bar, in a terminal.
+        tell: function called with messages; by default a `RunWarning`.
 
     Returns:
         The dataset that `open` gives. `jaxmech.ensemble.run_study` is the same without xarray, and
@@ -84,7 +84,7 @@ def run(
 def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     """The results of a run folder, finished or not, as a dataset that reads them when needed.
 
-    Beside the stored arrays, it has what the statistics say, as `<statistic>_<what>`. The
+    Beside the stored arrays, it has the results of the statistics, as `<statistic>_<key>`. The
     dimension `trajectory` ends where an adaptive study has stopped; trajectories of blocks that are
     not yet computed have the status -1. With dask installed, arrays are divided as they are stored.
 
@@ -113,7 +113,7 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
 
 
 def _variables(name: str, said: Mapping[str, np.ndarray], saves: int) -> dict[str, Any]:
-    """What a statistic says; arrays have dimensions of their own, but for that of time."""
+    """The results of a statistic; arrays have dimensions of their own, except for time."""
     found = {}
     for what, value in said.items():
         array, key = np.asarray(value), f"{name}_{what}"

@@ -33,15 +33,15 @@ class ReplayedTrajectory:
 
     Attributes:
         results: the run.
-        subject: its system.
-        index: the number of the trajectory.
-        drawn: what was drawn for it, by the names of the stored arrays.
+        subject: the system of the run.
+        index: index of the trajectory.
+        drawn: its drawn values, by the names of the stored arrays.
         params: all parameters.
         ts: saved times [s], shape (T,).
         values: the series of `simulate`, shape (T, ...), and its audit, by name.
         compared: whether the bits are those that are stored, by name of the array; empty where the
             run stores nothing of this trajectory.
-        other: what differs between the environment of the run and this one.
+        other: differences between the environment of the run and this one.
     """
 
     results: Results
@@ -56,7 +56,7 @@ class ReplayedTrajectory:
 
     @property
     def status(self) -> Status:
-        """How it ended."""
+        """The status of the trajectory."""
         return Status(int(self.values["status"]))
 
     @property
@@ -142,7 +142,7 @@ def _replayed(
 
 
 def _program(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
-    """That of a small block, in whole groups of the design."""
+    """Make the program of a small block, in whole groups of the design."""
     group = sampler.points.group
     block = -(-LANES // group) * group
     return BlockProgram(StudyTrajectory(replace(study, block=block), subject), sampler, block, {})
@@ -160,7 +160,7 @@ def _inputs(program: BlockProgram, index: int) -> Inputs:
 def _compared(
     results: Results, study: Study, index: int, values: dict[str, np.ndarray]
 ) -> Iterator[tuple[str, bool]]:
-    """Whether what is stored of a trajectory has the same bits."""
+    """Compare the stored arrays of a trajectory with its values, bit by bit."""
     if index // int(results.config["block"]) in results.blocks and results.has_trajectories:
         for name, value in values.items():
             if results.has(name):

@@ -1,4 +1,4 @@
-"""Events of a study, and the quantities that they give.
+"""Events of a study, and the quantities derived from them.
 
 [events]
 lands = { function = "ball.py:height", direction = -1, terminal = true }
@@ -34,10 +34,10 @@ class StudyEvent:
         direction: 1 for rising only, -1 for falling only, 0 for both.
         terminal: whether the trajectory ends there.
         jump: `fn(q, v, t, params)`, the state after the event.
-        restitution: of an impact, a number or the name of a parameter.
+        restitution: coefficient of an impact, a number or the name of a parameter.
         on: constraints that are switched on.
         off: constraints that are switched off.
-        keep: of how many occurrences times and states are stored.
+        keep: number of occurrences whose times and states are stored.
 
     Example:
         >>> StudyEvent(of="x", level=2.0).event("far", ("x", "y"), {})
@@ -131,7 +131,7 @@ def study_watch(
 
 
 def event_quantities(found: Events, ts: Array) -> dict[str, Array]:
-    """The quantities that the events of one trajectory give, by name."""
+    """The quantities derived from the events of one trajectory, by name."""
     values = {"stopped_by": found.stopped_by, "t_end": found.t_end}
     for name in found:
         record = found[name]
@@ -155,7 +155,7 @@ def event_names(events: Iterable[str], *, stored: bool = False) -> tuple[str, ..
 
 
 def event_dimensions(events: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Names of the dimensions of what is stored."""
+    """The names of the dimensions of the stored arrays."""
     dims: dict[str, tuple[str, ...]] = {}
     for name in events:
         each = f"{name}_occurrence"
@@ -168,7 +168,7 @@ def event_problems(
     events: Mapping[str, StudyEvent], observe: Mapping[str, Observed], taken: Iterable[str],
     coordinates: tuple[str, ...],
 ) -> Iterator[Problem]:  # fmt: skip
-    """Events whose quantities have the names of others, or that are of no known quantity."""
+    """Report events whose quantities have used names, or that refer to no known quantity."""
     taken = {*taken, *observe, *coordinates}
     known = (*coordinates, *observe)
     for name, one in events.items():

@@ -1,4 +1,4 @@
-"""What is saved of a trajectory: the series of `simulate`, and quantities of the user's own.
+"""Saved quantities of a trajectory: the series of `simulate`, and the user's own.
 
 [observe]
 height = "pendulum.py:height"                                  # at every saved time
@@ -61,7 +61,7 @@ class Observed:
             reactions)`, where reactions are the `Observation` of `jaxmech.observe` at that time; it
             returns an array of fixed shape. In a file "path/file.py:name", seen from its folder.
         keep: all saved times, or one value per trajectory; "largest" is that of the absolute value.
-        every: keep every so many saved times; the first one is one of them.
+        every: stride of the kept save times, beginning with the first one.
 
     Example:
         >>> height = Observed(lambda q, v, t, params: q[1], keep="max")
@@ -82,11 +82,11 @@ class Observed:
 
     @property
     def needs_reactions(self) -> bool:
-        """Whether the function takes reactions."""
+        """Whether the function has an argument for reactions."""
         return callable(self.function) and len(inspect.signature(self.function).parameters) > 4
 
     def at(self, q: Array, v: Array, t: Array, params: Any, seen: Any) -> Array:
-        """The quantity at one state."""
+        """Evaluate the quantity at one state."""
         assert callable(self.function)
         more = (seen,) if self.needs_reactions else ()
         return jnp.asarray(self.function(q, v, t, params, *more))
@@ -101,7 +101,7 @@ class Observed:
 
 
 def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
-    """What a study observes, its statistics and events, with functions for names, and the files."""
+    """Load the functions of quantities, statistics and events; also their files."""
     problems: list[Problem] = []
     files: list[Path] = []
 
@@ -123,7 +123,7 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
 
 
 def _with_functions(study: Any, get: Callable[..., Any]) -> dict[str, Any]:
-    """What a study observes, its statistics and events, with all functions as `get` gives them."""
+    """Replace the names of functions in quantities, statistics and events by `get`."""
     statistics = dict(study.statistics)
     for name, one in study.statistics.items():
         if isinstance(one, Custom):
@@ -172,7 +172,7 @@ def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
 
 
 def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
-    """The Python files of a study, by what their copies in a run folder are called."""
+    """The Python files of a study, with the names of their copies in a run folder."""
     names = {subject.source: "model.py"} if subject.source else {}
     for path in files:
         if path not in names:

@@ -1,6 +1,6 @@
 """How the drawn variables of a study are spread: `settings` first, then `designs` and `table`.
 
-`plans` lists what is drawn: the variables of the model, and the distribution of each.
+`plans` lists the draws: the variables of the model, and the distribution of each.
 """
 
 from jaxmech.ensemble.sampling.settings import Correlation as Correlation

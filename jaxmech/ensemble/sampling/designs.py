@@ -53,7 +53,7 @@ class Points:
 
     @property
     def group(self) -> int:
-        """How many successive trajectories belong together."""
+        """The number of successive trajectories that belong together."""
         return len(self.keys) + 2 if self.design == "saltelli" else 1
 
     def rows(self, first: int, last: int) -> dict[str, np.ndarray]:
@@ -73,7 +73,7 @@ class Points:
         return found
 
     def _stratified(self, key: str, first: int, last: int) -> np.ndarray:
-        """One point in each of as many equal intervals as there are trajectories."""
+        """Draw one point in each of as many equal intervals as there are trajectories."""
         places = permuted(np.arange(first, last), self.size, self.seed, f"order of {key}")
         return (places + uniform(self.seed, key, first, last)) / self.size
 
@@ -101,7 +101,7 @@ class _Sequence:
 
     def rows(self, first: int, last: int) -> np.ndarray:
         """Points `first` to `last` of the sequence."""
-        from scipy.stats import qmc  # takes as long to import as all the rest
+        from scipy.stats import qmc  # imports slowly
 
         if self._engine is None or self._engine.num_generated != first:
             dimensions, seed, bits = self._how

@@ -1,4 +1,4 @@
-"""What is drawn in a study: the variables of its model, and the distribution of each entry."""
+"""The draws of a study: the variables of its model, and the distribution of each entry."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,15 +20,15 @@ Rules = Mapping[str, Distribution]
 
 @runtime_checkable
 class Drawn(Protocol):
-    """What a study says about its draws."""
+    """The settings of a study that determine its draws."""
 
     @property
     def size(self) -> int:
-        """How many are drawn."""
+        """The number of draws."""
 
     @property
     def seed(self) -> int:
-        """Of all random numbers."""
+        """The seed of all random numbers."""
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -36,24 +36,24 @@ class Drawn(Protocol):
 
     @property
     def start(self) -> Rules:
-        """Of start variables of the model."""
+        """The rules for start variables of the model."""
 
     @property
     def coordinates(self) -> Rules:
-        """Of coordinates."""
+        """The rules for coordinates."""
 
     @property
     def velocities(self) -> Rules:
-        """Of velocities."""
+        """The rules for velocities."""
 
     @property
     def parameters(self) -> Rules:
-        """Of parameters."""
+        """The rules for parameters."""
 
 
 @dataclass(frozen=True)
 class DrawPlan:
-    """How one variable is drawn: a base value, and the distributions that replace its entries."""
+    """The draw of one variable: a base value, and the distributions that replace its entries."""
 
     section: str
     name: str
@@ -71,7 +71,7 @@ class DrawPlan:
 
 
 def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:
-    """What is drawn of all variables, or a StudyError with everything that is wrong with it."""
+    """The draws of all variables, or a StudyError with all of their problems."""
     problems = list(_missing(study, subject))
     plans = []
     for section, defaults, what in known_names(subject):
@@ -142,7 +142,7 @@ Group = dict[str, Distribution]
 def _grouped(
     rules: Group | Mapping[str, Any], defaults: Mapping[str, Any] | None
 ) -> dict[str, Group]:
-    """The rules by the name of their variable, `m` before `m[0]`, also where there are none."""
+    """Group the rules by the name of their variable, `m` before `m[0]`; groups may be empty."""
     wanted = [name for name, value in (defaults or {}).items() if value is not None]
     groups: dict[str, Group] = {name: {} for name in wanted}
     for key in sorted(rules, key=lambda key: "[" in key):

@@ -1,4 +1,4 @@
-"""`Sampling`: how the variables of a study are spread together.
+"""`Sampling`: the joint distribution of the variables of a study.
 
 A variable has a distribution of its own; all of them share the design, correlations, a table of
 draws, or importance weights.
@@ -33,12 +33,12 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the variables of a study are spread together.
+    """The joint distribution of the variables of a study.
 
     Attributes:
         design: see its description; "saltelli" is for `sobol-indices` and needs d + 2 trajectories
             for each of its points, with d drawn variables.
-        correlation: of pairs of variables. They keep their distributions.
+        correlation: correlations of pairs of variables, which keep their distributions.
         table: a file with one row for each trajectory, and one column for each variable in it.
         weight: a column of the table; weights are divided by their mean.
         proposal: distributions to draw from in place of the variables' own; each trajectory then

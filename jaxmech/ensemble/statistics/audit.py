@@ -1,4 +1,4 @@
-"""`Audit`: how all trajectories ended, where they are not stored one by one."""
+"""`Audit`: the outcomes of all trajectories, where they are not stored one by one."""
 
 from dataclasses import dataclass
 
@@ -24,11 +24,11 @@ class Audit(AbstractStatistic):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What `simulate` tells of a trajectory."""
+        """The names of the values in the audit of `simulate`."""
         return ("status", "rank", *WORST.values())
 
     def init(self, sample: Sample) -> State:
-        """Nothing."""
+        """Initialize empty counts."""
         none = jnp.zeros((), sample.number.dtype)
         worst = {name: jnp.full((), -jnp.inf, sample.weight.dtype) for name in WORST.values()}
         return {
@@ -38,7 +38,7 @@ class Audit(AbstractStatistic):
         }  # fmt: skip
 
     def update(self, state: State, sample: Sample) -> State:
-        """Count, and take the worst."""
+        """Add the counts of a sample, and update the worst values."""
         values, status = sample.values, sample.values["status"]
         good = sample.real & succeeded(status)
         bad = sample.real & ~good
@@ -61,7 +61,7 @@ class Audit(AbstractStatistic):
         return self.merge(state, own | worst)
 
     def merge(self, first: State, second: State) -> State:
-        """Sums, and the worst of both."""
+        """Add the counts, and keep the worst values of both."""
         failed = jnp.concatenate([first["failed"], second["failed"]])
         kept = failed[jnp.argsort(failed < 0, stable=True)][:_SHOWN]
         return {
@@ -73,7 +73,7 @@ class Audit(AbstractStatistic):
         }
 
     def result(self, state: State) -> Found:
-        """The figures of a summary; None where nothing is known."""
+        """The figures of a summary; None where unknown."""
         x = host(state)
         worst = {
             key: float(x[name]) if np.isfinite(x[name]) else None for key, name in WORST.items()

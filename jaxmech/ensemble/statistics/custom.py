@@ -17,8 +17,8 @@ class Reduction(NamedTuple):
     Attributes:
         init: the state of no trajectory, from a `Sample`, of which only the shapes count.
         update: the state with the trajectories of a `Sample` added.
-        merge: the state of all trajectories of two states.
-        result: what is stored in the end, a dictionary; by default the state.
+        merge: function of two states that returns the state of all their trajectories.
+        result: function that makes a dictionary of the final state; by default the state.
     """
 
     init: Callable[[Sample], Any]
@@ -41,19 +41,19 @@ class Custom(AbstractStatistic):
         return self.functions
 
     def init(self, sample: Sample) -> State:
-        """By the function of the user."""
+        """Call the user's `init`."""
         return {"state": self._own.init(sample)}
 
     def update(self, state: State, sample: Sample) -> State:
-        """By the function of the user."""
+        """Call the user's `update`."""
         return {"state": self._own.update(state["state"], sample)}
 
     def merge(self, first: State, second: State) -> State:
-        """By the function of the user."""
+        """Call the user's `merge`."""
         return {"state": self._own.merge(first["state"], second["state"])}
 
     def result(self, state: State) -> Found:
-        """By the function of the user, else the leaves of the state."""
+        """Call the user's `result`, or return the leaves of the state."""
         inner = jax.tree.map(np.asarray, state["state"])
         if self._own.result is not None:
             return dict(self._own.result(inner))

@@ -1,4 +1,4 @@
-"""`Probability` and `FirstPassage`: whether, and when, a quantity is beyond a threshold."""
+"""`Probability` and `FirstPassage`: probability and time of crossing a threshold."""
 
 from dataclasses import dataclass, field
 
@@ -59,7 +59,7 @@ class Probability(_Threshold):
     interval: Method = field(default="wilson", metadata=doc("kind of interval"))
 
     def init(self, sample: Sample) -> State:
-        """Zeros."""
+        """Initialize zero counts."""
         none, zero = jnp.zeros((), sample.number.dtype), jnp.zeros((), sample.weight.dtype)
         return {"hits": none, "count": none, "failed": none, "total": zero, "squares": zero}
 
@@ -93,7 +93,7 @@ class Probability(_Threshold):
         }
 
     def estimate(self, found: Found) -> tuple[float, float, float] | None:
-        """The probability."""
+        """The probability with its interval."""
         return found["probability"], found["low"], found["high"]
 
 
@@ -115,7 +115,7 @@ class FirstPassage(_Threshold):
 
     @property
     def of_event(self) -> str | None:
-        """The event, where no threshold is given."""
+        """The event, if there is no threshold."""
         return self.of if self.above is None and self.below is None else None
 
     @property
@@ -124,7 +124,7 @@ class FirstPassage(_Threshold):
         return (self.of,) if self.of_event is None else (f"{self.of}_passed", f"{self.of}_time")
 
     def init(self, sample: Sample) -> State:
-        """Zeros."""
+        """Initialize zero counts."""
         times, zero = sample.values[self.names[0]].shape[1], jnp.zeros((), sample.weight.dtype)
         state = {
             "passed": jnp.zeros(times + 1, sample.number.dtype),  # the last one: never
@@ -177,7 +177,7 @@ class FirstPassage(_Threshold):
         }
 
     def result(self, state: State) -> Found:
-        """By saved time: how many passed first there, and the probability to have passed by it."""
+        """The number that first passed at each saved time, and the probability of it by then."""
         x = host(state)
         count = int(x["passed"].sum())
         hits, total, squares = (np.cumsum(x[k])[:-1] for k in ("passed", "weights", "squares"))
@@ -198,7 +198,7 @@ class FirstPassage(_Threshold):
         }
 
     def _of_event(self, x: dict[str, np.ndarray]) -> Found:
-        """Exact times, in seconds; NaN where the event never occurs."""
+        """The exact times of an event [s]; NaN where it never occurs."""
         if self.of_event is None:
             return {}
         weight = float(x["weights"][:-1].sum())

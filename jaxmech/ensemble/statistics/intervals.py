@@ -1,4 +1,4 @@
-"""Intervals of confidence of probabilities and means."""
+"""Confidence intervals of probabilities and means."""
 
 from math import sqrt
 from typing import Any, Literal
@@ -47,7 +47,7 @@ def factor(confidence: float) -> float:
 def of_weighted(
     total: Number, squares: Number, count: Number, confidence: float
 ) -> tuple[float, float]:
-    """The normal interval of a mean of so many numbers with this sum and sum of squares, >= 0."""
+    """The normal interval of a mean of numbers with this count, sum and sum of squares, >= 0."""
     if count < 2:
         return 0.0, float("inf")
     mean = float(total / count)

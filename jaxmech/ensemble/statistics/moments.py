@@ -53,7 +53,7 @@ class Moments(AbstractStatistic):
         }  # fmt: skip
 
     def update(self, state: State, sample: Sample) -> State:
-        """In two passes: the mean of the sample, then squares of the distances from it."""
+        """Update in two passes: the mean of the sample, then squares of the distances from it."""
         given = as_float(sample.values[self.of])
         value, w = weights_of(given, sample.weight)
         total = w.sum(0)
@@ -89,7 +89,7 @@ class Moments(AbstractStatistic):
         }
 
     def result(self, state: State) -> Found:
-        """Estimates without bias where all weights are one; NaN where there are too few values."""
+        """Unbiased estimates if all weights are one; NaN where there are too few values."""
         x = host(state)
         with np.errstate(divide="ignore", invalid="ignore"):
             # With weights of one it is the count, and the correction below the usual n / (n - 1).
@@ -121,7 +121,7 @@ class Moments(AbstractStatistic):
 
 
 def pooled(first: State, second: State) -> tuple[State, Array, Array]:
-    """Count, weights and mean of two states by Chan's formulas, and what their spread needs."""
+    """Count, weights and mean of two states by Chan's formulas, and the data for their spread."""
     total = first["weight"] + second["weight"]
     share = second["weight"] / jnp.where(total > 0, total, 1)
     away = second["mean"] - first["mean"]

@@ -1,4 +1,4 @@
-"""What a statistic is: a state that is updated with some trajectories, and merged with another.
+"""The interface of a statistic: a state that is updated with trajectories, and merged with another.
 
     init(sample)            the state of no trajectory at all
     update(state, sample)   with the trajectories of a sample
@@ -25,10 +25,10 @@ class Sample(NamedTuple):
     """Some trajectories of a study, B of them, for a statistic.
 
     Attributes:
-        values: the quantities that the statistic asks for by name, shape (B, ...).
-        weight: importance weights, 0 where the trajectory failed or is only padding, shape (B,).
-        real: False where it is only padding, shape (B,).
-        number: the trajectory in the study, shape (B,).
+        values: the requested quantities by name, shape (B, ...).
+        weight: importance weights, 0 for failed trajectories and padding, shape (B,).
+        real: False for padding, shape (B,).
+        number: index of the trajectory in the study, shape (B,).
     """
 
     values: Mapping[str, Array]
@@ -72,7 +72,7 @@ class AbstractStatistic(abc.ABC):
 
     @abc.abstractmethod
     def result(self, state: State) -> Found:
-        """What it says: arrays and numbers by name."""
+        """The result: arrays and numbers by name."""
 
     def estimate(self, found: Found) -> tuple[float, float, float] | None:
         """A number with its interval, for statistics that are about one."""
@@ -80,7 +80,7 @@ class AbstractStatistic(abc.ABC):
 
 
 def weights_of(value: Array, weight: Array) -> tuple[Array, Array]:
-    """Values and the weight of each, both zero where a value is not finite or does not count."""
+    """Values and their weights, both zero where a value is not finite or does not count."""
     shape = weight.shape + (1,) * (value.ndim - 1)
     counts = jnp.isfinite(value) & (weight.reshape(shape) > 0)
     return jnp.where(counts, value, 0), jnp.where(counts, weight.reshape(shape), 0)
@@ -92,5 +92,5 @@ def as_float(value: Array) -> Array:
 
 
 def host(state: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """A state as arrays of numpy."""
+    """Convert a state to arrays of numpy."""
     return {name: np.asarray(value) for name, value in state.items()}

@@ -59,7 +59,7 @@ class Quantiles(AbstractStatistic):
         require_confidence(self.confidence)
 
     def init(self, sample: Sample) -> State:
-        """No value."""
+        """Initialize without values."""
         value = as_float(sample.values[self.of])
         zero = jnp.zeros(value.shape[1:], value.dtype)
         return {
@@ -70,7 +70,7 @@ class Quantiles(AbstractStatistic):
         }
 
     def update(self, state: State, sample: Sample) -> State:
-        """Widen the bins as far as they must, and count."""
+        """Widen the bins as far as necessary, and count."""
         value, w = weights_of(as_float(sample.values[self.of]), sample.weight)
         low = jnp.minimum(state["min"], jnp.where(w > 0, value, jnp.inf).min(0))
         high = jnp.maximum(state["max"], jnp.where(w > 0, value, -jnp.inf).max(0))
@@ -156,7 +156,7 @@ class Quantiles(AbstractStatistic):
 
 
 def _inverse(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Where the cumulative distribution reaches probabilities, in bins from the first one."""
+    """Locate probabilities in the cumulative distribution, in bins from the first one."""
     flat = weights.reshape(-1, weights.shape[-1])
     rows = p.reshape(len(flat), -1)
     found = []

@@ -1,4 +1,4 @@
-"""`SobolIndices`: which inputs the variance of a quantity comes from."""
+"""`SobolIndices`: shares of the variance of a quantity due to its inputs."""
 
 from dataclasses import dataclass, field
 
@@ -67,11 +67,11 @@ class SobolIndices(AbstractStatistic):
         return self.merge(state, own)
 
     def _group(self, sample: Sample) -> int:
-        """How many trajectories belong together: the other values are the inputs."""
+        """The number of trajectories in a group: the other values are the inputs."""
         return len(sample.values) - 1 + 2
 
     def _counts(self, groups: Array) -> Array:
-        """How often each group counts: once in the estimate, else by the Poisson distribution."""
+        """The weight of each group: one in the estimate, else from the Poisson distribution."""
         keys = jax.vmap(lambda group: jax.random.fold_in(jax.random.key(0), group))(groups)
         unit = jax.vmap(lambda key: jax.random.uniform(key, (self.resamples,)))(keys)
         # The inverse of the distribution function. More than 15 has a probability of 2e-14, and

@@ -37,7 +37,7 @@ class Worst(AbstractStatistic):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The quantity, and what is kept."""
+        """The names of the quantity and of the kept series."""
         return tuple(dict.fromkeys((self.of, "q", "v")))
 
     def init(self, sample: Sample) -> State:
@@ -57,7 +57,7 @@ class Worst(AbstractStatistic):
         return self.merge(state, {"score": self._score(sample), "index": sample.number, **series})
 
     def merge(self, first: State, second: State) -> State:
-        """The best of both."""
+        """Keep the best of both."""
         score = jnp.concatenate([first["score"], second["score"]])
         # Of equal scores `top_k` takes the first, which is that of the earlier trajectory.
         best, place = jax.lax.top_k(score, self.keep)

@@ -1,4 +1,4 @@
-"""How the blocks of a study are divided: in this process (`here`), or among workers.
+"""The distribution of the blocks of a study: in this process (`here`), or among workers.
 
 `plan` is a study that was checked, ready to be computed. `tasks` is a map over the workers of a
 Dask cluster that survives lost ones; `connect` finds or starts them as `settings` say, `pinning`

@@ -24,9 +24,9 @@ from jaxmech.ensemble.work.tasks import Tasks
 from jaxmech.ensemble.work.worker import Computed, Order, compute_blocks, lease_of
 
 Blocks = tuple[int, ...]
-_TASK = 30.0  # seconds that a task should take
-_SHARES = 4  # tasks for each worker that what is left is divided into, at least
-_VISIBLE = 60.0  # seconds within which a shared file system shows what a worker has written
+_TASK = 30.0  # intended seconds of a task
+_SHARES = 4  # smallest number of remaining tasks for each worker
+_VISIBLE = 60.0  # seconds within which a shared file system shows files of a worker
 
 
 @dataclass
@@ -46,16 +46,16 @@ class Sizes:
         (10, 3)
     """
 
-    fixed: int | None = None  # blocks of each task, where the study says so
+    fixed: int | None = None  # blocks of each task, if set in the study
     _each: deque[float] = field(default_factory=lambda: deque(maxlen=50))
 
     def took(self, blocks: int, seconds: float) -> None:
-        """A task has taken so long."""
+        """Note the duration of a task."""
         if blocks:
             self._each.append(seconds / blocks)
 
     def next(self, left: int, workers: int) -> int:
-        """Blocks of the next task."""
+        """The number of blocks of the next task."""
         if self.fixed:
             return min(self.fixed, left)
         wanted = int(_TASK / max(median(self._each), 1e-6)) if self._each else 1
@@ -69,13 +69,13 @@ class Sizes:
 class AwayWork:
     """The computation of the blocks of a run by the workers of a cluster."""
 
-    tasks: Tasks  # of the cluster
-    accumulator: Accumulator  # of the statistics
+    tasks: Tasks  # tasks of the cluster
+    accumulator: Accumulator  # accumulator of the statistics
     target: RunFolder  # the run folder
     progress: RunProgress  # is told what is done
-    study: Study  # with its sizes and substeps, as workers load it
+    study: Study  # with its sizes and substeps, as loaded by workers
     folder: Path  # to which its paths refer
-    stop: Callable[[], bool] = lambda: False  # is asked again and again whether to stop
+    stop: Callable[[], bool] = lambda: False  # called repeatedly: whether to stop
     _waiting: set[int] = field(default_factory=set, init=False)
     _added: int = field(default=0, init=False)
 
@@ -113,19 +113,19 @@ class AwayWork:
             raise StoppedError
 
     def _sizes(self) -> Sizes:
-        """The sizes of tasks, as the study says; a chunk of one block is its default."""
+        """The sizes of tasks according to the study; a chunk of one block is its default."""
         fixed = self.study.chunk_size // self.study.block_size
         return Sizes(fixed if fixed > 1 else None)
 
     def _parts(self, missing: list[int], sizes: Sizes) -> Iterator[Blocks]:
-        """The blocks of each task, as many as are good for the workers that there are then."""
+        """Yield the blocks of each task, in sizes that suit the current workers."""
         while missing:
             count = sizes.next(len(missing), self.tasks.workers)
             part, missing = missing[:count], missing[count:]
             yield tuple(part)
 
     def _note(self, part: Blocks, computed: Computed) -> None:
-        """Note blocks that are done."""
+        """Note finished blocks."""
         done = (set(part) & self._waiting) - set(computed.left)
         self._waiting -= done
         failed = sum(computed.failed.get(block, 0) for block in done)
@@ -142,7 +142,7 @@ class AwayWork:
             self._added += 1
 
     def _states(self, block: int) -> np.ndarray:
-        """The statistics of a block that a worker has written, when they can be seen here."""
+        """Read the statistics of a block that a worker has written, when they are visible here."""
         until = time.monotonic() + _VISIBLE
         # A shared file system may show what another machine has written only after a while.
         while damage := block_damage(self.target.path, block, STATES):
@@ -161,5 +161,5 @@ def _packed(order: Order) -> bytes:
 
 
 def _reversed(blocks: Blocks) -> Blocks:
-    """For a second worker, so that the two meet in the middle."""
+    """Reverse the order for a second worker, so that the two meet in the middle."""
     return blocks[::-1]

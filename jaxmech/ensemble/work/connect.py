@@ -127,7 +127,7 @@ def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
 
 
 def _slurm(cluster: Cluster, scratch: str) -> "SpecCluster":
-    """One worker for each job; jobs that end are replaced as long as there is work."""
+    """Start one worker for each job; jobs that end are replaced as long as there is work."""
     from dask_jobqueue.slurm import SLURMCluster
 
     failures = cluster.allowed_failures
@@ -159,7 +159,7 @@ def slurm_options(cluster: Cluster, scratch: str) -> dict[str, Any]:
 
 
 def _cores(cluster: Cluster, count: int) -> list[list[int]]:
-    """The cores of each worker; nothing where this machine cannot pin."""
+    """The cores of each worker; empty if this machine cannot pin."""
     if not hasattr(os, "sched_getaffinity"):
         return []
     here = sorted(os.sched_getaffinity(0))
@@ -172,7 +172,7 @@ def _cores(cluster: Cluster, count: int) -> list[list[int]]:
 
 
 def _gpus(count: int) -> list[str]:
-    """The GPUs of this machine, as CUDA names them; as many as there are workers at least."""
+    """The GPUs of this machine by their names in CUDA; at least as many as workers."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [name for name in given.split(",") if name] if given is not None else None
     if names is None:

@@ -28,15 +28,15 @@ class Work:
     kernel: BlockProgram  # of a block
     accumulator: Accumulator  # of the statistics
     target: RunFolder  # the run folder
-    progress: RunProgress  # is told what is done
+    progress: RunProgress  # receives finished blocks
     study: Study  # with its chunk
-    tell: Callable[[str], None]  # is told how long it will take
-    stop: Callable[[], bool] = lambda: False  # is asked before each block whether to stop
+    tell: Callable[[str], None]  # called with the estimated time
+    stop: Callable[[], bool] = lambda: False  # called before each block: whether to stop
 
     def all(self, blocks: range, missing: set[int]) -> None:
         """Compute the missing ones of some blocks, and add up the statistics of all of them."""
         most = max(self.study.chunk_size // self.study.block_size, 1)
-        waiting: list[Future[None]] = []  # for the thread that writes
+        waiting: list[Future[None]] = []  # of the thread that writes
         with_states = bool(self.study.statistics)
         clock = _Clock(len(missing), self.tell)
         computed = computed_blocks(self.kernel, sorted(missing))
@@ -108,7 +108,7 @@ class _Clock:
     begun: float = 0.0
 
     def tick(self) -> None:
-        """A block begins."""
+        """Note the start of a block."""
         self.place += 1
         if self.place == 2:
             left = (self.count - 2) * (time.perf_counter() - self.begun)

@@ -32,7 +32,7 @@ class Planned:
     study: Study  # with its sizes
     subject: Subject  # its system
     sampler: Sampler  # its draws
-    forecast: StudyEstimate  # what it needs
+    forecast: StudyEstimate  # estimated requirements
     # its quantities, statistics and events with functions in place of names
     functions: dict[str, Any]
     files: list[Path]  # Python files that hold those functions
@@ -54,7 +54,7 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
 
 
 def layout_of(study: Study, kernel: BlockProgram, shapes: Block, state_bytes: int) -> Layout:
-    """The arrays of the run folder."""
+    """The layout of the arrays of the run folder."""
     last = min(kernel.block, study.size)
     ts = save_times(study)
     return Layout(
@@ -99,7 +99,7 @@ def require_used(subject: Subject, params: dict[str, Any], study: Study | None =
 
 
 def _asked(study: Study | None, subject: Subject) -> Callable[..., Any] | None:
-    """What the events and quantities of a study compute at a state."""
+    """The function of a state that the events and quantities of a study evaluate."""
     if study is None or not (study.events or study.observe):
         return None
     system = subject.system

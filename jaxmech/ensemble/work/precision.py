@@ -1,4 +1,4 @@
-"""The precision of JAX in the process of a worker, which is that of the process that asks."""
+"""The precision of JAX in the process of a worker, which is that of the calling process."""
 
 import pickle
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Parcel:
         return cls(content, bool(jax.config.read("jax_enable_x64")))
 
     def computed(self) -> Any:
-        """The result of the function."""
+        """Compute the result of the function."""
         use_x64(self.x64)
         function, item = pickle.loads(self.content)
         return function(item)

@@ -1,4 +1,4 @@
-"""`Cluster`: which workers compute a study, as a table of its configuration."""
+"""`Cluster`: the workers that compute a study, as a table of its configuration."""
 
 import re
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ class Cluster:
 
     @property
     def workers_wanted(self) -> int:
-        """How many workers are started; one where nothing says how many."""
+        """The number of workers to start; one by default."""
         _, _, count = self.scheduler.partition(":")
         return self.workers or (int(count) if self.kind in _WORDS and count else 1)
 

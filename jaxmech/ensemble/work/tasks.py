@@ -1,4 +1,4 @@
-"""`Tasks`: a map over the workers of a Dask cluster that goes on where some of them are lost."""
+"""`Tasks`: a map over the workers of a Dask cluster that survives the loss of some of them."""
 
 import time
 from collections import deque
@@ -20,17 +20,17 @@ Result = TypeVar("Result")
 _AHEAD = 2  # tasks that each worker has or waits for
 _LOOK = 0.25  # seconds between looks at whether to stop
 _COUNT = 5.0  # seconds between counts of the workers
-_SLOW = 3.0  # times the median: what takes longer is computed a second time by a free worker
+_SLOW = 3.0  # times the median: slower tasks are computed a second time by a free worker
 _LEAST = 2.0  # seconds after which a task may be slow
 
 
 class ClusterError(InputError):
-    """A cluster that cannot be used, or was lost; and what to do about it."""
+    """A cluster cannot be used, or was lost; the text names the remedy."""
 
 
 @dataclass
 class _Task:
-    """An item with what computes it: a future, and a second one if the first is slow."""
+    """An item with its future, and a second one if the first is slow."""
 
     item: Any
     begun: float = field(default_factory=time.monotonic)
@@ -48,10 +48,10 @@ class Tasks:
     """
 
     client: "Client"  # of the cluster
-    losses: int = 20  # how often the scheduler may give up a task because its workers were lost
+    losses: int = 20  # how often a task may be given up because its workers were lost
     # the item that a second worker is given in place of a slow one
     again: Callable[[Any], Any] = lambda item: item
-    waiting: Callable[[str], None] = lambda text: None  # is told when all workers are lost
+    waiting: Callable[[str], None] = lambda text: None  # called when all workers are lost
     # is called every few seconds, to start lost workers again
     revive: Callable[[], None] = lambda: None
     _workers: int = 0
@@ -59,7 +59,7 @@ class Tasks:
 
     @property
     def workers(self) -> int:
-        """How many workers there are, counted every few seconds."""
+        """The number of workers, counted every few seconds."""
         if time.monotonic() - self._counted > _COUNT:
             found = len(self.client.nthreads())
             if not found and self._workers:
@@ -69,7 +69,7 @@ class Tasks:
         return self._workers
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """The results in the order of the items, as the `map` of Python gives them."""
+        """The results in the order of the items, as from Python's `map`."""
         held: dict[int, Result] = {}
         following = 0
         parcels = ((place, Parcel.of(function, item)) for place, item in enumerate(items))
@@ -85,7 +85,7 @@ class Tasks:
         items: Iterable[Item],
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[Item, Result]]:
-        """Each item with its result as they are done; after `stop` only what was begun."""
+        """Yield items with results as they finish; after `stop` only those of started tasks."""
         given = _Open(self, function, iter(items))
         while True:
             given.fill(stop)
@@ -97,11 +97,11 @@ class Tasks:
 
 @dataclass(eq=False)
 class _Open:
-    """The tasks that are handed out and not yet done."""
+    """The tasks that were sent and are not yet done."""
 
     tasks: Tasks  # whose they are
-    function: Callable[[Any], Any]  # what computes an item
-    source: Iterator[Any]  # of what is to be handed out
+    function: Callable[[Any], Any]  # function of an item
+    source: Iterator[Any]  # items that are not yet sent
     stopped: bool = False
     exhausted: bool = False
     running: dict[int, _Task] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class _Open:
         future.add_done_callback(lambda future: self._done.put((task, future)))
 
     def _result(self, task: _Task, future: "Future[Any]") -> tuple[Any] | None:
-        """What a future has found, or nothing if its workers were lost."""
+        """The result of a future, or None if its workers were lost."""
         from distributed import KilledWorker
 
         try:
@@ -170,7 +170,7 @@ class _Open:
             ) from error
 
     def _slow(self) -> list[_Task]:
-        """What is to be computed by free workers, too."""
+        """Select the tasks that free workers compute, too."""
         free = self.tasks.workers - sum(len(task.futures) for task in self.running.values())
         if free <= 0 or not self._took:
             return []

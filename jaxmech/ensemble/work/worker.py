@@ -1,4 +1,4 @@
-"""What a worker of a cluster does: compute blocks of a study into the shared run folder.
+"""The work of a worker of a cluster: compute blocks of a study into the shared run folder.
 
 Blocks are written atomically, and are bitwise the same whichever worker computes them. So it does
 no harm if two workers compute the same block, or if a worker is killed at any moment.
@@ -34,7 +34,7 @@ _COMPUTING = Lock()  # a worker with several threads computes one task at a time
 
 @dataclass(frozen=True)
 class Order:
-    """All that a worker needs to compute blocks of a run."""
+    """The instructions by which a worker computes blocks of a run."""
 
     study: Study  # with its sizes and substeps
     folder: Path  # to which its paths refer
@@ -57,7 +57,7 @@ def lease_of(path: Path) -> Path:
 
 
 def is_leased(path: Path, lease: str) -> bool:
-    """Whether the work for a run goes on."""
+    """Whether the work for a run continues."""
     try:
         return lease_of(path).read_text(encoding="utf-8") == lease
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def facts_of_worker(x64: bool) -> dict[str, Any]:
 
 
 def refusal(then: Mapping[str, Any], now: Mapping[str, Any], where: str) -> str | None:
-    """Why a worker must not take part, if so."""
+    """The reason why a worker must not take part, or None."""
     found = changes(then, now, SAME)
     if not found:
         return None
@@ -81,7 +81,7 @@ def refusal(then: Mapping[str, Any], now: Mapping[str, Any], where: str) -> str 
 
 
 def compute_blocks(order: bytes, blocks: tuple[int, ...]) -> Computed:
-    """Compute those of some blocks that nobody has finished, one after the other."""
+    """Compute the blocks that are not finished yet, one after the other."""
     with _COMPUTING:
         begun = time.perf_counter()
         run, kernel = _prepared(order)

@@ -17,7 +17,7 @@ Cells = Sequence[str] | np.ndarray
 
 
 class TableError(InputError):
-    """A file of measurements that cannot be used: the file, the line, and what is wrong there."""
+    """An unusable file of measurements; the text names the file, the line, and the problem."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Sheet:
         return f"{self.path}:{self.lines[row]}"
 
     def column(self, column: str | int) -> str | None:
-        """The name of a column given by name or by index, or None if there is no such column."""
+        """The name of a column given by name or by index, or None if it does not exist."""
         names = list(self.columns)
         if isinstance(column, int) and 0 <= column < len(names):
             return names[column]
@@ -91,7 +91,7 @@ class Sheet:
 def csv_sheets(
     path: Path, recording: str | None, time: str | None, dt: float | None
 ) -> list[Sheet]:
-    """The recordings of CSV files: one each, or told apart by the column `recording`."""
+    """The recordings of CSV files: one each, or separated by the column `recording`."""
     several = any(letter in path.name for letter in "*?[")
     files = sorted(path.parent.glob(path.name)) if several else [path]
     if not files:

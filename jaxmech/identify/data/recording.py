@@ -1,4 +1,4 @@
-"""`Recording`: what was measured of one motion, and how it began."""
+"""`Recording`: the measurements of one motion, with its initial state."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ class Recording:
 
     Args:
         ts: sample times [s], shape (T,), strictly increasing; they need not be evenly spaced.
-        observed: what was measured, shape (T, d), or (T,) for a single sensor; NaN is missing.
+        observed: measurements, shape (T, d), or (T,) for a single sensor; NaN is missing.
         q0: where the motion begins, at ts[0], shape (k,): the coordinates of the system, or
             whatever the `start` of `fit` makes a state of. Shape (T, k) gives a guess at every
             sample, for the initial states of multiple shooting.
@@ -27,7 +27,7 @@ class Recording:
         start_sd: standard deviations of q0 and v0, two numbers or arrays (k,), inf for a guess: how
             well they were measured independently of `observed`. A prior for free initial states.
             Without it q0 and v0 are only a first guess.
-        name: for tables and pictures.
+        name: name for tables and pictures.
 
     Raises:
         ValueError: a shape is wrong, the times do not increase, q0, v0 or a weight is not finite,
@@ -53,12 +53,12 @@ class Recording:
 
     @property
     def count(self) -> int:
-        """How many numbers with a positive weight were measured."""
+        """The number of measurements with a positive weight."""
         return int(self.measured.sum())
 
     @property
     def measured(self) -> np.ndarray:
-        """Where a number with a positive weight was measured, (T, d)."""
+        """Flags of the measurements with a positive weight, (T, d)."""
         weighs = True if self.weights is None else self.weights > 0
         found: np.ndarray = np.isfinite(self.observed) & weighs
         return found
@@ -166,7 +166,7 @@ def _refused(recording: Recording, argument: str, what: str) -> ValueError:
 
 
 def named(recordings: Any, argument: str) -> tuple[Recording, ...]:
-    """One recording or several as a tuple, those without a name numbered from 1."""
+    """Return one recording or several as a tuple; those without a name are numbered from 1."""
     given = tuple(recordings) if isinstance(recordings, Iterable) else (recordings,)
     for one in given:
         if not isinstance(one, Recording):

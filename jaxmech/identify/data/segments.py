@@ -62,7 +62,7 @@ class Segments(eqx.Module):
 
 @dataclass(frozen=True, eq=False)
 class SegmentOrigin:
-    """Where the rows of the segments come from."""
+    """The origin of the rows of the segments."""
 
     recordings: tuple[Recording, ...]
     recording: np.ndarray  # index of the recording of each segment, (S,)
@@ -71,7 +71,7 @@ class SegmentOrigin:
 
     @property
     def first(self) -> np.ndarray:
-        """Which segments begin a recording, (S,)."""
+        """Flags of the segments that begin a recording, (S,)."""
         return np.diff(self.recording, prepend=-1) != 0
 
     def gathered(self, values: Any) -> tuple[np.ndarray, ...]:

@@ -22,7 +22,7 @@ Column = str | int
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Where the recordings are, and which column of them is what.
+    """The location of the recordings, and the meaning of their columns.
 
     Example:
         >>> table = Table(file="swings.csv", observed=("theta",), time="t")
@@ -103,8 +103,8 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
         The recordings to fit and those to look at afterwards, all with names.
 
     Raises:
-        StudyError: the table asks for what the file does not have.
-        TableError: the file cannot be read, or something in it is wrong.
+        StudyError: a key of the table does not match the content of the file.
+        TableError: the file cannot be read, or its content is invalid.
 
     Example:
         >>> import tempfile

@@ -1,4 +1,4 @@
-"""Intervals of a fit, tests of the model, and what the recordings leave undetermined.
+"""Intervals of a fit, tests of the model, and its undetermined parameters.
 
 `normal_equations` eliminates the initial states, which leaves the `information` about the
 parameters. `uncertainty` makes intervals of it, `goodness_of_fit` tests the fit, and

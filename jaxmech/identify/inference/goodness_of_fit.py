@@ -17,7 +17,7 @@ from jaxmech.identify.problem.least_squares import Task, dense, outer_rows
 from jaxmech.identify.problem.residuals import Data, SegmentRun
 
 RARE = 1e-4  # probability below which noise alone is rejected
-FACTOR = 1.1  # by which the stated noise, and with it all intervals, may be wrong
+FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
 ALIKE = 0.2  # correlation of neighbours from which intervals are too short by a fifth
 SURE = 4.0  # standard errors by which that correlation must differ from zero
 FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
@@ -150,7 +150,7 @@ def held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
 
 
 def _freed(task: Task, solved: Solved) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All residuals, their derivatives, and which derivatives are by fixed initial states."""
+    """All residuals, their derivatives, and flags of the derivatives by fixed initial states."""
     problem, data, size = task.problem, task.data, task.problem.layout.size
     z, u = data.parts(solved.y, size)
     states = initial_states(problem, data.segments, problem.layout.params(z, data.leaves))

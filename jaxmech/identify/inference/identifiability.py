@@ -1,4 +1,4 @@
-"""`Identifiability`: what the recordings determine, what they do not, and what would help.
+"""`Identifiability`: determined and undetermined parameters, and possible remedies.
 
 All of it follows from the information of the fit (`directions`), to first order, at the fitted
 values. Changes without any effect on the residuals are kept apart from those with an effect below
@@ -36,7 +36,7 @@ from jaxmech.identify.inference.weak_directions import (
 
 @dataclass(frozen=True, eq=False)
 class FixedParameter:
-    """What fixing one parameter would do."""
+    """The effect of fixing one parameter."""
 
     name: str
     determined: tuple[str, ...]  # the parameters that become determined by it
@@ -46,7 +46,7 @@ class FixedParameter:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Identifiability:
-    """What is determined and what is not; prints itself."""
+    """The determined and undetermined parameters; prints itself."""
 
     directions: Directions  # parameter space split by the information
     noise: float  # standard deviation of the weighted residuals
@@ -57,17 +57,17 @@ class Identifiability:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters."""
+        """The names of the parameters."""
         return self.directions.names
 
     @property
     def rank(self) -> int:
-        """How many independent numbers are determined."""
+        """The number of determined independent numbers."""
         return self.directions.rank
 
     @property
     def condition(self) -> float:
-        """Condition number of the information with a unit diagonal, on what is determined."""
+        """The condition number of the determined part of the information with a unit diagonal."""
         return self.directions.condition
 
     @property
@@ -77,7 +77,7 @@ class Identifiability:
 
     @property
     def standard_errors(self) -> Numbers:
-        """As if all residuals were independent, shape (p,); infinite where not determined."""
+        """Standard errors for independent residuals, shape (p,); infinite where not determined."""
         return _errors(self.directions, self.noise)
 
     @property
@@ -96,11 +96,11 @@ class Identifiability:
 
     @cached_property
     def fixing(self) -> tuple[FixedParameter, ...]:
-        """What fixing each parameter would do."""
+        """The effects of fixing each parameter."""
         return tuple(self.if_fixed(name) for name in self.names)
 
     def if_fixed(self, name: str) -> FixedParameter:
-        """What would become determined, and how well, if the named parameter were known."""
+        """The effect of knowing the named parameter on the others, and on their standard errors."""
         found, k = self.directions, place(name, self.names)
         rest = found.without(name)
         known = np.insert(rest.determined, k, True)
@@ -130,7 +130,7 @@ def identifiability(
     scales: ArrayLike | None = None,
     tolerance: float | None = None,
 ) -> Identifiability:
-    """What a fit determines, from its information J^T J, the prior included.
+    """Examine the parameters that a fit determines, from its information J^T J with the prior.
 
     Example:
         >>> m, a, I = 1.7, 0.3, 0.05  # a pendulum on a balance determines m a and m a^2 + I only
@@ -202,7 +202,7 @@ def _formulas(found: Identifiability) -> list[str]:
 
 
 def _gains(found: Identifiability) -> list[str]:
-    """What fixing each parameter would do; for weak directions, to the largest relative error."""
+    """Describe the effect of fixing each parameter; for weak directions, on the largest error."""
     if found.exact:
         lines = []
         for one in found.fixing:

@@ -1,4 +1,4 @@
-"""What a fit has determined: the directions of parameter space that change its residuals.
+"""The information of a fit: the directions of parameter space that change its residuals.
 
 The information H = J^T J of a fit has the units of its parameters, so neither its eigenvalues nor
 its rank mean anything as they stand. Scaled to a unit diagonal,
@@ -24,7 +24,7 @@ LOST = 1e4  # by how much the elimination of initial states may have shrunk the 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Parameter space split into what is determined and what is not."""
+    """Parameter space split into determined and undetermined directions."""
 
     names: tuple[str, ...]
     values: Numbers  # (p,)
@@ -34,17 +34,17 @@ class Directions:
     eigenvalues: Numbers  # of U, descending, without those that count as zero, (rank,)
     kept: Numbers  # E w for the eigenvectors w of these, (p, rank)
     null_space: Numbers  # E w for the others: changes without effect on the residuals, (p, r)
-    determined: NDArray[np.bool_]  # which parameters have no part in the null space, (p,)
+    determined: NDArray[np.bool_]  # flags of the parameters without a part in the null space, (p,)
     threshold: float  # cosine up to which a gradient counts as orthogonal to a null direction
 
     @property
     def rank(self) -> int:
-        """How many independent numbers the residuals determine."""
+        """The number of independent numbers that the residuals determine."""
         return self.eigenvalues.size
 
     @property
     def condition(self) -> float:
-        """Condition number of U on what is determined."""
+        """The condition number of the determined part of U."""
         return float(self.eigenvalues[0] / self.eigenvalues[-1]) if self.rank else 1.0
 
     @property
@@ -185,7 +185,7 @@ def percent(share: float) -> str:
 
 
 def _effective(diagonal: Numbers, scales: Numbers, tolerance: float) -> NDArray[np.bool_]:
-    """Which parameters change the residuals by more than round-off when they change by 100 %."""
+    """Flags of the parameters whose change by 100 % changes residuals by more than round-off."""
     effects = diagonal * scales**2
     # a parameter of value zero has no scale to compare with: any effect counts
     least = np.where(scales > 0, tolerance * np.abs(effects).max(initial=0.0), 0.0)

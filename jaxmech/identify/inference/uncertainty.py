@@ -1,4 +1,4 @@
-"""`Uncertainty`: how far the parameters of a fit can be trusted, in two ways.
+"""`Uncertainty`: standard errors and intervals of the parameters of a fit, in two ways.
 
 The residuals of a motion that is sampled a thousand times a second are correlated over many
 samples. The usual covariance, which assumes that all residuals are independent, is then far too
@@ -51,33 +51,33 @@ class Uncertainty:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters."""
+        """The names of the parameters."""
         return self.directions.names
 
     @property
     def values(self) -> Numbers:
-        """Their values, shape (p,)."""
+        """The values of the parameters, shape (p,)."""
         return self.directions.values
 
     @property
     def determined(self) -> NDArray[np.bool_]:
-        """Which of them are determined, shape (p,); the others have infinite standard errors."""
+        """Flags of the determined parameters, shape (p,); the others have infinite errors."""
         return self.directions.determined
 
     @property
     def standard_errors(self) -> Numbers:
-        """As if all residuals were independent, shape (p,); infinite where not determined."""
+        """Standard errors for independent residuals, shape (p,); infinite where not determined."""
         return self._errors(self.covariance)
 
     @property
     def standard_errors_by_recording(self) -> Numbers | None:
-        """As if only the recordings were independent, shape (p,); None with too few of them."""
+        """Standard errors for independent recordings, shape (p,); None with too few of them."""
         other = self.covariance_by_recording
         return None if other is None else self._errors(other)
 
     @property
     def correlation(self) -> Numbers:
-        """Correlations, shape (p, p); NaN where a parameter is not determined."""
+        """The correlations, shape (p, p); NaN where a parameter is not determined."""
         return self._correlation(self.covariance)
 
     @property

@@ -25,12 +25,12 @@ _MOST_ROWS = 2_000_000  # of the segments of a batch of starting points, to boun
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Where an optimizer ended."""
+    """The end of an optimization."""
 
     y: Array  # the unknowns
     conditions: Conditions  # of the last round
     history: tuple[float, ...]  # half the sum of squared residuals after each step
-    converged: bool  # whether it ended because nothing was left to gain
+    converged: bool  # whether it ended for lack of a possible gain
     stuck: bool  # whether it ended although something was
 
 

@@ -55,7 +55,7 @@ def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[Ini
 def free_directions(
     problem: FitProblem, s: Segments, states: Sequence[InitialState]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How the start variables (S, k, i) and their rates (S, k, j) may change."""
+    """The directions of the start variables (S, k, i) and of their rates (S, k, j)."""
     if problem.start is not None:
         whole = np.tile(np.eye(s.q0.shape[1]), (len(s.q0), 1, 1))
         return whole, whole.copy()

@@ -20,17 +20,17 @@ Entry = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """Where the free numbers z lie in the parameters; hashable, without their values."""
+    """The positions of the free numbers z in the parameters; hashable, without their values."""
 
     structure: Any
     free: tuple[int, ...]  # indices of the free leaves
     transforms: tuple[AbstractTransform, ...]  # one for each free leaf
-    entries: tuple[tuple[Entry, ...], ...]  # of each free leaf, the entries that are fitted
-    names: tuple[str, ...]  # of all numbers that are fitted, p in all
+    entries: tuple[tuple[Entry, ...], ...]  # the fitted entries of each free leaf
+    names: tuple[str, ...]  # names of all fitted numbers, p in all
 
     @property
     def size(self) -> int:
-        """p, the number of free numbers."""
+        """The number p of free numbers."""
         return len(self.names)
 
     def params(self, z: Array, leaves: Sequence[Array]) -> Params:

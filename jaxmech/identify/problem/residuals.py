@@ -1,4 +1,4 @@
-"""From free numbers to residuals, for one segment of a recording and for all of them.
+"""Residuals as functions of the free numbers, for one segment of a recording and for all.
 
 Everything static is in `FitProblem`, everything that is a number in `Data`, so that fits of the
 same shape share what was compiled. The unknowns y are the free numbers z (p,) of the parameters
@@ -34,8 +34,8 @@ class FitProblem:
     """What is simulated and compared; hashable."""
 
     system: System
-    observe: Observe  # observe(q, v, t, params) gives what the sensors show, (d,)
-    start: Start | None  # start(q0, v0, params) gives the state; None projects q0 and v0
+    observe: Observe  # observe(q, v, t, params) returns the sensor values, (d,)
+    start: Start | None  # start(q0, v0, params) returns the state; None projects q0 and v0
     layout: ParameterLayout
     method: AbstractMethod
     projection: AbstractStabilization | None
@@ -70,7 +70,7 @@ class Data(eqx.Module):
 class SegmentRun(eqx.Module):
     """A simulated segment."""
 
-    predicted: Float[Array, "*S T d"]  # what the sensors should have shown
+    predicted: Float[Array, "*S T d"]  # predicted sensor values
     residual: Float[Array, "*S T d"]  # weight * (predicted - observed)
     begin: Float[Array, "*S n2"]  # initial state
     end: Float[Array, "*S n2"]  # final state
@@ -119,7 +119,7 @@ def runs(problem: FitProblem, y: Array, data: Data) -> SegmentRun:
 
 @jit_of("problem")
 def linearized(problem: FitProblem, y: Array, data: Data) -> tuple[SegmentRun, Slopes]:
-    """All segments with their derivatives, every few directions of a segment as one trajectory."""
+    """Run all segments with their derivatives, several directions of a segment per trajectory."""
     z, u = data.parts(y, problem.layout.size)
     count = z.size + data.free_starts
     directions = direction_groups(count, y.dtype)

@@ -93,7 +93,7 @@ def _require_no_prior(
 def _with_guesses(
     problem: FitProblem, params: Params, given: Sequence[Recording], states: Sequence[InitialState]
 ) -> tuple[Recording, ...]:
-    """Recordings with start variables at every sample, from a simulation where they are missing."""
+    """Complete recordings with start variables at every sample, from a simulation."""
     whole = []
     for one, state in zip(given, states, strict=True):
         if one.q0.ndim == 2:
