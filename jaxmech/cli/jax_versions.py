@@ -33,7 +33,7 @@ ALLOWED_JAX = "jax>=0.9.2,!=0.10.*,!=0.11.0"
 
 
 def check_jax(version: str) -> str | None:
-    """Why a release of jax must not be used and what to install instead, or None.
+    """The reason why a release of jax must not be used, with the remedy, or None.
 
     Example:
         >>> print(check_jax("0.11.0"))  # doctest: +ELLIPSIS

@@ -1,4 +1,4 @@
-"""How many trajectories of a study a device computes at a time."""
+"""The number of trajectories of a study that a device computes at a time."""
 
 from dataclasses import replace
 
@@ -13,9 +13,9 @@ from jaxmech.ensemble.study import LARGEST_DEFAULT_BLOCK, Study, substeps_of
 LARGEST_BLOCK = 2**16
 LARGEST_RESULTS = 2**28  # bytes of a block, which is copied while the next one is computed
 LARGEST_ON_A_CPU = 2**24  # bytes of a block there, so that few files hold short trajectories,
-LONGEST_BLOCK = 2**24  # and steps of all its trajectories: what an interruption may lose
+LONGEST_BLOCK = 2**24  # times the steps of its trajectories: the largest loss at an interruption
 UNKNOWN_SUBSTEPS = 16
-SHARE = 16  # of the memory of a device: the part that the results of a block take at most
+SHARE = 16  # of the memory of a device: largest part for the results of a block
 
 
 def sized(study: Study, coordinates: int, group: int = 1) -> Study:

@@ -155,7 +155,7 @@ class Sobol(_Even):
 
 @dataclass(frozen=True)
 class Triangular:
-    """From `low` to `high`, the density rising to `mode` and falling behind it."""
+    """A triangular density from `low` to `high` with its peak at `mode`."""
 
     low: float = field(metadata=doc("smallest value"))
     high: float = field(metadata=doc("largest value"))

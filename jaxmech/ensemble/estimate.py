@@ -36,7 +36,7 @@ class StudyEstimate:
 
 
 def estimate(study: Study, coordinates: int) -> StudyEstimate:
-    """What a study of so many coordinates needs, as many multipliers assumed.
+    """Estimate the needs of a study, assuming as many multipliers as coordinates.
 
     Example:
         >>> from jaxmech.ensemble import Times

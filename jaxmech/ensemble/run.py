@@ -92,7 +92,7 @@ def run_study(
         study: the study.
         out: the run folder; it is created, or continued if it holds this study.
         folder: the folder to which relative paths of the study refer.
-        progress: what to show of it on the standard error: a bar, if that is a terminal ("bar" or
+        progress: progress report on the standard error: a bar, if that is a terminal ("bar" or
             True), lines of JSON ("json"), or nothing.
         tell: called with messages, such as damage that is repaired, the disk and memory of a large
             study, and the time that a long one will take; by default a `RunWarning`.

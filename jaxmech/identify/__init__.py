@@ -1,7 +1,7 @@
 """Parameters from recordings: fits, their uncertainty, and parameters that remain undetermined.
 
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, `optimize/`
-minimizes these, `inference/` says how certain the `result` is, and `fit` puts all of it together,
+minimizes these, `inference/` assesses the `result`, and `fit` puts all of it together,
 with `fit_warnings`. `identifiable` holds its arguments, `storage` its files; `cross_validation`
 and `refit_starts` build on it.
 """

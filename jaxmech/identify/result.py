@@ -78,7 +78,7 @@ class Fit:
         params: the fitted parameters, in the structure of `params0`.
         params0: the initial values of the parameters.
         names: names of the fitted numbers, p in all.
-        values: their values, shape (p,).
+        values: values of these numbers, shape (p,).
         train: the fitted recordings, simulated from their fitted initial states.
         train_from_start: the fitted recordings, simulated from their recorded initial states.
         validation: other recordings, simulated from their recorded initial states.

@@ -20,16 +20,16 @@ class GradientCheck:
     """Derivatives of a loss through a whole motion in three ways; prints itself as a table.
 
     Attributes:
-        names: of the parameter numbers, and "start" for a change of the initial state along the
-            constraints; P in all.
+        names: names of the parameter numbers, and "start" for a change of the initial state along
+            the constraints; P in all.
         reverse: `jax.grad` through `simulate`, shape (P,).
         forward: forward mode, shape (P,); None where a function has a rule for reverse mode only.
         sweep: central differences over all step sizes, and the best of them.
         loss: the value of the loss.
         steps: number of steps of the motion.
         tolerance: relative error that is allowed besides the uncertainty of a difference.
-        round_off: error that is allowed for a derivative that should be zero, shape (P,).
-        origins: where the NaN of a derivative comes from, by its name.
+        round_off: error allowed for a derivative that should be zero, shape (P,).
+        origins: origins of a NaN derivative, by the name of the derivative.
     """
 
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""How fast small changes of the initial state grow along a motion.
+"""Growth of small changes of the initial state along a motion.
 
 With Phi the derivative of the state at a save time by the initial state, restricted to changes on
 the constraints, the growth is the largest singular value of Phi: the factor by which the worst

@@ -1,4 +1,4 @@
-"""`Growth`: the result of `sensitivity_growth`, and what it means for a gradient."""
+"""`Growth`: the result of `sensitivity_growth`, and its meaning for a gradient."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ Numbers = NDArray[np.floating]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Growth:
-    """How small changes of the initial state grow along one motion; prints itself.
+    """The growth of small changes of the initial state along one motion; prints itself.
 
     Attributes:
         ts: save times [s], shape (T,).
@@ -27,13 +27,13 @@ class Growth:
 
     @property
     def factor(self) -> Numbers:
-        """The growth itself, shape (T,), infinite where it overflows."""
+        """The growth as a factor, shape (T,), infinite where it overflows."""
         with np.errstate(over="ignore"):
             return np.exp(self.logarithm)
 
     @property
     def span(self) -> float:
-        """From the first to the last save time [s]."""
+        """The time from the first to the last save [s]."""
         return float(abs(self.ts[-1] - self.ts[0]))
 
     @property
@@ -53,7 +53,7 @@ class Growth:
 
         Args:
             sd: the uncertainty of the initial state, in any unit.
-            tolerance: what it may grow to, in the same unit.
+            tolerance: the uncertainty allowed later, in the same unit.
 
         Raises:
             ValueError: one of them is not positive.

@@ -33,7 +33,7 @@ class Difference:
     """A statistic that two runs have estimated.
 
     Attributes:
-        name: of the statistic, and what of it; in an array, where they differ most.
+        name: name of the statistic and of its result; in an array, where they differ most.
         first: estimate and limits of the first run.
         second: those of the second.
         difference: first minus second, with its limits.

@@ -1,4 +1,4 @@
-"""How the drawn variables of a study are spread: `settings` first, then `designs` and `table`.
+"""Joint distribution of the drawn variables of a study: `settings`, then `designs` and `table`.
 
 `plans` lists the draws: the variables of the model, and the distribution of each.
 """

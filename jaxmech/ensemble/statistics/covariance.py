@@ -54,7 +54,7 @@ class Covariance(AbstractStatistic):
             raise refuse("of", "must name quantities, but is empty")
 
     def init(self, sample: Sample) -> State:
-        """Zeros."""
+        """Initialize zero sums."""
         k, zero = len(sample.values), jnp.zeros((), sample.weight.dtype)
         return {
             "count": jnp.zeros((), sample.number.dtype), "weight": zero, "squares": zero,
@@ -62,7 +62,7 @@ class Covariance(AbstractStatistic):
         }  # fmt: skip
 
     def update(self, state: State, sample: Sample) -> State:
-        """In two passes, as in `Moments`."""
+        """Update in two passes, as in `Moments`."""
         columns = [as_float(x).astype(sample.weight.dtype) for x in sample.values.values()]
         value, w = weights_of(jnp.stack(columns, axis=1), sample.weight)
         # Rows that lack a number are left out whole: pairs of different samples need not have a
@@ -84,7 +84,7 @@ class Covariance(AbstractStatistic):
         return {**both, "spread": first["spread"] + second["spread"] + between}
 
     def result(self, state: State) -> Found:
-        """Covariances and correlations, with intervals, NaN where a number does not vary."""
+        """The covariances and correlations with intervals, NaN for a number that does not vary."""
         x = host(state)
         with np.errstate(divide="ignore", invalid="ignore"):
             effective = float(x["weight"] ** 2 / x["squares"])

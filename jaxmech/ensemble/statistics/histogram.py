@@ -1,4 +1,4 @@
-"""`Histogram`: how many values lie in each of some bins."""
+"""`Histogram`: counts of values in bins."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ from jaxmech.utils.field_docs import doc
 
 @dataclass(frozen=True)
 class Histogram(AbstractStatistic):
-    """How many values lie in bins of equal width from `low` to `high`, below and above them."""
+    """Counts of values in bins of equal width from `low` to `high`, below and above them."""
 
     of: str = field(metadata=doc("name of the quantity"))
     low: float = field(metadata=doc("where the first bin begins"))
@@ -35,7 +35,7 @@ class Histogram(AbstractStatistic):
             raise refuse("bins", f"must be at least 1, but is {self.bins}")
 
     def init(self, sample: Sample) -> State:
-        """Zeros."""
+        """Initialize zero counts."""
         value = sample.values[self.of]
         return {"weights": jnp.zeros((*value.shape[1:], self.bins + 2), sample.weight.dtype)}
 
@@ -47,7 +47,7 @@ class Histogram(AbstractStatistic):
         return {"weights": counted(state["weights"], place, w)}
 
     def result(self, state: State) -> Found:
-        """The edges of the bins, and the sums of the weights: counts, where all weights are one."""
+        """The edges of the bins, and the sums of the weights: counts, if all weights are one."""
         weights = host(state)["weights"]
         return {
             "edges": np.linspace(self.low, self.high, self.bins + 1),

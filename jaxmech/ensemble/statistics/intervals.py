@@ -12,7 +12,7 @@ Method = Literal["wilson", "clopper-pearson"]
 def of_proportion(
     hits: Number, count: Number, confidence: float, method: Method
 ) -> tuple[float, float]:
-    """The interval of a probability of which so many of `count` trials are hits.
+    """The interval of a probability, from the number of hits in `count` trials.
 
     By `scipy.stats.binomtest`: Wilson's score interval (JASA 22, 1927), which covers with the
     confidence on average, or that of Clopper and Pearson (Biometrika 26, 1934), which never covers

@@ -31,7 +31,7 @@ _VISIBLE = 60.0  # seconds within which a shared file system shows files of a wo
 
 @dataclass
 class Sizes:
-    """The number of blocks of the next task: as many as take half a minute, fewer towards the end.
+    """The size of the next task in blocks: about half a minute, less towards the end.
 
     A task never has more than a quarter of a worker's share of the remaining blocks, which keeps
     all workers busy to the end (guided self-scheduling, Polychronopoulos and Kuck 1987). The
@@ -72,7 +72,7 @@ class AwayWork:
     tasks: Tasks  # tasks of the cluster
     accumulator: Accumulator  # accumulator of the statistics
     target: RunFolder  # the run folder
-    progress: RunProgress  # is told what is done
+    progress: RunProgress  # receives finished blocks
     study: Study  # with its sizes and substeps, as loaded by workers
     folder: Path  # to which its paths refer
     stop: Callable[[], bool] = lambda: False  # called repeatedly: whether to stop

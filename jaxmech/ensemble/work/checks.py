@@ -26,8 +26,8 @@ def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -
     this process, which is checked. Tasks of lost workers run again on others.
 
     Args:
-        cluster: which workers.
-        tell: called with messages; by default a `RunWarning`.
+        cluster: settings of the workers.
+        tell: function called with messages; by default a `RunWarning`.
 
     Raises:
         InputError: the extra `cluster` is not installed.
@@ -48,7 +48,7 @@ def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -
 def facts_of_all(
     client: "Client", device: str, wait: float, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The environment of the workers, as it is stored; differences in the last bits are told."""
+    """The environment of the workers, as stored; differences in the last bits are reported."""
     until = time.monotonic() + wait
     while not client.nthreads():
         if time.monotonic() > until:

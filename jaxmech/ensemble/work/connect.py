@@ -1,4 +1,4 @@
-"""The Dask cluster that a table `cluster` asks for: one that runs, or one that is started here."""
+"""The Dask cluster of a table `cluster`: a running one, or one that is started here."""
 
 import logging
 import os

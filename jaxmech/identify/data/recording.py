@@ -18,7 +18,7 @@ class Recording:
     Args:
         ts: sample times [s], shape (T,), strictly increasing; they need not be evenly spaced.
         observed: measurements, shape (T, d), or (T,) for a single sensor; NaN is missing.
-        q0: where the motion begins, at ts[0], shape (k,): the coordinates of the system, or
+        q0: initial state at ts[0], shape (k,): the coordinates of the system, or
             whatever the `start` of `fit` makes a state of. Shape (T, k) gives a guess at every
             sample, for the initial states of multiple shooting.
         v0: the rates that belong to it, of the same shape.

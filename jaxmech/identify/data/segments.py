@@ -24,7 +24,7 @@ class Shooting:
     before it ends is a further condition of the fit.
 
     Args:
-        length: of a segment [s]; about the time in which a deviation grows tenfold.
+        length: length of a segment [s]; about the time in which a deviation grows tenfold.
         continuity: standard deviation of the jump in every coordinate and velocity from one segment
             to the next, a soft condition. With None, the default, the jumps vanish in the solution
             (augmented Lagrangian, Nocedal and Wright 2006, section 17.3).

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Numbers = NDArray[np.floating]
 
-LOST = 1e4  # by how much the elimination of initial states may have shrunk the information
+LOST = 1e4  # largest loss of information by the elimination of initial states
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ def directions(
 
 
 def checked(argument: str, values: ArrayLike, shape: tuple[int | str, ...], what: str) -> Numbers:
-    """Finite numbers of a shape, in which a word stands for any size.
+    """Check finite numbers of a shape, in which a word stands for any size.
 
     Example:
         >>> checked("scores", [1.0, 2.0], ("recordings", 2), "one gradient per recording")

@@ -1,4 +1,4 @@
-"""Find the free numbers: `levenberg_marquardt` or `gradient_descent`, one step at a time.
+"""Optimization of the free numbers: `levenberg_marquardt` or `gradient_descent`, step by step.
 
 `loop` runs either of them, from the starting points of `multistart`, and `checkpoint` lets it
 resume.

@@ -1,4 +1,4 @@
-"""A running fit on disk, so that it can be continued."""
+"""The state of an unfinished fit on disk, from which it can be continued."""
 
 import hashlib
 import json
@@ -25,9 +25,9 @@ class CheckpointError(ValueError):
 
 
 class Kept(NamedTuple):
-    """How far a fit has come."""
+    """The state of an unfinished fit."""
 
-    stage: int  # which of several rounds
+    stage: int  # index of the round
     history: list[float]  # losses so far
     arrays: Any  # unknowns, conditions and state of the optimizer
 
@@ -40,7 +40,7 @@ class Checkpoint:
     digests: Mapping[str, str]  # of the parts of the task; a different task is not continued
 
     def save(self, kept: Kept) -> None:
-        """Replace what was saved before, so that a complete checkpoint exists at any time."""
+        """Replace the previous checkpoint, so that a complete one exists at any time."""
         tree = self.folder / f"checkpoint-{len(kept.history) % 2}.eqx"
         eqx.tree_serialise_leaves(tree, kept.arrays)
         facts = {"digests": dict(self.digests), "file": tree.name, "stage": kept.stage,
@@ -51,7 +51,7 @@ class Checkpoint:
         new.replace(self.folder / "checkpoint.json")
 
     def load(self, like: Any) -> Kept | None:
-        """What was saved last, or None, where `like` has arrays of the same shapes."""
+        """Load the last checkpoint, or None; `like` has arrays of the same shapes."""
         path = self.folder / "checkpoint.json"
         if not path.is_file():
             return None

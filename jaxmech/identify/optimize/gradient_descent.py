@@ -36,7 +36,7 @@ class Descent:
             early stopping; the best parameters are the result, and have converged if the validation
             loss fell. Their intervals are those of a minimum all the same. With None the validation
             recordings play no part.
-        seed: of the draws.
+        seed: seed of the draws.
 
     Raises:
         ValueError: a number is not positive.
@@ -112,7 +112,7 @@ def descend(
 
 
 def _drawn(policy: Descent, segments: int, count: int) -> Array:
-    """The segments of one step."""
+    """Draw the segments of one step."""
     if policy.batch is None or policy.batch >= segments:
         return jnp.arange(segments)
     # seeded with the number of the step, so that a continued fit draws the same
@@ -145,7 +145,7 @@ def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Se
 
 
 def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Conditions]:
-    """The data and conditions of some segments, which are not continued by others."""
+    """Select the data and conditions of some segments, none of which continues another."""
     count = len(data.segments.last)
     if len(chosen) == count:
         return data, conditions

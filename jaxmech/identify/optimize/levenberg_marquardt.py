@@ -1,4 +1,4 @@
-"""The method of Levenberg and Marquardt on the reduced residuals, by optimistix, step by step."""
+"""The Levenberg-Marquardt method on the reduced residuals, by optimistix, step by step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,8 +56,8 @@ class Progress(NamedTuple):
     y: Array  # the unknowns
     loss: float  # half the sum of squared residuals
     done: bool
-    converged: bool  # whether it is done because nothing is left to gain
-    state: Any  # what it needs to continue, a pytree of arrays
+    converged: bool  # whether no gain is left
+    state: Any  # state of the optimizer, a pytree of arrays
 
 
 def steps(
@@ -86,7 +86,7 @@ def steps(
 
 
 def at_rest(task: Task, y: Array, conditions: Conditions, first: float = 0.0) -> bool:
-    """Whether the linear model has nothing to gain; `first` is the loss that the fit began at."""
+    """Whether the linear model promises no gain; `first` is the initial loss of the fit."""
     values, J = (np.asarray(x) for x in dense(task.problem, y, task.data, conditions))
     if not (np.isfinite(values).all() and np.isfinite(J).all()):  # the last step went too far
         return False
@@ -100,7 +100,7 @@ def at_rest(task: Task, y: Array, conditions: Conditions, first: float = 0.0) ->
 
 @lru_cache(maxsize=32)
 def _program(problem: FitProblem, tolerance: float, shapes: Any) -> tuple[Any, Any]:
-    """The first state of a problem and its compiled step, for arguments of given shapes."""
+    """Compile the step of a problem for arguments of given shapes; also its first state."""
     import optimistix as optx  # slow to import, and seldom needed
 
     solver: Any = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)

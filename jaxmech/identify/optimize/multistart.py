@@ -18,8 +18,8 @@ class MultiStart:
         count: number of starting points.
         spread: standard deviation of the free numbers: 0.5 scatters a positive parameter over a
             factor of about 3 up and down, an unbounded one by half its size.
-        refine: how many of the best are fitted; the best fit is the result.
-        seed: of the random numbers.
+        refine: number of the best ones that are fitted; the best fit is the result.
+        seed: seed of the random numbers.
 
     Raises:
         ValueError: a number is not positive, or `refine` exceeds `count`.

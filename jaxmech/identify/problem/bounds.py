@@ -24,15 +24,15 @@ from jaxtyping import Array
 
 @dataclass(frozen=True)
 class AbstractTransform(abc.ABC):
-    """A map from z, zero where the fit begins, to a leaf of the parameters."""
+    """A map from z, zero at the start of the fit, to a leaf of the parameters."""
 
     def entries(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """The entries of the leaf that are fitted, as many as there are numbers z."""
+        """The fitted entries of the leaf, one for each number z."""
         return tuple(np.ndindex(*shape))
 
     @abc.abstractmethod
     def excludes(self, start: np.ndarray) -> str:
-        """Why a fit cannot begin here, or an empty text."""
+        """The reason why a fit cannot start here, or an empty text."""
 
     @abc.abstractmethod
     def value(self, z: Array, start: Array) -> Array:
@@ -41,13 +41,13 @@ class AbstractTransform(abc.ABC):
 
 @dataclass(frozen=True)
 class Interval(AbstractTransform):
-    """Between two bounds, each of which may be infinite; without any, in units of the start."""
+    """A transform to an interval, possibly infinite; without bounds, a scaling by the start."""
 
     low: float = -inf
     high: float = inf
 
     def excludes(self, start: np.ndarray) -> str:
-        """A start at or outside a bound."""
+        """Report a start at or outside a bound."""
         if np.all((self.low < start) & (start < self.high)):
             return ""
         if isinf(self.high):
@@ -79,7 +79,7 @@ class PhysicalInertia(AbstractTransform):
     """
 
     def entries(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """The lower triangle."""
+        """The entries of the lower triangle."""
         return tuple((int(i), int(j)) for i, j in zip(*np.tril_indices(3), strict=True))
 
     def excludes(self, start: np.ndarray) -> str:
@@ -92,7 +92,7 @@ class PhysicalInertia(AbstractTransform):
         return f"must be the inertia of a body: {law}"
 
     def value(self, z: Array, start: Array) -> Array:
-        """From the second moments of mass, S = L L^T."""
+        """The inertia from the second moments of mass, S = L L^T."""
         # z changes the Cholesky factor of the second moments of mass relative to its start
         first = _triangle(jnp.trace(start) / 2 * jnp.eye(3, dtype=start.dtype) - start)
         change = jnp.zeros_like(start).at[np.tril_indices(3, -1)].set(z[3:])

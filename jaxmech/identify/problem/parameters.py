@@ -1,4 +1,4 @@
-"""Which numbers of the parameters are fitted, what they are called, and how they are bounded."""
+"""The fitted numbers of the parameters, with their names and bounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ def parameters(
     params0: Params, *, free: Sequence[str] | None = None, bounds: Mapping[str, Any] | None = None,
     prior: Mapping[str, Any] | None = None,
 ) -> Parameters:  # fmt: skip
-    """Validate what is to be fitted.
+    """Validate the parameters to fit.
 
     Example:
         >>> parameters({"m": 1.0, "arm": {"l": 2.0}}, free=["arm"]).layout.names

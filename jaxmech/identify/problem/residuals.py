@@ -31,7 +31,7 @@ Observe = Callable[[Array, Array, Array, Params], Array]
 
 @dataclass(frozen=True)
 class FitProblem:
-    """What is simulated and compared; hashable."""
+    """The simulation and its comparison with recordings; hashable."""
 
     system: System
     observe: Observe  # observe(q, v, t, params) returns the sensor values, (d,)

@@ -1,4 +1,4 @@
-"""Which short formulas are determined although the parameters in them are not.
+"""Short formulas that are determined although the parameters in them are not.
 
 A function f of the parameters is determined if its gradient is orthogonal to all changes that leave
 the residuals as they are. Candidates are power products of up to three parameters, and sums of two
@@ -32,7 +32,7 @@ class Combinations:
 
     affected: tuple[str, ...]  # the parameters that are not determined
     formulas: tuple[Formula, ...]  # those that are, the simple first, independent of each other
-    missing: int  # how many more independent numbers are determined, without a short formula
+    missing: int  # number of further determined numbers without a short formula
 
     def __str__(self) -> str:
         if not self.affected:
@@ -52,7 +52,7 @@ def combinations(
     null_space: ArrayLike,  # changes of the parameters without effect on the residuals, (p, r)
     *,
     also: Sequence[tuple[ArrayLike, ArrayLike]] = (),  # values and null spaces at other points
-    tolerance: float = 1e-6,  # how nearly orthogonal a gradient must be at least
+    tolerance: float = 1e-6,  # largest deviation of a gradient from orthogonality that is accepted
 ) -> Combinations:
     """The short formulas that are determined, in parameters of nonzero value."""
     points = []

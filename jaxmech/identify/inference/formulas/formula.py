@@ -1,4 +1,4 @@
-"""Short formulas in named numbers: products of small powers, and sums of such over another."""
+"""Short formulas in named numbers: products of small powers, and quotients of their sums."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Formula:
         m a^2 + I 18.5 [ 9. 12.  1.]
     """
 
-    names: tuple[str, ...]  # of all p parameters
+    names: tuple[str, ...]  # names of all p parameters
     terms: tuple[Powers, ...]  # the exponents of each product in the sum, p each
     signs: tuple[int, ...]  # 1 or -1 for each term
     divisor: Powers
@@ -72,7 +72,7 @@ def powers(values: Sequence[float] | Numbers, exponents: NDArray[np.int_]) -> Nu
 
 
 def quotient(names: Sequence[str], exponents: Sequence[int] | NDArray[np.int_]) -> str:
-    """A power product in words, masses first.
+    """Format a power product, masses first.
 
     Example:
         >>> print(quotient(["a", "m", "k"], [-1, -1, 1]), quotient(["a", "m", "k"], [2, 1, 0]))

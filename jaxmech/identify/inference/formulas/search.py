@@ -1,4 +1,4 @@
-"""Short formulas that are unchanged along a null space, the simple first.
+"""Short formulas that are unchanged along a null space, the simplest first.
 
 A formula passes if the changes of its terms along every null direction cancel, up to a share of
 
@@ -31,7 +31,7 @@ ACCIDENTS = 1e-3  # expected number of formulas that pass by accident
 _MOST_TERMS = 300  # power products to be summed
 _MOST_SETS = 1200  # sets of parameters to be multiplied
 _RADIUS = 1e-5  # distance in the tree up to which a term is tested
-_NEAREST = 4  # how many such terms are tested
+_NEAREST = 4  # number of such terms that are tested
 
 Exponents = NDArray[np.int_]
 
@@ -92,7 +92,7 @@ def passing(
 def _sums(
     terms: _Terms, count: int, tolerance: float, tried: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Which terms cancel, and with which signs, where no smaller sum of them does."""
+    """Find the terms that cancel, with their signs, where no smaller sum of them does."""
     moving = np.flatnonzero(np.any(terms.changes != 0, axis=1))
     x = terms.changes[moving]
     if len(x) < count:

@@ -1,4 +1,4 @@
-"""The sparsest directions that span a null space: each changes as few parameters as possible."""
+"""The sparsest basis of a null space: each vector changes as few parameters as possible."""
 
 from itertools import combinations as subsets
 from math import comb
@@ -62,7 +62,7 @@ def _tidy(z: Numbers) -> Numbers:
 
 
 def _independent(rows: Numbers, r: int) -> Numbers:
-    """The first r independent rows."""
+    """Select the first r independent rows."""
     kept = np.zeros((0, rows.shape[1]))
     chosen = []
     for row in rows:
