@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import STATES, Defect, Recent
 from jaxmech.integrate.events.crossing import through_events
-from jaxmech.integrate.events.dips import Dips, rates
+from jaxmech.integrate.events.dips import noticed
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -226,8 +226,8 @@ def segments(ts: Array, substeps: int, steps: int) -> StepSegments:
 
 
 def bare_segment(
-    scheme: Scheme, steps: int, q: Array, v: Array, own: StepSegments, params: Params,
-    t_failed: Array,
+    scheme: Scheme, steps: int, q: Array, v: Array, own: StepSegments, t_failed: Array,
+    params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
     """q and v after one segment, without the audit; nothing moves after `t_failed`."""
 
@@ -332,16 +332,8 @@ def _with_events(
     assert was is not None
     q, v, health = moved
     now = watch.params(params, was.active)
-    values = watch.values(scheme, q, v, t + h, now)
-    slopes = [
-        rates(watch, scheme, *at, h, now, None) for at in ((state.q, state.v, t), (q, v, t + h))
-    ]
-    dips = Dips.of(
-        was.signs, watch.enabled(was.active), (was.values, slopes[0]), (values, slopes[1])
-    )
-    # NaN crosses nothing, but must be reported.
-    happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
-    happens |= dips.pending.any()
+    ends = (state.q, state.v, t, None), (q, v, t + h, None)
+    values, dips, happens = noticed(scheme, watch, was, *ends, h, now)
 
     def rarely() -> tuple[Array, Array, Health, Array, EventState]:
         at = through_events(scheme, watch, state.q, state.v, t, h, params, was, place, dips)

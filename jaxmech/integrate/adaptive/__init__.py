@@ -3,8 +3,8 @@
 `method` has `Adaptive`, `attempt` one attempted step, `norm` its error, `control` the size of the
 next step, `dense` states within a step, and `rollout` a whole trajectory, of which `run` is what
 goes along, `saves` what a step saves, and `step_events` what happens in it. `record` keeps the
-steps; `derivative` differentiates through these `moves`, by `tangents` and `cotangents`, and
-`replay` goes along them from another start.
+steps; `derivative` differentiates through these `moves`, with events or without, by `tangents` and
+`cotangents`, and `replay` goes along them from another start.
 """
 
 from jaxmech.integrate.adaptive.derivative import adaptive_trajectory as adaptive_trajectory

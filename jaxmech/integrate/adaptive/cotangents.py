@@ -1,8 +1,6 @@
 """Cotangents back along the recorded moves of a run, segment by segment."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -10,107 +8,135 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.integrate.adaptive.moves import KeptRun, MoveProgram, Moves, moves_of, rates_at_saves
+from jaxmech.integrate.adaptive.moves import (
+    KeptRun,
+    MoveProgram,
+    Moves,
+    rates_at_saves,
+    reached_saves,
+)
 from jaxmech.integrate.adaptive.record import Move, StepRecord
-from jaxmech.integrate.segment_parts import RolloutInputs
+from jaxmech.integrate.events.log import Occurrences
+from jaxmech.integrate.events.pieces import EventPiece, PieceState
+from jaxmech.integrate.run_rule import RolloutInputs, SmoothResults, or_zeros, split_shared
 
 
 def cotangents_of(
     program: MoveProgram, x: RolloutInputs, kept: KeptRun, wanted: RolloutInputs,
-    given: Sequence[Array | None],
-) -> RolloutInputs:  # fmt: skip
-    """Cotangents of the wanted inputs; None among the given ones is zero."""
-    known, none = kept.known[:, None], jnp.zeros_like(kept.states)
-    n = x.q0.size
-    told = [none[:, :n] if ct is None else ct for ct in given[:2]]
-    depends_on_nan = ((jnp.concatenate(told, axis=1) != 0) & ~known).any()
-    saves = jnp.where(known, jnp.concatenate(told, axis=1), 0.0)
-    if given[3] is not None:
-        saves = saves + jnp.where(known, given[3], 0.0)
-    starts = jnp.zeros_like(kept.record.starts) if given[2] is None else given[2]
-    nonzero = (saves != 0).any() | (starts != 0).any()
-    found = _backwards(program, x, kept, wanted, saves, starts)
-    # After a failure the derivative is NaN if it depends on a saved NaN. If it does not, and all
-    # cotangents are zero, it is 0 and not 0 times NaN.
-    answer, is_found = jnp.where(depends_on_nan, jnp.nan, 0.0), nonzero & ~depends_on_nan
-    return jax.tree.map(lambda x: jnp.where(is_found, x, answer.astype(x.dtype)), found)
-
-
-def _backwards(
-    program: MoveProgram, x: RolloutInputs, kept: KeptRun, wanted: RolloutInputs, saves: Array,
-    starts: Array,
+    given: SmoothResults,
 ) -> RolloutInputs:  # fmt: skip
     """Run the segments again, from the last to the first, and pull the cotangents back."""
-    shared, fixed = eqx.partition((x.params, x.traced), (wanted.params, wanted.traced))
-    moves, record = moves_of(x, ()), kept.record
-    first = jnp.concatenate([x.q0, x.v0])
-    own = record.by_segment()
+    (given_starts, at_saves), state = given.kept, jnp.zeros((len(x.ts), x.q0.size), x.q0.dtype)
+    saves = jnp.concatenate([or_zeros(ct, state) for ct in (given.q, given.v)], axis=1)
+    if at_saves is not None:
+        saves = saves + jnp.where(kept.known[:, None], at_saves, 0.0)
+    starts = or_zeros(given_starts, jnp.zeros_like(kept.record.starts))
+    shared, fixed = split_shared(x, wanted)
+    moves, found = Moves.of(program, x), or_zeros(given.found, program.nothing_found(x.q0))
+    pull = _Pull(moves, saves, found, fixed)
+    own, n = kept.record.by_segment(), x.q0.size
     # A segment without moves has no state: the initial one stands in for it, at which all functions
-    # can be evaluated.
+    # can be evaluated. Of a single trajectory native code computes what depends on `x.q0`; with
+    # events that would take minutes to compile for second derivatives.
+    first = kept.record.starts[0]
+    if program.watch is None:
+        first = jnp.concatenate([x.q0, x.v0])
     segments = replace(own, starts=jnp.where((own.count > 0)[:, None], own.starts, first[None]))
 
     def one(carry: Any, segment: Any) -> tuple[Any, None]:
         own, wrt_start = segment
 
         def pulled() -> Any:
-            wrt_state, *wrt = _through(program, own, moves, saves, shared, fixed, carry)
-            return wrt_state + wrt_start, *wrt
+            wrt_state, *wrt = pull.through(own, shared, carry)
+            return jax.tree.map(jnp.add, wrt_state, moves.start(wrt_start)[0]), *wrt
 
         return jax.lax.cond(own.count > 0, pulled, lambda: carry), None
 
-    end = jnp.zeros_like(first), jnp.zeros_like(moves.t0), jax.tree.map(jnp.zeros_like, shared)
-    (wrt_state, wrt_t0, wrt_shared), _ = jax.lax.scan(one, end, (segments, starts), reverse=True)
+    end, t0 = jnp.zeros_like(first), jnp.zeros_like(x.ts[0])
+    reached = reached_saves(program, kept)
+    if reached is not None:
+        later = jnp.where(reached[:, None], 0.0, saves).sum(0)
+        end = jnp.concatenate([later, end[2 * n :]])
+    last = moves.start(end)[0], t0 if wanted.ts else None, jax.tree.map(jnp.zeros_like, shared)
+    (wrt, wrt_t0, wrt_shared), _ = jax.lax.scan(one, last, (segments, starts), reverse=True)
     at_start = jnp.where((x.ts == x.ts[0])[:, None], saves, 0.0).sum(0)
-    wrt_q, wrt_v = jnp.split(wrt_state + at_start, 2)
+    wrt_params, wrt_traced = wrt_shared
     return RolloutInputs(
-        wrt_q if wanted.q0 else None,
-        wrt_v if wanted.v0 else None,
-        _wrt_times(program, x, kept, saves, wrt_t0) if wanted.ts else None,
-        *wrt_shared,
+        wrt.q + at_start[:n] if wanted.q0 else None,
+        wrt.v + at_start[n:] if wanted.v0 else None,
+        None if wrt_t0 is None else _wrt_times(program, x, kept, saves, wrt_t0),
+        wrt_params,
+        traced=wrt_traced,
     )
 
 
-def _through(
-    program: MoveProgram, own: StepRecord, moves: Moves, saves: Array, shared: Any, fixed: Any,
-    given: Any,
-) -> Any:  # fmt: skip
-    """Cotangents through a segment: of the state before it, of the start time and of `shared`."""
-    # By two loops and not by the derivative of one, which native code cannot do.
-    numbers = jnp.arange(own.moves.size, dtype=jnp.int32)
+@dataclass(frozen=True)
+class _Pull:
+    """How cotangents go back along the moves.
 
-    def move_at(number: Array, begin: Array) -> tuple[Move, Array]:
-        move = own.move(number, begin, moves.usual)
-        return move, (move.save == 0) & move.is_made
+    Attributes:
+        moves: the moves.
+        saves: cotangents of the saves, shape (T, 2 n).
+        found: cotangents of what is kept of the events; None without events.
+        fixed: what of the shared inputs is not differentiated by.
+    """
 
-    def moved(state: Array, t0: Array, shared: Any, move: Move) -> Array:
-        along = Moves(t0, moves.sign, moves.ts, eqx.combine(shared, fixed))
-        return along.moved(program, state, move)
+    moves: Moves
+    saves: Array
+    found: Occurrences | None
+    fixed: Any
 
-    def forward(carry: Any, number: Array) -> tuple[Any, Any]:
-        state, begin = carry
-        move, goes_on = move_at(number, begin)
-        new = jax.lax.cond(goes_on, lambda: moved(state, moves.t0, shared, move), lambda: state)
-        return (new, move.elapsed(goes_on)), carry
+    def through(self, own: StepRecord, shared: Any, given: Any) -> Any:
+        """Cotangents through a segment: of the state before it, of the start time and `shared`."""
+        # By two loops and not by the derivative of one, which native code cannot do.
+        numbers, t0 = jnp.arange(own.moves.size, dtype=jnp.int32), self.moves.ts[0]
+        whole = eqx.combine(shared, self.fixed)
 
-    def backward(carry: Any, each: Any) -> tuple[Any, None]:
-        number, (state, begin) = each
-        move, goes_on = move_at(number, begin)
+        def forward(carry: Any, number: Array) -> tuple[Any, Any]:
+            state, active, begin = carry
+            move = own.move(number, begin, self.moves.usual)
+            goes_on = self.moves.goes_on(move)
+            new = jax.lax.cond(
+                goes_on,
+                lambda: self.moves.moved(state, t0, active, move, whole)[0],
+                lambda: state,
+            )
+            return (new, self.moves.switched(active, move), move.elapsed(goes_on)), carry
 
-        def pulled() -> Any:
-            wrt_state, wrt_t0, wrt_shared = carry
-            row = jax.lax.dynamic_index_in_dim(saves, move.save, keepdims=False)
-            wrt_new = jnp.where(goes_on, wrt_state, row)
-            _, pull = jax.vjp(partial(moved, move=move), state, moves.t0, shared)
-            wrt, d_t0, more = pull(wrt_new)
-            # A move to a save leads aside: the motion goes on from the same state as before it.
-            wrt = jnp.where(goes_on, wrt, wrt_state + wrt)
-            return wrt, wrt_t0 + d_t0, jax.tree.map(jnp.add, wrt_shared, more)
+        def backward(carry: Any, each: Any) -> tuple[Any, None]:
+            number, (state, active, begin) = each
+            move = own.move(number, begin, self.moves.usual)
 
-        return jax.lax.cond(move.is_made, pulled, lambda: carry), None
+            def pulled() -> Any:
+                return self._along(move, state, active, shared, carry)
 
-    _, before = jax.lax.scan(forward, (own.starts, own.begins), numbers)
-    found, _ = jax.lax.scan(backward, given, (numbers, before), reverse=True)
-    return found
+            return jax.lax.cond(move.is_made, pulled, lambda: carry), None
+
+        first = *self.moves.start(own.starts), own.begins
+        _, before = jax.lax.scan(forward, first, numbers)
+        found, _ = jax.lax.scan(backward, given, (numbers, before), reverse=True)
+        return found
+
+    def _along(
+        self, move: Move, state: PieceState, active: Array | None, shared: Any, given: Any
+    ) -> Any:
+        """Cotangents through a move."""
+        (wrt_state, *wrt), is_save, n = given, move.save > 0, state.q.size
+        row = jax.lax.dynamic_index_in_dim(self.saves, move.save, keepdims=False)
+        late = jax.tree.map(jnp.zeros_like, state.offset)
+        at_save = PieceState(row[:n], row[n:], late)
+        wrt_new = jax.tree.map(lambda x, y: jnp.where(is_save, x, y), at_save, wrt_state)
+
+        def at(state: PieceState, t0: Array | None) -> tuple[EventPiece, Array]:
+            return self.moves.at(state, self.moves.ts[0] if t0 is None else t0, active, move)
+
+        t0 = None if wrt[0] is None else self.moves.ts[0]
+        own, *more = self.moves.program.pieces.pulled(
+            at, state, t0, shared, self.fixed, wrt_new, self.found
+        )
+        # A move to a save leads aside: the motion goes on from the same state as before it.
+        own = jax.tree.map(lambda x, y: jnp.where(is_save, x + y, y), wrt_state, own)
+        return own, *jax.tree.map(jnp.add, wrt, more)
 
 
 def _wrt_times(

@@ -1,7 +1,12 @@
-"""The steps of a recorded run as a program, and how a state moves along them."""
+"""How a state goes along the recorded moves of a run, with events or without.
+
+Steps keep their sizes. But where an event moves in time, all that follows is late by as much: the
+delay is a part of the state, whose value is always zero.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -9,21 +14,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.compiler import hoisted
-from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
+from jaxmech.integrate.adaptive.method import Adaptive
 from jaxmech.integrate.adaptive.record import Move, StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
+from jaxmech.integrate.events.log import Occurrences
+from jaxmech.integrate.events.pieces import EventPiece, Pieces, PieceState, to_event
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory
+from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.segment_parts import RolloutInputs
 from jaxmech.integrate.step import step
-
-
-class AdaptiveInputs(eqx.Module):
-    """What a run depends on."""
-
-    motion: RolloutInputs
-    tolerance: Any
+from jaxmech.system import Params
 
 
 class KeptRun(eqx.Module):
@@ -32,109 +33,161 @@ class KeptRun(eqx.Module):
     Attributes:
         record: its moves.
         states: q and v at the save times, shape (T, 2 n).
-        known: which of them were reached, shape (T,).
+        known: which of them were reached, or follow a terminal event, shape (T,).
+        active: which constraints were on there, shape (T, C); None without events.
     """
 
     record: StepRecord
     states: Float[Array, " T n2"]
     known: Bool[Array, " T"]
+    active: Bool[Array, " T C"] | None
+
+    @property
+    def smooth(self) -> tuple[Any, Any]:
+        """The states before the segments and at the saves."""
+        return self.record.starts, self.states
 
 
 @dataclass(frozen=True)
 class MoveProgram:
-    """The run, a step of the pair and the rates at a state, with closed-over values as arguments.
+    """What moves a run, with closed-over values as arguments.
 
     Attributes:
-        run: from all inputs to the trajectory and the record.
-        step: (state, t, h, shared) to the next state; `shared` are parameters and closed-over
-            values.
-        rates: (state, t, shared) to its time derivative.
+        pieces: a step of the pair, and one that ends at an event.
+        rates: (state (2 n,), t, active, shared) to its time derivative.
+        watch: the events; None without any.
     """
 
-    run: Callable[[AdaptiveInputs], tuple[Trajectory, StepRecord]]
-    step: Callable[[Array, Array, Array, Any], Array]
-    rates: Callable[[Array, Array, Any], Array]
+    pieces: Pieces
+    rates: Callable[[Array, Array, Array | None, Any], Array]
+    watch: Watch | None
+
+    def nothing_found(self, q: Array) -> Occurrences | None:
+        """Zeros in place of what is kept of all events; None without any."""
+        return None if self.watch is None else self.watch.nothing_found(q)
 
 
 def move_program(
-    scheme: Scheme, segment: int, q0: Array, v0: Array, ts: Array, params: Any,
-    tolerance: Tolerance,
-) -> tuple[MoveProgram, list[Array]]:  # fmt: skip
-    """The program, and the traced values that the system closes over."""
+    scheme: Scheme, watch: Watch | None, segment: int, x: RolloutInputs
+) -> tuple[RolloutInputs, Callable[..., tuple[Trajectory, KeptRun]], MoveProgram]:
+    """The inputs with all that the system and the events close over, the run and what moves it."""
     assert isinstance(scheme.method, Adaptive)
     by_pair = replace(scheme, method=replace(scheme.method.pair, substeps=1))
 
-    def run(q0: Array, v0: Array, ts: Array, params: Any, tolerance: Tolerance) -> Any:
-        return adaptive_rollout(scheme, q0, v0, ts, params, tolerance, segment=segment)
+    def forward(x: RolloutInputs) -> tuple[Trajectory, KeptRun]:
+        given = x.q0, x.v0, x.ts, x.params, x.tolerance
+        trajectory, record = adaptive_rollout(scheme, *given, segment=segment, watch=watch)
+        states = jnp.concatenate([trajectory.q, trajectory.v], axis=1)
+        known = ~jnp.isnan(states[:, 0])
+        states = jnp.where(known[:, None], states, 0.0)
+        return trajectory, KeptRun(record, states, known, trajectory.active)
 
-    def moved(state: Array, t: Array, h: Array, params: Any) -> Array:
+    def rates(state: Array, t: Array, active: Array | None, params: Params) -> Array:
         q, v = jnp.split(state, 2)
-        q, v, _ = step(by_pair, q, v, t, h, params)
-        return jnp.concatenate([q, v])
-
-    def rates(state: Array, t: Array, params: Any) -> Array:
-        q, v = jnp.split(state, 2)
-        _, law = scheme.law(q, v, t, params)
+        now = params if watch is None or active is None else watch.params(params, active)
+        _, law = scheme.law(q, v, t, now)
         return jnp.concatenate([v, law.qdd])
 
-    state, h = jnp.concatenate([q0, v0]), ts[1] - ts[0]
-    _, traced = hoisted(moved, state, ts[0], h, params)
-    if traced:
-        # The run holds the values of the others, but in an order of its own.
-        run_hoisted, traced = hoisted(run, q0, v0, ts, params, tolerance)
-        moved_hoisted, in_step = hoisted(moved, state, ts[0], h, params)
-        rates_hoisted, in_rates = hoisted(rates, state, ts[0], params)
-        of_step, of_rates = (
-            [next(k for k, x in enumerate(traced) if x is y) for y in some]
-            for some in (in_step, in_rates)
-        )
-
-    @jax.jit  # so that it is traced once, for a single trajectory and for a batch
-    def run_inputs(x: AdaptiveInputs) -> tuple[Trajectory, StepRecord]:
-        m = x.motion
-        args = m.q0, m.v0, m.ts, m.params, x.tolerance
-        return run_hoisted(m.traced, *args) if traced else run(*args)
-
-    def step_inputs(state: Array, t: Array, h: Array, shared: Any) -> Array:
-        params, values = shared
-        if not traced:
-            return moved(state, t, h, params)
-        return moved_hoisted([values[k] for k in of_step], state, t, h, params)
-
-    def rates_inputs(state: Array, t: Array, shared: Any) -> Array:
-        params, values = shared
-        if not traced:
-            return rates(state, t, params)
-        return rates_hoisted([values[k] for k in of_rates], state, t, params)
-
-    return MoveProgram(run_inputs, step_inputs, rates_inputs), traced
+    zero, whole = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
+    active, state = None if watch is None else watch.active(), jnp.concatenate([x.q0, x.v0])
+    piece = EventPiece(zero, zero, whole, whole, active)
+    from_start = PieceState(x.q0, x.v0, None if watch is None else zero), piece, zero
+    plain, at_save = partial(_plain, by_pair, watch), (state, zero, active)
+    if watch is None:
+        x, run, found = with_traced(forward, x, [plain, rates], [from_start, at_save])
+        return x, run, MoveProgram(Pieces(found[0]), found[1], None)
+    parts: list[Part] = [partial(_event, by_pair, watch), plain, rates]
+    x, run, (event, *found) = with_traced(forward, x, parts, [from_start, from_start, at_save])
+    return x, run, MoveProgram(Pieces(found[0], event), found[1], watch)
 
 
-class Moves(eqx.Module):
-    """How a state moves along.
+def _plain(
+    by_pair: Scheme, watch: Watch | None, state: PieceState, piece: EventPiece, h: Array,
+    params: Params,
+) -> PieceState:  # fmt: skip
+    """A step."""
+    t = piece.t
+    if watch is not None and piece.active is not None:
+        t, params = t + state.offset, watch.params(params, piece.active)
+    q, v, _ = step(by_pair, state.q, state.v, t, h, params)
+    return PieceState(q, v, state.offset)
+
+
+def _event(
+    by_pair: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+) -> tuple[PieceState, Occurrences]:
+    """A step that ends at an event, and what is kept of it."""
+    after, found = to_event(by_pair, watch, state, piece, h, params)
+    late = state.offset + (found.t - (piece.t + state.offset) - piece.size)
+    offset = jnp.where(watch.cuts(piece.which), late, state.offset)
+    return PieceState(after.q, after.v, offset), found
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The moves of a run.
 
     Attributes:
-        t0: time of the start.
-        sign: of the direction in time.
-        ts: save times, shape (T,), which do not move with the start.
-        shared: parameters and closed-over values.
+        program: what makes them.
+        ts: save times, shape (T,); derivatives with respect to them are no part of a move.
+        none: what is kept of no event; None without any.
     """
 
-    t0: Array
-    sign: Array
+    program: MoveProgram
     ts: Array
-    shared: Any
+    none: Occurrences | None
 
-    def target(self, move: Move) -> Array:
-        """The time of the save that a move leads to."""
-        found: Array = jax.lax.dynamic_index_in_dim(self.ts, move.save, keepdims=False)
+    @staticmethod
+    def of(program: MoveProgram, x: RolloutInputs) -> "Moves":
+        """Of a run with these inputs."""
+        found = program.nothing_found(x.q0)
+        return Moves(program, x.ts, jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found))
+
+    def start(self, row: Array) -> tuple[PieceState, Array | None]:
+        """A state and its switches, from those before a segment as they are recorded."""
+        if self.program.watch is None:
+            n = len(row) // 2
+            return PieceState(row[:n], row[n:], None), None
+        n = (len(row) - 1 - len(self.program.watch.names)) // 2
+        return PieceState(row[:n], row[n : 2 * n], row[2 * n]), row[2 * n + 1 :] > 0.5
+
+    def at(
+        self, state: PieceState, t0: Array, active: Array | None, move: Move
+    ) -> tuple[EventPiece, Array]:
+        """A move of a run from t0 as a piece, and the size of its step."""
+        sign = jnp.sign(self.ts[-1] - self.ts[0])
+        size, target = sign * move.size, jax.lax.dynamic_index_in_dim(self.ts, move.save, 0, False)
+        left = target - (self.ts[0] + sign * move.begin)
+        if state.offset is not None:
+            left = left - state.offset
+        piece = EventPiece(t0 + sign * move.begin, size, move.which, move.row, active)
+        return piece, jnp.where(move.save > 0, left, size)
+
+    def moved(
+        self, state: PieceState, t0: Array, active: Array | None, move: Move, shared: Any
+    ) -> tuple[PieceState, Occurrences | None]:
+        """The state after a move, and what is kept of an event."""
+        piece, h = self.at(state, t0, active, move)
+        made = partial(self.program.pieces.moved, state, piece, h, shared, self.none)
+        if self.program.watch is None:
+            return made()
+        found: tuple[PieceState, Occurrences] = jax.lax.cond(
+            move.is_made, made, lambda: (state, self.none)
+        )
         return found
 
-    def moved(self, program: MoveProgram, state: Array, move: Move) -> Array:
-        """The state after a move."""
-        start = jax.lax.stop_gradient(self.t0) + self.sign * move.begin
-        h = jnp.where(move.save > 0, self.target(move) - start, self.sign * move.size)
-        return program.step(state, self.t0 + self.sign * move.begin, h, self.shared)
+    def goes_on(self, move: Move) -> Array:
+        """Whether the motion goes on from the state after a move, and not from the one before."""
+        steps = move.is_made & (move.save == 0)
+        watch = self.program.watch
+        return steps if watch is None else steps & ((move.which < 0) | watch.cuts(move.which))
+
+    def switched(self, active: Array | None, move: Move) -> Array | None:
+        """The switches after a move."""
+        if self.program.watch is None or active is None:
+            return None
+        switched = self.program.watch.switched(move.which, active)
+        return jnp.where(move.is_made & (move.which >= 0), switched, active)
 
     @property
     def usual(self) -> Array:
@@ -143,17 +196,19 @@ class Moves(eqx.Module):
         return jnp.abs(self.ts[1] - self.ts[0])
 
 
-def moves_of(x: RolloutInputs, shared: Any) -> Moves:
-    """The moves of a run, with these parameters and closed-over values."""
-    return Moves(x.ts[0], jnp.sign(x.ts[-1] - x.ts[0]), jax.lax.stop_gradient(x.ts), shared)
-
-
 def rates_at_saves(program: MoveProgram, x: RolloutInputs, kept: KeptRun) -> Array:
-    """Speeds and accelerations at the saves, shape (T, 2 n)."""
+    """Speeds and accelerations at the saves, shape (T, 2 n); zero after a terminal event."""
 
-    def one(_: None, save: tuple[Array, Array]) -> tuple[None, Array]:
-        return None, program.rates(*save, (x.params, x.traced))
+    def one(_: None, save: tuple[Array, Array, Array | None]) -> tuple[None, Array]:
+        return None, program.rates(*save, x.shared)
 
     first = jnp.concatenate([x.q0, x.v0])
     states = jnp.where(kept.known[:, None], kept.states, first[None])
-    return jax.lax.scan(one, None, (states, x.ts))[1]
+    _, rates = jax.lax.scan(one, None, (states, x.ts, kept.active))
+    reached = reached_saves(program, kept)
+    return rates if reached is None else jnp.where(reached[:, None], rates, 0.0)
+
+
+def reached_saves(program: MoveProgram, kept: KeptRun) -> Array | None:
+    """Which saves the moves reached; the others may follow a terminal event. None without any."""
+    return None if program.watch is None else jnp.arange(len(kept.known)) < kept.record.saved

@@ -185,13 +185,12 @@ def _observed(
     """The moves to the events in a step that changed nothing."""
     watch, replay = run.watch, event.events.replay
     assert watch is not None
-    is_plain = watch.flags([not e.cuts for e in watch.events])
     first = before.counts.accepted + after.saved - run.at_start + run.observed_before(before)
 
     def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
         entry, number, moves = carry
         _, size, which, row = replay.at(entry)
-        when = watch.chosen(which, is_plain) & (row >= 0)
+        when = ~watch.cuts(which) & (row >= 0)
         made = jnp.abs(size), which + 1, row + 1
         moves = moves.with_move(number, made, step.begin, packed(before), when)
         return entry + 1, number + when, moves

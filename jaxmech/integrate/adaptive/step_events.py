@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.method import Tolerance
 from jaxmech.integrate.events.crossing import through_events
-from jaxmech.integrate.events.dips import Dips, rates
+from jaxmech.integrate.events.dips import noticed
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.events.watch import Watch
@@ -54,16 +54,8 @@ def events_in_step(
     """The events in a step from a knot, of which a whole attempt is given."""
     end, none = tried.end, jnp.zeros((), jnp.int32)
     was = replace(was, replay=Replay.none(len(watch.events), t.dtype))
-    values = watch.values(scheme, end.q, end.v, t + h, params)
-    happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
-    slopes = [
-        rates(watch, scheme, at.q, at.v, to_t, h, params, at.qdd)
-        for at, to_t in ((start, t), (end, t + h))
-    ]
-    dips = Dips.of(
-        was.signs, watch.enabled(was.active), (was.values, slopes[0]), (values, slopes[1])
-    )
-    happens |= dips.pending.any()
+    ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
+    values, dips, happens = noticed(scheme, watch, was, *ends, h, params)
     plain = params.params if isinstance(params, Switched) else params
 
     def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:

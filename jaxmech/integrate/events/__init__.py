@@ -2,9 +2,8 @@
 
 `watch_of` checks and names them, `switches` turns constraints on and off, `log` holds what
 happened, `crossing` finds the events in one step of a rollout, and `dips` those that its ends do
-not show. `replay` differentiates a run with events by its `pieces`, and `adaptive` one with steps
-by a tolerance, by `adaptive_moves`, `adaptive_tangents` and `adaptive_cotangents`. `result` is
-what a `Solution` says about them.
+not show. Derivatives go through the `pieces` of a run between its events; `segments` are those of
+runs with fixed steps. `result` is what a `Solution` says about the events.
 """
 
 from jaxmech.integrate.events.event import Event as Event

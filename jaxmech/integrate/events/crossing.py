@@ -224,8 +224,7 @@ def _occurred(
     crossed = _crossed(watch, at, to_t, at.values, accuracy)
     # Of events at the same time, to within the accuracy, the first in the order of the user.
     which = jnp.argmax(crossed).astype(jnp.int32)
-    cuts = watch.chosen(which, watch.flags([e.cuts for e in watch.events]))
-    terminal = watch.chosen(which, watch.flags([e.terminal for e in watch.events]))
+    cuts, terminal = watch.cuts(which), watch.stops(which)
     row = _row(watch, which, was.counts)
     q, v, values, met, active = at.q, at.v, at.values, jnp.asarray(True), was.active
     if watch.has_transitions:
@@ -238,13 +237,14 @@ def _occurred(
     if any(e.transition is not None and e.transition.fn is not None for e in watch.events):
         side = watch.sides(scheme, q, v, to_t, h, watch.params(params, active))
     mine = jnp.arange(len(watch.events)) == which
+    after = (q, v) if watch.has_transitions else (None, None)
     events = replace(
         was,
         signs=_signs_after(watch, was, values, which, crossed, active, side),
         values=values,
         counts=was.counts + mine,
         latest=jnp.where(mine, to_t, was.latest),
-        found=_added(was.found, row, to_t, (at.q, at.v), (q, v)),
+        found=was.found.with_row(row, Occurrences(to_t, at.q, at.v, *after)),
         active=active,
         stopped_by=jnp.where(terminal, which, was.stopped_by),
         smooth=jnp.where(cuts, 0, was.smooth),
@@ -284,24 +284,6 @@ def _row(watch: Watch, which: Array, counts: Array) -> Array:
     so_far = watch.chosen(which, counts)
     row = watch.chosen(which, starts) + so_far
     return jnp.where(so_far < watch.chosen(which, kept), row, -1).astype(jnp.int32)
-
-
-def _added(
-    found: Occurrences, row: Array, t: Array, before: tuple[Array, Array],
-    after: tuple[Array, Array],
-) -> Occurrences:  # fmt: skip
-    """The occurrences with one more."""
-    # A comparison instead of an index, and no row where it is -1.
-    here = jnp.arange(len(found.t)) == row
-
-    def put(rows: Array, x: Array) -> Array:
-        return jnp.where(here[:, None], x[None], rows)
-
-    after_it = found.q_after, found.v_after
-    if found.q_after is not None and found.v_after is not None:
-        after_it = put(found.q_after, after[0]), put(found.v_after, after[1])
-    t = jnp.where(here, t, found.t)
-    return Occurrences(t, put(found.q, before[0]), put(found.v, before[1]), *after_it)
 
 
 def _signs_after(

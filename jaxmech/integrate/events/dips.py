@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
@@ -167,3 +168,19 @@ def rates(
         return rate * h
 
     return jnp.stack([one(event) for event in watch.events])
+
+
+StepState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known, accelerations
+
+
+def noticed(
+    scheme: Scheme, watch: Watch, was: EventState, start: StepState, end: StepState, h: Array,
+    params: Params,
+) -> tuple[Array, Dips, Array]:  # fmt: skip
+    """The functions at the end of a step, what may be within it, and whether to look there."""
+    values = watch.values(scheme, *end[:3], params)
+    before, after = (rates(watch, scheme, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
+    dips = Dips.of(was.signs, watch.enabled(was.active), (was.values, before), (values, after))
+    # NaN crosses nothing, but must be reported.
+    happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
+    return values, dips, happens | dips.pending.any()

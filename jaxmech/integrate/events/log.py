@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -32,6 +33,21 @@ class Occurrences(eqx.Module):
         many = jnp.full((rows, *q.shape), jnp.nan, q.dtype)
         more = many if after else None
         return Occurrences(jnp.full(rows, jnp.nan, q.dtype), many, many, more, more)
+
+    # Comparisons instead of an index, and no row where it is -1.
+    def row(self, k: Array) -> "Occurrences":
+        """One row, zero where there is none."""
+        here = jnp.arange(len(self.t)) == k
+        return jax.tree.map(
+            lambda rows: jnp.where(here.reshape(-1, *[1] * (rows.ndim - 1)), rows, 0.0).sum(0), self
+        )
+
+    def with_row(self, k: Array, new: "Occurrences") -> "Occurrences":
+        """With another row."""
+        here = jnp.arange(len(self.t)) == k
+        return jax.tree.map(
+            lambda rows, x: jnp.where(here.reshape(-1, *[1] * x.ndim), x[None], rows), self, new
+        )
 
 
 class Replay(eqx.Module):

@@ -5,6 +5,7 @@ derivatives of the implicit function, ds = -dg / (dg/ds), of any order.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,17 +23,17 @@ from jaxmech.system import Params
 
 
 class PieceState(eqx.Module):
-    """A state within a segment: what derivatives go through.
+    """A state between pieces: what derivatives go through.
 
     Attributes:
         q: coordinates, shape (n,).
         v: velocities, shape (n,).
-        offset: time since the step began.
+        offset: time since the step began, or by which the motion is late; None without events.
     """
 
     q: Array
     v: Array
-    offset: Array
+    offset: Any
 
 
 class EventPiece(eqx.Module):
@@ -43,14 +44,70 @@ class EventPiece(eqx.Module):
         size: of the piece, if an event ends it [s].
         which: the number of that event, -1 for the end of the step.
         row: where the event is kept, -1 if it is not.
-        active: which constraints are on.
+        active: which constraints are on; None without events.
     """
 
     t: Array
     size: Array
     which: Array
     row: Array
-    active: Array
+    active: Any
+
+
+Kind = Callable[..., Any]  # from a state, a piece, its size h and what all steps depend on
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The kinds of pieces.
+
+    Attributes:
+        plain: up to the end of a step: the state there.
+        event: up to an event: the state after it, and what is kept of it; None without events.
+    """
+
+    plain: Kind
+    event: Kind | None = None
+
+    def moved(
+        self, state: PieceState, piece: EventPiece, h: Array, shared: Any, none: Any
+    ) -> tuple[PieceState, Any]:
+        """The state after a piece, and what is kept of an event; `none` where there is no event."""
+
+        def plain() -> tuple[PieceState, Any]:
+            return self.plain(state, piece, h, shared), none
+
+        if self.event is None:
+            return plain()
+        event = partial(self.event, state, piece, h, shared)
+        found: tuple[PieceState, Any] = jax.lax.cond(piece.which >= 0, event, plain)
+        return found
+
+    def pulled(
+        self, place: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,
+        shared: Any, fixed: Any, given: PieceState, found: Any,
+    ) -> Any:  # fmt: skip
+        """Cotangents of the state, the times and `shared`, from those of the next state and events.
+
+        `place` gives the piece and its h from the state and the times.
+        """
+
+        # One kind of piece at a time is differentiated, and not the `cond` of both, which would
+        # hand intermediate values of loops from one `cond` to another: native code cannot do that.
+        def through(kind: Kind, given: Any) -> Any:
+            def run(state: PieceState, times: Any, shared: Any) -> Any:
+                return kind(state, *place(state, times), eqx.combine(shared, fixed))
+
+            return jax.vjp(run, state, times, shared)[1](given)
+
+        def plain() -> Any:
+            return through(self.plain, given)
+
+        if self.event is None:
+            return plain()
+        own, _ = place(state, times)
+        event = partial(through, self.event)
+        return jax.lax.cond(own.which >= 0, lambda: event((given, found.row(own.row))), plain)
 
 
 def to_step_end(
@@ -99,8 +156,8 @@ def to_event(
     t, q_after, v_after = start + size, q, v
     if watch.has_transitions:
         q_after, v_after, _ = watch.after(scheme, piece.which, q, v, t, params, piece.active)
-    cuts = watch.chosen(piece.which, watch.flags([e.cuts for e in watch.events]))
     ended = PieceState(q_after, v_after, state.offset + size)
+    cuts = watch.cuts(piece.which)
     state = jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, state)
     more = (q_after, v_after) if watch.has_transitions else (None, None)
     return state, Occurrences(t, q, v, *more)

@@ -153,6 +153,19 @@ class Watch:
         here = jnp.arange(len(self.events)) == which
         return jnp.where(here, of, jnp.zeros_like(of)).sum().astype(of.dtype)
 
+    def cuts(self, which: Array) -> Array:
+        """Whether the motion is another one after an event."""
+        return self.chosen(which, self.flags([event.cuts for event in self.events]))
+
+    def stops(self, which: Array) -> Array:
+        """Whether an event is terminal."""
+        return self.chosen(which, self.flags([event.terminal for event in self.events]))
+
+    def nothing_found(self, q: Array) -> Occurrences:
+        """Zeros in place of what is kept of all events."""
+        unknown = Occurrences.none(self.rows[-1], q, self.has_transitions)
+        return jax.tree.map(jnp.zeros_like, unknown)
+
     def switched(self, which: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
         """The switches after an event."""
         for k, event in enumerate(self.events):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from jaxmech import Adaptive, DormandPrince5, DormandPrince8, ForwardMode, simulate
-from tests.small import DOUBLE, QUATERNION
+from jaxmech import Adaptive, DormandPrince5, DormandPrince8, Event, ForwardMode, simulate
+from tests.small import DOUBLE, OSCILLATOR, QUATERNION
 
 PAIRS = {"5": DormandPrince5(), "8": DormandPrince8()}
 WEIGHTS = np.random.default_rng(0).normal(size=(4, 8))
@@ -20,6 +20,7 @@ GIVEN = {
 }
 X, UNRAVEL = ravel_pytree(GIVEN)
 ANGLES = 0.4, 1.1
+NEVER = Event(lambda q, v, t, p: q[0] - 10.0, name="never")
 
 
 def start(x: Any) -> tuple[Any, Any]:
@@ -98,6 +99,21 @@ def test_second_derivatives() -> None:
     gradient = jax.jit(jax.grad(loss))
     wanted = [(gradient(X[:2] + d) - gradient(X[:2] - d)) / 2e-4 for d in change]
     np.testing.assert_allclose(found, jnp.stack(wanted), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("events", [(), NEVER], ids=["plain", "events"])
+def test_the_rate_of_a_derivative_is_that_of_the_motion(events: Any) -> None:
+    """Second derivatives with respect to a state and a save time: of x cos(2 t)."""
+
+    def end(x: Any, t: Any) -> Any:
+        sol = simulate(
+            OSCILLATOR.system, x * OSCILLATOR.q, 0 * OSCILLATOR.v, jnp.stack([0.0 * t, t]),
+            {"k": 4.0}, method=Adaptive(DormandPrince5(), rtol=1e-9, max_steps=64), events=events,
+        )  # fmt: skip
+        return sol.q[-1, 0]
+
+    found = jax.jacfwd(jax.grad(end), 1)(1.0, 0.3)
+    np.testing.assert_allclose(found, -2 * np.sin(0.6), rtol=1e-6)
 
 
 def test_a_singular_mass_matrix_and_closed_over_values() -> None:

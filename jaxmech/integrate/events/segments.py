@@ -1,0 +1,182 @@
+"""A run with events and fixed steps, whose derivatives go through its segments in pieces.
+
+The forward run keeps where in each segment which events occurred, so that they are not searched
+for again. A segment is a sequence of pieces: from the end of a step or an event to the next.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from jaxmech.integrate.events.log import Occurrences
+from jaxmech.integrate.events.pieces import EventPiece, Pieces, PieceState, to_event, to_step_end
+from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.methods import AbstractFixedStep
+from jaxmech.integrate.rollout import Trajectory, rollout
+from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.segment_rule import (
+    AbstractSegments,
+    KeptSegments,
+    SegmentPlace,
+    Times,
+    kept_segments,
+)
+
+
+def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs) -> Trajectory:
+    """The rollout in segments of some steps, with events, as an operation with its derivatives."""
+    assert isinstance(scheme.method, AbstractFixedStep)
+
+    def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
+        return kept_segments(
+            rollout(scheme, x.q0, x.v0, x.ts, x.params, segment=steps, watch=watch)
+        )
+
+    zero, whole = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
+    piece = EventPiece(zero, zero, whole, whole, watch.active())
+    example = PieceState(x.q0, x.v0, zero), piece, zero
+    kinds: list[Part] = [partial(kind, scheme, watch) for kind in (to_event, to_step_end)]
+    x, run, (event, plain) = with_traced(forward, x, kinds, [example, example])
+    count = scheme.method.count
+    return EventSegments(run, count, steps, Pieces(plain, event), watch).trajectory(x)
+
+
+class _Along(eqx.Module):
+    """Where in a segment the replay is, and how the motion goes on.
+
+    Attributes:
+        step: the step.
+        entry: how many events have been replayed.
+        active: which constraints are on.
+        moving: whether the trajectory still moves.
+    """
+
+    step: Int[Array, ""]
+    entry: Int[Array, ""]
+    active: Bool[Array, " C"]
+    moving: Bool[Array, ""]
+
+
+@dataclass(frozen=True)
+class EventSegments(AbstractSegments):
+    """A run with events.
+
+    Attributes:
+        pieces: the two kinds of pieces, with closed-over values as arguments.
+        watch: the events.
+    """
+
+    pieces: Pieces
+    watch: Watch
+
+    def moved(
+        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Occurrences
+    ) -> tuple[list[Array], Occurrences]:
+        """Piece by piece, with what is kept of their events."""
+        none = jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found)
+
+        def one(carry: Any, _: None) -> tuple[Any, None]:
+            state, along, so_far = carry
+            piece, goes_on, after = self._next(place, along, timed)
+            state, own = self._moved(state, piece, goes_on, timed[1], shared, none)
+            return (state, after, so_far.with_row(piece.row, own)), None
+
+        start = *_begin(place, state), found
+        (end, _, known), _ = jax.lax.scan(one, start, None, length=self._count(place))
+        return [end.q, end.v], known
+
+    def pulled(
+        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
+        given: list[Array], found: Occurrences,
+    ) -> tuple[list[Array], Times, Any]:  # fmt: skip
+        """Forward through the pieces, which keeps the states between them, and back."""
+        none = jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found)
+        whole = eqx.combine(shared, fixed)
+
+        def forward(carry: Any, _: None) -> tuple[Any, Any]:
+            state, along = carry
+            piece, goes_on, after = self._next(place, along, timed)
+            moved = self._moved(state, piece, goes_on, timed[1], whole, none)[0]
+            return (moved, after), carry
+
+        def backward(carry: Any, before: Any) -> tuple[Any, None]:
+            (wrt_state, *wrt), (state, along) = carry, before
+
+            def at(_: PieceState, timed: Times) -> tuple[EventPiece, Array]:
+                return self._next(place, along, timed)[0], timed[1]
+
+            def through() -> Any:
+                return self.pieces.pulled(at, state, timed, shared, fixed, wrt_state, found)
+
+            def stays() -> Any:
+                return wrt_state, *jax.tree.map(jnp.zeros_like, (timed, shared))
+
+            _, goes_on, _ = self._next(place, along, timed)
+            wrt_state, *more = jax.lax.cond(goes_on, through, stays)
+            return (wrt_state, *jax.tree.map(jnp.add, wrt, more)), None
+
+        length = self._count(place)
+        _, before = jax.lax.scan(forward, _begin(place, state), None, length=length)
+        last = PieceState(given[0], given[1], jnp.zeros_like(timed[0]))
+        end = last, *jax.tree.map(jnp.zeros_like, (timed, shared))
+        (wrt, wrt_timed, wrt_shared), _ = jax.lax.scan(backward, end, before, reverse=True)
+        return [wrt.q, wrt.v], wrt_timed, wrt_shared
+
+    def nothing_found(self, q: Array) -> Occurrences:
+        """Zeros."""
+        return self.watch.nothing_found(q)
+
+    def _count(self, place: SegmentPlace) -> int:
+        """The number of pieces of a segment: every step ends with one, every event adds one."""
+        assert place.events is not None
+        return self.steps + len(place.events.replay.step)
+
+    def _moved(
+        self, state: PieceState, piece: EventPiece, goes_on: Array, h: Array, shared: Any,
+        none: Occurrences,
+    ) -> tuple[PieceState, Occurrences]:  # fmt: skip
+        """The state after a piece, if there is one, and what is kept of an event."""
+        found: tuple[PieceState, Occurrences] = jax.lax.cond(
+            goes_on,
+            lambda: self.pieces.moved(state, piece, h, shared, none),
+            lambda: (state, none),
+        )
+        return found
+
+    def _next(
+        self, place: SegmentPlace, along: _Along, timed: Times
+    ) -> tuple[EventPiece, Array, _Along]:
+        """The next piece of a segment, whether there is one, and the place after it."""
+        assert place.events is not None
+        (t, h), replay = timed, place.events.replay
+        at, size, which, row = replay.at(along.entry)
+        is_event = (along.entry < replay.count) & (at == along.step)
+        t = t + (place.done + along.step) * h
+        # As in `bare_segment`.
+        failed = (place.t_failed - t) / h < 0.5  # false for NaN
+        # After a terminal event, a failure or the last step the remaining pieces do nothing.
+        goes_on = along.moving & (along.step < self.steps) & ~failed
+        which = jnp.where(is_event, which, -1)
+        piece = EventPiece(t, size, which, jnp.where(is_event, row, -1), along.active)
+        switched = self.watch.switched(which, along.active)
+        after = _Along(
+            along.step + (goes_on & ~is_event),
+            along.entry + (goes_on & is_event),
+            jnp.where(goes_on & is_event, switched, along.active),
+            along.moving & ~(is_event & self.watch.stops(which)),
+        )
+        return piece, goes_on, after
+
+
+def _begin(place: SegmentPlace, state: list[Array]) -> tuple[PieceState, _Along]:
+    """The beginning of a segment."""
+    events, none = place.events, jnp.zeros((), jnp.int32)
+    assert events is not None
+    first = PieceState(state[0], state[1], jnp.zeros_like(state[0][0]))
+    return first, _Along(none, none, events.active, events.moving)

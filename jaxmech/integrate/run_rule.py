@@ -1,0 +1,213 @@
+"""A run as one JAX operation, and what the derivative rules of all runs have in common.
+
+A run has fixed steps or steps by a tolerance, with events or without. Its derivatives go through
+its steps again, from states that the forward run has kept.
+"""
+
+import abc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.compiler import AbstractRule, Arrays, Flags, bind, hoisted, operation_of
+from jaxmech.integrate.rollout import Trajectory
+from jaxmech.system import Params
+
+
+class RolloutInputs(eqx.Module):
+    """All that a trajectory depends on, or its tangents or cotangents; None where they are zero.
+
+    Attributes:
+        q0: coordinates at the start, shape (n,).
+        v0: velocities there, shape (n,).
+        ts: save times, shape (T,).
+        params: parameters.
+        tolerance: of steps by a tolerance, which are held in derivatives.
+        traced: values that the system and the events close over.
+    """
+
+    q0: Any
+    v0: Any
+    ts: Any
+    params: Params
+    tolerance: Any = None
+    traced: Sequence[Any] = ()
+
+    @property
+    def shared(self) -> tuple[Params, Sequence[Any]]:
+        """What all steps depend on."""
+        return self.params, self.traced
+
+
+class SmoothResults(eqx.Module):
+    """What of a run has derivatives, or its tangents or cotangents.
+
+    Attributes:
+        q: coordinates at the save times, shape (T, n).
+        v: velocities there, shape (T, n).
+        found: times and states of the events; None without events.
+        kept: states that the derivatives need, for derivatives of derivatives.
+    """
+
+    q: Any
+    v: Any
+    found: Any
+    kept: Any
+
+
+@dataclass(frozen=True)
+class AbstractRun(abc.ABC):
+    """A run and its derivatives.
+
+    Attributes:
+        run: from the inputs to the trajectory and what the derivatives need of it: `known`, whether
+            the state was good at each save time (T,), `smooth`, states with derivatives, and more.
+    """
+
+    run: Callable[[RolloutInputs], tuple[Trajectory, Any]]
+
+    @abc.abstractmethod
+    def tangents(self, x: RolloutInputs, kept: Any, changes: RolloutInputs) -> SmoothResults:
+        """Tangents of the results; those of unknown states do not matter."""
+
+    @abc.abstractmethod
+    def cotangents(
+        self, x: RolloutInputs, kept: Any, wanted: RolloutInputs, given: SmoothResults
+    ) -> RolloutInputs:
+        """Cotangents of the wanted inputs; those of unknown states are zero, as is None."""
+
+    def trajectory(self, x: RolloutInputs) -> Trajectory:
+        """The run as one operation with its derivatives."""
+        leaves, structure = jax.tree.flatten(x)
+
+        def run(*leaves: Array) -> tuple[Trajectory, Any]:
+            return self.run(jax.tree.unflatten(structure, leaves))
+
+        operation, outs = operation_of(run, leaves, partial(self.rule, structure))
+        found: Trajectory = jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
+        return found
+
+    def rule(self, structure: Any, outs: Any) -> AbstractRule:
+        """The derivatives, for these structures of the inputs and of the results."""
+        return RunRule(self, structure, outs)
+
+
+class RunRule(AbstractRule):
+    """The rule of a run, whose inputs and results are pytrees.
+
+    Args:
+        program: the run.
+        structure: of its inputs.
+        outs: of its results.
+    """
+
+    def __init__(self, program: Any, structure: Any, outs: Any) -> None:
+        trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
+        found = None if trajectory.events is None else trajectory.events.found
+        smooth = SmoothResults(trajectory.q, trajectory.v, found, kept.smooth)
+        self.program = program
+        self.residuals = tuple(jax.tree.leaves(kept))
+        self.smooth = tuple(jax.tree.leaves(smooth))
+        self._inputs, self._kept, self._smooth = structure, *map(
+            jax.tree.structure, (kept, smooth)
+        )  # fmt: skip
+
+    def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
+        """By the tangents of the run, NaN where a state is."""
+        return self.pushed(self.program.tangents, args, residuals, wanted, tangents)
+
+    def pushed(
+        self, by: Callable[..., SmoothResults], args: Arrays, residuals: Arrays, wanted: Flags,
+        tangents: Arrays,
+    ) -> list[Array]:  # fmt: skip
+        """Tangents of the smooth results by one of two functions."""
+        (x, kept), given = self._trees(args, residuals), iter(tangents)
+        some = [next(given) if flag else None for flag in wanted]
+        found = by(x, kept, jax.tree.unflatten(self._inputs, some))
+        q, v = (jnp.where(kept.known[:, None], d, jnp.nan) for d in (found.q, found.v))
+        return jax.tree.leaves(replace(found, q=q, v=v))
+
+    def vjp(
+        self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
+    ) -> list[Array]:
+        """By the cotangents of the run."""
+        x, kept = self._trees(args, residuals)
+        flags: RolloutInputs = jax.tree.unflatten(self._inputs, wanted)
+        given: SmoothResults = jax.tree.unflatten(self._smooth, cotangents)
+        known, saves = kept.known[:, None], (given.q, given.v)
+        q, v = (ct if ct is None else jnp.where(known, ct, 0.0) for ct in saves)
+        # Before the loops of the run, with which they would be compiled otherwise.
+        unknown = [((ct != 0) & ~known).any() for ct in saves if ct is not None]
+        depends_on_nan = jnp.stack([*unknown, jnp.asarray(False)]).any()
+        nonzero = jnp.stack([(ct != 0).any() for ct in cotangents if ct is not None]).any()
+        # After a failure the derivative is NaN if it depends on a saved NaN. If it does not, and
+        # all cotangents are zero, it is 0 and not 0 times NaN.
+        answer, is_found = jnp.where(depends_on_nan, jnp.nan, 0.0), nonzero & ~depends_on_nan
+        found = self.program.cotangents(x, kept, flags, replace(given, q=q, v=v))
+        found = jax.tree.map(lambda x: jnp.where(is_found, x, answer.astype(x.dtype)), found)
+        held = jax.tree.map(
+            lambda x, flag: jnp.zeros_like(x) if flag else None, x.tolerance, flags.tolerance
+        )
+        return jax.tree.leaves(replace(found, tolerance=held))
+
+    def _trees(self, args: Arrays, residuals: Arrays) -> tuple[RolloutInputs, Any]:
+        """The inputs, and what was kept."""
+        return jax.tree.unflatten(self._inputs, args), jax.tree.unflatten(self._kept, residuals)
+
+
+Part = Callable[..., Any]
+
+
+def with_traced(
+    run: Callable[[RolloutInputs], Any], x: RolloutInputs, parts: Sequence[Part],
+    examples: Sequence[tuple[Any, ...]],
+) -> tuple[RolloutInputs, Callable[[RolloutInputs], Any], list[Part]]:  # fmt: skip
+    """The inputs with the traced values that a run closes over; the run and its parts with those.
+
+    A part is a function with the parameters as its last argument, in place of which it then takes
+    `RolloutInputs.shared`; the examples are its other arguments. The first part closes over all
+    that any of them does.
+    """
+    # They should be parameters, but a system may be made inside a differentiated function.
+    if not hoisted(parts[0], *examples[0], x.params)[1]:
+        # `jit` so that it is traced once, for a single trajectory and for a batch.
+        return x, jax.jit(run), [_of_params(part) for part in parts]
+    hoisted_run, traced = hoisted(run, x)
+
+    @jax.jit
+    def run_inputs(x: RolloutInputs) -> Any:
+        return hoisted_run(list(x.traced), replace(x, traced=()))
+
+    def with_values(part: Part, example: tuple[Any, ...]) -> Part:
+        hoisted_part, some = hoisted(part, *example, x.params)
+        # The run has the same values, in an order of its own.
+        places = [next(k for k, y in enumerate(traced) if y is value) for value in some]
+        return lambda *args: hoisted_part([args[-1][1][k] for k in places], *args[:-1], args[-1][0])
+
+    return replace(x, traced=traced), run_inputs, list(map(with_values, parts, examples))
+
+
+def _of_params(part: Part) -> Part:
+    return lambda *args: part(*args[:-1], args[-1][0])
+
+
+def split_shared(x: RolloutInputs, changes: RolloutInputs) -> tuple[Any, Any]:
+    """What of `shared` is differentiated by, and the rest; the changes are tangents or flags."""
+    wanted = jax.tree.map(
+        lambda t: t is not None and t is not False, changes.shared, is_leaf=lambda t: t is None
+    )
+    moving, fixed = eqx.partition(x.shared, wanted)
+    return moving, fixed
+
+
+def or_zeros(given: Any, zeros: Any) -> Any:
+    """Tangents or cotangents, with zeros in place of None."""
+    return jax.tree.map(
+        lambda d, zero: zero if d is None else d, given, zeros, is_leaf=lambda d: d is None
+    )

@@ -1,0 +1,266 @@
+"""The derivatives of runs with fixed steps, segment by segment.
+
+The forward run keeps the state at the end of every segment of steps, and no other; a derivative
+runs each segment again from there and differentiates it. With segments of about the square root of
+the number of steps, memory grows with that root, and a gradient costs one rollout more than with
+every state kept.
+"""
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.methods import AbstractFixedStep
+from jaxmech.integrate.rollout import (
+    SegmentEvents,
+    StepSegments,
+    Trajectory,
+    bare_segment,
+    rollout,
+    segments,
+)
+from jaxmech.integrate.run_rule import (
+    AbstractRun,
+    RolloutInputs,
+    SmoothResults,
+    or_zeros,
+    split_shared,
+    with_traced,
+)
+from jaxmech.integrate.scheme import Scheme
+
+Times = tuple[Array, Array]  # the save time before a segment, and its step size
+
+
+class KeptSegments(eqx.Module):
+    """What the derivatives need of the forward run.
+
+    Attributes:
+        smooth: q and v at the ends of the S segments, shapes (S, n).
+        events: those of each segment; None without events.
+        known: whether the state was good at each save time, shape (T,).
+        t_failed: as in `Trajectory`.
+    """
+
+    smooth: tuple[Array, Array]
+    events: SegmentEvents | None
+    known: Bool[Array, " T"]
+    t_failed: Float[Array, ""]
+
+
+class SegmentPlace(eqx.Module):
+    """What of a segment is held.
+
+    Attributes:
+        done: steps from the save time before it.
+        t_failed: as in `Trajectory`.
+        events: those in it; None without events.
+    """
+
+    done: Int[Array, ""]
+    t_failed: Float[Array, ""]
+    events: SegmentEvents | None
+
+    def complete(self, derivatives: Any) -> Any:
+        """NaN where there were more events than are kept for a derivative."""
+        if self.events is None:
+            return derivatives
+        replay = self.events.replay
+        is_complete = replay.count <= replay.step.shape[-1]
+        return jax.tree.map(lambda d: jnp.where(is_complete, d, jnp.nan), derivatives)
+
+
+@dataclass(frozen=True)
+class AbstractSegments(AbstractRun):
+    """A run with fixed steps.
+
+    Attributes:
+        substeps: steps per save interval.
+        steps: steps of a segment.
+    """
+
+    substeps: int
+    steps: int
+
+    @abc.abstractmethod
+    def moved(
+        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Any
+    ) -> tuple[list[Array], Any]:
+        """q and v after a segment, and what is known of the events."""
+
+    @abc.abstractmethod
+    def pulled(
+        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
+        given: list[Array], found: Any,
+    ) -> tuple[list[Array], Times, Any]:  # fmt: skip
+        """Cotangents of the state, the times and `shared`, from those of the end and the events."""
+
+    @abc.abstractmethod
+    def nothing_found(self, q: Array) -> Any:
+        """Zeros in place of what is known of the events; None without any."""
+
+    def tangents(
+        self, x: RolloutInputs, kept: KeptSegments, changes: RolloutInputs
+    ) -> SmoothResults:
+        """From the first segment to the last."""
+        moving, fixed = split_shared(x, changes)
+        own, none = self._segments(x), self.nothing_found(x.q0)
+        timed, d_timed = (own.t, own.h), None
+        if changes.ts is not None:
+            timed, d_timed = jax.jvp(self._times, (x.ts,), (changes.ts,))
+        d_start = [
+            or_zeros(d, jnp.zeros_like(s)) for s, d in ((x.q0, changes.q0), (x.v0, changes.v0))
+        ]
+
+        # Only tangents are carried: the states at the starts of segments are known from the
+        # forward run.
+        def one(carry: Any, segment: Any) -> tuple[Any, list[Array]]:
+            (d_state, d_found), (state, timed, done, events, d_timed) = carry, segment
+            place = SegmentPlace(done, kept.t_failed, events)
+
+            def run(state: list[Array], given: Times | None, moving: Any, found: Any) -> Any:
+                times = timed if given is None else given
+                return self.moved(place, state, times, eqx.combine(moving, fixed), found)
+
+            given = None if d_timed is None else timed
+            _, (d_state, d_found) = jax.jvp(
+                run, (state, given, moving, none), (d_state, d_timed, changes.shared, d_found)
+            )
+            d_state = place.complete(d_state)
+            return (d_state, d_found), d_state
+
+        each = _starts(x, kept), timed, own.done, kept.events, d_timed
+        (_, d_found), d_ends = jax.lax.scan(one, (d_start, none), each)
+        per_save = self.substeps // self.steps
+        d_q, d_v = (
+            jnp.concatenate([first[None], rest[per_save - 1 :: per_save]])
+            for first, rest in zip(d_start, d_ends, strict=True)
+        )
+        return SmoothResults(d_q, d_v, d_found, d_ends)
+
+    def cotangents(
+        self, x: RolloutInputs, kept: KeptSegments, wanted: RolloutInputs, given: SmoothResults
+    ) -> RolloutInputs:
+        """From the last segment to the first."""
+        shared, fixed = split_shared(x, wanted)
+        timed, pull_times = jax.vjp(self._times, x.ts)
+        done, found = self._segments(x).done, or_zeros(given.found, self.nothing_found(x.q0))
+        saves, pairs = (given.q, given.v), zip((given.q, given.v), given.kept, strict=True)
+        added = [
+            [ct for ct in (_at_ends(save, len(done)), end) if ct is not None] for save, end in pairs
+        ]
+
+        def one(carry: Any, segment: Any) -> tuple[Any, Times]:
+            (wrt_state, wrt_shared), (state, timed, done, events, added) = carry, segment
+            # A save at the end of this segment depends on the same state as the segment after it.
+            wrt_state = [sum(more, start=x) for x, more in zip(wrt_state, added, strict=True)]
+            place = SegmentPlace(done, kept.t_failed, events)
+            wrt_state, wrt_timed, more = self.pulled(
+                place, state, timed, shared, fixed, wrt_state, found
+            )
+            wrt_state, more = place.complete((wrt_state, more))
+            return (wrt_state, jax.tree.map(jnp.add, wrt_shared, more)), wrt_timed
+
+        ends = [
+            jnp.zeros_like(state) if ct is None else ct[-1]
+            for ct, state in zip(saves, (x.q0, x.v0), strict=True)
+        ]
+        start = ends, jax.tree.map(jnp.zeros_like, shared)
+        each = _starts(x, kept), timed, done, kept.events, added
+        (wrt_start, wrt_shared), wrt_timed = jax.lax.scan(one, start, each, reverse=True)
+        # The first save is the start itself.
+        wrt_q, wrt_v = (
+            wrt if ct is None else wrt + ct[0] for wrt, ct in zip(wrt_start, saves, strict=True)
+        )
+        wrt_params, wrt_traced = wrt_shared
+        return RolloutInputs(
+            wrt_q if wanted.q0 else None,
+            wrt_v if wanted.v0 else None,
+            pull_times(wrt_timed)[0] if wanted.ts else None,
+            wrt_params,
+            traced=wrt_traced,
+        )
+
+    def _segments(self, x: RolloutInputs) -> StepSegments:
+        return segments(x.ts, self.substeps, self.steps)
+
+    def _times(self, ts: Array) -> Times:
+        own = segments(ts, self.substeps, self.steps)
+        return own.t, own.h
+
+
+def _starts(x: RolloutInputs, kept: KeptSegments) -> list[Array]:
+    """q and v at the starts of the segments, shapes (S, n)."""
+    pairs = zip((x.q0, x.v0), kept.smooth, strict=True)
+    return [jnp.concatenate([first[None], rest[:-1]]) for first, rest in pairs]
+
+
+def _at_ends(cotangent: Array | None, count: int) -> Array | None:
+    """Cotangents of the saved states (T, n) at the ends of the segments, without the last save."""
+    if cotangent is None:
+        return None
+    saves = len(cotangent) - 1
+    if saves < 2:
+        return None
+    zeros = jnp.zeros_like(cotangent[:1])
+    inner = jnp.concatenate([cotangent[1:-1], zeros])[:, None]
+    before = jnp.zeros((saves, count // saves - 1, cotangent.shape[1]), cotangent.dtype)
+    return jnp.concatenate([before, inner], axis=1).reshape(count, -1)
+
+
+def kept_segments(
+    found: tuple[Trajectory, tuple[Array, Array, SegmentEvents | None]],
+) -> tuple[Trajectory, KeptSegments]:
+    """A trajectory, and what the derivatives need of it."""
+    trajectory, (q, v, events) = found
+    known = ~jnp.isnan(trajectory.q[:, 0])
+    return trajectory, KeptSegments((q, v), events, known, trajectory.t_failed)
+
+
+@dataclass(frozen=True)
+class PlainSegments(AbstractSegments):
+    """A run without events; `segment` has closed-over values as arguments."""
+
+    segment: Callable[..., tuple[Array, Array]]
+
+    def moved(
+        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: None
+    ) -> tuple[list[Array], None]:
+        """All of its steps at once."""
+        own = StepSegments(*timed, place.done)
+        return list(self.segment(*state, own, place.t_failed, shared)), None
+
+    def pulled(
+        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
+        given: list[Array], found: None,
+    ) -> tuple[list[Array], Times, Any]:  # fmt: skip
+        """By `jax.vjp`."""
+
+        def run(state: list[Array], timed: Times, shared: Any) -> list[Array]:
+            return self.moved(place, state, timed, eqx.combine(shared, fixed), None)[0]
+
+        return jax.vjp(run, state, timed, shared)[1](given)
+
+    def nothing_found(self, q: Array) -> None:
+        """There are no events."""
+
+
+def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:
+    """The rollout in segments of some steps, as an operation with its derivatives."""
+    assert isinstance(scheme.method, AbstractFixedStep)
+
+    def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
+        return kept_segments(rollout(scheme, x.q0, x.v0, x.ts, x.params, segment=steps))
+
+    own = StepSegments(x.ts[0], x.ts[0], jnp.zeros((), int))
+    example = x.q0, x.v0, own, x.ts[0]
+    part = partial(bare_segment, scheme, steps)
+    x, run, (segment,) = with_traced(forward, x, [part], [example])
+    return PlainSegments(run, scheme.method.count, steps, segment).trajectory(x)
