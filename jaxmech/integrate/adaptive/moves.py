@@ -18,7 +18,7 @@ from jaxmech.integrate.adaptive.method import Adaptive
 from jaxmech.integrate.adaptive.record import Move, StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
 from jaxmech.integrate.events.log import Occurrences
-from jaxmech.integrate.events.pieces import EventPiece, Pieces, PieceState, to_event
+from jaxmech.integrate.events.pieces import EventPiece, PieceKinds, PieceState, to_event
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
@@ -58,7 +58,7 @@ class MoveProgram:
         watch: the events; None without any.
     """
 
-    pieces: Pieces
+    pieces: PieceKinds
     rates: Callable[[Array, Array, Array | None, Any], Array]
     watch: Watch | None
 
@@ -95,10 +95,10 @@ def move_program(
     plain, at_save = partial(_plain, by_pair, watch), (state, zero, active)
     if watch is None:
         x, run, found = with_traced(forward, x, [plain, rates], [from_start, at_save])
-        return x, run, MoveProgram(Pieces(found[0]), found[1], None)
+        return x, run, MoveProgram(PieceKinds(found[0]), found[1], None)
     parts: list[Part] = [partial(_event, by_pair, watch), plain, rates]
     x, run, (event, *found) = with_traced(forward, x, parts, [from_start, from_start, at_save])
-    return x, run, MoveProgram(Pieces(found[0], event), found[1], watch)
+    return x, run, MoveProgram(PieceKinds(found[0], event), found[1], watch)
 
 
 def _plain(

@@ -58,7 +58,7 @@ Kind = Callable[..., Any]  # from a state, a piece, its size h and what all step
 
 
 @dataclass(frozen=True)
-class Pieces:
+class PieceKinds:
     """The kinds of pieces.
 
     Attributes:

@@ -14,7 +14,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from jaxmech.integrate.events.log import Occurrences
-from jaxmech.integrate.events.pieces import EventPiece, Pieces, PieceState, to_event, to_step_end
+from jaxmech.integrate.events.pieces import (
+    EventPiece,
+    PieceKinds,
+    PieceState,
+    to_event,
+    to_step_end,
+)
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import Trajectory, rollout
@@ -44,7 +50,7 @@ def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs)
     kinds: list[Part] = [partial(kind, scheme, watch) for kind in (to_event, to_step_end)]
     x, run, (event, plain) = with_traced(forward, x, kinds, [example, example])
     count = scheme.method.count
-    return EventSegments(run, count, steps, Pieces(plain, event), watch).trajectory(x)
+    return EventSegments(run, count, steps, PieceKinds(plain, event), watch).trajectory(x)
 
 
 class _Along(eqx.Module):
@@ -72,7 +78,7 @@ class EventSegments(AbstractSegments):
         watch: the events.
     """
 
-    pieces: Pieces
+    pieces: PieceKinds
     watch: Watch
 
     def moved(
