@@ -101,7 +101,7 @@ def test_second_derivatives() -> None:
     np.testing.assert_allclose(found, jnp.stack(wanted), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("events", [(), NEVER], ids=["plain", "events"])
+@pytest.mark.parametrize("events", [(), pytest.param(NEVER, marks=pytest.mark.slow)])
 def test_the_rate_of_a_derivative_is_that_of_the_motion(events: Any) -> None:
     """Second derivatives with respect to a state and a save time: of x cos(2 t)."""
 
