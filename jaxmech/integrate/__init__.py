@@ -1,7 +1,7 @@
 """Integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
 
-`tableaus` holds the coefficients of the methods, `scheme` the policies within a step, `checks`
-what can go wrong in one, and `counts` the work. `run_rule` makes a run one JAX operation with its
+`tableaus` holds the coefficients of the methods, `scheme` the policies within a step, `checks` the
+checks of one, and `counts` the work. `run_rule` makes a run one JAX operation with its
 derivatives, which `segment_rule` computes for fixed steps.
 `step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
 `error_estimate` is about a run that is done. In folders: `adaptive/`, steps whose size a tolerance

@@ -1,4 +1,4 @@
-"""What can be wrong with the law of motion in a step, and the status for it."""
+"""Checks of the law of motion in a step, and the corresponding status."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ def check_dependent_rows(
 ) -> tuple[Array, Array]:
     """Whether the rows taken as dependent make the accelerations wrong, and the status for that.
 
-    It is checked only where there are such rows, at the first and the last stage of a step.
+    The check applies only to such rows, at the first and the last stage of a step.
     """
     eom, law = jax.lax.stop_gradient((eom, law))
     no = jnp.asarray(False)
@@ -50,7 +50,7 @@ def _contradicts(eom: EquationsOfMotion, law: Law, kept: Array) -> Bool[Array, "
 
 
 def unless(good: Array | None, status: Status) -> list[tuple[Array, Status]]:
-    """The status for what has failed; none for a law without such a check."""
+    """The status of a failed check; empty for a law without the check."""
     return [] if good is None else [(~good.all(), status)]
 
 

@@ -1,4 +1,4 @@
-"""How much work a trajectory was."""
+"""Counts of the work of a trajectory."""
 
 import equinox as eqx
 import jax
@@ -9,7 +9,7 @@ from jaxmech.integrate.methods import AbstractFixedStep, AbstractRungeKutta
 
 
 class StepCounts(eqx.Module):
-    """How much work a trajectory was.
+    """The numbers of steps and evaluations of a trajectory.
 
     Attributes:
         accepted: number of steps.
@@ -27,7 +27,7 @@ class StepCounts(eqx.Module):
 
     @staticmethod
     def of_fixed(method: AbstractFixedStep, ts: Array, t_failed: Array) -> "StepCounts":
-        """Those of a run with so many steps between the save times."""
+        """Count the work of a run with a fixed number of steps between the save times."""
         ts, t_failed = jax.lax.stop_gradient((ts, t_failed))
         h = (ts[1:] - ts[:-1]) / method.count
         # Steps before a failure; NaN means that there was none.

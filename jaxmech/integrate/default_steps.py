@@ -35,8 +35,8 @@ def choose_substeps(
 ) -> int:
     """The number of steps between two saves that `simulate` would choose, for `RK4(substeps=...)`.
 
-    It is for functions under `jax.jit`, where no values are known from which a step size could be
-    chosen. The arguments are those of `simulate` for one trajectory; for several that share a step
+    It is meant for functions under `jax.jit`, where a step size cannot be chosen for lack of
+    values. The arguments are those of `simulate` for one trajectory; for several that share a step
     size, take the largest result.
 
     The step size aims at a relative error over the run of 1e-6 (1e-4 for methods below order 4, and
@@ -76,7 +76,7 @@ def choose_substeps(
 def with_steps(
     plan: Plan, method: AbstractFixedStep, q0: Any, v0: Any, ts: Any, params: Params
 ) -> AbstractFixedStep:
-    """The method with the given number of steps, or one chosen from the motion."""
+    """The method with its number of steps, which is chosen from the motion if not set."""
     if method.substeps is not None:
         return method
     found = _substeps(plan, (q0, v0, ts, params))
@@ -111,7 +111,7 @@ def _substeps(plan: Plan, run: Any) -> int | None:
     if values is None:
         return None
     ts = values[2]
-    if not len(ts):  # a batch of nothing
+    if not len(ts):  # an empty batch
         return 1
     needed = members_need(plan, *values)
     if needed is None:
@@ -123,7 +123,7 @@ def _substeps(plan: Plan, run: Any) -> int | None:
 def members_need(plan: Plan, q: Any, v: Any, ts: Any, params: Params) -> int | None:
     """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
 
-    All arguments have the axis of the members in front. None if the system holds traced values.
+    All arguments have a leading axis of members. None if the system closes over tracers.
     """
     q, v, ts, params = jax.tree.map(_filled, (q, v, ts, params))
     needed = steps_needed(plan, q, v, np.stack([ts[:, 0], ts[:, -1]], axis=1), params)

@@ -39,7 +39,7 @@ class ReverseMode(AbstractDerivative):
 
     Args:
         segment: steps from one kept state to the next, a divisor of the method's substeps; by
-            default about the square root of the number of steps. Shorter segments take more memory,
+            default about the square root of the number of steps. Shorter segments need more memory,
             and in batches more time too: computing a step again is faster than loading it.
 
     Raises:
@@ -95,7 +95,7 @@ class ReverseMode(AbstractDerivative):
 
 @dataclass(frozen=True)
 class ForwardMode(AbstractDerivative):
-    """For `jax.jvp` and `jax.jacfwd` alone, which then cost one run less.
+    """Forward mode only, for `jax.jvp` and `jax.jacfwd`, which then cost one run less.
 
     Reverse mode works too, but keeps every intermediate value of every step.
 

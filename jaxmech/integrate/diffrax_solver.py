@@ -22,12 +22,12 @@ State = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Constraints:
-    """What brings a state back onto the constraints of a system.
+    """The constraints of a system, with the projection onto them.
 
     Attributes:
         system: the system.
-        projection: how.
-        formulation: law of motion, which may state that M is singular.
+        projection: the projection policy.
+        formulation: law of motion, which may declare M singular.
     """
 
     system: System
@@ -35,7 +35,7 @@ class Constraints:
     formulation: AbstractFormulation
 
     def project(self, t: Any, y: State, params: Params) -> State:
-        """The nearest state on the constraints, NaN where it could not be reached."""
+        """Move to the nearest state on the constraints, NaN where it could not be reached."""
         q, v, t, params = self.system.arguments(*y, t, params)
         found = self.formulation.takes_as_singular(singular_mass(self.system, q, v, t, params))
         system = self.system.with_singular_mass(found)
@@ -53,7 +53,7 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Rate:
-    """(v, qdd) at a state (q, v), NaN where M is singular; `args` are the parameters."""
+    """The rate (v, qdd) at a state (q, v), NaN where M is singular; `args` are the parameters."""
 
     system: System
     formulation: AbstractFormulation
@@ -69,7 +69,7 @@ class Rate:
 
 
 class ProjectedInterpolation(diffrax.AbstractLocalInterpolation):  # type: ignore[misc]
-    """The interpolation of a solver, projected where it is evaluated."""
+    """The interpolation of a solver, projected at each evaluation."""
 
     t0: Any
     t1: Any
@@ -86,7 +86,7 @@ class ProjectedInterpolation(diffrax.AbstractLocalInterpolation):  # type: ignor
 
 @dataclass(frozen=True)
 class _Interpolations:
-    """Makes a `ProjectedInterpolation` of what a step stores."""
+    """Makes a `ProjectedInterpolation` of the stored data of a step."""
 
     inner: Callable[..., Any]
     constraints: Constraints
@@ -109,7 +109,7 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
 
     @property
     def term_structure(self) -> Any:
-        """A single `diffrax.ODETerm`."""
+        """The structure of a single `diffrax.ODETerm`."""
         return self.solver.term_structure
 
     @property
@@ -119,20 +119,20 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
 
     @property
     def root_finder(self) -> Any:
-        """Of an implicit solver."""
+        """The root finder of an implicit solver."""
         return self.solver.root_finder
 
     @property
     def root_find_max_steps(self) -> Any:
-        """Of an implicit solver."""
+        """The largest number of steps of its root finder."""
         return self.solver.root_find_max_steps
 
     def order(self, terms: Any) -> Any:
-        """That of the solver."""
+        """The order of the solver."""
         return self.solver.order(terms)
 
     def error_order(self, terms: Any) -> Any:
-        """That of the solver."""
+        """The error order of the solver."""
         return self.solver.error_order(terms)
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
@@ -162,7 +162,7 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
         return y1, error, {**info, "params": args}, (inner, consistent), result
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
-        """(v, qdd) at a state."""
+        """Evaluate (v, qdd) at a state."""
         return self.solver.func(terms, t0, y0, args)
 
 

@@ -1,10 +1,10 @@
 """An estimate of the integration error from the states of a run, without further steps.
 
 A method of order p makes an error of about c h^(p + 1) q^(p + 1) in a step of size h. The
-derivative is a divided difference over the last four states, each taken twice: q gives the values
-and v the slopes (Hermite; Stoer and Bulirsch, Introduction to Numerical Analysis, 2.1.5). The
-errors of the steps are added up, relative to the motion. How the motion amplifies an error later is
-not included, and errors that cancel are counted.
+derivative is a divided difference over the last four states, each repeated twice: q provides the
+values and v the slopes (Hermite; Stoer and Bulirsch, Introduction to Numerical Analysis, 2.1.5).
+The errors of the steps are added up, relative to the motion. Later growth of an error is not
+included, and errors that cancel are counted.
 """
 
 from itertools import pairwise
@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.methods import AbstractFixedStep
 
-STATES = 4  # of one divided difference
+STATES = 4  # states in a divided difference
 _HIGHEST = 5  # order of a method whose error they can estimate
 _LEAST = 0.01  # least motion of a coordinate, relative to the widest motion
 _IN_V = 4  # errors of velocities partly cancel; found by comparison with true errors
@@ -40,7 +40,7 @@ class Recent(eqx.Module):
 
     @staticmethod
     def none(q: Array, v: Array, same_steps: bool) -> "Recent":
-        """Before the first step."""
+        """Initialize before the first step."""
         q, v = (jax.lax.stop_gradient(jnp.stack([x] * (STATES - 1))) for x in (q, v))
         return Recent(q, v, None if same_steps else jnp.ones((STATES - 1,), q.dtype))
 
@@ -63,7 +63,7 @@ class Defect(eqx.Module):
         low: smallest coordinates, shape (n,).
         high: largest coordinates, shape (n,).
         fastest: largest |v|, shape (n,).
-        seen: number of estimates.
+        seen: number of estimates so far.
     """
 
     q: Float[Array, " n"]
@@ -75,7 +75,7 @@ class Defect(eqx.Module):
 
     @staticmethod
     def none(q: Array, v: Array) -> "Defect":
-        """Before the first step."""
+        """Initialize before the first step."""
         q, v = jax.lax.stop_gradient((q, v))
         zero = jnp.zeros_like(q)
         return Defect(zero, zero, q, q, jnp.abs(v), jnp.zeros((), jnp.int32))
@@ -83,7 +83,7 @@ class Defect(eqx.Module):
     def after(
         self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, steps: float
     ) -> "Defect":
-        """With the error of the last step, of size h, counted for each of `steps` steps."""
+        """Add the error of the last step, of size h, counted for each of `steps` steps."""
         q, v, h = jax.lax.stop_gradient((q, v, h))
         in_q, in_v = _step_errors(recent, q, v, h, method)
         return Defect(
@@ -125,7 +125,7 @@ def _share(error: Array, size: Array) -> Array:
 def _step_errors(
     recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep
 ) -> tuple[Array, Array]:
-    """Errors of one step in q and in v (n,); zero where rounding errors are larger."""
+    """The errors of one step in q and in v (n,); zero where rounding errors are larger."""
     order = min(method.order, _HIGHEST)
     # With every state taken twice, divided differences have odd orders: p + 1, which is wanted, for
     # a method of even order p, and p for an odd one.
@@ -137,7 +137,7 @@ def _step_errors(
         of_q, of_v = of_rate / (odd + 1), of_v * faster / (odd + 1)
     size = method.error_constant
     rounding = _ROUNDING * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(q))
-    # Differences of round-off alone say nothing about the method.
+    # Differences of mere round-off have no information on the method.
     in_q, in_v = size * of_q, (size / _IN_V) * of_v
     smallest = rounding / jnp.abs(h)
     return jnp.where(in_q > rounding, in_q, 0.0), jnp.where(in_v > smallest, in_v, 0.0)
@@ -155,7 +155,7 @@ def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tu
 
 
 def _weights(spans: Any, level: int) -> tuple[Any, Any, Any, Any]:
-    """What values and slopes at the states count in the derivative, and in its rate: each (4,)."""
+    """The weights of values and slopes in the derivative, and in its rate: each (4,)."""
     # The rate compares only differences with every state taken twice: the others have errors of
     # either sign where q and v do not quite agree.
     values, slopes = np.eye(STATES, 2 * STATES), np.eye(STATES, 2 * STATES, STATES)

@@ -35,7 +35,7 @@ class AbstractMethod(abc.ABC):
     @property
     @abc.abstractmethod
     def order(self) -> int:
-        """Order of accuracy."""
+        """The order of accuracy."""
 
     def require(
         self, system: System, formulation: AbstractFormulation,
@@ -83,13 +83,13 @@ class AbstractFixedStep(AbstractMethod):
 
 
 class AbstractRungeKutta(AbstractFixedStep):
-    """An explicit Runge-Kutta method, given by its tableau."""
+    """An explicit Runge-Kutta method, defined by its tableau."""
 
     tableau: ClassVar[Tableau]
 
     @property
     def order(self) -> int:
-        """Order of accuracy."""
+        """The order of accuracy."""
         return self.tableau.order
 
     @property

@@ -30,15 +30,15 @@ class Trajectory(eqx.Module):
         q: coordinates at the save times, shape (T, n), NaN after a failure.
         v: velocities at the save times, shape (T, n), NaN after a failure.
         position_residual: largest |phi| over the steps since the previous save, shape (T,).
-        velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
-        rank: smallest number of independent constraint equations seen.
-        status: how it ended, a `Status`.
+        velocity_residual: largest |dphi/dt| and |psi| over the same steps, shape (T,).
+        rank: smallest number of independent constraint equations during the motion.
+        status: the outcome, a `Status`.
         t_failed: time of the last good state before a failure, NaN without one.
         error: estimated integration error relative to the motion, as in `Solution`.
-        counts: how much work it was; None for fixed steps, whose number is known.
-        events: what happened; None without events.
-        active: which constraints with a switch were on at the save times, shape (T, C); None
-            without events.
+        counts: counts of the work; None for fixed steps, whose number is known.
+        events: state of the events; None without events.
+        active: flags of the constraints with a switch that are on at the save times, shape (T, C);
+            None without events.
     """
 
     q: Float[Array, " T n"]
@@ -69,10 +69,10 @@ class StepSegments(eqx.Module):
 
 
 class SegmentEvents(eqx.Module):
-    """What a derivative needs to know of the events of a segment, or of S of them.
+    """The data of the events of a segment, or of S of them, that a derivative needs.
 
     Attributes:
-        active: which constraints were on at its start, shape (C,).
+        active: flags of the constraints that are on at its start, shape (C,).
         moving: whether the trajectory was moving at its start.
         replay: the events in it.
     """
@@ -106,11 +106,11 @@ def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
     watch: Watch | None = None,
 ) -> tuple[Trajectory, _End]:  # fmt: skip
-    """The trajectory from (q0, v0) saved at ts, and what is known of its S segments.
+    """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
-    That is q and v at their ends (S, n), and their events. A segment has as many steps as `segment`
-    says, a divisor of the substeps, by default all. With events, the system of the scheme is that
-    of the watch.
+    These are q and v at their ends (S, n), and their events. A segment has `segment` steps, a
+    divisor of the substeps, by default all. With events, the system of the scheme is that of the
+    watch.
     """
     assert isinstance(scheme.method, AbstractFixedStep)
     method, substeps = scheme.method, scheme.method.count
@@ -157,7 +157,7 @@ def rollout(
 def _trajectory(
     start: _RolloutState, saved: _Rows, end: _RolloutState, per_save: int, error: Array
 ) -> Trajectory:
-    """The start, and what was saved at the end of each so-many-th segment."""
+    """The start, and the states saved at the end of every k-th segment."""
     first = start.q, start.v, start.position_residual, start.velocity_residual
     q, v, position_residual, velocity_residual, active = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
@@ -172,7 +172,7 @@ def _trajectory(
 
 
 def _estimates(total: int, steps: int) -> tuple[Array, float]:
-    """After which segments (S,) the error is estimated, and for how many steps it then counts."""
+    """Flags (S,) of the segments with an estimate of the error, and the weight of each."""
     # Every state is used in one estimate at most, and in a long run not all are: estimates are to
     # cost little beside the steps.
     apart = max(STATES - 1, min(_RARELY, total // _FEWEST))
@@ -194,7 +194,7 @@ def _begun(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:
 
 
 def _ended(start: _RolloutState, end: _RolloutState) -> SegmentEvents | None:
-    """What a derivative needs to know of the events between two states."""
+    """The data of the events between two states that a derivative needs."""
     if start.events is None or end.events is None:
         return None
     moving = start.status == Status.OK
@@ -207,7 +207,7 @@ def _is_smooth(state: _RolloutState) -> Array:
 
 
 def _saved(state: _RolloutState) -> _Rows:
-    """What is saved of a state, NaN after a failure."""
+    """The saved numbers of a state, NaN after a failure."""
     alive = jnp.isnan(state.t_failed)
     rows = state.q, state.v, state.position_residual, state.velocity_residual
     q, v, position, velocity = (jnp.where(alive, x, jnp.nan) for x in rows)
@@ -327,7 +327,7 @@ def _with_events(
     scheme: Scheme, watch: Watch, state: _RolloutState, moved: _Moved, t: Array, h: Array,
     params: Params, place: Array,
 ) -> tuple[Array, Array, Health, Array, EventState]:  # fmt: skip
-    """q, v, health, time and events after a step, whose plain result is given."""
+    """Compute q, v, health, time and events after a step, from its result without events."""
     was = state.events
     assert was is not None
     q, v, health = moved

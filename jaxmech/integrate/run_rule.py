@@ -1,4 +1,4 @@
-"""A run as one JAX operation, and what the derivative rules of all runs have in common.
+"""A run as one JAX operation, and the common derivative rules of all runs.
 
 A run has fixed steps or steps by a tolerance, with events or without. Its derivatives go through
 its steps again, from states that the forward run has kept.
@@ -21,14 +21,14 @@ from jaxmech.system import Params
 
 
 class RolloutInputs(eqx.Module):
-    """All that a trajectory depends on, or its tangents or cotangents; None where they are zero.
+    """All inputs of a trajectory, or their tangents or cotangents; None where zero.
 
     Attributes:
         q0: coordinates at the start, shape (n,).
         v0: velocities there, shape (n,).
         ts: save times, shape (T,).
         params: parameters.
-        tolerance: of steps by a tolerance, which are held in derivatives.
+        tolerance: tolerances of adaptive steps, held fixed in derivatives.
         traced: values that the system and the events close over.
     """
 
@@ -41,16 +41,16 @@ class RolloutInputs(eqx.Module):
 
     @property
     def shared(self) -> tuple[Params, Sequence[Any]]:
-        """What all steps depend on."""
+        """The inputs that all steps depend on."""
         return self.params, self.traced
 
 
 class SmoothResults(eqx.Module):
-    """What of a run has derivatives, or its tangents or cotangents.
+    """The differentiable results of a run, or their tangents or cotangents.
 
     Attributes:
         q: coordinates at the save times, shape (T, n).
-        v: velocities there, shape (T, n).
+        v: velocities at the save times, shape (T, n).
         found: times and states of the events; None without events.
         kept: states that the derivatives need, for derivatives of derivatives.
     """
@@ -103,8 +103,8 @@ class RunRule(AbstractRule):
 
     Args:
         program: the run.
-        structure: of its inputs.
-        outs: of its results.
+        structure: tree structure of its inputs.
+        outs: shapes and types of its results.
     """
 
     def __init__(self, program: Any, structure: Any, outs: Any) -> None:
@@ -119,7 +119,7 @@ class RunRule(AbstractRule):
         )  # fmt: skip
 
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
-        """By the tangents of the run, NaN where a state is."""
+        """Push the tangents of the run, NaN where a state is NaN."""
         return self.pushed(self.program.tangents, args, residuals, wanted, tangents)
 
     def pushed(
@@ -136,7 +136,7 @@ class RunRule(AbstractRule):
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
-        """By the cotangents of the run."""
+        """Pull back the cotangents of the run."""
         x, kept = self._trees(args, residuals)
         flags: RolloutInputs = jax.tree.unflatten(self._inputs, wanted)
         given: SmoothResults = jax.tree.unflatten(self._smooth, cotangents)
@@ -157,7 +157,7 @@ class RunRule(AbstractRule):
         return jax.tree.leaves(replace(found, tolerance=held))
 
     def _trees(self, args: Arrays, residuals: Arrays) -> tuple[RolloutInputs, Any]:
-        """The inputs, and what was kept."""
+        """Unflatten the inputs and the kept data."""
         return jax.tree.unflatten(self._inputs, args), jax.tree.unflatten(self._kept, residuals)
 
 
@@ -198,7 +198,7 @@ def _of_params(part: Part) -> Part:
 
 
 def split_shared(x: RolloutInputs, changes: RolloutInputs) -> tuple[Any, Any]:
-    """What of `shared` is differentiated by, and the rest; the changes are tangents or flags."""
+    """Split `shared` into differentiated inputs and the rest; the changes are tangents or flags."""
     wanted = jax.tree.map(
         lambda t: t is not None and t is not False, changes.shared, is_leaf=lambda t: t is None
     )

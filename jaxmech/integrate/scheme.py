@@ -1,4 +1,4 @@
-"""`Scheme`: the policies of a rollout, and what they do within a step."""
+"""`Scheme`: the policies of a rollout, and their effects within a step."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,8 +24,8 @@ class Scheme:
     Attributes:
         system: the system, with its `singular_mass` set.
         method: method of integration with its number of substeps.
-        formulation: law of motion.
-        stabilization: what is done against drift.
+        formulation: the law of motion.
+        stabilization: the policy against drift.
     """
 
     system: System
@@ -64,7 +64,7 @@ class Scheme:
         before: RowsBefore,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """The stabilized state, and whether it could be reached."""
-        # Projection knows nothing of constraints on accelerations, so it cannot compare ranks.
+        # Projection ignores constraints on accelerations, so it cannot compare ranks.
         some_are_not_projected = any(isinstance(c, Acceleration) for c in self.system.constraints)
         known = None if some_are_not_projected else before
 

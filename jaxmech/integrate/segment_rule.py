@@ -40,7 +40,7 @@ Times = tuple[Array, Array]  # the save time before a segment, and its step size
 
 
 class KeptSegments(eqx.Module):
-    """What the derivatives need of the forward run.
+    """The data of the forward run that its derivatives need.
 
     Attributes:
         smooth: q and v at the ends of the S segments, shapes (S, n).
@@ -56,12 +56,12 @@ class KeptSegments(eqx.Module):
 
 
 class SegmentPlace(eqx.Module):
-    """What of a segment is held.
+    """The fixed data of a segment.
 
     Attributes:
-        done: steps from the save time before it.
+        done: number of steps from the save time before it.
         t_failed: as in `Trajectory`.
-        events: those in it; None without events.
+        events: events of the segment; None without events.
     """
 
     done: Int[Array, ""]
@@ -69,7 +69,7 @@ class SegmentPlace(eqx.Module):
     events: SegmentEvents | None
 
     def complete(self, derivatives: Any) -> Any:
-        """NaN where there were more events than are kept for a derivative."""
+        """Set derivatives to NaN where there were more events than are kept for them."""
         if self.events is None:
             return derivatives
         replay = self.events.replay
@@ -93,7 +93,7 @@ class AbstractSegments(AbstractRun):
     def moved(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Any
     ) -> tuple[list[Array], Any]:
-        """q and v after a segment, and what is known of the events."""
+        """Compute q and v after a segment, and the data of its events."""
 
     @abc.abstractmethod
     def pulled(
@@ -104,12 +104,12 @@ class AbstractSegments(AbstractRun):
 
     @abc.abstractmethod
     def nothing_found(self, q: Array) -> Any:
-        """Zeros in place of what is known of the events; None without any."""
+        """Zeros with the shapes of the kept events; None without events."""
 
     def tangents(
         self, x: RolloutInputs, kept: KeptSegments, changes: RolloutInputs
     ) -> SmoothResults:
-        """From the first segment to the last."""
+        """Push tangents from the first segment to the last."""
         moving, fixed = split_shared(x, changes)
         own, none = self._segments(x), self.nothing_found(x.q0)
         timed, d_timed = (own.t, own.h), None
@@ -148,7 +148,7 @@ class AbstractSegments(AbstractRun):
     def cotangents(
         self, x: RolloutInputs, kept: KeptSegments, wanted: RolloutInputs, given: SmoothResults
     ) -> RolloutInputs:
-        """From the last segment to the first."""
+        """Pull cotangents back from the last segment to the first."""
         shared, fixed = split_shared(x, wanted)
         timed, pull_times = jax.vjp(self._times, x.ts)
         done, found = self._segments(x).done, or_zeros(given.found, self.nothing_found(x.q0))
@@ -218,7 +218,7 @@ def _at_ends(cotangent: Array | None, count: int) -> Array | None:
 def kept_segments(
     found: tuple[Trajectory, tuple[Array, Array, SegmentEvents | None]],
 ) -> tuple[Trajectory, KeptSegments]:
-    """A trajectory, and what the derivatives need of it."""
+    """The trajectory, and the data that its derivatives need."""
     trajectory, (q, v, events) = found
     known = ~jnp.isnan(trajectory.q[:, 0])
     return trajectory, KeptSegments((q, v), events, known, trajectory.t_failed)
@@ -233,7 +233,7 @@ class PlainSegments(AbstractSegments):
     def moved(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: None
     ) -> tuple[list[Array], None]:
-        """All of its steps at once."""
+        """Make all steps of a segment at once."""
         own = StepSegments(*timed, place.done)
         return list(self.segment(*state, own, place.t_failed, shared)), None
 
@@ -241,7 +241,7 @@ class PlainSegments(AbstractSegments):
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
         given: list[Array], found: None,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
-        """By `jax.vjp`."""
+        """Pull back by `jax.vjp`."""
 
         def run(state: list[Array], timed: Times, shared: Any) -> list[Array]:
             return self.moved(place, state, timed, eqx.combine(shared, fixed), None)[0]
@@ -249,7 +249,7 @@ class PlainSegments(AbstractSegments):
         return jax.vjp(run, state, timed, shared)[1](given)
 
     def nothing_found(self, q: Array) -> None:
-        """There are no events."""
+        """None, since there are no events."""
 
 
 def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:

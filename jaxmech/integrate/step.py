@@ -27,10 +27,10 @@ class Health(eqx.Module):
     """The checks of one step.
 
     Attributes:
-        good: whether nothing went wrong.
+        good: whether all checks passed.
         status: `Status` of this step alone, int32.
-        rank: smallest number of independent constraint equations seen.
-        computed: whether the law of motion gave numbers, so that `rank` means something.
+        rank: smallest number of independent constraint equations of the stages.
+        computed: whether the law of motion returned numbers, so that `rank` is meaningful.
     """
 
     good: Bool[Array, ""]
@@ -123,12 +123,12 @@ class _StageState(eqx.Module):
     Attributes:
         speeds: sums of speeds for the stages that follow and, last, for the step.
         accelerations: the same of accelerations.
-        good: whether nothing went wrong.
+        good: whether all checks passed.
         independent: whether all rows were independent at all stages.
         status: `Status` so far, int32.
         rank: smallest rank so far.
         first_rank: rank at the first stage.
-        kept: which rows may be taken as independent.
+        kept: flags of the rows that may be taken as independent.
     """
 
     speeds: Float[Array, " sums n"]
@@ -187,7 +187,7 @@ def _run_stages(
 
 
 def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
-    """What the stages say, and whether the new state is finite and could be reached."""
+    """Combine the checks of the stages, and whether the new state is finite and was reached."""
     finite = jnp.isfinite(q.sum() + v.sum())
     good = end.good & (finite & reached)
     true, ok = jnp.asarray(True), jnp.asarray(Status.OK, jnp.int32)
@@ -200,7 +200,7 @@ def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
         first = definite & (~finite | (end.status == Status.OK))
         return jnp.where(first, ended, end.status), definite & finite
 
-    # Behind `cond`, so that native code skips what is only needed where something is wrong.
+    # Behind `cond`, so that native code skips the parts that are only needed after a failure.
     status, computed = jax.lax.cond(~good, bad, lambda: (ok, true))
     rows = jnp.asarray(end.kept.size, jnp.int32)
     rank = jax.lax.cond(~end.independent, lambda: end.rank, lambda: rows)
@@ -208,14 +208,14 @@ def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
 
 
 class _Stage(eqx.Module):
-    """A stage of a method, or all of them with an axis in front.
+    """A stage of a method, or all of them along a leading axis.
 
     The rate of a stage enters the sums of the stages that follow, as many of them as the method
     uses, and the sum of the step, which is the last.
 
     Attributes:
-        node: the fraction of the step at which it is taken.
-        weights: of its rate in each of the sums.
+        node: the fraction of the step at which it is evaluated.
+        weights: weights of its rate in each of the sums.
         is_start: whether it is the first stage.
         is_end: whether it is the first or the last stage.
     """
@@ -242,7 +242,7 @@ def _stages(tableau: Tableau, dtype: Any) -> _Stage:
     # Sums are carried only as far ahead as the method looks: fewer numbers in registers.
     farthest = max(j - i for j, i in zip(*np.nonzero(table), strict=True))
     weights = np.zeros((count, farthest + 1))
-    # Row j, column k - 1: what the rate of stage j counts in stage j + k.
+    # Row j, column k - 1: the weight of the rate of stage j in stage j + k.
     for k in range(1, farthest + 1):
         weights[: count - k, k - 1] = np.diagonal(table, -k)
     weights[:, -1] = tableau.weights

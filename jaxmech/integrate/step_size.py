@@ -27,7 +27,7 @@ from jaxmech.system import System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import outside_traces
 
-MEMBERS = 16  # of a batch that take part in a trial
+MEMBERS = 16  # number of members of a batch in a trial
 TARGET = 1e-6  # relative error of a whole run; `_ROUGH` for methods below order 4
 MOST_STEPS = 1_000_000  # that are chosen for a run
 _ROUGH = 1e-4
@@ -39,13 +39,13 @@ _RESOLVED = 1e-3  # error below which the motion is resolved, so that the order 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is integrated and how, without the number of steps.
+    """The inputs of the integration, without the number of steps.
 
     Attributes:
         system: the system.
         method: method of integration; its substeps do not matter.
-        formulation: law of motion.
-        stabilization: what is done against drift.
+        formulation: the law of motion.
+        stabilization: the policy against drift.
     """
 
     system: System
@@ -58,9 +58,9 @@ class Plan:
 
 
 def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int | None:
-    """Equal steps from ts[:, 0] to ts[:, 1] that bring the error of the worst member to the target.
+    """The number of equal steps from ts[:, 0] to ts[:, 1] with which all errors meet the target.
 
-    All arguments have the axis of the members in front. None if the system holds traced values.
+    All arguments have a leading axis of members. None if the system closes over tracers.
     """
     order = plan.method.order
     eps = float(jnp.finfo(q.dtype).eps)
@@ -76,7 +76,7 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
         wanted = np.where(trial.known, many * ratio, 1.0)
         if is_settled.all() or many >= MOST_STEPS:
             break
-        # An unknown error says only that more steps are needed.
+        # An unknown error only means that more steps are needed.
         growth = np.clip(np.where(trial.known, ratio, np.inf), 2.0, 8.0)[~is_settled].max()
         many, before = int(np.ceil(many * growth)), trial
     return int(np.ceil(min(wanted.max(), 1e15)))
@@ -89,7 +89,7 @@ class _Trial:
     Attributes:
         many: steps from the first to the last time.
         error: relative error of the whole run, infinite where it is unknown.
-        done: steps that were made.
+        done: number of steps that were made.
         good: whether no step failed.
     """
 

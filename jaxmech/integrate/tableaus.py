@@ -20,10 +20,10 @@ class Tableau(NamedTuple):
 
 
 class StepControl(NamedTuple):
-    """What is customary to control the steps of a pair by its estimate of the error.
+    """The customary settings for step size control by the error estimate of a pair.
 
     Attributes:
-        order: of the estimate; the error of a step falls with the next higher power.
+        order: order of the estimate; the error of a step falls with the next higher power.
         least: smallest factor from one step to the next.
         most: largest factor.
         memory: exponent of the error of the step before (the integral part is the rest).

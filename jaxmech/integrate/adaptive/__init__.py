@@ -1,4 +1,4 @@
-"""Steps of the size that a tolerance asks for, for each trajectory by itself.
+"""Adaptive steps by a tolerance, for each trajectory of a batch independently.
 
 `method` has `Adaptive`, `attempt` one attempted step, `norm` its error, `control` the size of the
 next step, `dense` states within a step, and `rollout` a whole trajectory, of which `run` is what

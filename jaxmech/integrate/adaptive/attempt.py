@@ -31,9 +31,9 @@ class Knot(eqx.Module):
         q: coordinates, shape (n,).
         v: velocities, shape (n,).
         qdd: accelerations, shape (n,).
-        kept: which constraint rows were taken as independent.
-        rank: how many.
-        status: what is wrong with the law of motion there, a `Status`.
+        kept: flags of the constraint rows that were taken as independent.
+        rank: number of independent constraint rows.
+        status: failure of the law of motion there, a `Status`.
     """
 
     q: Float[Array, " n"]
@@ -48,12 +48,12 @@ class Attempt(eqx.Module):
     """The result of an attempted step.
 
     Attributes:
-        end: its end.
-        error: its error in tolerances; NaN if it could not be computed.
-        errors: in q and in v by coordinate, shape (2, n).
-        rank: smallest rank seen.
-        status: what went wrong, a `Status`.
-        stiffness: |h lambda|, of the eigenvalue that the last two stages show.
+        end: the knot at the end of the step.
+        error: error of the step in tolerances; NaN if it could not be computed.
+        errors: errors in q and in v by coordinate, shape (2, n).
+        rank: smallest rank during the step.
+        status: failure of the step, a `Status`.
+        stiffness: |h lambda| of the eigenvalue estimated from the last two stages.
     """
 
     end: Knot
@@ -81,7 +81,7 @@ def knot(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> Knot:
 def attempt(
     scheme: Scheme, tolerance: Tolerance, start: Knot, t: Array, h: Array, params: Params
 ) -> Attempt:
-    """A step of size h from time t."""
+    """Attempt a step of size h from time t."""
     method = scheme.method
     assert isinstance(method, Adaptive)
     if isinstance(method.pair, AbstractImplicit):
@@ -112,8 +112,8 @@ def attempt(
     stiffness = jnp.zeros_like(h)
     if moved.last is not None:
         last_q, last_v, last_qdd = moved.last
-        # The last stage and the end lie at the same time: the difference of their rates over that
-        # of their states is about the size of the dominant eigenvalue (Hairer and Wanner II, IV.2).
+        # The last stage and the end lie at the same time: their rates differ from each other by
+        # about the dominant eigenvalue times the difference of states (Hairer and Wanner II, IV.2).
         stiffness = jnp.abs(h) * _ratio(
             (new_v - last_v, end.qdd - last_qdd), (new_q - last_q, new_v - last_v)
         )
@@ -121,7 +121,7 @@ def attempt(
 
 
 class _Moved(eqx.Module):
-    """A step before projection.
+    """The end of a step before projection.
 
     Attributes:
         q: coordinates at its end.
@@ -131,7 +131,7 @@ class _Moved(eqx.Module):
         error_at_end: weights of the rate at the end of the step in the estimates.
         independent: whether all rows were independent.
         rank: smallest rank.
-        status: what went wrong, a `Status`.
+        status: failure of the step, a `Status`.
         last: q, v and accelerations of the last stage; None for implicit methods.
     """
 
@@ -195,11 +195,11 @@ class _StagesSoFar(eqx.Module):
     """The carry of the loop over the stages.
 
     Attributes:
-        speeds: of the stages so far, the last one at the end, after zeros, shape (S, n).
-        accelerations: the same of accelerations.
+        speeds: velocities of the stages so far, the last one at the end, after zeros, shape (S, n).
+        accelerations: accelerations of the stages likewise.
         q: coordinates of the last stage.
-        v: its velocities.
-        qdd: its accelerations.
+        v: velocities of the last stage.
+        qdd: accelerations of the last stage.
         independent: whether all rows were independent at all stages.
         status: `Status` so far, int32.
         rank: smallest rank so far.
@@ -265,7 +265,7 @@ def _run_stages(
 
 
 def weighted(weights: Float[Array, " S"], rates: Float[Array, " S n"]) -> Float[Array, " n"]:
-    """The sum of rates with weights."""
+    """The weighted sum of rates."""
     return weights @ rates
 
 

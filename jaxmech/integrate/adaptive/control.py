@@ -1,4 +1,4 @@
-"""The size of the next step, by PI control, and of the first one."""
+"""The size of the next step, by PI control, and that of the first step."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 
 SAFETY = 0.9
-LEAST_ERROR = 1e-4  # that is remembered: a step that was much too small tells nothing
+LEAST_ERROR = 1e-4  # smallest remembered error: that of a much too small step has no information
 FAILED = 0.1  # factor after a step that could not be computed
 
 
@@ -64,7 +64,7 @@ def first_step(
     norm = ErrorNorm.of(scheme, tolerance, state, state, t, params)
     size = jnp.sqrt(norm.measure(*state))
     speed = jnp.sqrt(norm.measure(start.v, start.qdd))
-    # At rest, or at the origin, nothing can be told from the ratio.
+    # At rest, or at the origin, the ratio has no information.
     tiny = (size < 1e-5) | (speed < 1e-5)
     guess = jnp.where(tiny, 1e-6, 0.01 * size / jnp.where(speed > 0, speed, 1.0))
     guess = jnp.minimum(guess, jnp.abs(span))

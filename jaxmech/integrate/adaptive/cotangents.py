@@ -72,13 +72,13 @@ def cotangents_of(
 
 @dataclass(frozen=True)
 class _Pull:
-    """How cotangents go back along the moves.
+    """The pullback of cotangents along the moves.
 
     Attributes:
         moves: the moves.
         saves: cotangents of the saves, shape (T, 2 n).
-        found: cotangents of what is kept of the events; None without events.
-        fixed: what of the shared inputs is not differentiated by.
+        found: cotangents of the kept events; None without events.
+        fixed: the shared inputs that are not differentiated.
     """
 
     moves: Moves
@@ -120,7 +120,7 @@ class _Pull:
     def _along(
         self, move: Move, state: PieceState, active: Array | None, shared: Any, given: Any
     ) -> Any:
-        """Cotangents through a move."""
+        """Pull cotangents back through a move."""
         (wrt_state, *wrt), is_save, n = given, move.save > 0, state.q.size
         row = jax.lax.dynamic_index_in_dim(self.saves, move.save, keepdims=False)
         late = jax.tree.map(jnp.zeros_like, state.offset)
@@ -134,7 +134,7 @@ class _Pull:
         own, *more = self.moves.program.pieces.pulled(
             at, state, t0, shared, self.fixed, wrt_new, self.found
         )
-        # A move to a save leads aside: the motion goes on from the same state as before it.
+        # A move to a save is a side branch: the motion continues from the state before it.
         own = jax.tree.map(lambda x, y: jnp.where(is_save, x + y, y), wrt_state, own)
         return own, *jax.tree.map(jnp.add, wrt, more)
 

@@ -33,7 +33,7 @@ def interpolated(
 ) -> tuple[Array, Array]:
     """q and v at the fraction `at` of a step, from (q, v, qdd) at some fractions of it.
 
-    Two places give an error of q of order h^6 and of v of order h^5; three h^9 and h^8.
+    Two places have an error of order h^6 in q and h^5 in v; three have h^9 and h^8.
     """
     basis = hermite(places)
     slopes = np.polynomial.polynomial.polyder(basis, axis=-1)
@@ -51,7 +51,7 @@ def interpolated(
 
 
 def _powers(coefficients: np.ndarray, at: Array) -> Array:
-    """The values of polynomials."""
+    """Evaluate polynomials."""
     found = jnp.zeros(coefficients.shape[:-1], at.dtype)
     for power in range(coefficients.shape[-1])[::-1]:
         found = found * at + jnp.asarray(coefficients[..., power], at.dtype)

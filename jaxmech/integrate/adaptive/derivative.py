@@ -1,4 +1,4 @@
-"""Derivatives of a run with steps by a tolerance: through its steps, whose sizes are held.
+"""Derivatives of a run with adaptive steps: through its steps, whose sizes are held fixed.
 
 The forward run records its moves (`record`). The tangents go along with the moves. The cotangents
 go backwards, segment by segment: each is run again from the state before it. Save times enter by
@@ -32,12 +32,12 @@ def adaptive_trajectory(
 
 @dataclass(frozen=True)
 class MovesRun(AbstractRun):
-    """A run with steps by a tolerance; `program` is what moves it."""
+    """A run with adaptive steps; `program` defines its moves."""
 
     program: MoveProgram
 
     def tangents(self, x: RolloutInputs, kept: KeptRun, changes: RolloutInputs) -> SmoothResults:
-        """Along the moves, as many as there were."""
+        """Push tangents along the moves that were made."""
         return tangents_of(self.program, along_moves, x, kept, changes)
 
     def smooth_tangents(
@@ -61,5 +61,5 @@ class _MoveRule(RunRule):
     def smooth_jvp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays
     ) -> list[Array]:
-        """By loops of fixed length."""
+        """Push tangents by loops of fixed length."""
         return self.pushed(self.program.smooth_tangents, args, residuals, wanted, tangents)

@@ -1,4 +1,4 @@
-"""`Adaptive`: a method with an error estimate, which chooses the step size by a tolerance."""
+"""`Adaptive`: a method with an error estimate, whose step size is chosen by a tolerance."""
 
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -45,7 +45,7 @@ class Adaptive(AbstractMethod):
 
     Args:
         pair: the method with its error estimate: `DormandPrince5()`, `Tsitouras5()` or
-            `DormandPrince8()`, which takes the fewest evaluations at tolerances below about 1e-6;
+            `DormandPrince8()`, which needs the fewest evaluations at tolerances below about 1e-6;
             for stiff systems `Rodas5P()` or `RadauIIA5()`.
         rtol: tolerance for the error of a step, relative to the state.
         atol: absolute tolerance, in the units of the coordinates and velocities.
@@ -97,7 +97,7 @@ class Adaptive(AbstractMethod):
 
     @property
     def order(self) -> int:
-        """Order of accuracy."""
+        """The order of accuracy."""
         return self.pair.order
 
     def require(
@@ -108,7 +108,7 @@ class Adaptive(AbstractMethod):
         self.pair.require(system, formulation, stabilization, *state)
 
     def tolerance(self, dtype: Any) -> Tolerance:
-        """Its tolerances, as the estimate of the pair is held to them."""
+        """The tolerances to which the estimate of the pair is held."""
         control = self.pair.control
         rtol = control.scale * self.rtol**control.power
         return Tolerance(jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype))

@@ -1,6 +1,6 @@
-"""How a state goes along the recorded moves of a run, with events or without.
+"""The moves of a state along the recorded steps of a run, with events or without.
 
-Steps keep their sizes. But where an event moves in time, all that follows is late by as much: the
+Steps keep their sizes. But where an event moves in time, all later moves are delayed as much: the
 delay is a part of the state, whose value is always zero.
 """
 
@@ -28,13 +28,13 @@ from jaxmech.system import Params
 
 
 class KeptRun(eqx.Module):
-    """What the derivatives need of the forward run.
+    """The data of the forward run that its derivatives need.
 
     Attributes:
-        record: its moves.
+        record: the recorded moves.
         states: q and v at the save times, shape (T, 2 n).
-        known: which of them were reached, or follow a terminal event, shape (T,).
-        active: which constraints were on there, shape (T, C); None without events.
+        known: flags of the save times that were reached, or follow a terminal event, shape (T,).
+        active: flags of the constraints that are on there, shape (T, C); None without events.
     """
 
     record: StepRecord
@@ -50,7 +50,7 @@ class KeptRun(eqx.Module):
 
 @dataclass(frozen=True)
 class MoveProgram:
-    """What moves a run, with closed-over values as arguments.
+    """The functions that make the moves of a run, with closed-over values as arguments.
 
     Attributes:
         pieces: a step of the pair, and one that ends at an event.
@@ -63,14 +63,14 @@ class MoveProgram:
     watch: Watch | None
 
     def nothing_found(self, q: Array) -> Occurrences | None:
-        """Zeros in place of what is kept of all events; None without any."""
+        """Zeros with the shapes of the kept events; None without events."""
         return None if self.watch is None else self.watch.nothing_found(q)
 
 
 def move_program(
     scheme: Scheme, watch: Watch | None, segment: int, x: RolloutInputs
 ) -> tuple[RolloutInputs, Callable[..., tuple[Trajectory, KeptRun]], MoveProgram]:
-    """The inputs with all that the system and the events close over, the run and what moves it."""
+    """The inputs with all closed-over values, the run and its move program."""
     assert isinstance(scheme.method, Adaptive)
     by_pair = replace(scheme, method=replace(scheme.method.pair, substeps=1))
 
@@ -105,7 +105,7 @@ def _plain(
     by_pair: Scheme, watch: Watch | None, state: PieceState, piece: EventPiece, h: Array,
     params: Params,
 ) -> PieceState:  # fmt: skip
-    """A step."""
+    """Make a step."""
     t = piece.t
     if watch is not None and piece.active is not None:
         t, params = t + state.offset, watch.params(params, piece.active)
@@ -116,7 +116,7 @@ def _plain(
 def _event(
     by_pair: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> tuple[PieceState, Occurrences]:
-    """A step that ends at an event, and what is kept of it."""
+    """Make a step that ends at an event; also the kept data of the event."""
     after, found = to_event(by_pair, watch, state, piece, h, params)
     late = state.offset + (found.t - (piece.t + state.offset) - piece.size)
     offset = jnp.where(watch.cuts(piece.which), late, state.offset)
@@ -128,9 +128,9 @@ class Moves:
     """The moves of a run.
 
     Attributes:
-        program: what makes them.
+        program: functions that make the moves.
         ts: save times, shape (T,); derivatives with respect to them are no part of a move.
-        none: what is kept of no event; None without any.
+        none: kept data for the case of no event; None without events.
     """
 
     program: MoveProgram
@@ -139,7 +139,7 @@ class Moves:
 
     @staticmethod
     def of(program: MoveProgram, x: RolloutInputs) -> "Moves":
-        """Of a run with these inputs."""
+        """Make the moves of a run with these inputs."""
         found = program.nothing_found(x.q0)
         return Moves(program, x.ts, jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found))
 
@@ -166,7 +166,7 @@ class Moves:
     def moved(
         self, state: PieceState, t0: Array, active: Array | None, move: Move, shared: Any
     ) -> tuple[PieceState, Occurrences | None]:
-        """The state after a move, and what is kept of an event."""
+        """The state after a move, and the kept data of an event."""
         piece, h = self.at(state, t0, active, move)
         made = partial(self.program.pieces.moved, state, piece, h, shared, self.none)
         if self.program.watch is None:
@@ -177,7 +177,7 @@ class Moves:
         return found
 
     def goes_on(self, move: Move) -> Array:
-        """Whether the motion goes on from the state after a move, and not from the one before."""
+        """Whether the motion continues from the state after a move, and not from the one before."""
         steps = move.is_made & (move.save == 0)
         watch = self.program.watch
         return steps if watch is None else steps & ((move.which < 0) | watch.cuts(move.which))
@@ -210,5 +210,5 @@ def rates_at_saves(program: MoveProgram, x: RolloutInputs, kept: KeptRun) -> Arr
 
 
 def reached_saves(program: MoveProgram, kept: KeptRun) -> Array | None:
-    """Which saves the moves reached; the others may follow a terminal event. None without any."""
+    """Flags of the saves that moves reached; the others may follow a terminal event."""
     return None if program.watch is None else jnp.arange(len(kept.known)) < kept.record.saved

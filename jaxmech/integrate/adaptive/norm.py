@@ -1,8 +1,8 @@
 """The error of a step in the metric of the mass matrix.
 
-It is the whole difference of the two methods. The part along the constraints alone would be a worse
-measure: with few degrees of freedom it occasionally passes through zero, so that steps are accepted
-that are too long (docs/decisions.md).
+It is the norm of the whole difference of the two methods. Its part along the constraints alone is a
+worse measure: with few degrees of freedom it occasionally passes through zero, so that steps are
+accepted that are too long (docs/decisions.md).
 """
 
 import equinox as eqx
@@ -20,7 +20,7 @@ _SMALL = 0.01  # weight of the second estimate of `DormandPrince8`
 
 
 class ErrorNorm(eqx.Module):
-    """What the error of a step is measured by.
+    """The scale of the error of a step.
 
     Attributes:
         M: mass matrix at the end of the step, shape (n, n).
@@ -37,7 +37,7 @@ class ErrorNorm(eqx.Module):
         scheme: Scheme, tolerance: Tolerance, start: tuple[Array, Array], end: tuple[Array, Array],
         t: Array, params: Params,
     ) -> "ErrorNorm":  # fmt: skip
-        """For a step from one state to another, which is not yet projected."""
+        """Make the norm for a step from one state to another, which is not yet projected."""
         start, end, t, params = jax.lax.stop_gradient((start, end, t, params))
         # All of this is at the state at which the projection is computed, and shared with it.
         M = metric_mass(scheme.system, *end, t, params)
@@ -48,9 +48,9 @@ class ErrorNorm(eqx.Module):
         return ErrorNorm(M, *allowed)
 
     def error(self, in_q: Array, in_v: Array) -> tuple[Array, Array]:
-        """The error in units of what is allowed, and by coordinate in q and v, shape (2, n).
+        """The error in units of the tolerance, and by coordinate in q and v, shape (2, n).
 
-        It is given one estimate, or two that are combined as in `DormandPrince8`: (E, n) each.
+        The arguments are one estimate, or two combined as in `DormandPrince8`: (E, n) each.
         """
         in_q, in_v = jax.lax.stop_gradient((in_q, in_v))
         errors = jnp.stack([in_q[0], in_v[0]])
@@ -63,13 +63,13 @@ class ErrorNorm(eqx.Module):
         return error, errors
 
     def measure(self, in_q: Array, in_v: Array) -> Array:
-        """The mean square of both, in units of what is allowed."""
+        """The mean square of both, in units of the tolerance."""
         squares = _size(self.M, in_q) / self.allowed_q, _size(self.M, in_v) / self.allowed_v
         return (squares[0] ** 2 + squares[1] ** 2) / 2
 
 
 def _size(M: Array, x: Array) -> Array:
-    """sqrt(x^T M x / tr M)."""
+    """The size sqrt(x^T M x / tr M)."""
     # Over the trace, so that neither the number of coordinates nor the unit of mass counts. Round-
     # off can make the square of a singular M slightly negative.
     return jnp.sqrt(jnp.maximum(x @ times(M, x), 0.0) / jnp.trace(M))

@@ -15,15 +15,15 @@ from jaxmech.compiler import empty_rows, with_row
 
 
 class Move(eqx.Module):
-    """A move.
+    """A step, a step up to an event, or a save.
 
     Attributes:
-        begin: time since the start, not negative.
-        size: of a step or up to an event, not negative; undefined for a save.
+        begin: time since the start, non-negative.
+        size: size of a step or of its part up to an event, non-negative; undefined for a save.
         save: number of the save, 0 if it is none.
         is_made: whether there is such a move.
-        which: the number of the event that ends it, -1 for none.
-        row: where that event is kept.
+        which: index of the event that ends it, -1 for none.
+        row: row in which that event is kept.
     """
 
     begin: Float[Array, ""]
@@ -34,7 +34,7 @@ class Move(eqx.Module):
     row: Int[Array, ""]
 
     def elapsed(self, goes_on: Array) -> Array:
-        """The time since the start after it; `goes_on` says whether the motion is moved along."""
+        """The time since the start after the move; `goes_on` flags moves that advance."""
         return jnp.where(goes_on, self.begin + self.size, self.begin)
 
 
@@ -49,7 +49,7 @@ class StepRecord(eqx.Module):
         saved: number of the first save that was not reached; an event may have stopped the motion.
         which: the number of the event that ends each move, -1 for none, shape (E,); None without
             events. With them, the shift of time (zero) and the switches follow q and v in a start.
-        row: where that event is kept, shape (E,).
+        row: row in which that event is kept, shape (E,).
     """
 
     moves: Float[Array, " *E"]
@@ -62,7 +62,7 @@ class StepRecord(eqx.Module):
 
     @property
     def segment(self) -> int:
-        """Moves in a segment."""
+        """The number of moves in a segment."""
         return len(self.moves) // len(self.starts)
 
     @property
@@ -71,7 +71,7 @@ class StepRecord(eqx.Module):
         return jnp.maximum(-self.moves, 0.0).astype(jnp.int32)
 
     def by_segment(self) -> "StepRecord":
-        """With an axis of the segments in front, for a loop over them."""
+        """Reshape the record with an axis of segments first, for a loop over them."""
         first = self.segment * jnp.arange(len(self.starts), dtype=jnp.int32)
         left = jnp.clip(self.count - first, 0, self.segment)
         events = [None if x is None else self._rows(x) for x in (self.which, self.row)]
@@ -106,12 +106,12 @@ class StepRecord(eqx.Module):
 
 
 class MoveRows(eqx.Module):
-    """The same while it is written.
+    """The rows of a `StepRecord` while they are written.
 
     Attributes:
-        moves: as above; with events also the number of the event and where it is kept, each counted
-            from 1.
-        starts: as above, the time since the start last.
+        moves: as in a `StepRecord`; with events also the index of the event and its row, each
+            counted from 1.
+        starts: as in a `StepRecord`, the time since the start last.
         segment: moves in a segment.
     """
 
@@ -121,7 +121,7 @@ class MoveRows(eqx.Module):
 
     @staticmethod
     def empty(most: int, segment: int, state: Array, columns: int = 1) -> "MoveRows":
-        """For so many moves of so many numbers, and states of this shape."""
+        """Make rows for `most` moves of `columns` numbers, and states of this shape."""
         count = segments_of(most, segment)
         moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype))
         return MoveRows(moves, empty_rows(count, jnp.append(state, 0.0)), segment)
@@ -129,7 +129,7 @@ class MoveRows(eqx.Module):
     def with_move(
         self, number: Array, move: tuple[Array, ...], begin: Array, state: Array, when: Array
     ) -> "MoveRows":
-        """With the numbers of a move from a state and a time, if it is made."""
+        """Write the numbers of a move from a state and a time, if it is made."""
         is_first = when & (number % self.segment == 0)
         row = jnp.stack([x.astype(state.dtype) for x in move])
         start = jnp.append(state, begin)
@@ -140,7 +140,7 @@ class MoveRows(eqx.Module):
         )
 
     def record(self, count: Array, saved: Array) -> StepRecord:
-        """What was written by so many moves, up to a save."""
+        """Finish the record of `count` moves, up to a save."""
         made = (jnp.arange(len(self.moves)) < count)[:, None]
         begun = (self.segment * jnp.arange(len(self.starts)) < count)[:, None]
         moves = jnp.where(made, self.moves, 0.0)
@@ -152,5 +152,5 @@ class MoveRows(eqx.Module):
 
 
 def segments_of(moves: int, segment: int) -> int:
-    """The number of segments for so many moves."""
+    """The number of segments for a number of moves."""
     return -(-moves // segment)

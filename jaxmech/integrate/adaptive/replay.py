@@ -1,7 +1,7 @@
 """A motion from another start along the recorded steps of a run, whose sizes are held.
 
-It is what the derivatives of that run are derivatives of: a smooth function of the start and of
-the parameters, while the steps of a run that chooses them jump where one is rejected.
+The derivatives of a run are those of this motion: a smooth function of the start and of the
+parameters, while the steps of an adaptive run jump where one is rejected.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ from jaxmech.system import Params
 def recorded(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance
 ) -> StepRecord:
-    """The steps of a run."""
+    """Record the steps of a run."""
     return adaptive_rollout(scheme, q0, v0, ts, params, tolerance, segment=SEGMENT)[1]
 
 

@@ -40,7 +40,7 @@ def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
     *, segment: int, watch: Watch | None = None,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
-    """The trajectory from (q0, v0) saved at ts, and its moves in segments of so many.
+    """The trajectory from (q0, v0) saved at ts, and its moves in segments.
 
     With events, the system of the scheme is that of the watch.
     """
@@ -127,7 +127,7 @@ def _start(run: RunSetting, q: Array, v: Array) -> RunState:
 
 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
-    """The state after one attempt, and what it wrote."""
+    """Make one attempt; return the state after it, and the written rows."""
     events = carry[0].events
     if run.watch is not None and events is not None and not isinstance(run.params, Switched):
         now = run.watch.params(run.params, events.active)
@@ -182,7 +182,7 @@ def _observed(
     event: StepEvents,
     moves: MoveRows,
 ) -> MoveRows:
-    """The moves to the events in a step that changed nothing."""
+    """Record the moves to the events in a step that changed nothing."""
     watch, replay = run.watch, event.events.replay
     assert watch is not None
     first = before.counts.accepted + after.saved - run.at_start + run.observed_before(before)
@@ -203,7 +203,7 @@ def _observed(
 
 
 def _after_event(run: RunSetting, state: RunState, event: StepEvents) -> RunState:
-    """The state from which the motion goes on after the events of a step."""
+    """The state from which the motion continues after the events of a step."""
     is_ok = state.status == Status.OK
     status = jnp.where(is_ok, event.status, state.status)
     failed = is_ok & (status != Status.OK) & (status != Status.STOPPED)
@@ -262,7 +262,7 @@ def _stiffness(
 
 
 def _ended(run: RunSetting, state: RunState, tried: Attempt) -> RunState:
-    """The state with its status."""
+    """Set the status of a state."""
     counts, at = state.counts, jax.lax.stop_gradient(run.time(state.elapsed))
     largest = jnp.maximum(jnp.abs(run.t0), jnp.abs(run.time(run.span)))
     # Of the largest time of the run: below it, adding a step to the time no longer changes it.

@@ -1,4 +1,4 @@
-"""What an adaptive run carries along, and what stays the same during it."""
+"""The state of an adaptive run, and its constant setting."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ class RunAudit(eqx.Module):
 
 
 class StiffnessCounts(eqx.Module):
-    """Counts of steps at the limit of stability, and of others in a row."""
+    """Counts of steps at the limit of stability, and of consecutive other steps."""
 
     limited: Int[Array, ""]
     free: Int[Array, ""]
@@ -40,18 +40,18 @@ class StiffnessCounts(eqx.Module):
 
 
 class RunState(eqx.Module):
-    """The carry of a run.
+    """The carry of the loop over attempts.
 
     Attributes:
         elapsed: time since the start, not negative.
-        knot: the present state.
-        size: of the next attempt.
-        error: of the last step, for the control.
+        knot: the current knot.
+        size: size of the next attempt.
+        error: error of the last step, for the controller.
         is_repeat: whether the last attempt was rejected.
-        status: `Status` so far.
+        status: the `Status` so far.
         t_failed: as in `Trajectory`.
-        saved: number of the next save time.
-        events: what is known of the events; None without any.
+        saved: index of the next save time.
+        events: state of the events; None without events.
     """
 
     elapsed: Float[Array, ""]
@@ -82,7 +82,7 @@ class StepSpan(eqx.Module):
 
 @dataclass(frozen=True, eq=False)
 class RunSetting:
-    """What stays the same during a run; `elapsed` are the save times from the start."""
+    """The inputs that stay fixed during a run; `elapsed` are the save times from the start."""
 
     scheme: Scheme
     tolerance: Tolerance
@@ -115,7 +115,7 @@ class RunSetting:
         return self.elapsed[-1]
 
     def rows(self, q: Array) -> RunRows:
-        """What is written, yet empty: q, v and the two residuals at each save, and the moves."""
+        """Make empty rows for q, v and the two residuals at each save, and for the moves."""
         times, state = len(self.elapsed), jnp.zeros(2 * q.size, q.dtype)
         switches = len(self.watch.names) if self.watch else 0
         saves = empty_rows(times, jnp.zeros(2 + 2 * q.size + switches, q.dtype))
@@ -127,11 +127,11 @@ class RunSetting:
         return saves, MoveRows.empty(most, self.segment, state, columns=3)
 
     def time(self, elapsed: Array) -> Array:
-        """The time after so much of it."""
+        """The time at a given elapsed time."""
         return self.t0 + self.sign * elapsed
 
     def move(self, size: Array, save: Array, event: StepEvents | None = None) -> tuple[Array, ...]:
-        """What is recorded of a step, or of a save with its number."""
+        """Encode a step, or a save with its number, as the columns of a record."""
         coded = jnp.where(save > 0, -save.astype(size.dtype), size)
         if self.watch is None:
             return (coded,)
@@ -141,7 +141,7 @@ class RunSetting:
         return coded, *(jnp.where(event.cut, x + 1, 0) for x in (event.which, event.row))
 
     def observed_before(self, state: RunState) -> Array:
-        """How many events that changed nothing were recorded so far."""
+        """The number of recorded events so far that changed nothing."""
         if self.watch is None or state.events is None:
             return jnp.zeros((), jnp.int32)
         kept = jnp.asarray([0 if e.cuts else e.keep for e in self.watch.events], jnp.int32)

@@ -1,4 +1,4 @@
-"""The states that an accepted step saves."""
+"""The saves within an accepted step."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from jaxmech.status import Status
 def save_reached(
     run: RunSetting, before: RunState, after: RunState, step: StepSpan, rows: RunRows
 ) -> tuple[RunState, RunRows]:
-    """What an accepted step saves."""
+    """Write the saves within an accepted step."""
     last = len(run.elapsed) - 1
 
     def target(saved: Array) -> Array:
@@ -73,7 +73,7 @@ def _places(run: RunSetting) -> tuple[float, ...]:
 def _states(
     run: RunSetting, before: RunState, after: RunState, step: StepSpan, target: Array
 ) -> list[tuple[Array, Array, Array]]:
-    """(q, v, qdd) at these places."""
+    """The states (q, v, qdd) at the interpolation points."""
     ends = [(x.knot.q, x.knot.v, x.knot.qdd) for x in (before, after)]
     if len(_places(run)) == 2:
         return ends

@@ -25,15 +25,15 @@ class StepEvents(eqx.Module):
     """The events in an accepted step.
 
     Attributes:
-        events: what is known of them after it; their `replay` has those of this step.
-        happened: whether there were any.
+        events: state of the events after it; their `replay` has those of this step.
+        happened: whether there were any events.
         cut: whether the step ends at one.
-        which: the number of that event.
-        row: where it is kept, -1 if it is not.
-        share: the part of the step up to there.
-        end: the end of that part.
-        after: where the motion goes on.
-        status: `STOPPED` after a terminal event, or what went wrong.
+        which: index of that event.
+        row: row in which it is kept, -1 if it is not.
+        share: fraction of the step up to it.
+        end: knot at the end of that part.
+        after: knot from which the motion continues.
+        status: `STOPPED` after a terminal event, or a failure.
     """
 
     events: EventState
@@ -51,7 +51,7 @@ def events_in_step(
     scheme: Scheme, tolerance: Tolerance, watch: Watch, start: Knot, was: EventState,
     tried: Attempt, t: Array, h: Array, params: Params, accepted: Array,
 ) -> StepEvents:  # fmt: skip
-    """The events in a step from a knot, of which a whole attempt is given."""
+    """Find the events in a step from a knot, given the whole attempt."""
     end, none = tried.end, jnp.zeros((), jnp.int32)
     was = replace(was, replay=Replay.none(len(watch.events), t.dtype))
     ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)

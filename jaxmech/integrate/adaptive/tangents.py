@@ -60,8 +60,8 @@ class _Pushed(eqx.Module):
     Attributes:
         state: the state.
         d_state: its tangent.
-        active: which constraints are on; None without events.
-        d_found: tangents of what is kept of the events; None without events.
+        active: flags of the constraints that are on; None without events.
+        d_found: tangents of the kept events; None without events.
         begin: time since the start.
     """
 
@@ -72,7 +72,7 @@ class _Pushed(eqx.Module):
     begin: Array
 
     def tangent(self) -> Array:
-        """The tangent as one array."""
+        """The tangent packed into one array."""
         return _packed(self.d_state)
 
 
@@ -84,13 +84,13 @@ def _packed(state: PieceState) -> Array:
 
 @dataclass(frozen=True)
 class _Push:
-    """How tangents go along the moves.
+    """The pushforward of tangents along the moves.
 
     Attributes:
         moves: the moves.
-        record: which of them were made.
-        moving: what of the shared inputs is differentiated by.
-        fixed: the rest.
+        record: the recorded moves.
+        moving: the shared inputs that are differentiated.
+        fixed: the other shared inputs.
         changes: tangents of the inputs.
     """
 
@@ -101,7 +101,7 @@ class _Push:
     changes: RolloutInputs
 
     def __call__(self, at: _Pushed, number: Array) -> tuple[_Pushed, Move, Array]:
-        """After a move; with the move, and the tangent of q and v that it leads to."""
+        """Push through a move; also the move, and the tangent of q and v at its end."""
         moves, d_ts = self.moves, self.changes.ts
         move = self.record.move(number, at.begin, moves.usual)
 
@@ -131,7 +131,7 @@ Along = Callable[[_Push, _Pushed], tuple[_Pushed, Array, Array]]
 
 
 def along_moves(push: _Push, start: _Pushed) -> tuple[_Pushed, Array, Array]:
-    """By a loop over the moves that were made."""
+    """Push in a loop over the moves that were made."""
     record = push.record
 
     def one(carry: Any) -> Any:
@@ -150,7 +150,7 @@ def along_moves(push: _Push, start: _Pushed) -> tuple[_Pushed, Array, Array]:
 
 
 def along_all_moves(push: _Push, start: _Pushed) -> tuple[_Pushed, Array, Array]:
-    """By a loop over as many moves as there could have been, which JAX can transpose."""
+    """Push in a loop over all possible moves, which JAX can transpose."""
     record, count = push.record, len(push.moves.ts)
 
     def one(at: _Pushed, number: Array) -> tuple[_Pushed, tuple[Array, Array, Array]]:

@@ -1,4 +1,4 @@
-"""Events during a run: an `event` and its `transition` are given, `watch` is all of them together.
+"""Events during a run: users define an `event` and its `transition`, and `watch` is all of them.
 
 `watch_of` checks and names them, `switches` turns constraints on and off, `log` holds what
 happened, `crossing` finds the events in one step of a rollout, and `dips` those that its ends do

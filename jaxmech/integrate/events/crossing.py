@@ -1,4 +1,4 @@
-"""The events within one step: where they are, and how the step goes on from there.
+"""The events within one step: their location, and the rest of the step after them.
 
 An event lies where its function changes sign between two states. Its time is bracketed by false
 position with halved weights (the Illinois method; Dowell and Jarratt, BIT 11, 1971, 168-174) and
@@ -27,7 +27,7 @@ from jaxmech.system import Params
 MOST = 8  # events in a step that change the motion; each of the others occurs once between them
 ACCURACY = 2e-14  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
 _APART = 4.0  # accuracies of the time between two occurrences of the same event
-_SETTLING = 0.01  # fraction of a step from which on a sign can be told that was unknown
+_SETTLING = 0.01  # fraction of a step after which an unknown sign is known
 
 
 # A step: from q, v, t, h and parameters to q, v and whether it went well.
@@ -40,21 +40,21 @@ class StepSearch(eqx.Module):
     Attributes:
         base_q: coordinates that the trials step from, shape (n,).
         base_v: velocities, shape (n,).
-        base_u: where that state is.
+        base_u: position of that state in the step.
         q: coordinates at `high`, shape (n,).
         v: velocities there, shape (n,).
-        values: the functions there, shape (E,).
-        health: of the step to there.
-        low: no event occurs before here.
+        values: the functions at that state, shape (E,).
+        health: checks of the step up to there.
+        low: position before which no event occurs.
         high: an event occurs before here.
         at_low: the functions at `low`, weighted, shape (E,).
         at_high: the functions at `high`, weighted, shape (E,).
-        side: which end was moved last, 1 for `high` and -1 for `low`.
-        tries: trials for this event so far.
-        u: where the next trial ends.
-        searching: whether it is known that there is an event.
-        events: what is known of the events.
-        count: events in this step so far that changed the motion.
+        side: the end that was moved last, 1 for `high` and -1 for `low`.
+        tries: number of trials for this event so far.
+        u: position of the end of the next trial.
+        searching: whether an event is known to exist.
+        events: state of the events.
+        count: number of events in this step so far that changed the motion.
         end_q: coordinates at the last event, before its transition, shape (n,).
         end_v: velocities there, shape (n,).
         cut: whether the motion changed at that event.
@@ -123,7 +123,7 @@ def through_events(
         inside = ~at.searching & (at.u < 1)
         past = crossed | ~health.good
         ends, stays = ~at.searching & ~crossed & (at.u >= 1), inside & ~past
-        # Of a direction that is not looked for, or where a root before it has been found already.
+        # In a direction that is ignored, or after a root that has been found already.
         passes = watch.beyond(at.events.signs, values, at.events.active).any()
         passes = stays & (passes | (at.u == at.dips.stops).any())
         qdd = scheme.law(q, v, to_t, now)[1].qdd if with_qdd else None
@@ -165,7 +165,7 @@ def _accuracy(t: Array, h: Array) -> Array:
 def _crossed(
     watch: Watch, at: StepSearch, t: Array, values: Array, accuracy: Array
 ) -> Bool[Array, " E"]:
-    """Which events occur before a time, at which the functions have these values."""
+    """Flags of the events that occur before a time at which the functions have these values."""
     events = at.events
     # Right after an event its function is zero but for rounding errors.
     is_apart = jnp.abs(t - events.latest) > _APART * accuracy
@@ -176,7 +176,7 @@ def _narrowed(
     at: StepSearch, q: Array, v: Array, values: Array, health: Health, ends: Array, past: Array,
     tolerance: Array,
 ) -> StepSearch:  # fmt: skip
-    """The bracket after a trial."""
+    """Narrow the bracket after a trial."""
     up, down = ~ends & past, ~ends & ~past
     new = ends | up
     q, v, found, health = jax.tree.map(
@@ -199,7 +199,7 @@ def _narrowed(
 
 
 def _next(at: StepSearch, watch: Watch, t: Array, accuracy: Array, tolerance: Array) -> Array:
-    """Where the next trial ends: the first estimated root, or the middle."""
+    """The end of the next trial: the first estimated root, or the middle."""
     middle = (at.low + at.high) / 2
     crossed = _crossed(watch, at, t, at.values, accuracy)
     # Unknown values, and those of the wrong sign beside an event that has just occurred, bisect.
@@ -209,8 +209,7 @@ def _next(at: StepSearch, watch: Watch, t: Array, accuracy: Array, tolerance: Ar
     root = jnp.min(jnp.where(crossed, roots, jnp.inf))
     edge = 0.9 * tolerance
     inside = jnp.clip(root, at.low + edge, at.high - edge)
-    # Every third trial bisects, so that no function can make the search take longer than 3 log2
-    # trials.
+    # Every third trial bisects, so that no function can make the search longer than 3 log2 trials.
     bisect = (at.tries % 3 == 0) | ~jnp.isfinite(root) | (at.high - at.low < 2 * edge)
     return jnp.where(bisect, middle, inside)
 
@@ -219,7 +218,7 @@ def _occurred(
     scheme: Scheme, watch: Watch, at: StepSearch, t: Array, h: Array, params: Params,
     place: Array, accuracy: Array, resume: bool,
 ) -> StepSearch:  # fmt: skip
-    """After the first of the events at the end of the bracket."""
+    """Process the first of the events at the end of the bracket."""
     was, to_t = at.events, t + at.high * h
     crossed = _crossed(watch, at, to_t, at.values, accuracy)
     # Of events at the same time, to within the accuracy, the first in the order of the user.
@@ -278,7 +277,7 @@ def _occurred(
 
 
 def _row(watch: Watch, which: Array, counts: Array) -> Array:
-    """Where the next occurrence of an event is kept, -1 if it is not."""
+    """The row in which the next occurrence of an event is kept, -1 if it is not."""
     kept = jnp.asarray([event.kept for event in watch.events], jnp.int32)
     starts = jnp.asarray(watch.rows[:-1], jnp.int32)
     so_far = watch.chosen(which, counts)
@@ -290,12 +289,12 @@ def _signs_after(
     watch: Watch, was: EventState, after: Array, which: Array, crossed: Array, active: Array,
     side: Array,
 ) -> Array:  # fmt: skip
-    """On which side of zero each function is after one event."""
+    """The sign of each function after one event."""
     mine = jnp.arange(len(watch.events)) == which
     passed = jnp.where(mine, -was.signs, was.signs)
     if not watch.has_transitions:
         return passed
-    # After an impact the function is zero and goes back to where it came from.
+    # After an impact the function is zero and returns to its previous sign.
     transitions = [event.transition for event in watch.events]
     rebounds = watch.flags([x is not None and x.restitution is not None for x in transitions])
     jumps = watch.flags([x is not None and x.fn is not None for x in transitions])

@@ -21,17 +21,17 @@ from jaxmech.system import Params
 from jaxmech.utils.probing import depends_on
 
 _MOST = 12  # trials for one minimum
-_SHARE = 0.5  # of the smallest value so far, above which an estimated minimum is no reason to go on
-_TRUST = 0.2  # of the depth of an estimated minimum below the ends, by which it may be wrong
+_SHARE = 0.5  # relative to the smallest value so far: larger estimates of a minimum end its search
+_TRUST = 0.2  # relative error of the depth of an estimated minimum below the ends
 
 
 class StepEnd(eqx.Module):
     """The functions at an end of an interval, positive at both ends, and their rates in u.
 
     Attributes:
-        u: where it is, shape (E,).
+        u: position in the step, shape (E,).
         g: the functions, shape (E,).
-        r: their rates, NaN where these are not known, shape (E,).
+        r: rates of the functions, NaN where unknown, shape (E,).
     """
 
     u: Float[Array, " E"]
@@ -44,10 +44,10 @@ class Dips(eqx.Module):
 
     Attributes:
         pending: functions whose minimum is still sought, shape (E,).
-        low: interval of each minimum.
-        high: likewise.
-        tries: trials for the present one so far.
-        stops: where a function was found beyond zero, 1 for nowhere, shape (E,).
+        low: lower end of the interval of each minimum.
+        high: upper end of the interval of each minimum.
+        tries: number of trials for the current minimum so far.
+        stops: position at which a function was found beyond zero, 1 for none, shape (E,).
     """
 
     pending: Bool[Array, " E"]
@@ -58,7 +58,7 @@ class Dips(eqx.Module):
 
     @staticmethod
     def none(count: int, dtype: Any) -> "Dips":
-        """No minimum is sought."""
+        """Make a search without minima."""
         zeros, ones = jnp.zeros(count, dtype), jnp.ones(count, dtype)
         end = StepEnd(zeros, ones, zeros)
         return Dips(jnp.zeros(count, bool), end, end, jnp.zeros((), jnp.int32), ones)
@@ -68,7 +68,7 @@ class Dips(eqx.Module):
         signs: Int[Array, " E"], enabled: Bool[Array, " E"], start: tuple[Array, Array],
         end: tuple[Array, Array],
     ) -> "Dips":  # fmt: skip
-        """What may be within a step, from the functions and their rates in u at both ends."""
+        """The possible minima in a step, from the functions and their rates in u at both ends."""
         s = signs.astype(start[0].dtype)
         zeros, ones = jnp.zeros_like(s), jnp.ones_like(s)
         low, high = (
@@ -79,19 +79,19 @@ class Dips(eqx.Module):
         return Dips(is_dip & _hopeful(low, high), low, high, jnp.zeros((), jnp.int32), ones)
 
     def after(self, low: Array) -> Float[Array, ""]:
-        """Where the next trial ends, if nothing is known to happen after `low`."""
+        """The end of the next trial, if nothing is known to happen after `low`."""
         which, u = self._next()
         stop = jnp.min(jnp.where(self.stops > low, self.stops, 1.0))
         return jnp.where(which.any() & (u > low), u, stop)
 
     def _next(self) -> tuple[Bool[Array, " E"], Float[Array, ""]]:
-        """The function whose minimum is sought first, and where its estimate is."""
+        """Select the function whose minimum is sought first, and estimate its position."""
         places = jnp.where(self.pending, _minimum(self.low, self.high)[0], jnp.inf)
         first = jnp.arange(len(places)) == jnp.argmin(places)
         return first & self.pending, jnp.min(places)
 
     def tried(self, u: Array, values: Array, rates: Array, signs: Array) -> "Dips":
-        """After a trial at that place; the functions and rates are those of the step."""
+        """Update the search after a trial; the functions and rates are those of the step."""
         mine, _ = self._next()
         s = signs.astype(values.dtype)
         here = StepEnd(jnp.full_like(values, u), s * values, s * rates)
@@ -114,13 +114,13 @@ class Dips(eqx.Module):
         )
 
     def without(self, when: Array) -> "Dips":
-        """Nothing is sought any more, for the motion has changed."""
+        """Drop all minima, since the motion has changed."""
         stops = jnp.where(when, jnp.ones_like(self.stops), self.stops)
         return replace(self, pending=self.pending & ~when, stops=stops)
 
 
 def _minimum(low: StepEnd, high: StepEnd) -> tuple[Array, Array]:
-    """Where a cubic that falls at `low` and rises at `high` has its minimum, and what it is."""
+    """The position and value of the minimum of a cubic that falls at `low` and rises at `high`."""
     width = high.u - low.u
     before, after, rise = low.r * width, high.r * width, high.g - low.g
     # p(x) = g + before x + second x^2 + third x^3 for x from 0 to 1
@@ -148,7 +148,7 @@ def rates(
     watch: Watch, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
     qdd: Array | None,
 ) -> Float[Array, " E"]:  # fmt: skip
-    """The rates of the functions along the motion, over a step; NaN where they are not known.
+    """The rates of the functions along the motion, over a step; NaN where unknown.
 
     Those of functions of v need accelerations, and those of reactions even more.
     """
@@ -177,7 +177,7 @@ def noticed(
     scheme: Scheme, watch: Watch, was: EventState, start: StepState, end: StepState, h: Array,
     params: Params,
 ) -> tuple[Array, Dips, Array]:  # fmt: skip
-    """The functions at the end of a step, what may be within it, and whether to look there."""
+    """The functions at the end of a step, the possible minima within it, and whether to search."""
     values = watch.values(scheme, *end[:3], params)
     before, after = (rates(watch, scheme, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
     dips = Dips.of(was.signs, watch.enabled(was.active), (was.values, before), (values, after))

@@ -1,4 +1,4 @@
-"""`Event`: something that happens when a function of the motion goes through zero."""
+"""`Event`: a zero crossing of a function of the motion."""
 
 import inspect
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from jaxmech.utils.checks import asking, require_function, require_kind, require
 
 @dataclass(frozen=True)
 class Event:
-    """An event occurs where a function of the motion crosses zero.
+    """A zero crossing of a function of the motion.
 
     Args:
         fn: `fn(q, v, t, params)`, a scalar that changes sign at the event; or `fn(q, v, t, params,
-            reactions)`, where `reactions` is the `Observation` that `observe` returns at that time.
+            reactions)`, where `reactions` is the `Observation` of `observe` at that time.
             For example, `reactions.multipliers["hoop"][0]` changes sign where a bead leaves its
             hoop.
         direction: 1 for crossings from negative to positive, -1 for crossings from positive to
@@ -26,13 +26,13 @@ class Event:
             before the crossing.
         terminal: whether the trajectory ends there, with the status `STOPPED`.
         transition: a change of the state at the event, such as an impact; None for no change.
-        name: its name in `Solution.events`; by default that of `fn`.
+        name: name in `Solution.events`; by default that of `fn`.
         keep: the number of occurrences whose times and states are stored; all are counted.
 
     Raises:
         TypeError: `fn` is not a function or `name` not a string, or another argument is of the
             wrong kind.
-        ValueError: `fn` does not take four or five arguments, `direction` is not -1, 0 or 1, `keep`
+        ValueError: `fn` does not have four or five arguments, `direction` is not -1, 0 or 1, `keep`
             is not a positive integer, or a terminal event has a transition.
 
     Example:
@@ -76,7 +76,7 @@ class Event:
 
     @property
     def needs_reactions(self) -> bool:
-        """Whether the function takes reactions."""
+        """Whether the function has an argument for reactions."""
         return _arguments(self.fn) == 5
 
     @property
@@ -86,11 +86,11 @@ class Event:
 
     @property
     def kept(self) -> int:
-        """Of how many occurrences times and states are kept."""
+        """The number of occurrences whose times and states are kept."""
         return 1 if self.terminal else self.keep
 
     def value(self, q: Array, v: Array, t: Array, params: Any, reactions: Any = None) -> Array:
-        """What the function returns, a scalar in the type of q."""
+        """The value of the function, a scalar in the type of q."""
         more = (reactions,) if self.needs_reactions else ()
         with asking(f"event {self.name!r}", params):
             value = self.fn(q, v, t, params, *more)

@@ -1,4 +1,4 @@
-"""What is known of the events while a run goes on: their signs, and what has happened so far."""
+"""The state of the events during a run: their signs, and their occurrences so far."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if t
 
 
 class Occurrences(eqx.Module):
-    """When events occurred, and in which states; R rows for all events together, NaN if unused.
+    """Times and states of occurrences; R rows for all events together, NaN if unused.
 
     Attributes:
         t: times, shape (R,).
         q: coordinates at the event, shape (R, n).
         v: velocities before a transition, shape (R, n).
         q_after: coordinates after it, shape (R, n); None if no event has a transition.
-        v_after: velocities after it, likewise.
+        v_after: velocities after it, shape (R, n); None likewise.
     """
 
     t: Float[Array, " *R"]
@@ -29,21 +29,21 @@ class Occurrences(eqx.Module):
 
     @staticmethod
     def none(rows: int, q: Array, after: bool) -> "Occurrences":
-        """Nothing has occurred."""
+        """Make empty rows."""
         many = jnp.full((rows, *q.shape), jnp.nan, q.dtype)
         more = many if after else None
         return Occurrences(jnp.full(rows, jnp.nan, q.dtype), many, many, more, more)
 
     # Comparisons instead of an index, and no row where it is -1.
     def row(self, k: Array) -> "Occurrences":
-        """One row, zero where there is none."""
+        """Read one row, zero where there is none."""
         here = jnp.arange(len(self.t)) == k
         return jax.tree.map(
             lambda rows: jnp.where(here.reshape(-1, *[1] * (rows.ndim - 1)), rows, 0.0).sum(0), self
         )
 
     def with_row(self, k: Array, new: "Occurrences") -> "Occurrences":
-        """With another row."""
+        """Replace a row."""
         here = jnp.arange(len(self.t)) == k
         return jax.tree.map(
             lambda rows, x: jnp.where(here.reshape(-1, *[1] * x.ndim), x[None], rows), self, new
@@ -54,11 +54,11 @@ class Replay(eqx.Module):
     """The events of a segment of steps, in their order, as a derivative needs them.
 
     Attributes:
-        step: the step of the segment in which each occurred, shape (K,).
-        size: from where in that step the motion last changed to the event [s], shape (K,).
-        which: the number of the event, shape (K,).
-        row: where it is kept among the `Occurrences`, -1 if it is not, shape (K,).
-        count: how many there were, more than K if some are missing.
+        step: index in the segment of the step of each occurrence, shape (K,).
+        size: time from the last change of the motion in that step to the event [s], shape (K,).
+        which: index of the event, shape (K,).
+        row: row among the `Occurrences`, -1 if it is not kept, shape (K,).
+        count: number of events, more than K if some are missing.
     """
 
     step: Int[Array, " *S K"]
@@ -77,9 +77,9 @@ class Replay(eqx.Module):
         return Replay(zeros, size, zeros, zeros, jnp.zeros((), jnp.int32))
 
     def added(self, step: Array, size: Array, which: Array, row: Array) -> "Replay":
-        """With one more event."""
-        # Beyond the last place nothing is written, but counted: a derivative then knows that some
-        # are missing.
+        """Append an event."""
+        # Beyond the last place events are counted, but not written: a derivative then knows that
+        # some are missing.
         here = jnp.arange(len(self.step)) == self.count
 
         def put(entries: Array, x: Array) -> Array:
@@ -102,16 +102,16 @@ class Replay(eqx.Module):
 
 
 class EventState(eqx.Module):
-    """What is known of E events at a state of the run.
+    """The state of E events at a state of the run.
 
     Attributes:
-        signs: on which side of zero the function of each event is, 0 where unknown, shape (E,).
+        signs: sign of the function of each event, 0 where unknown, shape (E,).
         values: the functions, shape (E,).
-        counts: how often each event has occurred, shape (E,).
-        latest: when each event last occurred [s], shape (E,).
-        found: times and states.
-        active: which of the constraints with a switch are on, shape (C,).
-        stopped_by: the number of the terminal event that occurred, else -1.
+        counts: number of occurrences of each event, shape (E,).
+        latest: time of the last occurrence of each event [s], shape (E,).
+        found: times and states of the occurrences.
+        active: flags of the constraints with a switch that are on, shape (C,).
+        stopped_by: index of the terminal event that occurred, else -1.
         smooth: states since the motion last changed at an event.
         replay: the events of the present segment.
     """

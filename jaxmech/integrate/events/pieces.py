@@ -1,4 +1,4 @@
-"""Pieces of a run between steps and events, which its derivatives go through.
+"""Pieces of a run between steps and events, through which its derivatives propagate.
 
 At an event, the size s of its piece is the root of g(x(s)) = 0 that the run found, and has the
 derivatives of the implicit function, ds = -dg / (dg/ds), of any order.
@@ -23,7 +23,7 @@ from jaxmech.system import Params
 
 
 class PieceState(eqx.Module):
-    """A state between pieces: what derivatives go through.
+    """A state between pieces, as differentiated.
 
     Attributes:
         q: coordinates, shape (n,).
@@ -37,14 +37,14 @@ class PieceState(eqx.Module):
 
 
 class EventPiece(eqx.Module):
-    """What ends a piece.
+    """The end of a piece.
 
     Attributes:
-        t: when its step began [s].
-        size: of the piece, if an event ends it [s].
-        which: the number of that event, -1 for the end of the step.
-        row: where the event is kept, -1 if it is not.
-        active: which constraints are on; None without events.
+        t: start of its step [s].
+        size: size of the piece, if an event ends it [s].
+        which: index of that event, -1 for the end of the step.
+        row: row in which the event is kept, -1 if it is not.
+        active: flags of the constraints that are on; None without events.
     """
 
     t: Array
@@ -54,7 +54,7 @@ class EventPiece(eqx.Module):
     active: Any
 
 
-Kind = Callable[..., Any]  # from a state, a piece, its size h and what all steps depend on
+Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared inputs of all steps
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class PieceKinds:
     """The kinds of pieces.
 
     Attributes:
-        plain: up to the end of a step: the state there.
-        event: up to an event: the state after it, and what is kept of it; None without events.
+        plain: to the end of a step: the state there.
+        event: to an event: the state after it, and its kept data; None without events.
     """
 
     plain: Kind
@@ -72,7 +72,7 @@ class PieceKinds:
     def moved(
         self, state: PieceState, piece: EventPiece, h: Array, shared: Any, none: Any
     ) -> tuple[PieceState, Any]:
-        """The state after a piece, and what is kept of an event; `none` where there is no event."""
+        """The state after a piece, and the kept data of an event; `none` without an event."""
 
         def plain() -> tuple[PieceState, Any]:
             return self.plain(state, piece, h, shared), none
@@ -89,11 +89,11 @@ class PieceKinds:
     ) -> Any:  # fmt: skip
         """Cotangents of the state, the times and `shared`, from those of the next state and events.
 
-        `place` gives the piece and its h from the state and the times.
+        `place` returns the piece and its h from the state and the times.
         """
 
         # One kind of piece at a time is differentiated, and not the `cond` of both, which would
-        # hand intermediate values of loops from one `cond` to another: native code cannot do that.
+        # pass intermediate values of loops from one `cond` to another: native code cannot do that.
         def through(kind: Kind, given: Any) -> Any:
             def run(state: PieceState, times: Any, shared: Any) -> Any:
                 return kind(state, *place(state, times), eqx.combine(shared, fixed))
@@ -121,7 +121,7 @@ def to_step_end(
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _root(value: Callable[[Any, Array], Array], found: Array, data: Any) -> Array:
-    """The root of value(data, size) that the run found, with the derivative of the implicit one."""
+    """The root of value(data, size) found in the run, with its implicit derivative."""
     return found
 
 
@@ -140,7 +140,7 @@ def _root_jvp(
 def to_event(
     scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> tuple[PieceState, Occurrences]:
-    """The state from which the motion goes on after an event, and what is kept of the event."""
+    """The state from which the motion continues after an event, and the kept data of the event."""
     now, start = watch.params(params, piece.active), piece.t + state.offset
 
     def moved(size: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""`Events`: what a `Solution` says about the events of a run."""
+"""`Events`: the occurrences of events in a `Solution`."""
 
 from collections.abc import Iterator
 
@@ -12,15 +12,15 @@ from jaxmech.integrate.events.watch import Watch
 
 
 class EventRecord(eqx.Module):
-    """The occurrences of one event, the first K of them; NaN where there were fewer.
+    """The first K occurrences of one event; NaN where there were fewer.
 
     Attributes:
-        count: how often it occurred, also beyond K.
+        count: number of occurrences, also beyond K.
         t: times [s], shape (K,).
         q: coordinates, shape (K, n).
         v: velocities, before a transition, shape (K, n).
         q_after: coordinates after a transition, shape (K, n); None for an event without one.
-        v_after: velocities after it, likewise.
+        v_after: velocities after it, shape (K, n); None likewise.
     """
 
     count: Int[Array, " *B"]
@@ -36,12 +36,12 @@ class Events(eqx.Module):
 
     Attributes:
         records: the occurrences of each event.
-        stopped_by: number of the terminal event that ended the trajectory, in the order in which
-            the events were given; -1 if none did.
+        stopped_by: index of the terminal event that ended the trajectory, in the order of the
+            arguments; -1 if none did.
         t_end: time until which the trajectory moved [s].
         active: whether each constraint that is switched was on at the saved times, by name, shape
             (T,) each.
-        names: of the events, in the order in which they were given.
+        names: names of the events, in the order of the arguments.
 
     Example:
         >>> import jax.numpy as jnp
@@ -82,9 +82,9 @@ class Events(eqx.Module):
 def events_of(
     watch: Watch, state: EventState, active: Array, t_last: Array, t_failed: Array
 ) -> Events:
-    """The events by name, from the last state of a run that was to go on until `t_last`.
+    """The events by name, from the last state of a run to the time `t_last`.
 
-    `active` says which constraints with a switch were on at the save times, shape (T, C).
+    `active` flags the constraints with a switch that are on at the save times, shape (T, C).
     """
     found, records, t_end = state.found, dict[str, EventRecord](), t_last
     for k, event in enumerate(watch.events):

@@ -1,6 +1,6 @@
 """A run with events and fixed steps, whose derivatives go through its segments in pieces.
 
-The forward run keeps where in each segment which events occurred, so that they are not searched
+The forward run keeps the events of each segment with their positions, so that they are not searched
 for again. A segment is a sequence of pieces: from the end of a step or an event to the next.
 """
 
@@ -54,12 +54,12 @@ def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs)
 
 
 class _Along(eqx.Module):
-    """Where in a segment the replay is, and how the motion goes on.
+    """The position of the replay in a segment.
 
     Attributes:
-        step: the step.
-        entry: how many events have been replayed.
-        active: which constraints are on.
+        step: index of the step.
+        entry: number of replayed events.
+        active: flags of the constraints that are on.
         moving: whether the trajectory still moves.
     """
 
@@ -71,7 +71,7 @@ class _Along(eqx.Module):
 
 @dataclass(frozen=True)
 class EventSegments(AbstractSegments):
-    """A run with events.
+    """A run with fixed steps and events.
 
     Attributes:
         pieces: the two kinds of pieces, with closed-over values as arguments.
@@ -84,7 +84,7 @@ class EventSegments(AbstractSegments):
     def moved(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Occurrences
     ) -> tuple[list[Array], Occurrences]:
-        """Piece by piece, with what is kept of their events."""
+        """Move piece by piece; also the kept data of their events."""
         none = jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found)
 
         def one(carry: Any, _: None) -> tuple[Any, None]:
@@ -135,7 +135,7 @@ class EventSegments(AbstractSegments):
         return [wrt.q, wrt.v], wrt_timed, wrt_shared
 
     def nothing_found(self, q: Array) -> Occurrences:
-        """Zeros."""
+        """Zeros with the shapes of the kept events."""
         return self.watch.nothing_found(q)
 
     def _count(self, place: SegmentPlace) -> int:
@@ -147,7 +147,7 @@ class EventSegments(AbstractSegments):
         self, state: PieceState, piece: EventPiece, goes_on: Array, h: Array, shared: Any,
         none: Occurrences,
     ) -> tuple[PieceState, Occurrences]:  # fmt: skip
-        """The state after a piece, if there is one, and what is kept of an event."""
+        """The state after a piece, if there is one, and the kept data of an event."""
         found: tuple[PieceState, Occurrences] = jax.lax.cond(
             goes_on,
             lambda: self.pieces.moved(state, piece, h, shared, none),
@@ -181,7 +181,7 @@ class EventSegments(AbstractSegments):
 
 
 def _begin(place: SegmentPlace, state: list[Array]) -> tuple[PieceState, _Along]:
-    """The beginning of a segment."""
+    """The start of the replay of a segment."""
     events, none = place.events, jnp.zeros((), jnp.int32)
     assert events is not None
     first = PieceState(state[0], state[1], jnp.zeros_like(state[0][0]))

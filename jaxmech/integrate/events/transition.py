@@ -1,4 +1,4 @@
-"""`Transition`: what happens to the state at an event."""
+"""`Transition`: a change of the state at an event."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from jaxmech.utils.checks import require_function
 
 @dataclass(frozen=True)
 class Transition:
-    """What happens to the state at an event: a jump, an impact, constraints switched on or off.
+    """A change of the state at an event: a jump, an impact, constraints switched on or off.
 
     They are applied in this order. Afterwards the velocities satisfy the constraints that are now
     active: the impulses of these constraints change the velocities as little as possible in the
@@ -29,8 +29,8 @@ class Transition:
 
     Raises:
         TypeError: `fn` is not a function, or a name is not a string.
-        ValueError: nothing is given, a number e is negative, or a constraint is switched both on
-            and off.
+        ValueError: no change is specified, a number e is negative, or a constraint is switched both
+            on and off.
 
     Example:
         >>> Transition(restitution=0.8)

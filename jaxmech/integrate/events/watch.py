@@ -1,4 +1,4 @@
-"""`Watch`: all events of a run, what their functions are at a state, and what they do to it."""
+"""`Watch`: all events of a run, with their functions and their effects on a state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from jaxmech.stabilization import constraint_jacobians, metric_mass, near
 from jaxmech.system import Params, System
 from jaxmech.utils.probing import depends_on
 
-_NEAR = 1e-6  # of its change in a step, below which a function counts as zero
+_NEAR = 1e-6  # relative to its change in a step: a smaller function counts as zero
 _ITERATIONS = 2  # for velocities on constraints that are not linear in them
 
 
@@ -50,7 +50,7 @@ class Watch:
 
     @cached_property
     def rows(self) -> tuple[int, ...]:
-        """Where the occurrences of each event begin, and where the last ones end."""
+        """The first row of the occurrences of each event, and the total number of rows."""
         return tuple(np.cumsum([0, *(e.kept for e in self.events)]).tolist())
 
     def system(self, system: System) -> System:
@@ -58,15 +58,15 @@ class Watch:
         return with_switches(system, self.names) if self.names else system
 
     def params(self, params: Params, active: Bool[Array, " C"]) -> Params:
-        """The parameters of that system."""
+        """The parameters of the system with switches."""
         return Switched(params, active) if self.names else params
 
     def active(self) -> Bool[Array, " C"]:
-        """Which constraints are on at the start."""
+        """Flags of the constraints that are on at the start."""
         return jnp.asarray(np.array([name not in self.inactive for name in self.names], bool))
 
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
-        """Which events can occur: an event that would not switch any constraint cannot."""
+        """Flags of the events that can occur: one that would not switch any constraint cannot."""
 
         def one(event: Event) -> Any:
             if event.transition is None or not event.transition.switches:
@@ -90,7 +90,7 @@ class Watch:
     def crossed(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Bool[Array, " E"]:
-        """Which events occur between a state with these signs and one with these values."""
+        """Flags of the events between a state with these signs and one with these values."""
         # A crossing goes against the sign before it.
         directions = jnp.asarray([event.direction for event in self.events], signs.dtype)
         allowed = (directions == 0) | (directions == -signs)
@@ -101,34 +101,34 @@ class Watch:
     def beyond(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Bool[Array, " E"]:
-        """Which functions have the other sign, in whichever direction they went through zero."""
+        """Flags of the functions with the other sign, in either direction."""
         return (jnp.sign(values) == -signs) & (signs != 0) & self.enabled(active)
 
     def settled(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Int[Array, " E"]:
-        """The signs at a state that the run goes on from; those of a zero stay."""
-        # A zero says nothing about the side, so the side before it stays.
+        """The signs at a state from which the run continues; those of a zero stay."""
+        # A zero has no side, so the sign before it stays.
         new = jnp.sign(values).astype(signs.dtype)
         return jnp.where(self.enabled(active), jnp.where(values == 0, signs, new), 0)
 
     def sides(
         self, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
     ) -> Int[Array, " E"]:
-        """On which side of zero the functions are right after a state, in the direction of h."""
+        """The sign of each function right after a state, in the direction of h."""
         qdd = scheme.law(q, v, t, params)[1].qdd
         values, rates = jax.jvp(
             lambda q, v, t: self.values(scheme, q, v, t, params),
             (q, v, t),
             (v, qdd, jnp.ones_like(t)),
         )
-        # After a jump the function may be zero but for rounding errors; then its rate tells the
-        # side.
+        # After a jump the function may be zero but for rounding errors; then its rate determines
+        # the sign.
         is_zero = jnp.abs(values) <= _NEAR * jnp.abs(rates * h)
         return jnp.sign(jnp.where(is_zero, rates * h, values)).astype(jnp.int32)
 
     def start(self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> EventState:
-        """Before the first step; `params` are the user's."""
+        """Initialize before the first step; `params` are the user's."""
         active, zero = self.active(), jnp.zeros((), jnp.int32)
         values = self.values(scheme, q, v, t, self.params(params, active))
         none = jnp.zeros(len(self.events), jnp.int32)
@@ -145,11 +145,11 @@ class Watch:
         )
 
     def flags(self, wanted: Sequence[bool]) -> Bool[Array, " E"]:
-        """A property of each event."""
+        """Make an array of a property of each event."""
         return jnp.asarray(np.array(wanted, bool))
 
     def chosen(self, which: Array, of: Array) -> Array:
-        """The entry of one event."""
+        """Select the entry of one event."""
         here = jnp.arange(len(self.events)) == which
         return jnp.where(here, of, jnp.zeros_like(of)).sum().astype(of.dtype)
 
@@ -162,7 +162,7 @@ class Watch:
         return self.chosen(which, self.flags([event.terminal for event in self.events]))
 
     def nothing_found(self, q: Array) -> Occurrences:
-        """Zeros in place of what is kept of all events."""
+        """Zeros with the shapes of the kept events."""
         unknown = Occurrences.none(self.rows[-1], q, self.has_transitions)
         return jax.tree.map(jnp.zeros_like, unknown)
 
@@ -240,7 +240,7 @@ class Watch:
 
 
 def _new_state(event: Event, found: Any, q: Array) -> tuple[Array, Array]:
-    """What the function of a transition returned, checked."""
+    """Check the result of the function of a transition."""
     what = f"The transition of event {event.name!r} must return q and v of shape {q.shape}"
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise ValueError(f"{what}, but returned {found!r}.")

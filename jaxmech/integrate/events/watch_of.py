@@ -11,11 +11,11 @@ from jaxmech.system import System
 
 
 def watch_of(system: System, events: Any, inactive: Any) -> Watch | None:
-    """All events of a run; None if there are none and no constraint is off.
+    """Make the watch of a run; None if there are no events and no constraint is off.
 
     Raises:
-        TypeError: `events` holds something else.
-        ValueError: a name is given twice, or is not that of a constraint.
+        TypeError: `events` has an entry of another type.
+        ValueError: a name is used twice, or is not that of a constraint.
     """
     given = (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
     named = tuple(_named(event, k) for k, event in enumerate(given, start=1))

@@ -1,6 +1,6 @@
 """Implicit methods for stiff systems: `Rodas5P` and `RadauIIA5`.
 
-`methods` has what users see. `rosenbrock` and `radau` make a step, with the linear systems of
+`methods` is the public interface. `rosenbrock` and `radau` make a step, with the linear systems of
 `jacobian`, which differentiates the constrained accelerations, and the numbers of `coefficients`.
 """
 

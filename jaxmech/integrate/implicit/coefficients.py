@@ -107,7 +107,7 @@ class CollocationTableau(NamedTuple):
         matrix: A, shape (3, 3).
         transform: T, so that T^-1 A^-1 T has the eigenvalues in blocks, shape (3, 3).
         real: real eigenvalue of A^-1.
-        complex: real and imaginary part of the others.
+        complex: real and imaginary part of the other eigenvalues.
     """
 
     nodes: np.ndarray

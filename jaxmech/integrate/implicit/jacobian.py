@@ -38,8 +38,8 @@ class MotionJacobian(eqx.Module):
         in_q: R_q and S_q, one above the other, shape (n + m, n).
         in_v: R_v and S_v, shape (n + m, n).
         in_t: R_t and S_t, shape (n + m,).
-        kept: which constraint rows count as independent, shape (m,).
-        singular: rows of A that make up for a singular M, as in `System`.
+        kept: flags of the constraint rows that count as independent, shape (m,).
+        singular: rows of A that compensate for a singular M, as in `System`.
     """
 
     M: Float[Array, " n n"]
@@ -105,11 +105,11 @@ class Pair(NamedTuple):
 
 
 class Resolvent(eqx.Module):
-    """(mu I - J)^-1.
+    """The resolvent (mu I - J)^-1.
 
     Attributes:
-        at: the derivatives.
-        factors: of the saddle-point system.
+        at: the derivatives at the state.
+        factors: factors of the saddle-point system.
         z: real part of 1 / mu.
         zi: imaginary part, None for a real mu.
     """
@@ -125,7 +125,7 @@ class Resolvent(eqx.Module):
         return self.factors.matrix.regular
 
     def solve(self, right: Pair, in_t: Array | float | None = None) -> Pair:
-        """(x, w) of a real mu; `in_t` times the derivative by t is added to the right-hand side."""
+        """Solve for (x, w) with a real mu; `in_t` times the derivative by t adds to `right`."""
         at, z = self.at, self.z
         n = len(at.M)
         given = _above(at, right.v) + z * times(at.in_q, right.q)

@@ -32,10 +32,10 @@ class ImplicitStep(eqx.Module):
     Attributes:
         q: coordinates, shape (n,).
         v: velocities, shape (n,).
-        errors: of q and of v, shape (2, n).
+        errors: errors of q and of v, shape (2, n).
         independent: whether all constraint rows were independent at the start.
-        rank: how many were.
-        status: what went wrong, a `Status`.
+        rank: number of independent rows.
+        status: failure of the step, a `Status`.
     """
 
     q: Float[Array, " n"]
@@ -47,7 +47,7 @@ class ImplicitStep(eqx.Module):
 
 
 class StepData(eqx.Module):
-    """Where a step starts, and how exactly its equations are to be solved.
+    """The start of a step, and the accuracy of its equations.
 
     Attributes:
         q: coordinates, shape (n,).
@@ -81,7 +81,7 @@ class AbstractImplicit(AbstractPair):
         self, system: System, formulation: AbstractFormulation,
         stabilization: AbstractStabilization, *state: Any,
     ) -> None:  # fmt: skip
-        """Raise a ValueError unless the law of motion tells which rows are independent."""
+        """Raise a ValueError unless the law of motion reports its independent rows."""
         name = f"jm.{type(self).__name__}"
         if not isinstance(formulation, UdwadiaKalaba):
             raise ValueError(
@@ -96,7 +96,7 @@ class AbstractImplicit(AbstractPair):
             )
 
     def step(self, scheme: Scheme, data: StepData) -> ImplicitStep:
-        """One step, not yet projected."""
+        """Make one step, not yet projected."""
         q, v, t, params = data.q, data.v, data.t, data.params
         every, yes = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool), jnp.asarray(True)
         with jax.named_scope("law_of_motion"):
@@ -163,7 +163,7 @@ class Rodas5P(AbstractImplicit):
 
     @property
     def order(self) -> int:
-        """Order of accuracy."""
+        """The order of accuracy."""
         return RODAS_5P.order
 
     @property
@@ -174,7 +174,7 @@ class Rodas5P(AbstractImplicit):
     def solved(
         self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
     ) -> tuple[Array, Array, Array]:
-        """By linear systems alone."""
+        """Solve by linear systems alone."""
         step, error, good, regular = rosenbrock_step(
             scheme, RODAS_5P, at, data.q, data.v, data.t, data.h, data.params
         )
@@ -230,7 +230,7 @@ class RadauIIA5(AbstractImplicit):
 
     @property
     def order(self) -> int:
-        """Order of accuracy."""
+        """The order of accuracy."""
         return 5
 
     @property
@@ -241,7 +241,7 @@ class RadauIIA5(AbstractImplicit):
     def solved(
         self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
     ) -> tuple[Array, Array, Array]:
-        """By simplified Newton iterations."""
+        """Solve by simplified Newton iterations."""
         q, v, t, h, params = data.q, data.v, data.t, data.h, data.params
         found, solvers = radau_step(scheme, self.iterations, at, q, v, t, h, params, data.enough)
         fixed = jax.lax.stop_gradient((q, v, t, h, params, qdd))

@@ -25,7 +25,7 @@ _INVERSE = np.linalg.inv(RADAU_5.matrix)
 _BACK = np.linalg.inv(RADAU_5.transform)
 _ROOT = np.sqrt(6.0)
 _ERROR = np.array([-(13 + 7 * _ROOT), -13 + 7 * _ROOT, -1.0]) / 3
-_DERIVATIVE_SWEEPS = 8  # of a linear iteration that gains a digit or more in each
+_DERIVATIVE_SWEEPS = 8  # of a linear iteration that gains at least one digit in each
 
 _UNKNOWN_RATE = 0.9  # of the first correction
 _ROUNDING = 1 / 16  # correction, relative to what is enough, below which only round-off is left
@@ -41,7 +41,7 @@ class Solvers(eqx.Module):
 
     @staticmethod
     def of(at: MotionJacobian, h: Array) -> "Solvers":
-        """For a step of size h."""
+        """Make the solvers for a step of size h."""
         re, im = RADAU_5.complex
         return Solvers(at.resolvent(RADAU_5.real / h), at.resolvent(re / h, im / h))
 
@@ -51,7 +51,7 @@ class Solvers(eqx.Module):
         return self.real.regular & self.pair.regular
 
     def correction(self, missing: Float[Array, "3 2 n"]) -> Float[Array, "3 2 n"]:
-        """The change of Z that makes up for what is missing, to first order."""
+        """The change of Z that cancels the residual to first order."""
         first, second, third = (Pair(*x) for x in _combined(_BACK, missing))
         real = self.real.solve(first)
         re, im = self.pair.solve_complex(second, third)
@@ -59,7 +59,7 @@ class Solvers(eqx.Module):
 
 
 class Collocation(eqx.Module):
-    """The solution of a step.
+    """The solution of the collocation equations of a step.
 
     Attributes:
         Z: increments of q and v at the stages, of which the last is that of the step.
@@ -80,11 +80,11 @@ def radau_step(
     params: Params, enough: Float[Array, "2"],
 ) -> tuple[Collocation, Solvers]:  # fmt: skip
     """The stages of a step; `enough` is the allowed error of the iteration in q and in v."""
-    # Simplified Newton: the Jacobian only decides how fast the iteration converges, not where to.
+    # Simplified Newton: the Jacobian affects the rate of convergence only, not the limit.
     solvers = jax.lax.stop_gradient(Solvers.of(at, h))
 
     def missing(Z: Array, data: Any) -> Array:
-        """F - A^-1 Z / h."""
+        """The residual F - A^-1 Z / h."""
         q, v, t, h, params, kept = data
 
         def one(_: None, own: Any) -> tuple[None, Array]:

@@ -15,12 +15,12 @@ from jaxmech.system import Params
 
 
 class _Sums(eqx.Module):
-    """What earlier stages contribute to those that follow, the next one first.
+    """The contributions of earlier stages to those that follow, the next one first.
 
     Attributes:
-        states: to q and v at which the stages are taken, shape (S, 2, n).
-        rights: to the right-hand sides, shape (S, 2, n).
-        step: to the step, shape (2, n).
+        states: contributions to q and v at which the stages are evaluated, shape (S, 2, n).
+        rights: contributions to the right-hand sides, shape (S, 2, n).
+        step: contributions to the step, shape (2, n).
         last: the last U, shape (2, n).
         good: whether all laws of motion could be solved.
     """

@@ -1,7 +1,7 @@
 """Methods for long times: implicit steps that are symplectic and keep momenta.
 
 `step_equations` are the equations of a step, from a discrete Lagrangian, and `newton` solves them;
-`methods` has `RATTLE` and `Variational`, and `requirements` is what they need of a system.
+`methods` has `RATTLE` and `Variational`, and `requirements` checks the system and the policies.
 """
 
 from jaxmech.integrate.variational.methods import RATTLE as RATTLE

@@ -73,7 +73,7 @@ class AbstractVariational(AbstractFixedStep):
 
     @property
     def order(self) -> int:
-        """Order of accuracy."""
+        """The order of accuracy."""
         return 2
 
     @abc.abstractmethod
@@ -98,7 +98,7 @@ class AbstractVariational(AbstractFixedStep):
     def advance(
         self, system: System, formulation: AbstractFormulation, start: StepStart
     ) -> Advance:
-        """The state after one step."""
+        """Compute the state after one step."""
         assert isinstance(formulation, UdwadiaKalaba)
         has_length = start.h != 0  # repeated save times have not
         start = eqx.tree_at(lambda s: s.h, start, jnp.where(has_length, start.h, 1.0))
@@ -119,7 +119,7 @@ class AbstractVariational(AbstractFixedStep):
             last = linear_step(velocity, settings, u, pushed, kept)
         else:
             last = newton(velocity, settings, u, pushed, kept, _rounding(v))
-        # Dependent rows are not solved for; where the constraints agree they hold all the same.
+        # Dependent rows are left out; if the constraints are consistent they hold nevertheless.
         reached = jax.lax.cond(
             rows.rank < len(A),
             lambda: _on_constraints(system, end, last.x),
@@ -138,7 +138,7 @@ class AbstractVariational(AbstractFixedStep):
 def _position_equations(
     method: AbstractVariational, system: System, u: Array, start: StepStart
 ) -> Residual:
-    """For the mean velocity u, so that the step ends on the constraints."""
+    """The equations for the mean velocity u, so that the step ends on the constraints."""
     q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
     return Residual(
         balance=method.momenta(system, start, u).start,
@@ -151,7 +151,7 @@ def _position_equations(
 def _velocity_equations(
     method: AbstractVariational, system: System, v: Array, data: tuple[StepStart, Array]
 ) -> Residual:
-    """For the velocity v at the end of a step, along the constraints."""
+    """The equations for the velocity v at the end of a step, along the constraints."""
     (end, pushed), params = data, data[0].params
     return Residual(
         balance=method.momentum(system, end.q, v, end.t, params) - pushed,
@@ -217,15 +217,15 @@ class RATTLE(AbstractVariational):
         require_separable("jm.RATTLE", system, *state)
 
     def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
-        """By the trapezoidal rule."""
+        """The momenta by the trapezoidal rule."""
         return trapezoidal(system, start, u)
 
     def momentum(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """M v."""
+        """The momentum M v."""
         return times(system.mass(q, v, t, params), v)
 
     def is_linear(self, system: System, *state: Any) -> bool:
-        """Always."""
+        """True, since M is constant."""
         return True
 
 
@@ -275,11 +275,11 @@ class Variational(AbstractVariational):
         require_holonomic("jm.Variational", system)
 
     def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
-        """By the midpoint rule."""
+        """The momenta by the midpoint rule."""
         return midpoint(system, start, u)
 
     def momentum(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """dL/dv."""
+        """The momentum dL/dv."""
         return momentum(system, q, v, t, params)
 
     def is_linear(self, system: System, *state: Any) -> bool:

@@ -23,12 +23,12 @@ from jaxmech.linalg import SaddlePoint, product, row_weights, saddle_point, time
 
 
 class Residual(NamedTuple):
-    """The equations at some x.
+    """The equations at a point x.
 
     Attributes:
         balance: momentum that has to be balanced by the constraint forces, shape (n,).
         rows: directions of the constraint forces, shape (m, n); independent of x.
-        level: what has to vanish, shape (m,).
+        level: residual of the constraints, shape (m,).
     """
 
     balance: Array
@@ -37,7 +37,7 @@ class Residual(NamedTuple):
 
 
 class Root(eqx.Module):
-    """The solution.
+    """The solution of the equations.
 
     Attributes:
         x: shape (n,).
@@ -54,7 +54,7 @@ Equations = Callable[[Array, Any], Residual]
 
 
 class NewtonSettings(NamedTuple):
-    """What is known when a program is made.
+    """The static settings of a program.
 
     Attributes:
         iterations: most corrections.
@@ -76,12 +76,12 @@ def newton(
     """Solve equations(x, data) from a guess.
 
     Args:
-        equations: from x and data to a `Residual`.
-        settings: what is known when a program is made.
+        equations: function of x and data that returns a `Residual`.
+        settings: static settings of the program.
         guess: x to start from, shape (n,).
         data: pytree on which the equations depend.
-        kept: which rows count as independent, shape (m,).
-        size: round-off of x.
+        kept: flags of the rows that count as independent, shape (m,).
+        size: scale of round-off of x.
     """
     hoisted_equations, traced = hoisted(equations, guess, data)
 

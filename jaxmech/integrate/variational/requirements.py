@@ -1,4 +1,4 @@
-"""What RATTLE and variational integrators need of a system, and the messages where it is not so."""
+"""The requirements of RATTLE and Variational, and the messages where they are violated."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -62,7 +62,7 @@ def require_separable(
     """Raise unless M is constant and regular, and forces do not depend on velocities.
 
     Raises:
-        ValueError: naming what depends on what.
+        ValueError: a requirement is violated; the message names the function and its argument.
     """
     remedy = "`jm.Variational()`, which takes any Lagrangian with holonomic constraints"
     if system.singular_mass:
@@ -83,7 +83,7 @@ def _refusal(name: str, need: str, found: str, remedy: str = "") -> ValueError:
 def _obstacles(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[tuple[str, str], ...]:
-    """What a separable system has and what this one has instead, judged at generic states."""
+    """The requirements of a separable system, each with its violation, tested at generic states."""
     state = q, v, t, params
     constant, of_positions = "a constant mass matrix", "forces of q and t alone"
     of = [name for k, name in enumerate("qvt") if _depends(system.mass, state, k)]
@@ -131,7 +131,7 @@ def _depends(fn: Callable[..., Array], state: tuple[Any, ...], k: int) -> bool:
 
 
 def _points(state: tuple[Any, ...], k: int) -> Iterator[tuple[Any, ...]]:
-    """A generic state, and others that differ in argument k."""
+    """Yield a generic state, and others that differ in argument k."""
     base = [generic(x, seed) for seed, x in enumerate(state)]
     yield tuple(base)
     for seed in (21, 22):

@@ -33,7 +33,7 @@ class StepStart(eqx.Module):
         v: velocities, shape (n,).
         t: time [s].
         h: step [s].
-        params: of the system.
+        params: parameters of the system.
     """
 
     q: Float[Array, " n"]
@@ -47,8 +47,8 @@ class Momenta(NamedTuple):
     """Momenta of a step, without constraint forces.
 
     Attributes:
-        start: what the step needs at its start less p(q0, v0), shape (n,).
-        end: what it leaves at its end, shape (n,), less the part of p(q1, v1) without v1.
+        start: momentum required at the start of the step minus p(q0, v0), shape (n,).
+        end: momentum at its end, shape (n,), except for the part of p(q1, v1) without v1.
     """
 
     start: Array
@@ -56,7 +56,7 @@ class Momenta(NamedTuple):
 
 
 def midpoint(system: System, start: StepStart, u: Array) -> Momenta:
-    """From Ld = h L((q0 + q1) / 2, u, t + h / 2), for any Lagrangian."""
+    """The momenta for Ld = h L((q0 + q1) / 2, u, t + h / 2), for any Lagrangian."""
     params, half = start.params, start.h / 2
     q, t = start.q + half * u, start.t + half
     p = momentum(system, q, u, t, params)
@@ -67,7 +67,7 @@ def midpoint(system: System, start: StepStart, u: Array) -> Momenta:
 
 
 def trapezoidal(system: System, start: StepStart, u: Array) -> Momenta:
-    """From Ld = h (L(q0, u, t) + L(q1, u, t + h)) / 2, for separable Lagrangians; M v is p."""
+    """The momenta for Ld = h (L(q0, u, t) + L(q1, u, t + h)) / 2, for separable Lagrangians."""
     params, half = start.params, start.h / 2
     first = system.equations(start.q, start.v, start.t, params)
     last = system.equations(start.q + start.h * u, u, start.t + start.h, params)
@@ -77,7 +77,7 @@ def trapezoidal(system: System, start: StepStart, u: Array) -> Momenta:
 
 
 def momentum(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """p = dL/dv, (n,)."""
+    """The momentum p = dL/dv, (n,)."""
     return jax.grad(system.lagrangian, argnums=1)(q, v, t, params).astype(q.dtype)
 
 
