@@ -66,7 +66,7 @@ class AbstractRun(abc.ABC):
     """A run and its derivatives.
 
     Attributes:
-        run: from the inputs to the trajectory and what the derivatives need of it: `known`, whether
+        run: maps the inputs to the trajectory and the data for its derivatives: `known`, whether
             the state was good at each save time (T,), `smooth`, states with derivatives, and more.
     """
 

@@ -141,7 +141,7 @@ _Found = tuple[Array, Array, Array]
 def _trial(
     plan: Plan, q: Array, v: Array, ts: Array, params: Any, many: Array, tried: Array
 ) -> _Found:
-    """The error of the first steps, how many succeeded, and whether all did, (M,) each."""
+    """The error of the first steps, the number that succeeded, and whether all did, (M,) each."""
     first = jax.tree.map(lambda x: x[0], (q, v, ts[:, 0], params))
     policies = plan.method, plan.formulation, plan.stabilization
     scheme = Scheme.of(plan.system, *policies, *first)

@@ -59,7 +59,7 @@ class _Pushed(eqx.Module):
 
     Attributes:
         state: the state.
-        d_state: its tangent.
+        d_state: tangent of the state.
         active: flags of the constraints that are on; None without events.
         d_found: tangents of the kept events; None without events.
         begin: time since the start.

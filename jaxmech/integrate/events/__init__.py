@@ -3,7 +3,7 @@
 `watch_of` checks and names them, `switches` turns constraints on and off, `log` holds what
 happened, `crossing` finds the events in one step of a rollout, and `dips` those that its ends do
 not show. Derivatives go through the `pieces` of a run between its events; `segments` are those of
-runs with fixed steps. `result` is what a `Solution` says about the events.
+runs with fixed steps. `result` is the part of a `Solution` on events.
 """
 
 from jaxmech.integrate.events.event import Event as Event

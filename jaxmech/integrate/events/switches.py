@@ -1,4 +1,4 @@
-"""A system whose constraints are switched on and off: `Switched` takes the place of its parameters.
+"""Systems whose constraints are switched on and off: `Switched` takes the place of the parameters.
 
 An inactive constraint is zero. So are its rows of A and b; every solver drops a row of zeros.
 """

@@ -122,7 +122,7 @@ def _depends(fn: Callable[..., Array], state: tuple[Any, ...], k: int) -> bool:
         size = 1e-5 * max(np.abs(x).max(initial=0.0) for x in values)
         return any(np.abs(x - values[0]).max(initial=0.0) > size for x in values[1:])
 
-    # A function without a value at generic states is judged by its operations.
+    # A function without a value at generic states is classified by its operations.
     def moved(x: Any, *others: Any) -> Array:
         return call(*others[: 1 + k], x, *others[1 + k :])
 
