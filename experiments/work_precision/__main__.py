@@ -38,7 +38,6 @@ from jaxmech.config.environment import environment
 TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12)
 PARTS = 1, 4, 16, 64, 256  # of the first step of RK4
 LONGEST = 1.0  # seconds of processor time, after which a contender gets no finer setting
-FOREIGN = 256  # most trajectories in a batch of another package
 MIXED = "mixed"
 
 Found = dict[str, Any]
@@ -82,7 +81,8 @@ def measure(
         missing = [name for name in names if name not in kept]
         if missing:
             print(f"{case.name}, {kind}", flush=True)
-        settings = tolerances if batch is None else tolerances[1::2]
+        coarse = tuple(x for x in tolerances[1::2] if x >= case.finest)
+        settings = tolerances if batch is None else coarse
         for name, rows in diagram(case, batch, missing, settings):
             kept[name] = rows
             print(f"  {name:28s} {said(rows)}", flush=True)
@@ -92,7 +92,7 @@ def measure(
 def _read(path: Path, size: int) -> Found:
     """What a file has already."""
     if not path.exists():
-        rules = {"longest": LONGEST, "foreign": min(size, FOREIGN)}
+        rules = {"longest": LONGEST}
         return {"environment": environment(), "size": size, "rules": rules}
     found: Found = json.loads(path.read_text(encoding="utf-8"))
     if found["size"] != size:
@@ -130,9 +130,9 @@ def diagram(
 
 def _part(one: Contender, batch: np.ndarray | None) -> Any:
     """Which trajectories of a batch a contender gets: evenly spaced ones."""
-    if batch is None or not one.foreign:
+    if batch is None or one.most is None or one.most >= len(batch):
         return slice(None)
-    return np.linspace(0, len(batch) - 1, min(len(batch), FOREIGN)).round().astype(int)
+    return np.linspace(0, len(batch) - 1, one.most).round().astype(int)
 
 
 def measured(run: Run, wanted: np.ndarray) -> Found:

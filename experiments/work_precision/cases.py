@@ -25,7 +25,7 @@ class Case:
         spread: relative change of the gravity or torque `varied` in a batch.
         varied: the parameter that differs in a batch.
         step: a first step of RK4 [s].
-        stiff: whether explicit steps are limited by stability.
+        finest: smallest tolerance of a batch.
         exact: q and v for a value of `varied` and a time, where there is a closed form.
     """
 
@@ -37,7 +37,7 @@ class Case:
     end: float
     varied: str
     step: float
-    stiff: bool = False
+    finest: float = 0.0
     spread: float = 0.02
     exact: Callable[[float, float], np.ndarray] | None = None
 
@@ -159,7 +159,10 @@ def _four_bars() -> Case:
         return np.concatenate(model.initial({"angle": angle, "omega": -2 * rate * dn}))
 
     q, v = (np.asarray(x) for x in model.initial())
-    return Case("four_bars", model.system, dict(model.params), q, v, 2.0, "g", 1e-2, exact=exact)
+    return Case(
+        "four_bars", model.system, dict(model.params), q, v, 2.0, "g", 1e-2, exact=exact,
+        finest=1e-9,  # below, some members get lost in rounding errors beside a singular pose
+    )  # fmt: skip
 
 
 def rolling_disc() -> jm.System:
@@ -224,4 +227,4 @@ def _governor() -> Case:
         "torque": 2.0,
     }  # fmt: skip
     q, v = np.array([0.0, 0.5, 0.4 * np.cos(0.5)]), np.array([10.0, 0.0, 0.0])
-    return Case("governor", system, params, q, v, 1.0, "torque", 5e-5, stiff=True)
+    return Case("governor", system, params, q, v, 1.0, "torque", 5e-5)

@@ -89,7 +89,9 @@ def draw(name: str, found: Found, path: Path) -> None:
 def _kind(kind: str, found: Found) -> str:
     if kind == "single":
         return "one trajectory"
-    return f"{found['size']:,} trajectories (diffrax: {found['rules']['foreign']:,})"
+    others = sorted({x["trajectories"] for x in found.get("batch", {}).values()} - {found["size"]})
+    fewer = f" (diffrax: {', '.join(f'{x:,}' for x in reversed(others))})" if others else ""
+    return f"{found['size']:,} trajectories{fewer}"
 
 
 def tables(found: dict[str, Found]) -> str:
@@ -114,10 +116,9 @@ def tables(found: dict[str, Found]) -> str:
 
 def _case(name: str, found: Found) -> Iterator[str]:
     single, batch = found.get("single", {}), found.get("batch", {})
-    rules = found["rules"]
     yield from (f"## {TITLES.get(name, name)}", "")
-    yield f"Batch of {found['size']:,}, of diffrax {rules['foreign']:,}; a contender gets no finer"
-    yield from (f"setting after a run of more than {rules['longest']:g} s.", "")
+    yield f"Batch: {_kind('batch', found)}. A contender gets no finer setting after"
+    yield from (f"a run of more than {found['rules']['longest']:g} s.", "")
     yield "| | one: 1e-6 | 1e-8 | least error | slope | in the run | batch: 1e-6 | 1e-8 | slope |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for contender, one in single.items():

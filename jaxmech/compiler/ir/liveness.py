@@ -81,6 +81,7 @@ class _Scope:
         part: the live part of that loop.
         bodies: the scopes of the bodies of its own loops, by number.
         rare: the rare values of each branch.
+        read: the scanned sequences, by number, of which elements are read.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class _Scope:
         self.part = LiveLoop(body=self.live)
         self.bodies: dict[int, _Scope] = {}
         self.rare: dict[int, set[int]] = {}
+        self.read: set[int] = set()
 
     def body(self, number: int) -> "_Scope":
         """The scope of the body of one of its loops."""
@@ -163,7 +165,8 @@ class _LivenessSearch:
                 self._add_carry(scope, outer, loop, node.params)
             elif node.op == "capture":
                 self.work.append((outer, node.params))
-            elif node.op == "element":
+            elif node.op == "element" and node.params[0] not in scope.read:
+                scope.read.add(node.params[0])
                 self._add_scanned(outer, loop.scanned[node.params[0]])
 
     def _add_scanned(self, scope: _Scope, sequence: Scanned) -> None:
