@@ -32,6 +32,8 @@ def test_the_example_prints_what_follows_it() -> None:
             assert len(mine.partition(".")[2]) == len(theirs.partition(".")[2])
         if abs(float(theirs)) < ROUND_OFF:
             assert abs(float(mine)) < ROUND_OFF
+        elif "e" in theirs:  # errors, whose estimates depend on rounding, and so on the processor
+            assert 0.5 < float(mine) / float(theirs) < 2
         else:
             np.testing.assert_allclose(float(mine), float(theirs), rtol=1e-2, atol=2e-6)
 
