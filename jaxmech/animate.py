@@ -225,8 +225,8 @@ def _require_motion(q: np.ndarray) -> None:
     known = np.isfinite(q).all(axis=2).sum(axis=1)
     if known.max(initial=0) < 2:
         raise ValueError(
-            "Argument `motion` must have a trajectory with two states to show, but all of them "
-            "failed before; look at `status` and `t_failed`."
+            "Argument `motion` must have a trajectory with at least two finite states, but all of "
+            "them failed earlier; look at `status` and `t_failed`."
         )
 
 
@@ -242,4 +242,4 @@ def _speed(seconds: float) -> float:
 def _pace(speed: float) -> str:
     if speed == 1:
         return ""
-    return f",  {1 / speed:.3g} times slower" if speed < 1 else f",  {speed:.3g} times quicker"
+    return f",  {1 / speed:.3g} times slower" if speed < 1 else f",  {speed:.3g} times faster"

@@ -52,7 +52,7 @@ def observe(
         ((11, 1), (11, 2))
     """
     require_kind("system", system, System, "System(...)")
-    require_kind("solution", solution, Solution, "what `simulate` gives back")
+    require_kind("solution", solution, Solution, "the result of `simulate`")
     if solution.q.ndim != 2:
         raise ValueError(
             "Argument `solution` must be a single trajectory with q of shape (T, n), but has shape "

@@ -129,7 +129,7 @@ def _hints(sol: Solution) -> Iterator[str]:
         of = f" for {coarse} of {errors.size} trajectories" if errors.size > 1 else ""
         yield f"  the step is too coarse{of}: {_REMEDY}"
     elif np.isnan(errors[succeeded(np.atleast_1d(np.asarray(sol.status)))]).any():
-        yield "  too few steps to tell the error: give a larger `RK4(substeps=...)`"
+        yield "  too few steps to estimate the error: give a larger `RK4(substeps=...)`"
 
 
 def _statuses(sol: Solution, status: np.ndarray) -> str:

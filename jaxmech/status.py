@@ -56,7 +56,7 @@ def succeeded(status: Any) -> Any:
 _MESSAGES = {
     Status.OK: "the whole trajectory was computed",
     Status.NONFINITE: (
-        "the state became infinite or NaN; take a smaller step, by more `RK4(substeps=...)` "
+        "the state became infinite or NaN; take a smaller step with a larger `RK4(substeps=...)` "
         "(`method.substeps`), or check the functions of the system"
     ),
     Status.INCONSISTENT: (
@@ -66,8 +66,8 @@ _MESSAGES = {
         "no acceleration satisfies A qdd = b; two constraints contradict each other there"
     ),
     Status.PROJECTION_FAILED: (
-        "the state could not be brought back onto the constraints; take a smaller step, by more "
-        "`RK4(substeps=...)` (`method.substeps`), or more iterations in `Projection` or "
+        "the state could not be brought back onto the constraints; take a smaller step with a "
+        "larger `RK4(substeps=...)` (`method.substeps`), or more iterations in `Projection` or "
         "`CoordinatePartition`"
     ),
     Status.SINGULAR_MASS: (
@@ -76,36 +76,36 @@ _MESSAGES = {
     ),
     Status.NONIDEAL_FAILED: (
         "no multipliers agree with the force `nonideal` that depends on them, or several do "
-        "(Painleve's paradox); weaken the friction or let the guides yield"
+        "(Painleve's paradox); reduce the friction or model the guides as compliant"
     ),
     Status.ILL_CONDITIONED: (
         "masses differ so much that an independent constraint equation counts as dependent; pass "
         "`UdwadiaKalaba(solver=QR())` and `Projection(solver=QR())`, or compute in float64"
     ),
     Status.NOT_CONVERGED: (
-        "the equations of an implicit step could not be solved; take a smaller step, by more "
+        "the equations of an implicit step could not be solved; take a smaller step with a larger "
         "`substeps` (`method.substeps`)"
     ),
     Status.MAX_STEPS: (
-        "the tolerance asks for more steps than `max_steps`; give more of them, or larger `rtol` "
-        "and `atol`, in `Adaptive` (`method`)"
+        "the tolerance needs more steps than `max_steps`; increase `max_steps`, `rtol` or `atol` "
+        "in `Adaptive` (`method`)"
     ),
     Status.STEP_UNDERFLOW: (
-        "the steps became shorter than rounding errors of the time; look for a jump or a singular "
-        "point there, or give larger `rtol` and `atol` in `Adaptive` (`method`)"
+        "the step became smaller than the round-off error of the time; look for a jump or a "
+        "singular point there, or increase `rtol` and `atol` in `Adaptive` (`method`)"
     ),
     Status.STIFF: (
-        "`max_steps` were used up by steps that stability limited, not the tolerance: the system "
-        "seems to be stiff; take a method for stiff systems, or give more `max_steps`"
+        "`max_steps` was reached with steps limited by stability, not by the tolerance: the system "
+        "seems to be stiff; use a method for stiff systems, or increase `max_steps`"
     ),
-    Status.STOPPED: "a terminal event ended the trajectory; this is no failure",
+    Status.STOPPED: "a terminal event ended the trajectory; this is not a failure",
     Status.TOO_MANY_EVENTS: (
         "more than 8 events in one step, as when a ball comes to rest in ever shorter bounces; end "
-        "such a motion before, by a terminal event at a small energy, or take a smaller step"
+        "such a motion earlier with a terminal event at a small energy, or take a smaller step"
     ),
     Status.NOT_ON_CONSTRAINT: (
-        "a transition left the state off the positions of a constraint that is on; let the event "
-        "be where the constraint that is switched on is satisfied"
+        "the state after a transition violates a position constraint that is active; trigger the "
+        "event where the constraint that it switches on is satisfied"
     ),
     Status.EVENT_IS_NAN: "the function of an event is NaN; check it at that state",
 }

@@ -63,9 +63,9 @@ def test_times_and_parameters_of_no_use_are_named(kind: str) -> None:
 def test_a_missing_parameter_says_who_asked(verb: str) -> None:
     for missing, who in (("g", "`lagrangian`"), ("l", "constraint 'rod'")):
         some = {name: x for name, x in PARAMS.items() if name != missing}
-        with pytest.raises(ValueError, match=f"must hold '{missing}', which {who} asks for, but"):
+        with pytest.raises(ValueError, match=f"must hold '{missing}', which {who} reads, but"):
             VERBS[verb](p=some)
-    with pytest.raises(ValueError, match="asks for, but is None"):
+    with pytest.raises(ValueError, match="reads, but is None"):
         VERBS[verb](p=None)
 
 

@@ -61,8 +61,8 @@ MISUSE = {
         "ValueError: Event 'event1' returned None; add a `return` to its function."
     ),
     "simulate(events=jm.Event(lambda q, v, t, p: q[0] - p['x']))": (
-        "MissingParameterError: Argument `params` must hold 'x', which event 'event1' asks for, "
-        "but holds l, m."
+        "MissingParameterError: Argument `params` must hold 'x', which event 'event1' reads, but "
+        "holds l, m."
     ),
     "simulate(events=jm.Event(L, transition=jm.Transition(off='rods')))": (
         "ValueError: Argument `transition of event 'L'` must name constraints of the system, but "
@@ -293,8 +293,8 @@ MISUSE = {
         "TypeError: Argument `system` must be an object such as System(...), but is 3."
     ),
     "jm.observe(system, 3, p)": (
-        "TypeError: Argument `solution` must be an object such as what `simulate` gives back, "
-        "but is 3."
+        "TypeError: Argument `solution` must be an object such as the result of `simulate`, but "
+        "is 3."
     ),
     "jm.observe(system, jax.tree.map(lambda leaf: leaf[None], simulate()), p)": (
         "ValueError: Argument `solution` must be a single trajectory with q of shape (T, n), but "

@@ -46,9 +46,9 @@ def _cannot_be_met(left: Sequence[Violation]) -> Finding:
     worst = max(found.size for found in left)
     return Finding(
         Severity.SERIOUS,
-        f"constraints {listed(names)} {how} near this state; the best compromise found leaves "
+        f"constraints {listed(names)} {how} near this state; the smallest violation found is "
         f"{worst:.3g}",
-        "correct what they ask for, or their parameters; if they agree somewhere else, start there",
+        "correct them or their parameters; if they agree at another state, start there",
     )
 
 
@@ -85,9 +85,9 @@ def contradictions(
         d.name: Finding(
             Severity.SERIOUS,
             f"no acceleration satisfies constraint {d.name!r}"
-            + (f" and {listed(d.others)} at once" if d.others else ": it does not depend on any")
+            + (f" and {listed(d.others)} at once" if d.others else ", whose row of A is zero")
             + f"; it is missed by {missed[d.name]:.3g}",
-            "let them ask for the same, or leave one of them out",
+            "make them consistent, or leave one of them out",
         )
         for d in dependences(independence(pose.rows, tolerance), names, sizes)
         if d.name in missed

@@ -81,8 +81,8 @@ def integrability_findings(found: Integrability) -> list[Finding]:
         Finding(
             Severity.NOTE,
             f"{listed(found.integrable)} {words[0]} integrable: {words[1]} of constraints on "
-            f"positions, which leave {found.reachable} of position free",
-            "nothing is wrong; as `Holonomic` constraints positions would not drift off them",
+            f"positions, which leave {found.reachable} degrees of freedom of position",
+            "harmless; written as `Holonomic` constraints, they would not drift",
         )
     ]
 

@@ -85,6 +85,6 @@ def mass_findings(system: System, found: MassMatrix) -> list[Finding]:
 def _singular(system: System, found: MassMatrix) -> Finding:
     what = f"M is singular, rank {found.rank} of {system.n}; with the constraints it is not"
     if found.foreseen:
-        return Finding(Severity.NOTE, what, "nothing: it is so by construction, and taken care of")
-    remedy = "it is so here alone: pass formulation=UdwadiaKalaba(singular_mass=True) everywhere"
+        return Finding(Severity.NOTE, what, "none needed: M is singular everywhere, and handled")
+    remedy = "only at this state: pass formulation=UdwadiaKalaba(singular_mass=True) everywhere"
     return Finding(Severity.SERIOUS, what, remedy)

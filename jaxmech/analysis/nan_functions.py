@@ -24,14 +24,14 @@ def not_numbers(system: System, state: State) -> list[Finding]:
     for what, (value, needed, slopes) in _probe(system, *state).items():
         inputs = [name for name, slope in _named(system, *slopes) if not _finite(slope)]
         if not _finite(value):
-            findings.append(Finding(Severity.SERIOUS, f"{what} is not a number", _NOT_A_NUMBER))
+            findings.append(Finding(Severity.SERIOUS, f"{what} is non-finite", _NOT_A_NUMBER))
         elif not _finite(needed):
-            text = f"{what} is a number, but its derivatives, which the motion needs, are not"
+            text = f"{what} is finite, but the derivatives in the equations of motion are not"
             findings.append(Finding(Severity.SERIOUS, text, _GUARD))
         elif inputs:
             text = (
-                f"{what} gives a motion, but no gradients: what the motion needs of it has no "
-                f"derivative by {listed(inputs)}"
+                f"{what} can be simulated, but not differentiated: what the equations of motion "
+                f"need of it has no finite derivative with respect to {listed(inputs)}"
             )
             findings.append(Finding(Severity.SERIOUS, text, _GUARD))
     return findings

@@ -147,32 +147,34 @@ def rank_findings(found: Ranks, contradictory: Collection[str]) -> list[Finding]
         findings.append(_nearly_singular(found))
     if found.velocity_freedom == 0:
         what = "no degree of freedom is left: the constraints alone determine the motion"
-        findings.append(Finding(Severity.NOTE, what, "leave one out if something should move"))
+        findings.append(Finding(Severity.NOTE, what, "leave a constraint out if it should move"))
     return findings
 
 
-def told(dependence: Dependence) -> str:
+def clause_of(dependence: Dependence) -> str:
     """Describe a dependence in a clause.
 
     Example:
-        >>> told(Dependence("loop", (1,), ("rod", "loop")))
+        >>> clause_of(Dependence("loop", (1,), ("rod", "loop")))
         "equation 2 of constraint 'loop' follows from 'rod' and 'loop'"
     """
     numbers = [str(k + 1) for k in dependence.equations]
     which = f"equation {numbers[0]}" if len(numbers) == 1 else f"equations {', '.join(numbers)}"
     verb = "follows" if len(numbers) == 1 else "follow"
-    end = f" from {listed(dependence.others)}" if dependence.others else " from nothing at all"
-    return f"{which} of constraint {dependence.name!r} {verb}{end}"
+    subject = f"{which} of constraint {dependence.name!r}"
+    if not dependence.others:
+        return f"{subject} {'is' if len(numbers) == 1 else 'are'} zero in A"
+    return f"{subject} {verb} from {listed(dependence.others)}"
 
 
 def _redundant(d: Dependence, may_go: tuple[str, ...]) -> Finding:
     concerned = [name for name in dict.fromkeys((d.name, *d.others)) if name in may_go]
     instead = f", or leave out one of {listed(concerned)}" if len(concerned) > 1 else ""
     remedy = (
-        "harmless: accelerations and the sum of the constraint forces are unique, single "
-        f"multipliers are not (the smallest are given); keep it{instead}"
+        "harmless: accelerations and the sum of the constraint forces are unique; single "
+        f"multipliers are not (those of minimum norm are returned); keep it{instead}"
     )
-    return Finding(Severity.NOTE, told(d), remedy)
+    return Finding(Severity.NOTE, clause_of(d), remedy)
 
 
 def _fragile(found: Ranks) -> Finding:
@@ -181,8 +183,8 @@ def _fragile(found: Ranks) -> Finding:
         "parameters alone: with slightly different ones the mechanism locks"
     )
     remedy = (
-        "let one parameter stand for all lengths that must be equal, and vary or differentiate by "
-        "that one; or leave the constraint out"
+        "use one parameter for all lengths that must be equal, and vary or differentiate with "
+        "respect to that one; or leave the constraint out"
     )
     return Finding(Severity.WARNING, what, remedy)
 
@@ -203,12 +205,14 @@ def _silent(name: str) -> Finding:
 
 
 def _singular_pose(found: Ranks) -> Finding:
-    cause = "; ".join(told(d) for d in found.only_here)
+    cause = "; ".join(clause_of(d) for d in found.only_here)
     what = (
         f"singular pose: {found.here} independent equations here, {found.nearby} nearby. Only here "
-        f"{cause}. The constraints leave more than one acceleration open"
+        f"{cause}. The constraints admit more than one acceleration"
     )
-    remedy = "start somewhere else; a trajectory may pass such a pose, but not start or stop in it"
+    remedy = (
+        "start elsewhere; a trajectory may pass through such a pose, but not start or end there"
+    )
     return Finding(Severity.SERIOUS, what, remedy)
 
 

@@ -44,7 +44,7 @@ class ShortRun:
     h: float | None = None
 
     def __post_init__(self) -> None:
-        require_positive_integer("steps", self.steps, "count the steps")
+        require_positive_integer("steps", self.steps, "give the number of steps")
 
 
 @dataclass(frozen=True)

@@ -192,9 +192,9 @@ def _lanes_findings(found: Explanation | None) -> list[Finding]:
     return [
         Finding(
             Severity.WARNING,
-            f"batches do not run as lanes but under plain vmap, because of {reason}",
-            "the answers are the same, many times slower on a CPU: write that part with other "
-            "operations",
+            f"batches run under plain vmap instead of as native code, because of {reason}",
+            "the results are the same but take many times longer on a CPU: write that part with "
+            "other operations",
         )
         for reason in sorted(reasons)
     ]

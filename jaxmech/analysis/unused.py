@@ -69,10 +69,12 @@ def idle_findings(unused: tuple[str, ...], idle: tuple[str, ...]) -> list[Findin
     findings = []
     if unused:
         what = f"nothing in the motion depends on {_what('parameter', unused)}"
-        findings.append(Finding(Severity.NOTE, what, "remove it, or look where it was forgotten"))
+        findings.append(
+            Finding(Severity.NOTE, what, "remove it, or look for a formula that should use it")
+        )
     if idle:
-        what = f"nothing acts on {_what('coordinate', idle)}: its velocity stays as it is"
-        remedy = "fine if it may drift or turn freely; else look for a force that was forgotten"
+        what = f"nothing acts on {_what('coordinate', idle)}: its velocity is constant"
+        remedy = "harmless if it may drift or turn freely; otherwise look for a missing force"
         findings.append(Finding(Severity.NOTE, what, remedy))
     return findings
 

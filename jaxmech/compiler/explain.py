@@ -37,7 +37,7 @@ class Explanation:
     parts: list[Part] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        return "\n".join(_line(part) for part in self.parts) or "nothing runs over the batch"
+        return "\n".join(_line(part) for part in self.parts) or "no operation depends on the batch"
 
 
 def part(what: str, kernel: Kernel) -> Part:

@@ -205,7 +205,7 @@ class BatchAxis:
         if native and self.as_lanes:
             if not isinstance(self.size, int):
                 raise ValueError(
-                    "A batch that runs as lanes must have a size that is known, but has "
+                    "A batch that is compiled to native code must have a known size, but has "
                     f"{self.size}; give `jax.export` a number, or export within "
                     "`jaxmech.compiler.off()`."
                 )

@@ -233,10 +233,10 @@ def errors_told() -> Iterator[None]:
     except StudyError:
         raise
     except MissingParameterError as error:
-        message = f"must give the parameter {error.name!r}, which {error.asked_by} asks for"
+        message = f"must give the parameter {error.name!r}, which {error.asked_by} reads"
         raise refuse("parameters", message) from error
     except KeyError as error:
-        message = f"must give the parameter {error}, which the model asks for"
+        message = f"must give the parameter {error}, which the model reads"
         raise refuse("parameters", message) from error
     except Exception as error:  # the model is the user's code and may raise anything
         told = f"{type(error).__name__}: {error}"

@@ -152,7 +152,7 @@ _UNKNOWN = (
     "`method=RK4(substeps=...)`; `choose_substeps` finds the number outside of `jax.jit`."
 )
 _TOO_MANY = (
-    "a relative error of 1e-6 would need {:,} steps, more than the most that are chosen "
-    "(1,000,000): the system is stiff, or not smooth. Look at `integration_error`, and give the "
-    "number by `method=RK4(substeps=...)` (`method.substeps`)."
+    "a relative error of 1e-6 would need {:,} steps, more than the limit of 1,000,000 on the "
+    "default: the system is stiff, or not smooth. Look at `integration_error`, and set the "
+    "number with `method=RK4(substeps=...)` (`method.substeps`)."
 )

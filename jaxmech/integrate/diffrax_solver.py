@@ -172,8 +172,8 @@ def _require_state(system: System, y: Any) -> None:
     if shapes != [(n,), (n,)]:
         raise ValueError(
             f"Argument `y0` must be a tuple (q, v) of shapes ({n},) each, but has the shapes "
-            f"{jax.tree.map(jnp.shape, y)}. `diffrax.BacksolveAdjoint` integrates other states "
-            "backwards, and knows nothing of the projection: use "
+            f"{jax.tree.map(jnp.shape, y)}. `diffrax.BacksolveAdjoint` integrates a "
+            "different state backwards and ignores the projection: use "
             "`diffrax.RecursiveCheckpointAdjoint()`, the default of diffrax."
         )
 

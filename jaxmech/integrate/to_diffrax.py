@@ -95,6 +95,6 @@ def _require_one_step(solver: Any, diffrax: Any) -> None:
         name = type(solver).__name__
         raise TypeError(
             "Argument `solver` must be a Runge-Kutta solver of diffrax, such as diffrax.Tsit5() "
-            f"or diffrax.Kvaerno5(), but is {name}, which keeps from step to step what the "
-            "projection would invalidate."
+            f"or diffrax.Kvaerno5(), but is {name}, which carries data from step to step "
+            "that the projection would invalidate."
         )

@@ -151,7 +151,7 @@ def partners(
         needs = " or ".join({2: "planar", 3: "spatial"}[size] for size in sizes)
         raise ValueError(
             f"{start} must be between {needs} bodies, all of one kind, but {said}; "
-            "make the bodies alike or take another joint."
+            "make all bodies of one kind or use another joint."
         )
     for body in bodies:
         if turning and not body.rotates:

@@ -59,7 +59,7 @@ def distance(
     if isinstance(kept, float) and kept <= 0:
         raise ValueError(
             f"{capital(part)} must have a positive `length`, but it is {kept}; "
-            "for points that coincide take revolute or spherical."
+            "for points that coincide use `revolute` or `spherical`."
         )
     return Joint("distance", name, bodies, (Apart(*at, kept),))
 

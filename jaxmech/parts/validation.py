@@ -61,8 +61,8 @@ def _require_distinct(argument: str, names: Iterable[str]) -> None:
             )
         if argument == "bodies" and name == "ground":
             raise ValueError(
-                "Argument `bodies` must not name a body 'ground', as the ground is called; "
-                "rename it."
+                "Argument `bodies` must not hold a body named 'ground', a name reserved for the "
+                "ground; rename it."
             )
 
 
@@ -72,7 +72,7 @@ def _require_one_dimension(bodies: Sequence[AbstractBody], weights: Sequence[Gra
         kinds = {2: "planar", 3: "spatial"}
         said = ", ".join(f"{body.name!r} is {kinds[body.dimension]}" for body in bodies)
         raise ValueError(
-            f"Argument `bodies` must be all planar or all spatial, but {said}; make them alike."
+            f"Argument `bodies` must be all planar or all spatial, but {said}; use one kind."
         )
     for weight in weights:
         if isinstance(weight.down, tuple) and {len(weight.down)} != sizes:

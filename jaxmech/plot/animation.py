@@ -150,7 +150,7 @@ def _gif_writer(fps: float) -> PillowWriter:
             f"{100 / k:.4g}" for k in (hundredths + 1, hundredths, hundredths - 1) if k > 1
         )
         raise ValueError(
-            "Argument `fps` of a GIF must be 100 over a whole number, at most 50, but is "
+            "Argument `fps` of a GIF must be 100 divided by an integer, at most 50, but is "
             f"{fps:g}; choose {near}."
         )
     return PillowWriter(fps=1000 / (10 * hundredths + 0.5))  # type: ignore[arg-type]  # it rounds down

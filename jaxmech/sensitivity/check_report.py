@@ -104,7 +104,7 @@ class GradientCheck:
         lines = [f"{', '.join(names)}: {note}" for note, names in notes.items()]
         lines += [f"remedy: {REMEDY}"] if any(self.origins.values()) else []
         if self.forward is None:
-            lines.append("forward: none, for a function has a rule for reverse mode only")
+            lines.append("forward: none, because a function has a rule for reverse mode only")
         wrap = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ")
         return [part for line in lines for part in wrap.wrap(line)]
 
@@ -113,13 +113,13 @@ class GradientCheck:
         verdict = self.verdicts[k]
         if verdict == "no plateau":
             return (
-                "the differences do not settle. The loss is not smooth there, or the motion is "
-                "chaotic over this time: see `sensitivity_growth`"
+                "the finite differences do not converge. The loss is not smooth there, or the "
+                "motion is chaotic over this time: see `sensitivity_growth`"
             )
         if verdict == "differs":
             return self._suspect(k)
         where = "; ".join(map(str, self.origins.get(self.names[k], ())))
-        return f"{verdict}; {where or 'where it starts was not found'}"
+        return f"{verdict}; {where or 'its origin was not found'}"
 
     def _suspect(self, k: int) -> str:
         if self.forward is not None:
@@ -129,6 +129,6 @@ class GradientCheck:
                 mode = "reverse" if reverse > forward else "forward"
                 return f"only {mode} mode is wrong: look for a derivative rule of that mode alone"
         return (
-            "differs; a function has a wrong derivative rule (`custom_jvp`, `custom_vjp`), hides "
-            "its argument (`stop_gradient`), or jumps (`sign`, `where`, `floor`)"
+            "differs; a function has a wrong derivative rule (`custom_jvp`, `custom_vjp`), blocks "
+            "the derivative (`stop_gradient`), or jumps (`sign`, `where`, `floor`)"
         )

@@ -85,7 +85,10 @@ def sensitivity_growth(
     found = geometry(system, solution.q, solution.v, solution.ts, params)
     bases = [tangents(found, k, eps**0.5, sizes) for k in range(len(solution.ts))]
     if not bases[0].q.size:
-        raise ValueError("Argument `system` has no freedom: its constraints prescribe the motion.")
+        raise ValueError(
+            "Argument `system` must have a degree of freedom, but its constraints alone determine "
+            "the motion."
+        )
     if isinstance(method, Adaptive):
         # memory for no more steps than the whole motion took
         made = int(solution.accepted + solution.rejected)

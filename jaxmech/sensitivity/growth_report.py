@@ -103,7 +103,7 @@ def beyond(
     Example:
         >>> ts = np.linspace(0.0, 4.0, 5)
         >>> beyond(Growth(ts, 3.0 * ts, rate=1.0, eps=2.2e-16)).split(":")[0]
-        'A gradient through this motion means little beyond 2.3 of its 4 s'
+        'Gradients through this motion are meaningful only for the first 2.3 of its 4 s'
     """
     # A gradient predicts changes in proportion. When a change of the size that matters has grown to
     # the motion itself, the true change stays bounded while the predicted one goes on growing: the
@@ -116,13 +116,13 @@ def beyond(
         return ""
     if predicted <= computed:
         part = f"{change / size:.1g} of the motion"
-        reason = f"a change of the start by {part} has grown to the motion itself"
+        reason = f"a change of the initial state by {part} has grown as large as the motion"
     else:
         reason = f"round-off has grown to {accuracy:.1g} of the motion"
     length = min(growth.horizon(1.0, 10.0), 0.5 * first)
     return (
-        f"A gradient through this motion means little beyond {first:.3g} of its {growth.span:.3g} "
-        f"s: there {reason} (changes grow by {power(growth.logarithm[-1])} to the end, doubling "
-        f"every {growth.doubling_time:.2g} s). Take shorter stretches, such as "
+        f"Gradients through this motion are meaningful only for the first {first:.3g} of its "
+        f"{growth.span:.3g} s: then {reason} (changes grow by {power(growth.logarithm[-1])} to the "
+        f"end, doubling every {growth.doubling_time:.2g} s). Use shorter segments, such as "
         f"`horizon=Shooting(length={length:.2g})`."
     )

@@ -23,8 +23,8 @@ from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import numbers_of
 
 REMEDY = (
-    "a root, norm, power, quotient or arctan2 stands where it has no derivative, often 0: write "
-    "x = jnp.where(safe, x, 1.0) before it and jnp.where(safe, result, limit) after it"
+    "a root, norm, power, quotient or arctan2 is evaluated where it has no derivative, often at 0: "
+    "write x = jnp.where(safe, x, 1.0) before it and jnp.where(safe, result, limit) after it"
 )
 
 

@@ -107,7 +107,7 @@ class MissingParameterError(ValueError):
 
     def __init__(self, name: Any, asked_by: str, given: str) -> None:
         super().__init__(
-            f"Argument `params` must hold {name!r}, which {asked_by} asks for, but holds {given}."
+            f"Argument `params` must hold {name!r}, which {asked_by} reads, but holds {given}."
         )
         self.name, self.asked_by = name, asked_by
 
@@ -127,7 +127,7 @@ def asking(what: str, params: Any) -> Iterator[None]:
         if params is not None or "'NoneType' object is not subscriptable" not in str(error):
             raise
         raise ValueError(
-            f"Argument `params` must hold what {what} asks for, but is None."
+            f"Argument `params` must hold the parameters that {what} reads, but is None."
         ) from error
 
 

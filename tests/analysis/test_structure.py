@@ -156,7 +156,7 @@ def test_a_constraint_that_is_constant() -> None:
 
 def test_a_constraint_on_time_alone() -> None:
     found = structure(particle(Holonomic(lambda q, t, p: t**2, "clock")), REST, REST)
-    assert "no acceleration satisfies constraint 'clock': it does not depend on any" in texts(found)
+    assert "no acceleration satisfies constraint 'clock', whose row of A is zero" in texts(found)
 
 
 @pytest.mark.parametrize(("dtype", "beside"), [(np.float32, False), (np.float64, True)])
@@ -242,16 +242,16 @@ def test_functions_that_are_not_finite_are_reported_by_name() -> None:
     fields = {"c": 0.1, "l": 1.0}
     no_slope = structure(particle(force=drag), [1.0, 2.0], REST, 0.0, fields)
     assert no_slope.ranks is not None
-    assert "`force` gives a motion, but no gradients" in texts(no_slope)
+    assert "`force` can be simulated, but not differentiated" in texts(no_slope)
     assert 'has no derivative by "x\'" and "y\'"' in texts(no_slope)
     assert "jnp.where(safe, x, 1.0)" in texts(no_slope)
     assert not structure(particle(force=drag), [1.0, 2.0], [0.1, 0.0], 0.0, fields).serious
     stick = Holonomic(lambda q, t, p: jnp.sqrt(q @ q) - p["l"], "stick")
     no_motion = structure(particle(stick), REST, REST, 0.0, {"l": 0.0})
     assert (no_motion.ranks, no_motion.mass) == (None, None)
-    assert "constraint 'stick' is a number, but its derivatives" in texts(no_motion)
+    assert "constraint 'stick' is finite, but the derivatives" in texts(no_motion)
     root = particle(force=lambda q, v, t, p: jnp.sqrt(q - 1))
-    assert "`force` is not a number" in texts(structure(root, REST, REST))
+    assert "`force` is non-finite" in texts(structure(root, REST, REST))
 
 
 def test_unused_parameters_and_idle_coordinates_are_reported() -> None:
@@ -308,7 +308,7 @@ def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) 
         return 0.0 * jax.random.normal(jax.random.key(0), q.shape) - q
 
     args = particle(force=noisy), [1.0, 0.5], REST
-    assert "do not run as lanes" in texts(structure(*args, run=ShortRun(1)), Severity.WARNING)
+    assert "run under plain vmap" in texts(structure(*args, run=ShortRun(1)), Severity.WARNING)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     found = structure(*args, run=ShortRun(1))
     assert found.lanes is None

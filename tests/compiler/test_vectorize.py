@@ -253,7 +253,7 @@ def test_a_short_loop_that_passes_on_what_a_loop_in_it_saves(
     def sequences(x: Any, A: Any) -> Any:
         return lax.fori_loop(0, 10, outer, x)
 
-    is_too_long = "saves a sequence for the outside" in repr(explain(sequences, *batch(0, 5)))
+    is_too_long = "stacked outputs are used outside" in repr(explain(sequences, *batch(0, 5)))
     assert is_too_long == (largest == 10)
     assert_agrees(sequences)
 
@@ -409,7 +409,7 @@ FALLBACKS: dict[str, tuple[Function, str]] = {
     "decomposition": (lambda x, A: jnp.linalg.svd(A)[1] + x, "the primitive `svd`"),
     "computed index": (
         lambda x, A: jnp.zeros(5000).at[(x > 0).sum()].set(1.0)[:N] + x,
-        "an index that is computed, into a large array",
+        "a computed index into a large array",
     ),
     "large": (lambda x, A: jnp.ones((300, 300)) * x[0], "numbers"),
 }

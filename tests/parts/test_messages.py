@@ -32,15 +32,15 @@ MISUSE = {
     ),
     "revolute('A', bar, o, box, oo)": (
         "ValueError: Revolute joint 'A' must be between planar or spatial bodies, all of one kind, "
-        "but 'bar' is planar, 'box' is spatial; make the bodies alike or take another joint."
+        "but 'bar' is planar, 'box' is spatial; make all bodies of one kind or use another joint."
     ),
     "knife_edge('E', box, o, along=(1, 0))": (
         "ValueError: Knife edge 'E' must be between planar bodies, all of one kind, but 'ground' "
-        "is the ground, 'box' is spatial; make the bodies alike or take another joint."
+        "is the ground, 'box' is spatial; make all bodies of one kind or use another joint."
     ),
     "spherical('S', ground, o, bar, o)": (
         "ValueError: Spherical joint 'S' must be between spatial bodies, all of one kind, but "
-        "'ground' is the ground, 'bar' is planar; make the bodies alike or take another joint."
+        "'ground' is the ground, 'bar' is planar; make all bodies of one kind or use another joint."
     ),
     "revolute('A', bar, o, bar, o)": (
         "ValueError: Revolute joint 'A' must be between different bodies, but has 'bar' and 'bar'."
@@ -71,7 +71,7 @@ MISUSE = {
     ),
     "distance('R', ground, o, bar, o, length=0)": (
         "ValueError: Distance 'R' must have a positive `length`, but it is 0.0; for points that "
-        "coincide take revolute or spherical."
+        "coincide use `revolute` or `spherical`."
     ),
     "gear('G', box, 0.1, lid, 0.2)": (
         "ValueError: Gear 'G' must have `axis_a` and `axis_b` in space; write the direction of the "
@@ -125,7 +125,7 @@ MISUSE = {
     ),
     "Mechanism([bar, box])": (
         "ValueError: Argument `bodies` must be all planar or all spatial, but 'bar' is planar, "
-        "'box' is spatial; make them alike."
+        "'box' is spatial; use one kind."
     ),
     "Mechanism([ground, bar])": (
         "TypeError: Argument `bodies` must not hold `ground`, which is always there; leave it out."

@@ -115,7 +115,7 @@ def test_chaos() -> None:
     np.testing.assert_allclose(found.factor[:201], sizes, rtol=1e-9)
     assert 0.3 < found.exponent / np.sqrt(model.params["g"]) < 1.5  # in units of sqrt(g / l)
     text = beyond(found)
-    assert "1 of the motion has grown to the motion itself" in text
+    assert "1 of the motion has grown as large as the motion" in text
     assert "Shooting(length=" in text
 
 

@@ -37,7 +37,7 @@ class Stability(IntEnum):
 
 _MEANINGS = {
     Stability.UNKNOWN: (
-        "the linear equations change with time, or are not finite; `floquet` tells of periodic ones"
+        "the linear equations change with time, or are not finite; if periodic, use `floquet`"
     ),
     Stability.UNSTABLE: "an eigenvalue has a positive real part",
     Stability.MARGINAL: (

@@ -18,7 +18,7 @@ class EquilibriumStatus(IntEnum):
 
     Example:
         >>> print(EquilibriumStatus.UNMET.message)
-        the constraints cannot be met together near the guess
+        the constraints cannot all be satisfied near the guess
     """
 
     FOUND = 0
@@ -33,9 +33,9 @@ class EquilibriumStatus(IntEnum):
 
 
 _MESSAGES = {
-    EquilibriumStatus.FOUND: "forces are in balance and the constraints are met",
+    EquilibriumStatus.FOUND: "forces are in balance and the constraints are satisfied",
     EquilibriumStatus.UNBALANCED: "forces are not in balance anywhere near the guess",
-    EquilibriumStatus.UNMET: "the constraints cannot be met together near the guess",
+    EquilibriumStatus.UNMET: "the constraints cannot all be satisfied near the guess",
     EquilibriumStatus.NONFINITE: "the functions of the system are not finite",
 }
 

@@ -159,7 +159,7 @@ def _require_steady(name: str, values: Any, missed: Any, regular: Any) -> None:
         why = "the state is not steady" if regular[k] else "the constraints have another rank"
         raise ValueError(
             f"Argument `linearization_of` must linearize about a steady motion, but at {name} = "
-            f"{values[k]:g} {why}; let it find the state by `equilibrium`."
+            f"{values[k]:g} {why}; find the state with `equilibrium`."
         )
 
 

@@ -96,7 +96,7 @@ def modes(linearization: Linearization) -> Modes:
         >>> print(found.frequencies.round(6), found.shapes[:, 0].real.round(6) + 0.0)
         [0.381526 0.381526 0.921086 0.921086] [0.414214 0.       1.       0.      ]
     """
-    require_kind("linearization", linearization, Linearization, "what `linearize` gives back")
+    require_kind("linearization", linearization, Linearization, "the result of `linearize`")
     known = is_known(linearization)
     found = _spectrum(linearization) if known else None
     of_one: Callable[..., Modes] = _modes if known else lambda lin, _: _modes(lin, _spectrum(lin))

@@ -132,7 +132,7 @@ class JaxprReader:
     def _write(self, rows: Value, place: Value, row: Value, when: Value) -> Rows:
         """Write a row in this iteration, if the lane is active and the index is in range."""
         if not isinstance(rows, Rows) or self.graph.outer is None:
-            raise UnsupportedError("rows that are not written by a loop")
+            raise UnsupportedError("a row write outside of a loop")
         assert isinstance(place, np.ndarray)
         assert isinstance(when, np.ndarray)
         assert isinstance(row, np.ndarray)
@@ -154,7 +154,7 @@ class JaxprReader:
         if known is not None:
             return self.read(branches[int(np.clip(known, 0, len(branches) - 1))], rest)
         if len(branches) != 2:
-            raise UnsupportedError("`switch` on a computed value")
+            raise UnsupportedError("`switch` on a computed index")
         zero = self.graph.const(0, self.graph.nodes[int(which)].dtype)
         (no, no_works), (yes, yes_works) = (
             self._side(branch, rest, self._active_where(compare, int(which), zero, branch))
@@ -183,7 +183,7 @@ class JaxprReader:
             outs = self.read(side, args)
         finally:
             self.active = around
-        arrays = self._arrays(outs, "`cond` with a loop that saves a sequence")
+        arrays = self._arrays(outs, "`cond` with a loop that has stacked outputs")
         if len(self.written) > written:
             raise UnsupportedError("`cond` with a loop that writes rows")
         return arrays, any(node.op != "const" for node in self.graph.nodes[before:])
@@ -224,7 +224,7 @@ class JaxprReader:
             elements = [np.asarray(x[k]) for x in scanned if isinstance(x, np.ndarray)]
             outs = self.read(closed, [*consts, *carry, *elements])
             carry = outs[: len(carry)]
-            otherwise = "a loop inside of a loop that saves a sequence for the outside"
+            otherwise = "a nested loop whose stacked outputs are used outside of the outer loop"
             stacked.append(self._arrays(outs[len(carry) :], otherwise))
             # The first iteration shows how large all of them would be.
             if len(stacked) == 1 and (len(self.graph.nodes) - before) * length > LARGEST_UNROLLED:
@@ -352,10 +352,10 @@ class JaxprReader:
 
     def _ends(self, outs: Values, rows: dict[int, Rows]) -> list[Ids]:
         """The results of the body of a loop except the rows, which must be the same as before."""
-        otherwise = "a loop inside of a loop that saves a sequence outside"
+        otherwise = "a nested loop whose stacked outputs are used outside of the outer loop"
         arrays, after = self._without_rows(outs, otherwise)
         if after != rows:
-            raise UnsupportedError("rows that do not stay at their place in the carry of a loop")
+            raise UnsupportedError("an array of rows that changes its place in the carry of a loop")
         return arrays
 
     def _numbered(self, op: str, avals: Sequence[Any], loop: int | None = None) -> list[Ids]:
@@ -373,7 +373,7 @@ class JaxprReader:
 
 def _sequence(value: Value, aval: Any) -> Scanned:
     if isinstance(value, Rows):
-        raise UnsupportedError("rows that a loop scans")
+        raise UnsupportedError("a loop that scans over written rows")
     return SequenceOfNodes(value, aval.dtype) if isinstance(value, np.ndarray) else value
 
 

@@ -147,7 +147,7 @@ def _chosen(
     ]
     choices = math.prod(map(len, ranges))
     if choices > 1 and choices * size > LARGEST_ARRAY:
-        raise UnsupportedError("an index that is computed, into a large array")
+        raise UnsupportedError("a computed index into a large array")
     places = np.array([*itertools.product(*ranges)], int).reshape(-1, len(ranges))
     out = results(places)
     shape = out.shape[1:]
@@ -167,7 +167,7 @@ def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
     constant = [all(g.values[i] is not None for i in column) for column in columns.tolist()]
     looked_up = differ & constant & (columns.shape[1] > LONGEST_CHAIN)
     if columns[differ & ~looked_up].size > MOST_SELECTS:
-        raise UnsupportedError("an index that is computed, into a large array")
+        raise UnsupportedError("a computed index into a large array")
     picked = columns[:, 0].copy()
     for k, column in enumerate(columns.tolist()):
         if looked_up[k]:

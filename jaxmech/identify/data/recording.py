@@ -73,7 +73,7 @@ class Recording:
             >>> Recording([0.0, 0.1, 0.2], [1.0, 2.0, 3.0], [1.0], [0.0]).every(2)
             Recording(2 samples of 1 sensor in 0.2 s)
         """
-        require_positive_integer("stride", stride, "count the samples from one kept to the next")
+        require_positive_integer("stride", stride, "keep every 1st, 2nd, ... sample")
         fields = {name: getattr(self, name) for name in ("q0", "v0", "weights")}
         kept = {name: x[::stride] for name, x in fields.items() if np.ndim(x) == 2}
         return replace(self, ts=self.ts[::stride], observed=self.observed[::stride], **kept)

@@ -59,7 +59,7 @@ class Descent:
         require_kind("optimizer", self.optimizer, kind, example)
         for name in ("iterations", "batch", "patience"):
             if getattr(self, name) is not None or name == "iterations":
-                require_positive_integer(name, getattr(self, name), "count them")
+                require_positive_integer(name, getattr(self, name), "give a number")
         require_seed(self.seed)
 
 

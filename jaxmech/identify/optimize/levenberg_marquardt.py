@@ -45,7 +45,7 @@ class LevenbergMarquardt:
     )
 
     def __post_init__(self) -> None:
-        require_positive_integer("iterations", self.iterations, "count the steps")
+        require_positive_integer("iterations", self.iterations, "give a number of steps")
         if not self.tolerance > 0:
             raise ValueError(f"Argument `tolerance` must be positive, but is {self.tolerance}.")
 

@@ -37,8 +37,8 @@ class MultiStart:
     seed: int = field(default=0, metadata=doc("seed of the draws"))
 
     def __post_init__(self) -> None:
-        require_positive_integer("count", self.count, "count the starting points")
-        require_positive_integer("refine", self.refine, "count the fits")
+        require_positive_integer("count", self.count, "give the number of starting points")
+        require_positive_integer("refine", self.refine, "give the number of fits")
         require_seed(self.seed)
         if not self.spread > 0:
             raise ValueError(f"Argument `spread` must be positive, but is {self.spread}.")

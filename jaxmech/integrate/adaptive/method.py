@@ -76,7 +76,9 @@ class Adaptive(AbstractMethod):
     atol: float = field(
         default=1e-10, metadata=doc("absolute error of a step, in units of the coordinates")
     )
-    max_steps: int = field(default=10_000, metadata=doc("most steps, rejected ones included"))
+    max_steps: int = field(
+        default=10_000, metadata=doc("maximum number of steps, including rejected ones")
+    )
 
     def __post_init__(self) -> None:
         require_kind("pair", self.pair, AbstractPair, "DormandPrince5()")

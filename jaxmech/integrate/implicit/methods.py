@@ -220,12 +220,12 @@ class RadauIIA5(AbstractImplicit):
     )
 
     iterations: int = field(
-        default=20, metadata=doc("most corrections by Newton's method in a step", most=100)
+        default=20, metadata=doc("maximum number of Newton iterations in a step", most=100)
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        remedy = "leave it out for 20, of which four to eight are usually needed"
+        remedy = "leave it out for 20; four to eight are usually enough"
         require_positive_integer("iterations", self.iterations, remedy)
 
     @property

@@ -63,12 +63,12 @@ class AbstractVariational(AbstractFixedStep):
     """A symplectic method whose steps end on the constraints, without projection."""
 
     iterations: int = field(
-        default=10, metadata=doc("most corrections by Newton's method in a step", most=100)
+        default=10, metadata=doc("maximum number of Newton iterations in a step", most=100)
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        remedy = "leave it out for 10, of which three or four are usually needed"
+        remedy = "leave it out for 10; three or four are usually enough"
         require_positive_integer("iterations", self.iterations, remedy)
 
     @property
@@ -183,7 +183,7 @@ class RATTLE(AbstractVariational):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
-        iterations: most corrections by Newton's method in a step; if these are not enough, the
+        iterations: maximum number of Newton iterations in a step; if these are not enough, the
             status is `NOT_CONVERGED`.
 
     Raises:
@@ -242,7 +242,7 @@ class Variational(AbstractVariational):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
-        iterations: most corrections by Newton's method in a step; if these are not enough, the
+        iterations: maximum number of Newton iterations in a step; if these are not enough, the
             status is `NOT_CONVERGED`.
 
     Raises:

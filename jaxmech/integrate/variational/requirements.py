@@ -85,7 +85,7 @@ def _obstacles(
 ) -> tuple[tuple[str, str], ...]:
     """The requirements of a separable system, each with its violation, tested at generic states."""
     state = q, v, t, params
-    constant, of_positions = "a constant mass matrix", "forces of q and t alone"
+    constant, of_positions = "a constant mass matrix", "forces that depend only on q and t"
     of = [name for k, name in enumerate("qvt") if _depends(system.mass, state, k)]
     found = [(constant, f"that of the system depends on {name}") for name in of]
     if system.force is not None and _depends(system.force, state, 1):
