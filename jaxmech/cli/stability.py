@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.analysis.equilibrium import (
-    Equilibria,
-    Equilibrium,
-    Stability,
-    equilibria,
-    equilibrium,
-)
+from jaxmech.analysis.equilibrium import Equilibria, Equilibrium, Stability, equilibria, equilibrium
 from jaxmech.analysis.stability import Modes, modes
 from jaxmech.cli.resolve import Situation, SituationError
 from jaxmech.models import Model

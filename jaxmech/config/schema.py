@@ -94,9 +94,7 @@ POLICIES: Mapping[Any, OneOf] = {
         },
         tag=None,
     ),
-    AbstractStabilization: OneOf(
-        {"projection": Projection, "baumgarte": Baumgarte, "none": Free},
-    ),
+    AbstractStabilization: OneOf({"projection": Projection, "baumgarte": Baumgarte, "none": Free}),
 }
 
 

@@ -30,9 +30,7 @@ class ConfigError(InputError):
 
 
 def read(
-    path: Path,
-    kind: type[Config],
-    also: Callable[[Mapping[str, Any]], list[Problem]] | None = None,
+    path: Path, kind: type[Config], also: Callable[[Mapping[str, Any]], list[Problem]] | None = None
 ) -> Config:
     """Read and check a configuration file.
 

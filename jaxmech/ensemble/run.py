@@ -12,20 +12,12 @@ from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
-from jaxmech.ensemble.kernel import (
-    compile_kernel,
-    with_substeps,
-)
+from jaxmech.ensemble.kernel import compile_kernel, with_substeps
 from jaxmech.ensemble.observed.quantities import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
-from jaxmech.ensemble.store import (
-    RunFolder,
-    open_run,
-    with_stored_block,
-    with_stored_substeps,
-)
+from jaxmech.ensemble.store import RunFolder, open_run, with_stored_block, with_stored_substeps
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.work.away import AwayWork

@@ -252,10 +252,7 @@ def _check_part(
 
 
 def _require_same(
-    path: Path,
-    facts: Mapping[str, Any],
-    may_differ: tuple[str, ...],
-    tell: Callable[[str], None],
+    path: Path, facts: Mapping[str, Any], may_differ: tuple[str, ...], tell: Callable[[str], None]
 ) -> None:
     """Require the environment of the existing blocks, except for what may differ."""
     decisive = [key for key in DECISIVE if key not in may_differ]

@@ -16,13 +16,7 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
 from jaxmech.identify.fit_warnings import horizon_of, remarks
-from jaxmech.identify.identifiable import (
-    Identifiable,
-    InitialStates,
-    MapLike,
-    Optimizer,
-    Settings,
-)
+from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.checkpoint import checkpoint
 from jaxmech.identify.optimize.gradient_descent import Descent

@@ -61,11 +61,7 @@ class Members:
 
 
 def members(
-    study: ModesStudy,
-    folder: Path = Path(),
-    *,
-    progress: bool = False,
-    kept: Path | None = None,
+    study: ModesStudy, folder: Path = Path(), *, progress: bool = False, kept: Path | None = None
 ) -> Members:
     """Draw all members, and find their equilibria and eigenvalues in blocks, which are `kept`."""
     subject = load(study.model, study.model_options, folder)

@@ -30,10 +30,7 @@ def pictures(results: Results) -> Html | None:
 
 
 def animations(
-    results: Results,
-    chosen: Sequence[int] | None,
-    folder: Path | None,
-    tell: Callable[[str], None],
+    results: Results, chosen: Sequence[int] | None, folder: Path | None, tell: Callable[[str], None]
 ) -> Html | None:
     """Some trajectories in motion: the named ones, or the worst, a failed one and the first."""
     numbers = _default(results) if chosen is None else list(chosen)

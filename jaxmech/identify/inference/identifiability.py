@@ -13,11 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jaxmech.identify.inference.formulas.combinations import (
-    Combinations,
-    combinations,
-    sharpened,
-)
+from jaxmech.identify.inference.formulas.combinations import Combinations, combinations, sharpened
 from jaxmech.identify.inference.information import (
     Directions,
     Numbers,
@@ -27,11 +23,7 @@ from jaxmech.identify.inference.information import (
     require_noise,
     row,
 )
-from jaxmech.identify.inference.weak_directions import (
-    Direction,
-    exact_directions,
-    weak_directions,
-)
+from jaxmech.identify.inference.weak_directions import Direction, exact_directions, weak_directions
 
 
 @dataclass(frozen=True, eq=False)
