@@ -18,7 +18,7 @@ from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, metric, times
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 from jaxmech.utils.jit_cache import jit_of
 
 
@@ -75,12 +75,8 @@ class Projection(AbstractStabilization):
         Projection(iterations=3, solver=LDL(tolerance=None))
     """
 
-    iterations: int = field(  # each is compiled by itself
-        default=2, metadata=doc("Gauss-Newton corrections after each step", most=100)
-    )
-    solver: AbstractSolver = field(
-        default=LDL(), metadata=doc("treatment of dependent constraints")
-    )
+    iterations: int = setting(2, "Gauss-Newton corrections after each step", most=100)
+    solver: AbstractSolver = setting(LDL(), "treatment of dependent constraints")
 
     def __post_init__(self) -> None:
         remedy = "pass `projection=None` for no projection"

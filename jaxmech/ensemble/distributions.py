@@ -15,7 +15,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.config.schema import OneOf
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,10 @@ class Normal:
     """The normal (Gaussian) distribution, truncated where `low` or `high` is given."""
 
     sd: float = field(metadata=doc("standard deviation before truncation, at least 0"))
-    mean: float | None = field(default=None, metadata=doc("mean; the model's own value by default"))
-    relative: bool = field(
-        default=False, metadata=doc("sd is a fraction of the mean: sd = 0.02 is 2 %")
-    )
-    low: float | None = field(default=None, metadata=doc("smallest value, if it is truncated"))
-    high: float | None = field(default=None, metadata=doc("largest value, if it is truncated"))
+    mean: float | None = setting(None, "mean; the model's own value by default")
+    relative: bool = setting(False, "sd is a fraction of the mean: sd = 0.02 is 2 %")
+    low: float | None = setting(None, "smallest value, if it is truncated")
+    high: float | None = setting(None, "largest value, if it is truncated")
 
     def __post_init__(self) -> None:
         if not self.sd >= 0 or not isfinite(self.sd):
@@ -109,11 +107,9 @@ class LogNormal:
     """The log-normal distribution: positive values whose logarithm is normal; may be truncated."""
 
     sigma: float = field(metadata=doc("standard deviation of the natural logarithm, at least 0"))
-    median: float | None = field(
-        default=None, metadata=doc("median, above 0; the model's own value by default")
-    )
-    low: float | None = field(default=None, metadata=doc("smallest value, if it is truncated"))
-    high: float | None = field(default=None, metadata=doc("largest value, if it is truncated"))
+    median: float | None = setting(None, "median, above 0; the model's own value by default")
+    low: float | None = setting(None, "smallest value, if it is truncated")
+    high: float | None = setting(None, "largest value, if it is truncated")
 
     def __post_init__(self) -> None:
         if not self.sigma >= 0 or not isfinite(self.sigma):
@@ -186,9 +182,7 @@ class Discrete:
     """One of several values, equally likely unless `probabilities` say otherwise."""
 
     values: tuple[float, ...] = field(metadata=doc("the values"))
-    probabilities: tuple[float, ...] = field(
-        default=(), metadata=doc("their probabilities, with the sum 1")
-    )
+    probabilities: tuple[float, ...] = setting((), "their probabilities, with the sum 1")
 
     def __post_init__(self) -> None:
         if not self.values or not all(map(isfinite, self.values)):
@@ -222,9 +216,7 @@ class Discrete:
 class FromTable:
     """A column of the file that `table` of the table `sampling` names, row by row."""
 
-    column: str | None = field(
-        default=None, metadata=doc("name of the column; that of the variable by default")
-    )
+    column: str | None = setting(None, "name of the column; that of the variable by default")
 
 
 @dataclass(frozen=True)

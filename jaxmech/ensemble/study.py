@@ -21,7 +21,7 @@ from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 Store = Literal["all", "final", "statistics"] | tuple[str, ...]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
@@ -40,8 +40,8 @@ class Until:
 
     quantity: str = field(metadata=doc("name of a statistic: moments, or a probability"))
     half_width: float = field(metadata=doc("half of the width of its interval"))
-    confidence: float = field(default=0.95, metadata=doc("confidence of the interval"))
-    at_least: int = field(default=1000, metadata=doc("trajectories that are computed in any case"))
+    confidence: float = setting(0.95, "confidence of the interval")
+    at_least: int = setting(1000, "trajectories that are computed in any case")
 
     def __post_init__(self) -> None:
         if not self.half_width > 0:
@@ -56,10 +56,8 @@ class Times:
     """The save times of a motion: `saves` equally spaced times from `start` to `end`."""
 
     end: float = field(metadata=doc("last saved time [s]"))
-    start: float = field(
-        default=0.0, metadata=doc("first saved time, where the state is drawn [s]")
-    )
-    saves: int = field(default=101, metadata=doc("number of saved times, both ends included"))
+    start: float = setting(0.0, "first saved time, where the state is drawn [s]")
+    saves: int = setting(101, "number of saved times, both ends included")
 
     def __post_init__(self) -> None:
         if not self.start < self.end or not isfinite(self.end - self.start):
@@ -85,92 +83,60 @@ class Study:
     )
     size: int = field(metadata=doc("number of trajectories"))
     times: Times = field(metadata=doc("when the motion is saved"))
-    model_options: Mapping[str, Any] = field(
-        default_factory=dict, metadata=doc("options of the model, such as { links = 10 }")
+    model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
+    seed: int = setting(0, "seed of all random numbers, at least 0")
+    precision: Literal["float64", "float32"] = setting(
+        "float64", "floating-point type of the whole computation"
     )
-    seed: int = field(default=0, metadata=doc("seed of all random numbers, at least 0"))
-    precision: Literal["float64", "float32"] = field(
-        default="float64", metadata=doc("floating-point type of the whole computation")
+    block: int | None = setting(
+        None,
+        "trajectories compiled and stored together; by default size up to 1024, on a GPU up to "
+        "65536",
     )
-    block: int | None = field(
-        default=None,
-        metadata=doc(
-            "trajectories compiled and stored together; by default size up to 1024, on a GPU up to "
-            "65536"
-        ),
+    chunk: int | None = setting(
+        None, "trajectories computed before they are stored, in whole blocks; changes no result"
     )
-    chunk: int | None = field(
-        default=None,
-        metadata=doc(
-            "trajectories computed before they are stored, in whole blocks; changes no result"
-        ),
+    failed_allowed: float = setting(
+        0.0, "fraction of failed trajectories up to which the exit code is 0"
     )
-    failed_allowed: float = field(
-        default=0.0, metadata=doc("fraction of failed trajectories up to which the exit code is 0")
+    fixed: tuple[str, ...] = setting((), "coordinates that keep their drawn value in the assembly")
+    save: tuple[Series, ...] = setting(
+        ("q", "v", "energy", "position_residual", "velocity_residual"),
+        "series of which all saved times are stored",
     )
-    fixed: tuple[str, ...] = field(
-        default=(), metadata=doc("coordinates that keep their drawn value in the assembly")
+    store: Store = setting(
+        "all",
+        "`save` and `observe` at all saved times or the last one, only statistics, or a list "
+        "of quantities in place of `save` and `observe`",
     )
-    save: tuple[Series, ...] = field(
-        default=("q", "v", "energy", "position_residual", "velocity_residual"),
-        metadata=doc("series of which all saved times are stored"),
+    stored_precision: Literal["float64", "float32"] | None = setting(
+        None, "floating-point type of the stored series; that of the computation by default"
     )
-    store: Store = field(
-        default="all",
-        metadata=doc(
-            "`save` and `observe` at all saved times or the last one, only statistics, or a list "
-            "of quantities in place of `save` and `observe`"
-        ),
+    compression: Literal["zstd", "blosc", "none"] = setting(
+        "zstd", "of the stored arrays: zstd, blosc (zstd of shuffled bytes), or none"
     )
-    stored_precision: Literal["float64", "float32"] | None = field(
-        default=None,
-        metadata=doc(
-            "floating-point type of the stored series; that of the computation by default"
-        ),
+    method: AbstractMethod = setting(RK4(), "method of integration")
+    projection: AbstractStabilization = setting(Projection(), "control of drift")
+    formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
+    start: Mapping[str, Distribution] = setting({}, "start variables of the model, by name")
+    coordinates: Mapping[str, Distribution] = setting(
+        {}, "initial coordinates, in place of the model's"
     )
-    compression: Literal["zstd", "blosc", "none"] = field(
-        default="zstd",
-        metadata=doc("of the stored arrays: zstd, blosc (zstd of shuffled bytes), or none"),
+    velocities: Mapping[str, Distribution] = setting(
+        {}, "initial velocities, in place of the model's"
     )
-    method: AbstractMethod = field(default=RK4(), metadata=doc("method of integration"))
-    projection: AbstractStabilization = field(
-        default=Projection(), metadata=doc("control of drift")
+    parameters: Mapping[str, Distribution] = setting(
+        {}, "parameters; `m` draws every entry of an array, `m[3]` a single one"
     )
-    formulation: UdwadiaKalaba = field(default=UdwadiaKalaba(), metadata=doc("law of motion"))
-    start: Mapping[str, Distribution] = field(
-        default_factory=dict, metadata=doc("start variables of the model, by name")
+    sampling: Sampling = setting(Sampling(), "how the drawn variables are spread together")
+    observe: Mapping[str, Observed] = setting({}, "quantities of your own, by name")
+    events: Mapping[str, StudyEvent] = setting({}, "what is looked for along the motion, by name")
+    inactive: tuple[str, ...] = setting(
+        (), "constraints that are off until an event switches them on"
     )
-    coordinates: Mapping[str, Distribution] = field(
-        default_factory=dict, metadata=doc("initial coordinates, in place of the model's")
-    )
-    velocities: Mapping[str, Distribution] = field(
-        default_factory=dict, metadata=doc("initial velocities, in place of the model's")
-    )
-    parameters: Mapping[str, Distribution] = field(
-        default_factory=dict,
-        metadata=doc("parameters; `m` draws every entry of an array, `m[3]` a single one"),
-    )
-    sampling: Sampling = field(
-        default=Sampling(), metadata=doc("how the drawn variables are spread together")
-    )
-    observe: Mapping[str, Observed] = field(
-        default_factory=dict, metadata=doc("quantities of your own, by name")
-    )
-    events: Mapping[str, StudyEvent] = field(
-        default_factory=dict, metadata=doc("what is looked for along the motion, by name")
-    )
-    inactive: tuple[str, ...] = field(
-        default=(), metadata=doc("constraints that are off until an event switches them on")
-    )
-    statistics: Mapping[str, Statistic] = field(
-        default_factory=dict, metadata=doc("reductions over all trajectories, by name")
-    )
-    until: Until | None = field(
-        default=None, metadata=doc("stop before `size`, when a statistic is known well enough")
-    )
-    cluster: Cluster | None = field(
-        default=None, metadata=doc("workers that compute the blocks; changes no result")
-    )
+    statistics: Mapping[str, Statistic] = setting({}, "reductions over all trajectories, by name")
+    until: Until | None = setting(None, "stop before `size`, when a statistic is known well enough")
+    cluster: Cluster | None = setting(None, "workers that compute the blocks; changes no result")
 
     def __post_init__(self) -> None:
         problems = list(too_small(self, {"size": 1, "seed": 0, "block": 1, "chunk": 1}))

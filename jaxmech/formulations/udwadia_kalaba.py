@@ -12,7 +12,7 @@ M^1/2 is never formed: with M = L L^T and C = A L^-T the same acceleration is
 It is defined for redundant constraints too; then lambda is not unique, A^T lambda is.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from jaxtyping import Array, Bool, Float
 
@@ -21,7 +21,7 @@ from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, cholesky, metric, unit_rows
 from jaxmech.utils.checks import require_kind
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import setting
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,11 @@ class UdwadiaKalaba(AbstractFormulation):
         [-10.2912 -23.5316] [-17.152]
     """
 
-    solver: AbstractSolver = field(
-        default=LDL(),
-        metadata=doc("ldl is fastest, qr better near singular poses, svd the reference"),
+    solver: AbstractSolver = setting(
+        LDL(), "ldl is fastest, qr better near singular poses, svd the reference"
     )
-    singular_mass: bool | None = field(
-        default=None,
-        metadata=doc("whether the mass matrix is singular; determined from the system by default"),
+    singular_mass: bool | None = setting(
+        None, "whether the mass matrix is singular; determined from the system by default"
     )
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Methods of integration; explicit Runge-Kutta methods and embedded pairs."""
 
 import abc
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import factorial
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from jaxmech.integrate.tableaus import (
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
 from jaxmech.utils.checks import require_positive_integer
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import setting
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,8 @@ class AbstractFixedStep(AbstractMethod):
         ValueError: `substeps` is not a positive integer.
     """
 
-    substeps: int | None = field(
-        default=None,
-        metadata=doc(
-            "steps from one saved time, or sample, to the next; by default chosen from the motion"
-        ),
+    substeps: int | None = setting(
+        None, "steps from one saved time, or sample, to the next; by default chosen from the motion"
     )
 
     def __post_init__(self) -> None:

@@ -1,6 +1,9 @@
 """Descriptions of dataclass fields that are keys of a configuration file."""
 
-from typing import Any
+from dataclasses import field
+from typing import Any, TypeVar
+
+Default = TypeVar("Default")
 
 
 def doc(
@@ -12,3 +15,19 @@ def doc(
     sets its `short` field.
     """
     return {"doc": text, "most": most, "inline": inline, "short": short}
+
+
+def setting(default: Default, text: str, **more: Any) -> Default:
+    """A field with a default, described by `doc`; every instance gets a dictionary of its own.
+
+    Example:
+        >>> from dataclasses import dataclass, fields
+        >>> @dataclass(frozen=True)
+        ... class Steps:
+        ...     count: int = setting(10, "number of steps")
+        >>> Steps().count, fields(Steps)[0].metadata["doc"]
+        (10, 'number of steps')
+    """
+    given = {"default_factory": dict} if default == {} else {"default": default}
+    found: Default = field(**given, metadata=doc(text, **more))
+    return found

@@ -20,7 +20,7 @@ from jaxmech.identify.cross_validation import Rule, Score
 from jaxmech.identify.data.table import Table
 from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 INERTIA = "physical inertia"
 
@@ -61,19 +61,14 @@ def _is_number(value: Any) -> bool:
 class FreeParameters:
     """The parameters to fit, their initial values, and prior knowledge of them."""
 
-    free: tuple[str, ...] | None = field(
-        default=None, metadata=doc("parameters to fit; those of the model, or all, by default")
+    free: tuple[str, ...] | None = setting(
+        None, "parameters to fit; those of the model, or all, by default"
     )
-    start: Mapping[str, Any] = field(
-        default_factory=dict, metadata=doc("values to begin with, in place of the model's")
+    start: Mapping[str, Any] = setting({}, "values to begin with, in place of the model's")
+    bounds: Mapping[str, Any] = setting(
+        {}, f'[low, high], -inf or inf for an open side, or "{INERTIA}"; by name'
     )
-    bounds: Mapping[str, Any] = field(
-        default_factory=dict,
-        metadata=doc(f'[low, high], -inf or inf for an open side, or "{INERTIA}"; by name'),
-    )
-    prior: Mapping[str, Any] = field(
-        default_factory=dict, metadata=doc("[mean, standard deviation]; needs data.noise_sd")
-    )
+    prior: Mapping[str, Any] = setting({}, "[mean, standard deviation]; needs data.noise_sd")
 
     def __post_init__(self) -> None:
         for key in ("start", "bounds", "prior"):
@@ -95,14 +90,13 @@ class FreeParameters:
 class Adam:
     """Adam, for problems that are too large for Levenberg-Marquardt, or to stop early."""
 
-    rate: float = field(default=1e-2, metadata=doc("learning rate"))
-    iterations: int = field(default=1000, metadata=doc("steps at most"))
-    batch: int | None = field(default=None, metadata=doc("recordings in each step; all by default"))
-    patience: int | None = field(
-        default=None,
-        metadata=doc("steps without improvement on the validation recordings at which it stops"),
+    rate: float = setting(1e-2, "learning rate")
+    iterations: int = setting(1000, "steps at most")
+    batch: int | None = setting(None, "recordings in each step; all by default")
+    patience: int | None = setting(
+        None, "steps without improvement on the validation recordings at which it stops"
     )
-    seed: int = field(default=0, metadata=doc("seed of the batches"))
+    seed: int = setting(0, "seed of the batches")
 
     def __post_init__(self) -> None:
         _require_positive(self, "rate", "iterations", "batch", "patience")
@@ -124,12 +118,8 @@ Optimizer = Annotated[
 class Integration:
     """The method of integration and the largest step, an argument of `fit`, in one table."""
 
-    method: AbstractMethod = field(
-        default=RK4(), metadata=doc("method of integration", inline=True)
-    )
-    step: float | None = field(
-        default=None, metadata=doc("largest step [s]; longer intervals are divided")
-    )
+    method: AbstractMethod = setting(RK4(), "method of integration", inline=True)
+    step: float | None = setting(None, "largest step [s]; longer intervals are divided")
 
     def __post_init__(self) -> None:
         _require_positive(self, "step")
@@ -146,15 +136,9 @@ class Candidate:
     """One of several models among which the recordings decide."""
 
     name: str = field(metadata=doc("for the tables"))
-    model_options: Mapping[str, Any] = field(
-        default_factory=dict, metadata=doc("options of the model, beside those of all")
-    )
-    free: tuple[str, ...] | None = field(
-        default=None, metadata=doc("parameters to fit, in place of parameters.free")
-    )
-    start: Mapping[str, Any] = field(
-        default_factory=dict, metadata=doc("values to begin with, beside those of all")
-    )
+    model_options: Mapping[str, Any] = setting({}, "options of the model, beside those of all")
+    free: tuple[str, ...] | None = setting(None, "parameters to fit, in place of parameters.free")
+    start: Mapping[str, Any] = setting({}, "values to begin with, beside those of all")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", _flat(self.start))
@@ -164,13 +148,10 @@ class Candidate:
 class Choice:
     """The rule by which one of the candidates is chosen."""
 
-    folds: int = field(default=5, metadata=doc("parts of which each is left out once"))
-    score: Score = field(
-        default="recorded", metadata=doc("start of what is left out: as recorded, or fitted to it")
-    )
-    rule: Rule = field(
-        default="one-standard-error",
-        metadata=doc("the simplest that is as good as the best, or the best"),
+    folds: int = setting(5, "parts of which each is left out once")
+    score: Score = setting("recorded", "start of what is left out: as recorded, or fitted to it")
+    rule: Rule = setting(
+        "one-standard-error", "the simplest that is as good as the best, or the best"
     )
 
     def __post_init__(self) -> None:
@@ -194,36 +175,27 @@ class FitStudy:
         metadata=doc('"path/file.py:attribute" beside this file, an Identifiable or a Model')
     )
     data: Table = field(metadata=doc("where the recordings are"))
-    model_options: Mapping[str, Any] = field(
-        default_factory=dict, metadata=doc("options of the model, such as { links = 10 }")
+    model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
+    initial_states: Literal["free", "fixed"] = setting(
+        "free", "whether the initial states of the recordings are fitted too"
     )
-    initial_states: Literal["free", "fixed"] = field(
-        default="free", metadata=doc("whether the initial states of the recordings are fitted too")
+    parameters: FreeParameters = setting(
+        FreeParameters(), "what is fitted, and what is known of it"
     )
-    parameters: FreeParameters = field(
-        default=FreeParameters(), metadata=doc("what is fitted, and what is known of it")
+    optimizer: Optimizer = setting(LevenbergMarquardt(), "how the minimum is found")
+    shooting: Shooting | None = setting(None, "segments of the recordings, for chaotic motion")
+    method: Integration = setting(Integration(), "method of integration")
+    projection: AbstractStabilization = setting(Projection(), "control of drift")
+    formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
+    multistart: MultiStart | None = setting(
+        None, "random starting points, where there may be several minima"
     )
-    optimizer: Optimizer = field(
-        default=LevenbergMarquardt(), metadata=doc("how the minimum is found")
+    candidates: tuple[Candidate, ...] = setting(
+        (), "models to choose from, inside the recordings to fit"
     )
-    shooting: Shooting | None = field(
-        default=None, metadata=doc("segments of the recordings, for chaotic motion")
-    )
-    method: Integration = field(default=Integration(), metadata=doc("method of integration"))
-    projection: AbstractStabilization = field(
-        default=Projection(), metadata=doc("control of drift")
-    )
-    formulation: UdwadiaKalaba = field(default=UdwadiaKalaba(), metadata=doc("law of motion"))
-    multistart: MultiStart | None = field(
-        default=None, metadata=doc("random starting points, where there may be several minima")
-    )
-    candidates: tuple[Candidate, ...] = field(
-        default=(), metadata=doc("models to choose from, inside the recordings to fit")
-    )
-    choice: Choice | None = field(default=None, metadata=doc("how one of them is chosen"))
-    cluster: Cluster | None = field(
-        default=None,
-        metadata=doc("workers that fit candidates and starting points; changes no result"),
+    choice: Choice | None = setting(None, "how one of them is chosen")
+    cluster: Cluster | None = setting(
+        None, "workers that fit candidates and starting points; changes no result"
     )
 
     def __post_init__(self) -> None:

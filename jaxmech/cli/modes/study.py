@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxmech.config.errors import Problem, StudyError, too_small
 from jaxmech.ensemble.distributions import Distribution
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,41 +25,29 @@ class ModesStudy:
         metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" beside this file')
     )
     size: int = field(metadata=doc("number of members"))
-    model_options: Mapping[str, Any] = field(
-        default_factory=dict, metadata=doc("options of the model, such as { links = 10 }")
+    model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
+    seed: int = setting(0, "seed of all random numbers, at least 0")
+    time: float = setting(0.0, "when the equilibrium is looked for [s]")
+    steady: bool = setting(
+        False, "the steady motion nearest to the model's initial velocities, not rest"
     )
-    seed: int = field(default=0, metadata=doc("seed of all random numbers, at least 0"))
-    time: float = field(default=0.0, metadata=doc("when the equilibrium is looked for [s]"))
-    steady: bool = field(
-        default=False,
-        metadata=doc("the steady motion nearest to the model's initial velocities, not rest"),
+    fixed: tuple[str, ...] = setting((), "coordinates that are held at their guess")
+    confidence: float = setting(0.95, "level of the interval of the probability of instability")
+    failed_allowed: float = setting(
+        0.0, "fraction of members without a verdict up to which the exit code is 0"
     )
-    fixed: tuple[str, ...] = field(
-        default=(), metadata=doc("coordinates that are held at their guess")
+    block: int = setting(1024, "members computed together; changes no result but by round-off")
+    start: Mapping[str, Distribution] = setting(
+        {}, "start variables of the model, whose state is the guess, by name"
     )
-    confidence: float = field(
-        default=0.95, metadata=doc("level of the interval of the probability of instability")
+    coordinates: Mapping[str, Distribution] = setting(
+        {}, "guess of the coordinates, in place of the model's"
     )
-    failed_allowed: float = field(
-        default=0.0,
-        metadata=doc("fraction of members without a verdict up to which the exit code is 0"),
+    velocities: Mapping[str, Distribution] = setting(
+        {}, "rates that a steady motion keeps; without any: at rest"
     )
-    block: int = field(
-        default=1024, metadata=doc("members computed together; changes no result but by round-off")
-    )
-    start: Mapping[str, Distribution] = field(
-        default_factory=dict,
-        metadata=doc("start variables of the model, whose state is the guess, by name"),
-    )
-    coordinates: Mapping[str, Distribution] = field(
-        default_factory=dict, metadata=doc("guess of the coordinates, in place of the model's")
-    )
-    velocities: Mapping[str, Distribution] = field(
-        default_factory=dict, metadata=doc("rates that a steady motion keeps; without any: at rest")
-    )
-    parameters: Mapping[str, Distribution] = field(
-        default_factory=dict,
-        metadata=doc("parameters; `m` draws every entry of an array, `m[3]` a single one"),
+    parameters: Mapping[str, Distribution] = setting(
+        {}, "parameters; `m` draws every entry of an array, `m[3]` a single one"
     )
 
     def __post_init__(self) -> None:

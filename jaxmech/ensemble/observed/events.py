@@ -6,7 +6,7 @@ fast = { of = "speed", level = 6.0, direction = 1 }      # an observed quantity,
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Array
@@ -15,7 +15,7 @@ from jaxmech.config.errors import Problem, not_one_of, refuse
 from jaxmech.ensemble.observed.quantities import AUDIT, SERIES, Observed
 from jaxmech.integrate import Event, Events, Transition, Watch, watch_of
 from jaxmech.system import System
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import setting
 
 OF_ALL = ("stopped_by", "t_end")  # quantities of a study with events
 _OF_EACH = ("count", "time", "times", "q", "v", "passed")
@@ -44,29 +44,22 @@ class StudyEvent:
         Event('far')
     """
 
-    function: str | Callable[..., Any] | None = field(
-        default=None,
-        metadata=doc('"path/file.py:name" of a function of q, v, t, params', short=True),
+    function: str | Callable[..., Any] | None = setting(
+        None, '"path/file.py:name" of a function of q, v, t, params', short=True
     )
-    of: str | None = field(
-        default=None, metadata=doc("a coordinate or an observed quantity, in place of `function`")
+    of: str | None = setting(None, "a coordinate or an observed quantity, in place of `function`")
+    level: float = setting(0.0, "that it goes through")
+    direction: int = setting(0, "1 for rising only, -1 for falling only, 0 for both")
+    terminal: bool = setting(False, "whether the trajectory ends there")
+    jump: str | Callable[..., Any] | None = setting(
+        None, '"path/file.py:name" of a function that gives the new q and v'
     )
-    level: float = field(default=0.0, metadata=doc("that it goes through"))
-    direction: int = field(
-        default=0, metadata=doc("1 for rising only, -1 for falling only, 0 for both")
+    restitution: float | str | None = setting(
+        None, "of an impact: a number, or the name of a parameter"
     )
-    terminal: bool = field(default=False, metadata=doc("whether the trajectory ends there"))
-    jump: str | Callable[..., Any] | None = field(
-        default=None, metadata=doc('"path/file.py:name" of a function that gives the new q and v')
-    )
-    restitution: float | str | None = field(
-        default=None, metadata=doc("of an impact: a number, or the name of a parameter")
-    )
-    on: tuple[str, ...] = field(default=(), metadata=doc("constraints that are switched on"))
-    off: tuple[str, ...] = field(default=(), metadata=doc("constraints that are switched off"))
-    keep: int = field(
-        default=8, metadata=doc("of how many occurrences times and states are stored")
-    )
+    on: tuple[str, ...] = setting((), "constraints that are switched on")
+    off: tuple[str, ...] = setting((), "constraints that are switched off")
+    keep: int = setting(8, "of how many occurrences times and states are stored")
 
     def __post_init__(self) -> None:
         if (self.function is None) == (self.of is None):

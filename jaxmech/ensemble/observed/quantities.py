@@ -18,7 +18,7 @@ from jaxtyping import Array
 from jaxmech.config.errors import Key, Problem, StudyError, refuse
 from jaxmech.config.load import Subject, find
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
 Series = Literal[
@@ -73,8 +73,8 @@ class Observed:
     function: str | Callable[..., Any] = field(
         metadata=doc('"path/file.py:name" of a function of q, v, t, params', short=True)
     )
-    keep: Keep = field(default="all", metadata=doc("saved times, or one value of them"))
-    every: int = field(default=1, metadata=doc("keep every so many saved times"))
+    keep: Keep = setting("all", "saved times, or one value of them")
+    every: int = setting(1, "keep every so many saved times")
 
     def __post_init__(self) -> None:
         if self.every < 1:

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.ensemble.distributions import Distribution
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 Design = Literal["random", "latin-hypercube", "sobol", "saltelli"]
 
@@ -51,19 +51,16 @@ class Sampling:
                [0.6, 0. , 1. ]])
     """
 
-    design: Design = field(default="random", metadata=doc("how points are spread"))
-    correlation: tuple[Correlation, ...] = field(
-        default=(), metadata=doc("correlations of pairs of variables (Gaussian copula)")
+    design: Design = setting("random", "how points are spread")
+    correlation: tuple[Correlation, ...] = setting(
+        (), "correlations of pairs of variables (Gaussian copula)"
     )
-    table: str | None = field(
-        default=None, metadata=doc("CSV or Parquet file of draws, a column for each variable in it")
+    table: str | None = setting(
+        None, "CSV or Parquet file of draws, a column for each variable in it"
     )
-    weight: str | None = field(
-        default=None, metadata=doc("column of the table that holds weights of the trajectories")
-    )
-    proposal: Mapping[str, Distribution] = field(
-        default_factory=dict,
-        metadata=doc("distributions to draw from instead, by name; trajectories get weights"),
+    weight: str | None = setting(None, "column of the table that holds weights of the trajectories")
+    proposal: Mapping[str, Distribution] = setting(
+        {}, "distributions to draw from instead, by name; trajectories get weights"
     )
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from jaxmech.ensemble.statistics.protocol import (
     host,
     weights_of,
 )
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Covariance(AbstractStatistic):
     """
 
     of: tuple[str, ...] = field(metadata=doc("names of quantities, each one number per trajectory"))
-    inputs: bool = field(default=True, metadata=doc("whether all drawn variables are taken, too"))
-    confidence: float = field(default=0.95, metadata=doc("confidence of each interval"))
+    inputs: bool = setting(True, "whether all drawn variables are taken, too")
+    confidence: float = setting(0.95, "confidence of each interval")
 
     scalars_only = True
 

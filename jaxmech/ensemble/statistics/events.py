@@ -17,7 +17,7 @@ from jaxmech.ensemble.statistics.protocol import (
     as_float,
     host,
 )
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class _Threshold(AbstractStatistic):
     """A statistic of a quantity that is beyond a threshold; exactly one threshold is given."""
 
     of: str = field(metadata=doc("name of the quantity"))
-    above: float | None = field(default=None, metadata=doc("threshold that counts when exceeded"))
-    below: float | None = field(default=None, metadata=doc("threshold that counts when undercut"))
-    confidence: float = field(default=0.95, metadata=doc("confidence of the interval"))
+    above: float | None = setting(None, "threshold that counts when exceeded")
+    below: float | None = setting(None, "threshold that counts when undercut")
+    confidence: float = setting(0.95, "confidence of the interval")
 
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None) and self.of_event is None:
@@ -56,7 +56,7 @@ class Probability(_Threshold):
         0.333 [0.061, 0.792]
     """
 
-    interval: Method = field(default="wilson", metadata=doc("kind of interval"))
+    interval: Method = setting("wilson", "kind of interval")
 
     def init(self, sample: Sample) -> State:
         """Initialize zero counts."""

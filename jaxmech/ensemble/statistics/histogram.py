@@ -16,7 +16,7 @@ from jaxmech.ensemble.statistics.protocol import (
     host,
     weights_of,
 )
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Histogram(AbstractStatistic):
     of: str = field(metadata=doc("name of the quantity"))
     low: float = field(metadata=doc("where the first bin begins"))
     high: float = field(metadata=doc("where the last bin ends"))
-    bins: int = field(default=100, metadata=doc("number of bins", most=100_000))
+    bins: int = setting(100, "number of bins", most=100_000)
 
     def __post_init__(self) -> None:
         if not self.low < self.high:

@@ -17,7 +17,7 @@ from jaxmech.ensemble.statistics.protocol import (
     host,
     weights_of,
 )
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Moments(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity"))
-    confidence: float = field(default=0.95, metadata=doc("confidence of the interval of the mean"))
+    confidence: float = setting(0.95, "confidence of the interval of the mean")
 
     def __post_init__(self) -> None:
         require_confidence(self.confidence)

@@ -25,7 +25,7 @@ from jaxmech.ensemble.statistics.protocol import (
     host,
     weights_of,
 )
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,9 @@ class Quantiles(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity"))
-    at: tuple[float, ...] = field(
-        default=(0.05, 0.25, 0.5, 0.75, 0.95), metadata=doc("probabilities of the quantiles")
-    )
-    bins: int = field(default=512, metadata=doc("number of bins", most=100_000))
-    confidence: float = field(default=0.95, metadata=doc("confidence of each interval"))
+    at: tuple[float, ...] = setting((0.05, 0.25, 0.5, 0.75, 0.95), "probabilities of the quantiles")
+    bins: int = setting(512, "number of bins", most=100_000)
+    confidence: float = setting(0.95, "confidence of each interval")
 
     def __post_init__(self) -> None:
         if not self.at or not all(0 <= p <= 1 for p in self.at):

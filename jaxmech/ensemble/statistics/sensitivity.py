@@ -17,7 +17,7 @@ from jaxmech.ensemble.statistics.protocol import (
     as_float,
     host,
 )
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class SobolIndices(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity, one number per trajectory"))
-    resamples: int = field(default=200, metadata=doc("number of resamples", most=10_000))
-    confidence: float = field(default=0.95, metadata=doc("confidence of each interval"))
+    resamples: int = setting(200, "number of resamples", most=10_000)
+    confidence: float = setting(0.95, "confidence of each interval")
 
     scalars_only = True
     with_inputs = True

@@ -16,7 +16,7 @@ from jaxmech.ensemble.statistics.protocol import (
     as_float,
     host,
 )
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Worst(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity"))
-    keep: int = field(default=20, metadata=doc("how many are kept", most=10_000))
-    smallest: bool = field(default=False, metadata=doc("keep those with the smallest value"))
+    keep: int = setting(20, "how many are kept", most=10_000)
+    smallest: bool = setting(False, "keep those with the smallest value")
 
     def __post_init__(self) -> None:
         if self.keep < 1:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of, too_small
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 _WORDS = ("local", "slurm")
 _DURATION = re.compile(r"(?:(\d+)-)?(\d{1,2}):(\d{2}):(\d{2})")
@@ -30,40 +30,28 @@ class Cluster:
             short=True,
         )
     )
-    workers: int | None = field(
-        default=None, metadata=doc("number of workers, which are jobs of SLURM; by default 1")
+    workers: int | None = setting(None, "number of workers, which are jobs of SLURM; by default 1")
+    cores: int | None = setting(
+        None, "cores that a worker is pinned to; by default an equal share, in SLURM 1"
     )
-    cores: int | None = field(
-        default=None,
-        metadata=doc("cores that a worker is pinned to; by default an equal share, in SLURM 1"),
+    device: Literal["cpu", "gpu"] = setting(
+        "cpu", "what a worker computes on; a GPU of its own with gpu"
     )
-    device: Literal["cpu", "gpu"] = field(
-        default="cpu", metadata=doc("what a worker computes on; a GPU of its own with gpu")
+    memory: str | None = setting(
+        None, 'memory of a worker, which is restarted above it, such as "4 GiB"'
     )
-    memory: str | None = field(
-        default=None,
-        metadata=doc('memory of a worker, which is restarted above it, such as "4 GiB"'),
+    allowed_failures: int = setting(
+        20, "workers that may be lost with the same blocks before it ends"
     )
-    allowed_failures: int = field(
-        default=20, metadata=doc("workers that may be lost with the same blocks before it ends")
+    wait: float = setting(300.0, "how long to wait for the first worker, or for a scheduler [s]")
+    walltime: str = setting("01:00:00", "of a job of SLURM, such as 12:00:00 or 2-00:00:00")
+    queue: str | None = setting(None, "partition of SLURM")
+    account: str | None = setting(None, "account of SLURM")
+    directives: tuple[str, ...] = setting((), 'further directives of SLURM, such as "--qos=low"')
+    prologue: tuple[str, ...] = setting(
+        (), "shell commands before a worker of SLURM, such as module loads"
     )
-    wait: float = field(
-        default=300.0, metadata=doc("how long to wait for the first worker, or for a scheduler [s]")
-    )
-    walltime: str = field(
-        default="01:00:00", metadata=doc("of a job of SLURM, such as 12:00:00 or 2-00:00:00")
-    )
-    queue: str | None = field(default=None, metadata=doc("partition of SLURM"))
-    account: str | None = field(default=None, metadata=doc("account of SLURM"))
-    directives: tuple[str, ...] = field(
-        default=(), metadata=doc('further directives of SLURM, such as "--qos=low"')
-    )
-    prologue: tuple[str, ...] = field(
-        default=(), metadata=doc("shell commands before a worker of SLURM, such as module loads")
-    )
-    interface: str | None = field(
-        default=None, metadata=doc("network interface of the workers of SLURM, such as ib0")
-    )
+    interface: str | None = setting(None, "network interface of the workers of SLURM, such as ib0")
 
     def __post_init__(self) -> None:
         least = {"workers": 1, "cores": 1, "allowed_failures": 0, "wait": 0}

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmech.identify.data.recording import Recording
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 _PADDING = 1e-9  # spacing of the times that pad a segment, relative to its duration
 
@@ -38,8 +38,8 @@ class Shooting:
     """
 
     length: float = field(metadata=doc("length of a segment [s]"))
-    continuity: float | None = field(
-        default=None, metadata=doc("standard deviation of a jump between segments; none by default")
+    continuity: float | None = setting(
+        None, "standard deviation of a jump between segments; none by default"
     )
 
     def __post_init__(self) -> None:

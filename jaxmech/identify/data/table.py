@@ -15,7 +15,7 @@ from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
 from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.velocity_estimates import rates
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import doc, setting
 
 Column = str | int
 
@@ -32,44 +32,30 @@ class Table:
 
     file: str = field(metadata=doc("an .npz or .csv file; swings/*.csv is one recording in each"))
     observed: tuple[Column, ...] = field(metadata=doc("columns that were measured"))
-    q0: tuple[Column, ...] = field(
-        default=(), metadata=doc("columns of the start variables; `observed` by default")
+    q0: tuple[Column, ...] = setting((), "columns of the start variables; `observed` by default")
+    v0: tuple[Column, ...] = setting((), "columns of their rates; slopes of `q0` by default")
+    time: str | None = setting(None, "column (.csv) or array (.npz) of the sample times [s]")
+    dt: float | None = setting(
+        None, "time between samples [s]; the array `dt` of an .npz by default"
     )
-    v0: tuple[Column, ...] = field(
-        default=(), metadata=doc("columns of their rates; slopes of `q0` by default")
+    train: tuple[str, ...] = setting(
+        (),
+        "recordings to fit: arrays of an .npz (`train` by default), or files or values of "
+        "`recording` (all that are left)",
     )
-    time: str | None = field(
-        default=None, metadata=doc("column (.csv) or array (.npz) of the sample times [s]")
+    validation: tuple[str, ...] = setting((), "recordings that nothing is chosen by, likewise")
+    columns: tuple[str, ...] = setting(
+        (), "names for the columns of an .npz, which else are 0, 1, ..."
     )
-    dt: float | None = field(
-        default=None, metadata=doc("time between samples [s]; the array `dt` of an .npz by default")
+    recording: str | None = setting(None, "column of a .csv that tells its recordings apart")
+    stride: int = setting(1, "keep every so many samples")
+    noise_sd: float | list[Any] | None = setting(
+        None, "standard deviation of the noise, of all columns or of each"
     )
-    train: tuple[str, ...] = field(
-        default=(),
-        metadata=doc(
-            "recordings to fit: arrays of an .npz (`train` by default), or files or values of "
-            "`recording` (all that are left)"
-        ),
-    )
-    validation: tuple[str, ...] = field(
-        default=(), metadata=doc("recordings that nothing is chosen by, likewise")
-    )
-    columns: tuple[str, ...] = field(
-        default=(), metadata=doc("names for the columns of an .npz, which else are 0, 1, ...")
-    )
-    recording: str | None = field(
-        default=None, metadata=doc("column of a .csv that tells its recordings apart")
-    )
-    stride: int = field(default=1, metadata=doc("keep every so many samples"))
-    noise_sd: float | list[Any] | None = field(
-        default=None, metadata=doc("standard deviation of the noise, of all columns or of each")
-    )
-    start_sd: tuple[float, ...] | None = field(
-        default=None,
-        metadata=doc(
-            "standard deviations of the recorded q0 and v0, two numbers; a start variable that is "
-            "observed too counts once, as its first sample"
-        ),
+    start_sd: tuple[float, ...] | None = setting(
+        None,
+        "standard deviations of the recorded q0 and v0, two numbers; a start variable that is "
+        "observed too counts once, as its first sample",
     )
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """The Levenberg-Marquardt method on the reduced residuals, by optimistix, step by step."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from jaxtyping import Array
 from jaxmech.identify.problem.least_squares import Conditions, Task, dense, rows
 from jaxmech.identify.problem.residuals import Data, FitProblem
 from jaxmech.utils.checks import require_positive_integer
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import setting
 
 _NEAR = 0.1  # distance from the minimum in standard errors at which a fit has converged
 _ROUND_OFF = 1e-13  # share of the first loss at which perfect data are fitted to round-off
@@ -38,10 +38,9 @@ class LevenbergMarquardt:
         LevenbergMarquardt(iterations=20, tolerance=1e-08)
     """
 
-    iterations: int = field(default=50, metadata=doc("steps at most"))
-    tolerance: float = field(
-        default=1e-8,
-        metadata=doc("relative change of the parameters, or of the loss, at which it stops"),
+    iterations: int = setting(50, "steps at most")
+    tolerance: float = setting(
+        1e-8, "relative change of the parameters, or of the loss, at which it stops"
     )
 
     def __post_init__(self) -> None:

@@ -1,11 +1,11 @@
 """`MultiStart`: many starting points for a fit with many local minima."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from jaxmech.utils.checks import require_positive_integer, require_seed
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import setting
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,10 @@ class MultiStart:
         MultiStart(count=64, spread=0.5, refine=3, seed=0)
     """
 
-    count: int = field(default=64, metadata=doc("starting points, the given one among them"))
-    spread: float = field(
-        default=0.5, metadata=doc("how far they scatter; 0.5 is a factor of about 3")
-    )
-    refine: int = field(default=3, metadata=doc("how many of the best are fitted"))
-    seed: int = field(default=0, metadata=doc("seed of the draws"))
+    count: int = setting(64, "starting points, the given one among them")
+    spread: float = setting(0.5, "how far they scatter; 0.5 is a factor of about 3")
+    refine: int = setting(3, "how many of the best are fitted")
+    seed: int = setting(0, "seed of the draws")
 
     def __post_init__(self) -> None:
         require_positive_integer("count", self.count, "give the number of starting points")

@@ -1,6 +1,6 @@
 """`Adaptive`: a method with an error estimate, whose step size is chosen by a tolerance."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -13,7 +13,7 @@ from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrinc
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind, require_positive_integer
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import setting
 
 
 class Tolerance(eqx.Module):
@@ -69,16 +69,10 @@ class Adaptive(AbstractMethod):
         True True
     """
 
-    pair: AbstractPair = field(
-        default=DormandPrince8(), metadata=doc("Runge-Kutta method with an error estimate")
-    )
-    rtol: float = field(default=1e-8, metadata=doc("error of a step relative to the state"))
-    atol: float = field(
-        default=1e-10, metadata=doc("absolute error of a step, in units of the coordinates")
-    )
-    max_steps: int = field(
-        default=10_000, metadata=doc("maximum number of steps, including rejected ones")
-    )
+    pair: AbstractPair = setting(DormandPrince8(), "Runge-Kutta method with an error estimate")
+    rtol: float = setting(1e-8, "error of a step relative to the state")
+    atol: float = setting(1e-10, "absolute error of a step, in units of the coordinates")
+    max_steps: int = setting(10_000, "maximum number of steps, including rejected ones")
 
     def __post_init__(self) -> None:
         require_kind("pair", self.pair, AbstractPair, "DormandPrince5()")

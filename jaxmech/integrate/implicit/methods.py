@@ -1,7 +1,7 @@
 """`Rodas5P` and `RadauIIA5`: implicit methods for stiff systems."""
 
 import abc
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -23,7 +23,7 @@ from jaxmech.stabilization import AbstractStabilization
 from jaxmech.status import Status
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import setting
 
 
 class ImplicitStep(eqx.Module):
@@ -219,9 +219,7 @@ class RadauIIA5(AbstractImplicit):
         order=3, least=0.2, most=8.0, memory=0.0, stable=float("inf"), scale=0.1, power=0.8
     )
 
-    iterations: int = field(
-        default=20, metadata=doc("maximum number of Newton iterations in a step", most=100)
-    )
+    iterations: int = setting(20, "maximum number of Newton iterations in a step", most=100)
 
     def __post_init__(self) -> None:
         super().__post_init__()

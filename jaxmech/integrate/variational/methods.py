@@ -1,7 +1,7 @@
 """`RATTLE` and `Variational`: symplectic methods with a fixed step, for long times."""
 
 import abc
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,15 +27,10 @@ from jaxmech.integrate.variational.step_equations import (
     trapezoidal,
 )
 from jaxmech.linalg import metric, times
-from jaxmech.stabilization import (
-    AbstractStabilization,
-    constraint_jacobians,
-    metric_mass,
-    near,
-)
+from jaxmech.stabilization import AbstractStabilization, constraint_jacobians, metric_mass, near
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.field_docs import setting
 
 
 class Advance(eqx.Module):
@@ -62,9 +57,7 @@ class Advance(eqx.Module):
 class AbstractVariational(AbstractFixedStep):
     """A symplectic method whose steps end on the constraints, without projection."""
 
-    iterations: int = field(
-        default=10, metadata=doc("maximum number of Newton iterations in a step", most=100)
-    )
+    iterations: int = setting(10, "maximum number of Newton iterations in a step", most=100)
 
     def __post_init__(self) -> None:
         super().__post_init__()
