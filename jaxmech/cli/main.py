@@ -205,7 +205,7 @@ def _check(arguments: Namespace) -> int:
     found = _situation(arguments)
     run = None if arguments.fast else ShortRun()
     if run is not None:
-        tell("compiling a short run, its gradients and its batches; --fast goes without them")
+        tell("compiling a short run, its gradients and its batches; --fast skips them")
     report = structure(found.system, found.q, found.v, found.t, found.params, run=run)
     print(report)
     return UNSATISFACTORY if report.serious else DONE
@@ -215,7 +215,7 @@ def _compare(arguments: Namespace) -> int:
     from jaxmech.formulations import compare_formulations
 
     found = _situation(arguments)
-    tell("compiling every law of motion, and counting what each costs")
+    tell("compiling every law of motion and counting its operations")
     print(compare_formulations(found.system, found.q, found.v, found.t, found.params))
     return DONE
 

@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     _add_finished_runs(add)
     _add_questions(add)
     _add_bench(add)
-    add("info", "show versions, precision, and devices with what batches run as")
+    add("info", "show versions, precision, devices, and how batches run on each")
     return whole
 
 

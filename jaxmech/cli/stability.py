@@ -46,8 +46,8 @@ def _found(found: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
         except ValueError:
             raise SituationError(f"{found.name}: {error}") from error
     remark = (
-        f"near the state there is no equilibrium; of {len(others.found)} that {STARTS} random "
-        "starts lead to, this has the lowest energy (--start chooses another, `jaxmech "
+        f"there is no equilibrium near the state; of {len(others.found)} found from {STARTS} "
+        "random starts, this one has the lowest energy (--start chooses another, `jaxmech "
         "equilibria` lists them)\n"
     )
     return others.found[0], remark

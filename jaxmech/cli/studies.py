@@ -62,7 +62,7 @@ def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tupl
 def _told_part(found: dict[str, Any], seconds: float) -> str:
     """The message at the end of a part."""
     (first, last), done, count = found["part"], found["done"], found["blocks"]
-    rest = "the same command without --blocks computes the rest, and what all of them say"
+    rest = "the same command without --blocks computes the rest and the summary of all"
     if done == count:
-        rest = "the same command without --blocks says what all of them say"
+        rest = "the same command without --blocks summarizes all of them"
     return f"{seconds:.1f} s; blocks {first}:{last} are done, {done} of all {count}; {rest}"

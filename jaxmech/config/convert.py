@@ -264,6 +264,6 @@ def _shown(value: Any) -> str:
         case str():
             return f'"{value}"'
         case dict():
-            return f"a table of {', '.join(value) or 'nothing'}"
+            return f"a table of {', '.join(value)}" if value else "an empty table"
     text = str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

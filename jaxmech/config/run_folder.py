@@ -34,7 +34,7 @@ def warn(text: str) -> None:
 def require_run_or_nothing(path: Path) -> None:
     """Create the folder, or raise a FolderError if it contains files that are not of a run."""
     if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
-        text = "holds files that are not a run; choose another folder with --out"
+        text = "holds files but no run; choose another folder with --out"
         raise FolderError(f"{path} {text}")
     path.mkdir(parents=True, exist_ok=True)
 

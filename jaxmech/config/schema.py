@@ -115,12 +115,12 @@ def words(kind: Any) -> str:
     if is_dataclass(kind) or get_origin(kind) is Mapping or choice:
         return "a table"
     if kind == NAME:
-        return "a text or an integer"
+        return "a string or an integer"
     if kind == NUMBER_OR_NAME:
-        return "a number or a text"
+        return "a number or a string"
     if str in get_args(kind):
-        return "a text"
-    names = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
+        return "a string"
+    names = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
     return names.get(kind, "a number or a list of numbers")
 
 
@@ -138,8 +138,8 @@ def choice_of(kind: Any) -> OneOf | None:
 
 def _plural(kind: Any) -> str:
     if kind == NAME:
-        return "texts or integers"
-    names = {str: "texts", float: "numbers", int: "integers"}
+        return "strings or integers"
+    names = {str: "strings", float: "numbers", int: "integers"}
     return names.get(kind, "tables" if is_dataclass(kind) else words(kind))
 
 

@@ -162,7 +162,7 @@ def _row(entry: Field[Any], kind: Any, indent: int) -> str:
 
 def _default(entry: Field[Any], kind: Any) -> str:
     if entry.default is MISSING and entry.default_factory is MISSING:
-        return ", needed"
+        return ", required"
     value = entry.default
     if value is MISSING or value is None or value == ():
         return ""

@@ -60,11 +60,11 @@ def write_seal(path: Path, files: Mapping[str, str]) -> None:
 
 def read_seal(path: Path) -> dict[str, str]:
     """The digests in `seal.json`, or a FolderError if there are none of this format."""
-    again = "compute it again in another folder, or remove this one"
+    again = "recompute it in another folder, or remove this one"
     if not (path / SEAL).is_file():
         raise FolderError(
-            f"{path} holds a run without {SEAL}: it is of an older jaxmech, or the file was "
-            f"deleted, and damage would go unnoticed; {again}"
+            f"{path} holds a run without {SEAL}: it was written by an older jaxmech, or the file "
+            f"was deleted, and damage would go unnoticed; {again}"
         )
     try:
         seal = json.loads((path / SEAL).read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def read_seal(path: Path) -> dict[str, str]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FolderError(f"{path / SEAL} is damaged; {again}") from error
     if found != FORMAT:
-        text = f"is of format {found}, and this jaxmech reads format {FORMAT}"
+        text = f"has format {found}, but this jaxmech reads format {FORMAT}"
         raise FolderError(f"{path} {text}; {again}")
     return files
 

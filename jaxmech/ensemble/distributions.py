@@ -189,7 +189,7 @@ class Discrete:
             raise refuse("values", f"must be finite numbers, but is {list(self.values)}")
         if self.probabilities:
             if len(self.probabilities) != len(self.values):
-                text = f"must be as many as `values`, {len(self.values)}, but are"
+                text = f"must have the length of `values`, {len(self.values)}, but has"
                 raise refuse("probabilities", f"{text} {len(self.probabilities)}")
             if min(self.probabilities) < 0 or abs(sum(self.probabilities) - 1) > 1e-9:
                 text = f"must be at least 0 with the sum 1, but are {list(self.probabilities)}"
@@ -263,7 +263,7 @@ class Scipy:
                 raise refuse(key, f"must be a number, but is {value!r}")
         if not np.isfinite(self._scipy().ppf(0.5)):
             given = ", ".join(f"{key} = {value}" for key, value in self.parameters.items())
-            raise refuse("distribution", f"must have parameters that exist, but they are {given}")
+            raise refuse("distribution", f"must have valid parameters, but has {given}")
         low, high = self._limits()
         if not low < high:
             raise refuse("low", "must be below `high`, with some probability between them")
@@ -348,7 +348,10 @@ def _require_truncation(low: float | None, high: float | None, spread: float) ->
     if not (-inf if low is None else low) < (inf if high is None else high):
         raise refuse("low", f"must be below `high`, but {low} is not below {high}")
     if spread == 0:
-        raise refuse("low" if low is not None else "high", "must be left out where nothing varies")
+        raise refuse(
+            "low" if low is not None else "high",
+            "must be left out for a distribution without spread",
+        )
 
 
 def _require_interval(low: float, high: float) -> None:

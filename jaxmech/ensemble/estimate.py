@@ -119,7 +119,7 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
     steps = (study.times.saves - 1) * (substeps_of(study) or 1)
 
     def beyond_memory(what: str, count: int) -> str:
-        return f"{what} takes {in_bytes(count)} of memory, and {in_bytes(memory)} are there"
+        return f"{what} takes {in_bytes(count)} of memory, but {in_bytes(memory)} are available"
 
     if found.trajectory * _COPIES > memory:
         what = f"must be fewer: one trajectory with {study.times.saves} saves"
@@ -135,7 +135,7 @@ def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem
         text += f" {in_bytes(found.block * _ON_DEVICE)} on the device, which has {in_bytes(there)}"
         yield Problem(("block",), text)
     if found.memory > memory:
-        what = "must be smaller: what it holds"
+        what = "must be smaller: a chunk"
         yield Problem(("chunk",), beyond_memory(what, found.memory))
     if found.disk > free:
         text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"

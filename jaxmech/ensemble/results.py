@@ -171,5 +171,5 @@ def _require_sound(path: Path, damage: Iterable[Damage]) -> None:
     if found:
         raise FolderError(
             f"{path} is damaged: {told(found)}; `jaxmech ensemble` with its configuration and "
-            f"--out {path} computes again what is lost"
+            f"--out {path} recomputes what is lost"
         )

@@ -220,7 +220,7 @@ def _check(
         require_same_environment(path, facts, INPUT)
         other = changes(stored_environment(path), facts, VERSIONS)
         if other:
-            tell(f"{path} is shown as it was stored: {'; '.join(other)}")
+            tell(f"{path} is shown as stored, although {'; '.join(other)}")
     for block in blocks:
         remove_block(path, block)
     for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
@@ -241,7 +241,7 @@ def _check_part(
     path = folder.path
     lost = list(damaged(path, read_seal(path)))
     if lost:
-        text = "the same command without --blocks repairs what can be"
+        text = "the same command without --blocks repairs it where possible"
         raise FolderError(f"{path} was damaged: {told(lost)}; {text}")
     require_same_config(path, study, _MAY_CHANGE)
     _require_same(path, facts, may_differ, tell)
@@ -258,7 +258,7 @@ def _require_same(
     decisive = [key for key in DECISIVE if key not in may_differ]
     require_same_environment(path, facts, decisive)
     if other := changes(stored_environment(path), facts, may_differ):
-        text = "the last bits of the other blocks may differ from those that are there"
+        text = "the new blocks may differ from the existing ones in the last bits"
         tell(f"{'; '.join(other)}: {text}")
 
 
@@ -271,7 +271,7 @@ def _told_lost(path: Path, found: list[Damage], tell: Callable[[str], None]) -> 
     blocks = sorted({one.block for one in found if one.block is not None})
     if found:
         numbers = ", ".join(map(str, blocks))
-        tell(f"{path} was damaged: {told(found)}; to be computed again: block {numbers}")
+        tell(f"{path} was damaged: {told(found)}; to be recomputed: block {numbers}")
     return blocks
 
 

@@ -33,15 +33,16 @@ LARGEST_DEFAULT_BLOCK = 1024
 class Until:
     """Stop when the interval of a statistic is short enough.
 
-    It is judged after each block, in order, so a study stops at the same block however it is
-    computed. A study that stops by its own results covers the truth a little less often than the
-    confidence says; a few dozen hits of a rare event make the difference small.
+    The interval is computed after each block, in order, so that a study stops at the same block
+    however it is distributed. The interval of a study that stops by its own results contains the
+    true value slightly less often than its confidence states; with a few dozen occurrences of a
+    rare event the difference is small.
     """
 
     quantity: str = field(metadata=doc("name of a statistic: moments, or a probability"))
-    half_width: float = field(metadata=doc("half of the width of its interval"))
+    half_width: float = field(metadata=doc("largest half-width of its interval"))
     confidence: float = setting(0.95, "confidence of the interval")
-    at_least: int = setting(1000, "trajectories that are computed in any case")
+    at_least: int = setting(1000, "minimum number of trajectories")
 
     def __post_init__(self) -> None:
         if not self.half_width > 0:
@@ -82,7 +83,7 @@ class Study:
         metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" beside this file')
     )
     size: int = field(metadata=doc("number of trajectories"))
-    times: Times = field(metadata=doc("when the motion is saved"))
+    times: Times = field(metadata=doc("times at which the motion is saved"))
     model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
     seed: int = setting(0, "seed of all random numbers, at least 0")
     precision: Literal["float64", "float32"] = setting(
@@ -94,7 +95,8 @@ class Study:
         "65536",
     )
     chunk: int | None = setting(
-        None, "trajectories computed before they are stored, in whole blocks; changes no result"
+        None,
+        "trajectories computed before they are stored, in whole blocks; does not change results",
     )
     failed_allowed: float = setting(
         0.0, "fraction of failed trajectories up to which the exit code is 0"
@@ -126,17 +128,19 @@ class Study:
         {}, "initial velocities, in place of the model's"
     )
     parameters: Mapping[str, Distribution] = setting(
-        {}, "parameters; `m` draws every entry of an array, `m[3]` a single one"
+        {}, "parameters; `m` draws all entries of an array, `m[3]` a single one"
     )
-    sampling: Sampling = setting(Sampling(), "how the drawn variables are spread together")
+    sampling: Sampling = setting(Sampling(), "design and correlations of the drawn variables")
     observe: Mapping[str, Observed] = setting({}, "quantities of your own, by name")
-    events: Mapping[str, StudyEvent] = setting({}, "what is looked for along the motion, by name")
+    events: Mapping[str, StudyEvent] = setting({}, "events to locate along the motion, by name")
     inactive: tuple[str, ...] = setting(
-        (), "constraints that are off until an event switches them on"
+        (), "constraints that are inactive until an event activates them"
     )
     statistics: Mapping[str, Statistic] = setting({}, "reductions over all trajectories, by name")
     until: Until | None = setting(None, "stop before `size`, when a statistic is known well enough")
-    cluster: Cluster | None = setting(None, "workers that compute the blocks; changes no result")
+    cluster: Cluster | None = setting(
+        None, "workers that compute the blocks; does not change results"
+    )
 
     def __post_init__(self) -> None:
         problems = list(too_small(self, {"size": 1, "seed": 0, "block": 1, "chunk": 1}))

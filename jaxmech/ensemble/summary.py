@@ -113,7 +113,7 @@ def _counts(summary: dict[str, Any]) -> Iterator[str]:
 
 def _audit(summary: dict[str, Any]) -> Iterator[str]:
     worst = summary["worst"]
-    yield "worst of the good ones"
+    yield "worst of the successful trajectories"
     yield f"  position residual {_number(worst['position_residual'])}"
     yield f"  velocity residual {_number(worst['velocity_residual'])}"
     drift = worst["energy_drift"]
@@ -121,7 +121,7 @@ def _audit(summary: dict[str, Any]) -> Iterator[str]:
     yield f"  smallest rank     {summary['smallest_rank']}"
     yield f"  integration error {_number(worst['integration_error'])} of the motion"
     if coarse := summary["too_coarse"]:
-        remedy = "leave out `method.substeps`, or give more of them"
+        remedy = "leave out `method.substeps`, or increase it"
         yield f"  above {TOO_COARSE:g} for {coarse:,} trajectories: {remedy}"
 
 

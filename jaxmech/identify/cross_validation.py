@@ -109,7 +109,7 @@ def _card(found: CrossValidation) -> list[str]:
     head = f"CrossValidation: {len(found.names)} candidates, {found.by_fold.shape[1]} folds of "
     titles = f"{'numbers':>9}{'error':>12}{'+-':>10}{'over best':>13}{'+-':>10}"
     lines = [
-        f"{head}{len(found.folds)} recordings; RMS error of what was left out, {start} starts",
+        f"{head}{len(found.folds)} recordings; RMS error of those left out, {start} starts",
         f"    {'candidate':<{width}}{titles}",
     ]
     rows = zip(
@@ -228,8 +228,8 @@ def _require_policies(rule: str, score: str, settings: Settings) -> None:
             raise ValueError(f"Argument `{name}` must be {known[0]!r} or {known[1]!r}.")
     if isinstance(settings.optimizer, Descent) and settings.optimizer.patience is not None:
         raise ValueError(
-            "Argument `settings` must have an optimizer without `patience`, which would look at "
-            "the recordings that are held out."
+            "Argument `settings` must have an optimizer without `patience`, which would use the "
+            "recordings that are held out."
         )
 
 

@@ -30,25 +30,25 @@ def remarks(
         fixed = isinstance(task.problem.method, AbstractFixedStep)
         better = "shorter steps (`step`)" if fixed else "smaller tolerances (`method`)"
         yield (
-            f"Stuck after {len(solved.history)} steps: no step makes the fit better, though the "
-            "linear model predicts it. The motion fails nearby or changes too wildly; take "
-            f"{better}, shorter segments (`horizon`), bounds, other parameters to "
-            "begin with, or a smaller learning rate of a descent."
+            f"Stuck after {len(solved.history)} steps: no step reduces the loss, although the "
+            "linear model predicts it. The simulation fails nearby or is too sensitive; use "
+            f"{better}, shorter segments (`horizon`), bounds, other initial parameters, or a "
+            "smaller learning rate of a descent."
         )
     elif not solved.converged:
         yield (
-            f"Not converged after {len(solved.history)} steps: allow more `iterations`, or begin "
-            "nearer; a descent may need another learning rate. The intervals mean nothing yet."
+            f"Not converged after {len(solved.history)} steps: allow more `iterations`, or start "
+            "closer; a descent may need another learning rate. The intervals are not valid yet."
         )
     found = held_starts(task, solved, made), misfit(task, solved.y, made, residuals, unknowns)
     yield from filter(None, found)
     if stuck := _at_bounds(task, solved.y):
         yield (
             f"At the bound: {', '.join(stuck)}. The recordings fit better beyond the bounds; fix "
-            "the parameter there, or reconsider the model. Its uncertainty means nothing."
+            "the parameter there, or reconsider the model. Its interval is not valid."
         )
     if solved.y.dtype == jnp.float32:
-        yield "Computed in single precision: set jax_enable_x64 for a fit that can be trusted."
+        yield "Computed in single precision: set jax_enable_x64 for a reliable fit."
 
 
 def _at_bounds(task: Task, y: Array) -> list[str]:

@@ -186,8 +186,8 @@ class Fit:
         """The value of fn(params), a number, with its standard error (linear propagation)."""
         if self.point is None:
             raise ValueError(
-                "A fit from a file knows no functions of its parameters; fit again, or propagate "
-                "`uncertainty.covariance` by hand."
+                "A fit that was loaded from a file cannot evaluate functions of its parameters; "
+                "fit again, or propagate `uncertainty.covariance` by hand."
             )
         value, gradient = self.point.slope(fn)
         return Estimate(value, *self.uncertainty.of(gradient))
@@ -208,7 +208,7 @@ def _card(fit: Fit) -> list[str]:
     ]
     if len(fit.validation.recordings):
         lines.append(f"  RMS error, validation       {_spread(fit.validation_errors)}")
-    noise = "of 1, the weights' word" if fit.trusted else "estimated"
+    noise = "relative to the weights" if fit.trusted else "estimated"
     lines.append(f"  noise                       {fit.noise:.3g} ({noise})")
     return lines
 

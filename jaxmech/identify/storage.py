@@ -108,7 +108,7 @@ def load_fit(path: Path | str) -> Fit:
     except _NOT_READ as error:
         raise ValueError(
             f"Argument `path` {os.fspath(path)} must be a file that save_fit of this version has "
-            "written, but is damaged or something else; fit again."
+            "written, but is damaged or another file; fit again."
         ) from error
     growth, far = (_unpacked(tree, arrays) for tree in facts["horizon"])
     found: Fit = _unpacked(facts["fit"], arrays)

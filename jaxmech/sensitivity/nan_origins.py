@@ -38,7 +38,8 @@ class NanOrigin:
 
     def __str__(self) -> str:
         when = "" if self.t is None else f" at t = {self.t:.6g} s"
-        return f"it starts in {self.what}, which has no derivative by {', '.join(self.by)}{when}"
+        by = ", ".join(self.by)
+        return f"it starts in {self.what}, which has no derivative with respect to {by}{when}"
 
 
 Functions = dict[str, Callable[..., Any]]  # each of q, v, t, params

@@ -181,7 +181,7 @@ def test_folders_are_refused_with_a_message(tmp_path, capsys) -> None:
     assert main(["ensemble", config, "--out", f"{config}/run"]) == 2
     assert "cannot be used: Not a directory" in capsys.readouterr().err
     assert main(["ensemble", config, "--out", str(tmp_path)]) == 2
-    assert "holds files that are not a run" in capsys.readouterr().err
+    assert "holds files but no run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_without_an_equilibrium_near_the_state_the_lowest_is_taken(
 ) -> None:
     assert main(["modes", "pendulum"]) == 0  # the default state is horizontal
     said = capsys.readouterr().out
-    assert said.startswith("near the state there is no equilibrium; of 2 that")
+    assert said.startswith("there is no equilibrium near the state; of 2 found")
     assert "0.498488" in said
 
 

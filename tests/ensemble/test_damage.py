@@ -265,7 +265,7 @@ def test_damage_is_told_on_the_command_line(whole, copy, capsys) -> None:
     assert main(["ensemble", config, "--out", str(copy)]) == 0
     shown = capsys.readouterr()
     assert shown.err == (
-        f"jaxmech: {copy} was damaged: {chunk('q')} was changed; to be computed again: block 1\n"
+        f"jaxmech: {copy} was damaged: {chunk('q')} was changed; to be recomputed: block 1\n"
     )
     assert same_bits(whole, copy)
 
@@ -320,7 +320,7 @@ def test_a_folder_without_digests_is_told_as_an_older_one(whole, copy) -> None:
     (copy / "seal.json").unlink()
     for mark in (copy / "blocks").iterdir():
         mark.write_text("")
-    with pytest.raises(FolderError, match="it is of an older jaxmech"):
+    with pytest.raises(FolderError, match="it was written by an older jaxmech"):
         again(copy, whole)
     assert same_bits(whole, copy)
 
@@ -334,7 +334,7 @@ def test_damage_is_not_healed_by_other_functions(whole, copy) -> None:
         changed = {**facts, "functions": {**facts["functions"], "force": "0"}}
         patch.setattr(RUN, "origin", lambda *args: changed)
         with (
-            pytest.warns(RunWarning, match=r"was damaged: .*computed again: block 1"),
+            pytest.warns(RunWarning, match=r"was damaged: .*recomputed: block 1"),
             pytest.raises(FolderError, match="the model differs in force"),
         ):
             run_study(study, copy, folder=whole.parent)

@@ -154,7 +154,7 @@ def test_single_precision_is_kept(tmp_path) -> None:
 
 def test_double_precision_must_be_on(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(type(jax.config), "read", lambda self, name: False)
-    with pytest.raises(StudyError, match="`precision` must be float32, as this process computes"):
+    with pytest.raises(StudyError, match="`precision` must be float32, the precision of this"):
         computed(tmp_path)
 
 
@@ -293,7 +293,7 @@ def test_a_finished_run_of_other_versions_is_shown_with_a_word(whole, tmp_path) 
     out = tmp_path / "run"
     shutil.copytree(whole, out)
     with_fact(out, jax="0.0.1", functions={"lagrangian": "as that jax traced it"})
-    with pytest.warns(RunWarning, match='is shown as it was stored: jax is "0.0.1" there'):
+    with pytest.warns(RunWarning, match='is shown as stored, although jax is "0.0.1" there'):
         computed(tmp_path)
     assert same_bits(whole, out)
     with_fact(out, model_sha256="0")
@@ -304,7 +304,7 @@ def test_a_finished_run_of_other_versions_is_shown_with_a_word(whole, tmp_path) 
 def test_files_that_are_no_run_are_not_touched(tmp_path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("years of work")
-    with pytest.raises(FolderError, match="holds files that are not a run; choose another folder"):
+    with pytest.raises(FolderError, match="holds files but no run; choose another folder"):
         computed(tmp_path)
     assert (tmp_path / "run" / "thesis.txt").read_text() == "years of work"
     assert len(list((tmp_path / "run").iterdir())) == 1

@@ -100,7 +100,7 @@ def test_weak_is_not_singular() -> None:
     assert np.isfinite(found.standard_errors).all()
     assert "is known to +- " in repr(found)
     assert "a: largest standard error 5.8 % instead of" in repr(found)
-    assert "livelier recordings" in repr(found)
+    assert "recordings with more motion" in repr(found)
     assert identifiability(["a", "b"], [1.0, 1.0], J.T @ J, 1e-6).weak == ()
     assert identifiability(["a", "b"], [1.0, 1.0], J.T @ J, 0.1, weak_above=1e4).weak == ()
 

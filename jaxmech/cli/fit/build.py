@@ -207,5 +207,5 @@ def _misshapen(params: Any, start: Mapping[str, Any], key: tuple[str, ...]) -> I
 def _value(given: Any, leaf: Any) -> Any:
     """Broadcast the given numbers to the shape of the leaf that they replace."""
     if np.asarray(given).dtype == bool:
-        raise TypeError("True is no number")
+        raise TypeError("a truth value is not a number")
     return np.broadcast_to(np.asarray(given, float), np.shape(leaf))

@@ -106,8 +106,8 @@ def _parameters(fit: Fit) -> list[str]:
         for k, name in enumerate(found.names)
     ]
     note = (
-        "White noise takes all residuals for independent, which makes the interval too short where "
-        "they are not; by recording takes only whole recordings for independent."
+        "The white-noise interval assumes that all residuals are independent, and is too short "
+        "where they are not; the interval by recording assumes only that recordings are."
     )
     titles = ("parameter", "value", "95 %, white noise", "95 %, by recording")
     return [*_table(titles, rows), "", note]
@@ -121,7 +121,7 @@ def _errors(fit: Fit) -> list[str]:
         )
     ]
     rows.append(["mean", f"{fit.errors.mean():.4g}", f"{fit.predicted_errors.mean():.4g}"])
-    lines = ["Root mean square of predicted less measured, in the unit of the sensors.", ""]
+    lines = ["Root mean square of predicted minus measured, in the unit of the sensors.", ""]
     lines += _table(("fitted recording", "from its fitted start", "from its recorded start"), rows)
     if fit.validation.recordings:
         held = [[name, f"{error:.4g}"] for name, error in _named(fit.validation)]

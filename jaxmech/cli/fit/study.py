@@ -59,12 +59,12 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class FreeParameters:
-    """The parameters to fit, their initial values, and prior knowledge of them."""
+    """The parameters to fit, their initial values, bounds and priors."""
 
     free: tuple[str, ...] | None = setting(
         None, "parameters to fit; those of the model, or all, by default"
     )
-    start: Mapping[str, Any] = setting({}, "values to begin with, in place of the model's")
+    start: Mapping[str, Any] = setting({}, "initial values, in place of the model's")
     bounds: Mapping[str, Any] = setting(
         {}, f'[low, high], -inf or inf for an open side, or "{INERTIA}"; by name'
     )
@@ -91,10 +91,10 @@ class Adam:
     """Adam, for problems that are too large for Levenberg-Marquardt, or to stop early."""
 
     rate: float = setting(1e-2, "learning rate")
-    iterations: int = setting(1000, "steps at most")
+    iterations: int = setting(1000, "maximum number of steps")
     batch: int | None = setting(None, "recordings in each step; all by default")
     patience: int | None = setting(
-        None, "steps without improvement on the validation recordings at which it stops"
+        None, "stop after this many steps without improvement on the validation recordings"
     )
     seed: int = setting(0, "seed of the batches")
 
@@ -126,7 +126,7 @@ class Integration:
         if self.step is not None and not isinstance(self.method, AbstractFixedStep):
             raise refuse(
                 "step",
-                "is for methods with fixed steps, but the tolerance chooses them; leave out "
+                "is for methods with fixed steps, but a tolerance chooses the steps; leave out "
                 "either `step` or `rtol`",
             )
 
@@ -135,10 +135,12 @@ class Integration:
 class Candidate:
     """One of several models among which the recordings decide."""
 
-    name: str = field(metadata=doc("for the tables"))
-    model_options: Mapping[str, Any] = setting({}, "options of the model, beside those of all")
+    name: str = field(metadata=doc("name of the candidate"))
+    model_options: Mapping[str, Any] = setting(
+        {}, "options of the model, in addition to `model_options`"
+    )
     free: tuple[str, ...] | None = setting(None, "parameters to fit, in place of parameters.free")
-    start: Mapping[str, Any] = setting({}, "values to begin with, beside those of all")
+    start: Mapping[str, Any] = setting({}, "initial values, in addition to `parameters.start`")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", _flat(self.start))
@@ -148,10 +150,12 @@ class Candidate:
 class Choice:
     """The rule by which one of the candidates is chosen."""
 
-    folds: int = setting(5, "parts of which each is left out once")
-    score: Score = setting("recorded", "start of what is left out: as recorded, or fitted to it")
+    folds: int = setting(5, "number of folds, each of which is left out once")
+    score: Score = setting(
+        "recorded", "initial states of the recordings left out: as recorded, or fitted"
+    )
     rule: Rule = setting(
-        "one-standard-error", "the simplest that is as good as the best, or the best"
+        "one-standard-error", "the simplest within one standard error of the best, or the best"
     )
 
     def __post_init__(self) -> None:
@@ -161,7 +165,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class FitStudy:
-    """A fit: a model, what is unknown in it, recordings, and how it is done.
+    """A fit: a model, its unknown parameters, recordings, and settings.
 
     Example:
         >>> study = FitStudy(
@@ -174,28 +178,28 @@ class FitStudy:
     model: str = field(
         metadata=doc('"path/file.py:attribute" beside this file, an Identifiable or a Model')
     )
-    data: Table = field(metadata=doc("where the recordings are"))
+    data: Table = field(metadata=doc("file and columns of the recordings"))
     model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
     initial_states: Literal["free", "fixed"] = setting(
         "free", "whether the initial states of the recordings are fitted too"
     )
     parameters: FreeParameters = setting(
-        FreeParameters(), "what is fitted, and what is known of it"
+        FreeParameters(), "parameters to fit, with initial values, bounds and priors"
     )
-    optimizer: Optimizer = setting(LevenbergMarquardt(), "how the minimum is found")
+    optimizer: Optimizer = setting(LevenbergMarquardt(), "optimizer")
     shooting: Shooting | None = setting(None, "segments of the recordings, for chaotic motion")
     method: Integration = setting(Integration(), "method of integration")
     projection: AbstractStabilization = setting(Projection(), "control of drift")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
     multistart: MultiStart | None = setting(
-        None, "random starting points, where there may be several minima"
+        None, "random starting points, for problems with several minima"
     )
     candidates: tuple[Candidate, ...] = setting(
-        (), "models to choose from, inside the recordings to fit"
+        (), "models to choose from, by cross-validation on the recordings to fit"
     )
-    choice: Choice | None = setting(None, "how one of them is chosen")
+    choice: Choice | None = setting(None, "rule of the cross-validation")
     cluster: Cluster | None = setting(
-        None, "workers that fit candidates and starting points; changes no result"
+        None, "workers that fit candidates and starting points; does not change results"
     )
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ class ModesStudy:
         {}, "rates that a steady motion keeps; without any: at rest"
     )
     parameters: Mapping[str, Distribution] = setting(
-        {}, "parameters; `m` draws every entry of an array, `m[3]` a single one"
+        {}, "parameters; `m` draws all entries of an array, `m[3]` a single one"
     )
 
     def __post_init__(self) -> None:

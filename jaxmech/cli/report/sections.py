@@ -94,7 +94,7 @@ def audit(summary: dict[str, Any]) -> Html:
     return together(
         [
             section("How trajectories ended", table(("status", "count", "meaning"), ends)),
-            section("The worst of the good ones", table(("", "largest"), worst)),
+            section("The worst of the successful trajectories", table(("", "largest"), worst)),
         ]
     )
 

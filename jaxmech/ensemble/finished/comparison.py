@@ -185,7 +185,7 @@ def _card(found: RunComparison) -> Iterator[str]:
         yield "statistics: first, second, their difference with its interval"
         yield from (_told(one) for one in found.statistics)
         if found.same_draws:
-            yield "  both drew the same numbers; intervals of differences hold for independent ones"
+            yield "  both drew the same numbers; intervals of differences assume independent ones"
     yield from (f"  only one has {name}" for name in found.only)
     differ = {name: count for name, count in found.arrays.items() if count}
     if found.arrays and not differ:

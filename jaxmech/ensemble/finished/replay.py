@@ -97,7 +97,7 @@ def replays(
             raise InputError(f"{path} has {known}, but {index} is not one of them")
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         raise InputError(
-            'the run is of float64; call jax.config.update("jax_enable_x64", True) before'
+            'the run was computed in float64; call jax.config.update("jax_enable_x64", True) first'
         )
     asked = {one.of for one in study.events.values()}
     observe = {name: one for name, one in study.observe.items() if name in asked}
@@ -210,12 +210,12 @@ def _card(found: ReplayedTrajectory) -> Iterator[str]:
 
 def _told_bits(found: ReplayedTrajectory) -> str:
     if not found.compared:
-        return "the run stores nothing of this trajectory to compare with"
+        return "the run stores no array of this trajectory to compare with"
     wrong = [name for name, same in found.compared.items() if not same]
     if not wrong:
-        return f"the same bits as stored: {', '.join(found.compared)}"
+        return f"bit-identical to what is stored: {', '.join(found.compared)}"
     why = f", since {'; '.join(found.other)}" if found.other else ""
-    return f"other bits than stored{why}: {', '.join(wrong)}"
+    return f"differs from what is stored{why}: {', '.join(wrong)}"
 
 
 def _vector(values: np.ndarray) -> str:

@@ -48,7 +48,7 @@ class StudyEvent:
         None, '"path/file.py:name" of a function of q, v, t, params', short=True
     )
     of: str | None = setting(None, "a coordinate or an observed quantity, in place of `function`")
-    level: float = setting(0.0, "that it goes through")
+    level: float = setting(0.0, "value that it crosses")
     direction: int = setting(0, "1 for rising only, -1 for falling only, 0 for both")
     terminal: bool = setting(False, "whether the trajectory ends there")
     jump: str | Callable[..., Any] | None = setting(
@@ -59,7 +59,7 @@ class StudyEvent:
     )
     on: tuple[str, ...] = setting((), "constraints that are switched on")
     off: tuple[str, ...] = setting((), "constraints that are switched off")
-    keep: int = setting(8, "of how many occurrences times and states are stored")
+    keep: int = setting(8, "number of occurrences whose times and states are stored")
 
     def __post_init__(self) -> None:
         if (self.function is None) == (self.of is None):

@@ -25,8 +25,8 @@ class _Threshold(AbstractStatistic):
     """A statistic of a quantity that is beyond a threshold; exactly one threshold is given."""
 
     of: str = field(metadata=doc("name of the quantity"))
-    above: float | None = setting(None, "threshold that counts when exceeded")
-    below: float | None = setting(None, "threshold that counts when undercut")
+    above: float | None = setting(None, "threshold to be exceeded")
+    below: float | None = setting(None, "threshold to fall below")
     confidence: float = setting(0.95, "confidence of the interval")
 
     def __post_init__(self) -> None:

@@ -52,7 +52,7 @@ def facts_of_all(
     until = time.monotonic() + wait
     while not client.nthreads():
         if time.monotonic() > until:
-            text = "start some, or wait longer (`cluster.wait`)"
+            text = "start some, or increase `cluster.wait`"
             raise ClusterError(f"the cluster has no workers after {wait:g} s; {text}")
         time.sleep(0.2)
     x64 = bool(jax.config.read("jax_enable_x64"))
@@ -64,7 +64,7 @@ def facts_of_all(
             text = "install jaxmech there, with the packages of this environment"
             raise ClusterError(f"the worker {address} cannot compute: {facts}; {text}") from facts
         if (facts["platform"] == "cpu") != (device == "cpu"):
-            text = f"but `cluster.device` asks for {device}"
+            text = f"but `cluster.device` is {device}"
             raise ClusterError(f"the worker {address} computes on {facts['platform']}, {text}")
         first = first or facts
         like = {**own, "platform": first["platform"]}
@@ -75,7 +75,8 @@ def facts_of_all(
     for key, kinds in several.items():
         if len(kinds) > 1:
             what = " and ".join(kinds)
-            tell(f"the workers differ in their {key}: {what}; the last bits of results may, too")
+            text = "the last bits of the results may differ too"
+            tell(f"the workers differ in their {key}: {what}; {text}")
     joined = {key: kinds[0] if len(kinds) == 1 else kinds for key, kinds in several.items()}
     return {**{key: value for key, value in first.items() if key != "host"}, **joined}
 

@@ -122,5 +122,5 @@ def _asked(study: Study | None, subject: Subject) -> Callable[..., Any] | None:
 
 def _require_precision(study: Study) -> None:
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
-        advice = 'call jax.config.update("jax_enable_x64", True) first, or ask for float32'
-        raise refuse("precision", f"must be float32, as this process computes; {advice}")
+        advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
+        raise refuse("precision", f"must be float32, the precision of this process; {advice}")

@@ -26,7 +26,7 @@ class Cluster:
     scheduler: str = field(
         metadata=doc(
             '"local:4" for 4 processes of this machine, "slurm" for jobs, "tcp://host:8786" or '
-            '"file:scheduler.json" for a cluster that runs',
+            '"file:scheduler.json" for a running cluster',
             short=True,
         )
     )
@@ -35,16 +35,18 @@ class Cluster:
         None, "cores that a worker is pinned to; by default an equal share, in SLURM 1"
     )
     device: Literal["cpu", "gpu"] = setting(
-        "cpu", "what a worker computes on; a GPU of its own with gpu"
+        "cpu", "device of a worker; with gpu, each worker has a GPU of its own"
     )
     memory: str | None = setting(
-        None, 'memory of a worker, which is restarted above it, such as "4 GiB"'
+        None, 'memory limit above which a worker is restarted, such as "4 GiB"'
     )
     allowed_failures: int = setting(
-        20, "workers that may be lost with the same blocks before it ends"
+        20, "workers that may be lost on the same blocks before the run stops"
     )
     wait: float = setting(300.0, "how long to wait for the first worker, or for a scheduler [s]")
-    walltime: str = setting("01:00:00", "of a job of SLURM, such as 12:00:00 or 2-00:00:00")
+    walltime: str = setting(
+        "01:00:00", "time limit of a job of SLURM, such as 12:00:00 or 2-00:00:00"
+    )
     queue: str | None = setting(None, "partition of SLURM")
     account: str | None = setting(None, "account of SLURM")
     directives: tuple[str, ...] = setting((), 'further directives of SLURM, such as "--qos=low"')

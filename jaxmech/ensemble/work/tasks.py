@@ -159,7 +159,7 @@ class _Open:
         except KilledWorker as error:
             task.lost += 1
             if task.lost > self.tasks.losses:
-                advice = "look into their memory, or raise `cluster.allowed_failures`"
+                advice = "check their memory, or increase `cluster.allowed_failures`"
                 text = f"too many workers were lost while they ran the same task; {advice}"
                 raise ClusterError(f"{text}: {error}") from error
             return None

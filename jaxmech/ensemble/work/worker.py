@@ -77,7 +77,7 @@ def refusal(then: Mapping[str, Any], now: Mapping[str, Any], where: str) -> str 
         return None
     told = "; ".join(found)
     advice = "install the same versions everywhere, and start the workers again"
-    return f"the worker {where} is not like the others, here: {told}; {advice}"
+    return f"the worker {where} differs from the others: {told}; {advice}"
 
 
 def compute_blocks(order: bytes, blocks: tuple[int, ...]) -> Computed:
@@ -131,5 +131,5 @@ def _prepared(order: bytes) -> tuple[Order, BlockProgram]:
     facts = origin(found.subject, kernel, kernel.sampler.rows(0, last), study)
     if other := changes(then, facts, ("functions", "draws")):
         text = f"{'; '.join(other)}; the files of the study must be the same for all workers"
-        raise ClusterError(f"the worker {where} computes something else: {text}")
+        raise ClusterError(f"the worker {where} would compute another study: {text}")
     return run, kernel

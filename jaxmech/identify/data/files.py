@@ -55,7 +55,7 @@ class Sheet:
         count = len(next(iter(self.columns.values())))
         if count < 2:
             place = self.place(0) if count else str(self.path)
-            raise TableError(f"{place}: {self.name} has {count} samples, but needs two at least")
+            raise TableError(f"{place}: {self.name} has {count} samples, but needs at least two")
         if self.ts is None:
             return self.dt * np.arange(count)
         ts = self._numbers(self.ts, self.clock)
@@ -149,7 +149,7 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
         raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
     for name in names:
         if not name or names.count(name) > 1:
-            text = f"column {name!r} is there twice" if name else "a column has no name"
+            text = f"column {name!r} appears twice" if name else "a column has no name"
             raise TableError(f"{path}:{lines[0]}: {text}")
     for number, row in zip(lines[1:], rows, strict=True):
         if len(row) != len(names):

@@ -33,7 +33,9 @@ class Table:
     file: str = field(metadata=doc("an .npz or .csv file; swings/*.csv is one recording in each"))
     observed: tuple[Column, ...] = field(metadata=doc("columns that were measured"))
     q0: tuple[Column, ...] = setting((), "columns of the start variables; `observed` by default")
-    v0: tuple[Column, ...] = setting((), "columns of their rates; slopes of `q0` by default")
+    v0: tuple[Column, ...] = setting(
+        (), "columns of their velocities; derivatives of `q0` by default"
+    )
     time: str | None = setting(None, "column (.csv) or array (.npz) of the sample times [s]")
     dt: float | None = setting(
         None, "time between samples [s]; the array `dt` of an .npz by default"
@@ -43,19 +45,21 @@ class Table:
         "recordings to fit: arrays of an .npz (`train` by default), or files or values of "
         "`recording` (all that are left)",
     )
-    validation: tuple[str, ...] = setting((), "recordings that nothing is chosen by, likewise")
+    validation: tuple[str, ...] = setting(
+        (), "recordings held out from fit and choice, named in the same way"
+    )
     columns: tuple[str, ...] = setting(
         (), "names for the columns of an .npz, which else are 0, 1, ..."
     )
-    recording: str | None = setting(None, "column of a .csv that tells its recordings apart")
-    stride: int = setting(1, "keep every so many samples")
+    recording: str | None = setting(None, "column of a .csv that names the recording of each row")
+    stride: int = setting(1, "keep every n-th sample")
     noise_sd: float | list[Any] | None = setting(
         None, "standard deviation of the noise, of all columns or of each"
     )
     start_sd: tuple[float, ...] | None = setting(
         None,
         "standard deviations of the recorded q0 and v0, two numbers; a start variable that is "
-        "observed too counts once, as its first sample",
+        "also observed counts once, as its first sample",
     )
 
     def __post_init__(self) -> None:

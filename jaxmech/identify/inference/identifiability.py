@@ -223,5 +223,5 @@ def _remedies(found: Identifiability) -> list[str]:
         what = f"{len(fix)} numbers must come from elsewhere: fix for instance {', '.join(fix)}"
         return [f"{what}, or give them priors, or fit the combinations above instead"]
     if found.weak:
-        return ["more or livelier recordings, less noise, or a prior on one parameter of each"]
+        return ["recordings with more motion, less noise, or a prior on one parameter of each"]
     return []

@@ -190,7 +190,7 @@ def _effective(diagonal: Numbers, scales: Numbers, tolerance: float) -> NDArray[
     # a parameter of value zero has no scale to compare with: any effect counts
     least = np.where(scales > 0, tolerance * np.abs(effects).max(initial=0.0), 0.0)
     if np.any(effects < -100 * least):
-        raise _indefinite(f"diagonal has the number {diagonal.min():.2g}")
+        raise _indefinite(f"diagonal has the entry {diagonal.min():.2g}")
     return (diagonal > 0) & (effects >= least)
 
 

@@ -64,7 +64,7 @@ class Checkpoint:
                 )
             tree, code = self.folder / facts["file"], facts.pop("sha256")
             if code != _digest(facts, tree):
-                raise ValueError("it is not what was saved")
+                raise ValueError("its digest differs")
             arrays = eqx.tree_deserialise_leaves(tree, like)
         except CheckpointError:
             raise

@@ -38,7 +38,7 @@ class LevenbergMarquardt:
         LevenbergMarquardt(iterations=20, tolerance=1e-08)
     """
 
-    iterations: int = setting(50, "steps at most")
+    iterations: int = setting(50, "maximum number of steps")
     tolerance: float = setting(
         1e-8, "relative change of the parameters, or of the loss, at which it stops"
     )

@@ -90,7 +90,7 @@ def parameters(
     if not chosen:
         raise ValueError(
             "Argument `free` must leave at least one floating-point parameter to fit; write 1.0 "
-            "instead of 1 for a parameter that is no count."
+            "instead of 1 for a parameter that is not a count."
         )
     free_names = [names[k] for k in chosen]
     for argument, given in (("bounds", bounds), ("prior", prior)):

@@ -44,7 +44,7 @@ def test_it_has_the_bits_of_the_study(bad, good) -> None:
     assert found.status == (Status.OK if good else Status.NONFINITE)
     assert ("failed at" in str(found)) != good
     assert f"trajectory {index} of 20 of spring, seed 3" in str(found)
-    assert "the same bits as stored: " in str(found)
+    assert "bit-identical to what is stored: " in str(found)
 
 
 def test_where_it_fails_is_told(bad) -> None:
@@ -67,13 +67,13 @@ def test_other_bits_are_told(bad, tmp_path, capsys) -> None:
     good = int(np.flatnonzero(arrays(out)["status"] == 0)[0])
     assert main(["replay", str(out), str(good)]) == 1
     shown = capsys.readouterr().out
-    assert "other bits than stored: " in shown
+    assert "differs from what is stored: " in shown
     assert "q" in shown.rpartition("stored: ")[2].split(", ")
     environment = json.loads((out / "environment.json").read_text())
     (out / "environment.json").write_text(json.dumps({**environment, "jax": "0.1"}))
     resealed(out)
     assert main(["replay", str(out), str(good)]) == 1
-    assert 'other bits than stored, since jax is "0.1" there' in capsys.readouterr().out
+    assert 'differs from what is stored, since jax is "0.1" there' in capsys.readouterr().out
 
 
 def test_worst_trajectories_of_statistics_alone_are_compared(tmp_path) -> None:
@@ -85,7 +85,7 @@ def test_worst_trajectories_of_statistics_alone_are_compared(tmp_path) -> None:
     again = replay(out, index)
     assert again.compared == {"q of worst": True}
     assert again.values["q"].tobytes() == q.tobytes()
-    assert "the same bits as stored: q of worst" in str(again)
+    assert "bit-identical to what is stored: q of worst" in str(again)
 
 
 def test_final_states_and_single_precision_are_compared(tmp_path) -> None:

@@ -197,7 +197,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ),
     ({"distribution": "gamma"}, "`a` must be given, but is missing"),
     ({"distribution": "gamma", "b": 1.0, "a": 1.0}, "`b` is not a parameter of scipy.stats.gamma"),
-    ({"distribution": "gamma", "a": -1.0}, "must have parameters that exist"),
+    ({"distribution": "gamma", "a": -1.0}, "must have valid parameters, but has a = -1.0"),
     ({"distribution": "gamma", "a": "big"}, "`a` must be a number"),
     ({"distribution": "normal", "sd": 1.0, "low": 2.0, "high": 1.0}, "`low` must be below `high`"),
     ({"distribution": "choice", "values": [1.0], "probabilities": [0.5]}, "with the sum 1"),

@@ -92,7 +92,7 @@ def test_other_processors_are_told_on_a_cluster_and_refused_elsewhere(
     study = read(config, Study)
     with pytest.raises(FolderError, match="processor is"):
         run_study(study.__class__(**{**vars(study), "cluster": None}), out, folder=tmp_path)
-    with pytest.warns(RunWarning, match='processor is "Other" there .* last bits of the other'):
+    with pytest.warns(RunWarning, match='processor is "Other" there .* in the last bits'):
         run_study(study, out, folder=tmp_path)
     assert same_results(out, whole)
 

@@ -93,7 +93,7 @@ def test_a_part_heals_its_own_blocks_and_leaves_the_rest(whole, tmp_path) -> Non
     for block in (1, 3):
         (out / "results.zarr" / "q" / "c" / str(block) / "0" / "0").write_bytes(b"damage")
     before = (out / "blocks" / "000003").stat().st_mtime_ns
-    with pytest.warns(RunWarning, match="to be computed again: block 1"):
+    with pytest.warns(RunWarning, match="to be recomputed: block 1"):
         run_study(study, out, folder=tmp_path, part=BlockRange(0, 2))
     assert (out / "blocks" / "000003").stat().st_mtime_ns == before
     (out / "environment.json").write_text("{}")
