@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure
 from jaxmech.nearest_point import Level, nearest
-from jaxmech.properties import examined
+from jaxmech.properties import with_mass_rank
 from jaxmech.stabilization import Projection, metric_mass, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
@@ -95,7 +95,7 @@ def _nearest(
     system: System, free_q: tuple[int, ...], free_v: tuple[int, ...], q: Array, v: Array, t: Array,
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
-    M = metric_mass(examined(system, q, v, t, params), q, v, t, params)
+    M = metric_mass(with_mass_rank(system, q, v, t, params), q, v, t, params)
     q = _with_free(system.position_level, q, free_q, M, (t, params))
     v = _with_free(
         lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params)
@@ -173,7 +173,7 @@ def begin(
 
 def onto(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
     """Move a state onto the constraints by Newton steps."""
-    known = examined(system, q, v, t, params)
+    known = with_mass_rank(system, q, v, t, params)
 
     def correct(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         return Projection(iterations=1).after_step(known, *state, t, params)[:2]

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.utils.checks import asking, require_function
+from jaxmech.utils.checks import naming_missing, require_function
 from jaxmech.utils.probing import concrete, generic
 
 Rows = tuple[Array, Array]
@@ -50,7 +50,7 @@ class AbstractConstraint(abc.ABC):
 
     def value(self, *state: Any) -> Array:
         """The value of `fn` as a (k,) array; a scalar has k = 1."""
-        with asking(f"constraint {self.name!r}", state[-1]):
+        with naming_missing(f"constraint {self.name!r}", state[-1]):
             value = self.fn(*state)
         if value is None:
             raise ValueError(

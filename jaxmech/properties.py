@@ -14,17 +14,17 @@ from jaxmech.equations import SingularMass
 from jaxmech.linalg import times
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.probing import asked_once, concrete_at, generic, outside_traces, wide
+from jaxmech.utils.probing import cached_by_shapes, concrete_at, generic, outside_traces, wide
 
 SAMPLES = 16  # number of states at which sets of rows are compared
 
 
-def examined(system: System, q: Array, v: Array, t: Array, params: Params) -> System:
+def with_mass_rank(system: System, q: Array, v: Array, t: Array, params: Params) -> System:
     """Set `singular_mass` of a system to the value detected for arguments of these shapes."""
     return system.with_singular_mass(singular_mass(system, q, v, t, params))
 
 
-@asked_once
+@cached_by_shapes
 def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:
     """Detect whether M lacks full rank at generic states, as for a unit quaternion.
 
@@ -42,7 +42,7 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
     return singular and _needed_rows(system, q, v, t, params)
 
 
-@asked_once
+@cached_by_shapes
 def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
     """Whether nothing depends on time, no force acts, and no constraint does work.
 

@@ -131,7 +131,7 @@ def simulate(
         method, Free() if projection is None else projection, formulation, derivative,
         watch_of(system, events, inactive),
     )  # fmt: skip
-    own, own_params = policies.watched(system, params)
+    own, own_params = policies.with_switches(system, params)
     tolerance = None
     if isinstance(method, Adaptive):
         tolerance = method.tolerance(q0.dtype)
@@ -153,7 +153,7 @@ class _Policies:
     derivative: AbstractDerivative
     watch: Watch | None
 
-    def watched(self, system: System, params: Params) -> tuple[System, Params]:
+    def with_switches(self, system: System, params: Params) -> tuple[System, Params]:
         """Add switches to the system, and their initial positions to the parameters."""
         if self.watch is None:
             return system, params
@@ -173,7 +173,7 @@ def _simulate(
 ) -> Solution:  # fmt: skip
     start = q0, v0, ts[0], params
     how = policies.method, policies.formulation, policies.projection
-    own, own_params = policies.watched(system, params)
+    own, own_params = policies.with_switches(system, params)
     scheme, watch = Scheme.of(own, *how, q0, v0, ts[0], own_params), policies.watch
     trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params, tolerance, watch)
     # XLA would compile its operations one by one.

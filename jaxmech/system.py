@@ -13,7 +13,12 @@ from jaxtyping import Array
 
 from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
 from jaxmech.equations import EquationsOfMotion, SingularMass, generalized_force, mass_matrix
-from jaxmech.utils.checks import as_numbers, asking, require_function, with_standard_promotion
+from jaxmech.utils.checks import (
+    as_numbers,
+    naming_missing,
+    require_function,
+    with_standard_promotion,
+)
 
 Params = Any  # any pytree of arrays and numbers
 
@@ -60,7 +65,7 @@ class System:
     force: Callable[..., Array] | None = None
     coordinates: Sequence[str] = field(kw_only=True)
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
-    # Set once per call by `properties.examined`; `equations` passes it to the laws of motion.
+    # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +87,7 @@ class System:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
-        if not _asked_by("cloudpickle"):
+        if not _is_called_from("cloudpickle"):
             given: list[tuple[str, Any]] = [("lagrangian", self.lagrangian), ("force", self.force)]
             given += [("nonideal", self.nonideal)]
             given += [(f"constraint {c.name!r}", c) for c in self.constraints]
@@ -122,7 +127,7 @@ class System:
         L = self._lagrangian(params)
         Q = generalized_force(L, q, v, t)
         if self.force is not None:
-            with asking("`force`", params):
+            with naming_missing("`force`", params):
                 F = _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
             Q = Q + F.astype(q.dtype)
         rows = [c.rows(q, v, t, params) for c in self.constraints]
@@ -144,7 +149,7 @@ class System:
         """The force C for given multipliers (m,), shape (n,); zero if ideal."""
         if self.nonideal is None:
             return jnp.zeros_like(q)
-        with asking("`nonideal`", params):
+        with naming_missing("`nonideal`", params):
             C = self.nonideal(q, v, multipliers, t, params)
         return _shaped("The value of `nonideal`", C, (self.n,)).astype(q.dtype)
 
@@ -195,14 +200,14 @@ class System:
 
     def _lagrangian(self, params: Params) -> Callable[[Array, Array, Array], Array]:
         def lagrangian(q: Array, v: Array, t: Array) -> Array:
-            with asking("`lagrangian`", params):
+            with naming_missing("`lagrangian`", params):
                 value = _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
             return value.astype(q.dtype)
 
         return lagrangian
 
 
-def _asked_by(package: str) -> bool:
+def _is_called_from(package: str) -> bool:
     """Whether a function of a package is being executed: picklers do not identify themselves."""
     frame = inspect.currentframe()
     while frame is not None:

@@ -29,7 +29,7 @@ class _Slice(NamedTuple):
     offset: float
 
 
-def settled(
+def nearest_consistent(
     system: System,
     state: State,
     tolerance: float,
@@ -81,14 +81,14 @@ def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
     for seed in range(NEARBY):
         away = moved(state, seed)
         slices = (
-            _beside(x.A_position, np.asarray(state.q), np.asarray(away.q)),
-            _beside(x.A_velocity, np.asarray(state.v), np.asarray(away.v)),
+            _transverse_plane(x.A_position, np.asarray(state.q), np.asarray(away.q)),
+            _transverse_plane(x.A_velocity, np.asarray(state.v), np.asarray(away.v)),
         )
-        found.append(settled(system, away, tolerance, slices))
+        found.append(nearest_consistent(system, away, tolerance, slices))
     return [pose for pose, reached in found if reached]
 
 
-def _beside(A: Numbers, x: Numbers, away: Numbers) -> _Slice | None:
+def _transverse_plane(A: Numbers, x: Numbers, away: Numbers) -> _Slice | None:
     """The plane across the free part of a change; None if the constraints have full rank."""
     change = away - x
     free = without_rows(A, change, 1e-6)

@@ -17,7 +17,7 @@ from jaxmech.analysis.integrability import (
 )
 from jaxmech.analysis.mass import MassMatrix, mass, mass_findings
 from jaxmech.analysis.nan_functions import not_numbers
-from jaxmech.analysis.nearby_states import NEARBY, nearby, settled
+from jaxmech.analysis.nearby_states import NEARBY, nearby, nearest_consistent
 from jaxmech.analysis.redundancy import Ranks, rank_findings, ranks
 from jaxmech.analysis.report import Equations, Structure
 from jaxmech.analysis.short_run import ShortRun, Slope, lanes_of, slopes
@@ -132,7 +132,7 @@ def _examine(
 ) -> _Examined:
     tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
     broken = violated(system, sizes, state)
-    here, reached = settled(system, state, tolerance)
+    here, reached = nearest_consistent(system, state, tolerance)
     findings += start_findings(system, sizes, state, broken, here, reached=reached)
     if not broken:
         here, reached = pose(system, state), True

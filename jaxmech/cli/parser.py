@@ -197,8 +197,8 @@ def _keys(example: str, module: str, name: str) -> Callable[[], str]:
     """The text about the configuration that a class describes, which is imported for it."""
 
     def closing() -> str:
-        from jaxmech.config.toml import described
+        from jaxmech.config.toml import key_descriptions
 
-        return example + described(getattr(import_module(module), name))
+        return example + key_descriptions(getattr(import_module(module), name))
 
     return closing

@@ -60,7 +60,7 @@ def situation(
         [ 0.959 -1.755]
     """
     try:
-        subject = load(name, {key: _whole(x) for key, x in _values(options).items()}, folder)
+        subject = load(name, {key: _as_integer(x) for key, x in _values(options).items()}, folder)
     except StudyError as error:
         raise SituationError(str(error)) from error
     given, changed = _values(start), _values(params)
@@ -92,7 +92,7 @@ def _of_file(
 ) -> Situation:
     params = beside.get("params")
     if params is None and "q0" not in beside:
-        params = _asked_for(system, changed)
+        params = _guessed_parameters(system, changed)
     elif changed:
         if not isinstance(params, Mapping):
             raise SituationError(f"--param needs a dictionary `params` beside {name}")
@@ -150,7 +150,7 @@ def _guesses(n: int, v: Any) -> Iterator[tuple[Any, Any]]:
             yield jnp.asarray(size * guess[0]), jnp.asarray(velocity, float)
 
 
-class _Asked(dict[str, Any]):
+class _GuessedParameters(dict[str, Any]):
     """Parameters that get a value when they are first read."""
 
     def __missing__(self, name: str) -> float:
@@ -158,9 +158,9 @@ class _Asked(dict[str, Any]):
         return self[name]
 
 
-def _asked_for(system: System, given: Mapping[str, Any]) -> dict[str, Any] | None:
+def _guessed_parameters(system: System, given: Mapping[str, Any]) -> dict[str, Any] | None:
     """The parameters that the functions of a system read by name; None if there are none."""
-    asked, x, t = _Asked(given), jnp.ones(system.n), jnp.zeros(())
+    asked, x, t = _GuessedParameters(given), jnp.ones(system.n), jnp.zeros(())
     with suppress(Exception):  # errors are reported when a state is assembled
         system.lagrangian(x, x, t, asked)
         system.velocity_level(x, x, t, asked)
@@ -218,6 +218,6 @@ def _value(pair: str) -> tuple[str, Any]:
     return key, numbers[0] if len(numbers) == 1 else jnp.asarray(numbers)
 
 
-def _whole(value: Any) -> Any:
+def _as_integer(value: Any) -> Any:
     """A whole number as an integer, since options of models are sizes."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

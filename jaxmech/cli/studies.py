@@ -50,7 +50,7 @@ def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tupl
             stop=stop,
         )
     if arguments.blocks:
-        return _told_part(summary, time.perf_counter() - begun), True
+        return _part_message(summary, time.perf_counter() - begun), True
     seconds, pictures = time.perf_counter() - begun, draw_pictures(open_results(out))
     lines = [as_table(summary), f"{seconds:.1f} s; results in {out / 'results.zarr'}"]
     if pictures:
@@ -59,7 +59,7 @@ def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tupl
     return "\n".join(lines), failed(summary) <= study.failed_allowed * study.size
 
 
-def _told_part(found: dict[str, Any], seconds: float) -> str:
+def _part_message(found: dict[str, Any], seconds: float) -> str:
     """The message at the end of a part."""
     (first, last), done, count = found["part"], found["done"], found["blocks"]
     rest = "the same command without --blocks computes the rest and the summary of all"

@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, partial_eval
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.partitioning import placed, whole
+from jaxmech.compiler.backends.partitioning import resharded, unsharded
 from jaxmech.compiler.platforms import NATIVE, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_batched, without_unused
 from jaxmech.utils.jit_cache import jit_of
@@ -219,7 +219,7 @@ def bind(op: Operation, levels: tuple[BatchAxis, ...], *args: Array) -> list[Arr
     axes = frozenset().union(*(_varying(x) for x in args))
     pairs = [(x, tuple(axes - _varying(x))) for x in args]
     alike = [jax.lax.pcast(x, some, to="varying") if some else x for x, some in pairs]
-    alike = alike if levels else [whole(x) for x in alike]
+    alike = alike if levels else [unsharded(x) for x in alike]
     every = (True,) * len(op.call.out_avals)
     return list(_batched.bind(*alike, call=op.call, op=op, used=every, levels=levels))
 
@@ -260,7 +260,7 @@ def _shapes(
         tuple(axis for axis, level in enumerate(outer) if level.has_axis[k])
         for k in range(len(avals))
     ]
-    return placed(outs, avals, axes), call.effects
+    return resharded(outs, avals, axes), call.effects
 
 
 _batched.def_effectful_abstract_eval(_shapes)

@@ -202,7 +202,7 @@ class _Partition:
         kernel, args = loop_kernel(eqn, prologue, list(epilogue.values()), wanted, self.constants)
         # JAX keeps all results of a `while`, though unused rows may be large.
         is_used = [var in used for var in eqn.outvars]
-        kernel = kernel.restricted([*is_used, *[True] * len(wanted)])
+        kernel = kernel.with_results([*is_used, *[True] * len(wanted)])
         passed = [var for var in (*args, *wanted) if around and self._has_axis(var)]
         if sum(_size(var) for var in passed) > MOST_PASSED:
             raise UnsupportedError("sequences")

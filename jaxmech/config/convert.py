@@ -189,7 +189,7 @@ def _table(kind: type, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
     try:
         return kind(**built)
     except ValueError as error:  # the class rejects a value, or inconsistent values
-        raise StudyError(Problem((*key, *p.key), p.message) for p in _told(error)) from None
+        raise StudyError(Problem((*key, *p.key), p.message) for p in _problems_of(error)) from None
 
 
 def _missing(kind: type, given: Collection[str], key: Key) -> Iterator[Problem]:
@@ -205,7 +205,7 @@ def _too_large(kind: type, built: Mapping[str, Any], key: Key) -> Iterator[Probl
             yield Problem((*key, f.name), text)
 
 
-def _told(error: ValueError) -> Iterable[Problem]:
+def _problems_of(error: ValueError) -> Iterable[Problem]:
     """The problems in the error of a class: "Argument `substeps` must be ..." concerns that key."""
     if isinstance(error, StudyError):
         return error.problems

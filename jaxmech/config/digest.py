@@ -60,7 +60,7 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     return found
 
 
-def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The names, in order, whose digests differ or exist in only one of the two."""
     return [name for name in {**now, **then} if then.get(name) != now.get(name)]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from jaxmech.config.digest import changed
+from jaxmech.config.digest import differing
 from jaxmech.config.load import Subject
 from jaxmech.utils.digests import sources_digest
 
@@ -57,7 +57,7 @@ def environment(subject: Subject | None = None) -> dict[str, Any]:
     return facts
 
 
-def started(facts: Mapping[str, Any]) -> str:
+def environment_json(facts: Mapping[str, Any]) -> str:
     """The text of `environment.json`: the facts and the current time."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return json.dumps({**facts, "started": now}, indent=2) + "\n"
@@ -79,7 +79,7 @@ def changes(
         if key == "functions":
             found += _functions(then, now, comparable)
         elif key == "draws":
-            names = changed(old or {}, new or {})
+            names = differing(old or {}, new or {})
             found += [f"different values are drawn for {', '.join(names)}"] if names else []
         elif old != new:
             texts = f"{json.dumps(old)} there and {json.dumps(new)} here"
@@ -91,7 +91,7 @@ def _functions(then: Mapping[str, Any], now: Mapping[str, Any], comparable: bool
     old, new = then.get("model_sha256"), now.get("model_sha256")
     if not comparable:
         return ["the model file has changed"] if old != new else []
-    names = changed(then.get("functions") or {}, now.get("functions") or {})
+    names = differing(then.get("functions") or {}, now.get("functions") or {})
     if not names:
         return []
     edited = f"its file there, {_MODEL}, is different" if old != new else ""

@@ -126,7 +126,7 @@ def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
     try:
         return factory(**options)
     except Exception as error:
-        raise refuse("model", f"cannot be made: {_told(error)}") from error
+        raise refuse("model", f"cannot be made: {_described(error)}") from error
 
 
 def _run(path: Path) -> ModuleType:
@@ -139,7 +139,9 @@ def _run(path: Path) -> ModuleType:
         with _importable(path.parent):
             spec.loader.exec_module(module)
     except Exception as error:
-        raise refuse("model", f"cannot be loaded: {_told(error)}{_where(error, path)}") from error
+        raise refuse(
+            "model", f"cannot be loaded: {_described(error)}{_where(error, path)}"
+        ) from error
     return module
 
 
@@ -152,7 +154,7 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 

@@ -96,12 +96,12 @@ def key_lines(text: str) -> dict[Key, int]:
     return lines
 
 
-def described(kind: type) -> str:
+def key_descriptions(kind: type) -> str:
     """Every key of a configuration with its meaning, type and default, from the dataclasses."""
-    return "\n".join(_described(kind, indent=2))
+    return "\n".join(_descriptions(kind, indent=2))
 
 
-def _described(kind: type, indent: int, within: str = "") -> Iterator[str]:
+def _descriptions(kind: type, indent: int, within: str = "") -> Iterator[str]:
     hints = get_type_hints(kind, include_extras=True)
     tables = [f for f in fields(kind) if _is_table(hints[f.name])]
     drawn = [f for f in tables if _values_of(hints[f.name])]
@@ -140,7 +140,7 @@ def _inside(kind: Any, within: str = "") -> Iterator[str]:
         if get_origin(kind) is Mapping:
             short = short_field(table)
             yield f"    name = {f'its `{short}`, or ' if short else ''}a table:"
-        yield from _described(table, indent=4, within=within)
+        yield from _descriptions(table, indent=4, within=within)
 
 
 def _choices(choice: OneOf | None) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _choices(choice: OneOf | None) -> Iterator[str]:
         text = f"{left:<34}{(kind.__doc__ or '').partition(chr(10))[0]}"
         yield fill(text, width=_WIDTH, subsequent_indent=" " * 34)
         if not alike or place == len(kinds):  # keys common to all of them are listed once
-            yield from _described(kind, indent=6)
+            yield from _descriptions(kind, indent=6)
 
 
 def _row(entry: Field[Any], kind: Any, indent: int) -> str:

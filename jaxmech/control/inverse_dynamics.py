@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.linalg import QR, cholesky, shortest, times
-from jaxmech.properties import examined
+from jaxmech.properties import with_mass_rank
 from jaxmech.stabilization import constraint_jacobians, metric_mass, near, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_function, require_kind
@@ -148,10 +148,10 @@ def _at(
     q, v, t, params = system.arguments(place(t), v, t, params)
     eom = system.equations(q, v, t, params)
     B = directions(system, actuators, q, t, params)
-    root = cholesky(metric_mass(examined(system, q, v, t, params), q, v, t, params))
+    root = cholesky(metric_mass(with_mass_rank(system, q, v, t, params), q, v, t, params))
     need = times(eom.M, qdd) - eom.Q
     carried, pushed = root.lower(eom.A.T), root.lower(B)
-    u = shortest(_beside(carried, pushed), root.lower(need))
+    u = shortest(_complement(carried, pushed), root.lower(need))
     rest = need - times(B, u)
     multipliers = shortest(carried, root.lower(rest))
     missing = rest - times(eom.A.T, multipliers)
@@ -174,7 +174,7 @@ def _at(
     )
 
 
-def _beside(carried: Array, pushed: Array) -> Array:
+def _complement(carried: Array, pushed: Array) -> Array:
     """The columns of `pushed`, projected onto the complement of the span of `carried`."""
     U = QR().factor(carried.T).U
 

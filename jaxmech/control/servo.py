@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.linalg import shortest, times
-from jaxmech.properties import examined
+from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_kind
 from jaxmech.utils.jit_cache import jit_of
@@ -111,7 +111,7 @@ class Servo:
 
     def solved(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
         """Solve for u (k,); also the error S qdd - s and the required change s - S qdd_0."""
-        eom = examined(self.plant, q, v, t, params).equations(q, v, t, params)
+        eom = with_mass_rank(self.plant, q, v, t, params).equations(q, v, t, params)
         B = directions(self.plant, self.actuators, q, t, params)
         S, s = self.constraint.rows(q, v, t, params)
 

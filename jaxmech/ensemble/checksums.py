@@ -41,7 +41,7 @@ class Damage:
         return f"{self.file} {self.what}"
 
 
-def told(damage: Iterable[Damage]) -> str:
+def damage_text(damage: Iterable[Damage]) -> str:
     """The damaged files in one line, the first few by name."""
     texts = [str(one) for one in damage]
     more = [f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []

@@ -135,7 +135,7 @@ class BlockProgram:
 
     def shapes(self) -> Block:
         """Shapes and types of the results of a block, by tracing, or a StudyError of the model."""
-        with errors_told():
+        with errors_as_problems():
             return jax.eval_shape(self.run, self.inputs(0))
 
     def _computed(self, inputs: Inputs, assembled: bool) -> Block:
@@ -226,14 +226,14 @@ def inputs_of(
 
 
 @contextmanager
-def errors_told() -> Iterator[None]:
+def errors_as_problems() -> Iterator[None]:
     """Raise errors of the model's functions as a StudyError."""
     try:
         yield
     except StudyError:
         raise
     except MissingParameterError as error:
-        message = f"must give the parameter {error.name!r}, which {error.asked_by} reads"
+        message = f"must give the parameter {error.name!r}, which {error.read_by} reads"
         raise refuse("parameters", message) from error
     except KeyError as error:
         message = f"must give the parameter {error}, which the model reads"
@@ -253,7 +253,7 @@ def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     parts = [inputs_of(sampler.rows(row, row + 1), program.dtype) for row in rows.tolist()]
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(own for own, _ in parts))
     same = parts[0][1]
-    with errors_told():
+    with errors_as_problems():
         system, _ = program.switched(None)
         plan = Plan(system, method, study.formulation, study.projection)
         q, v, params = program.states(varying, same, len(rows))

@@ -73,7 +73,7 @@ class Layout:
                 self._empty(group, name, variable.values, dims, title)
         for name, shape in self.shapes.items():
             dims = self._dimensions(name, len(shape.shape) - 1)
-            self._empty(group, name, shape, dims, _told(name))
+            self._empty(group, name, shape, dims, _attributes(name))
         if self.state_bytes:
             group.create_array(
                 STATES,
@@ -144,7 +144,7 @@ class Layout:
         return own[:count]
 
 
-def _told(name: str) -> dict[str, Any]:
+def _attributes(name: str) -> dict[str, Any]:
     long_name, units = _META.get(name, (name.replace("_", " "), None))
     return {"long_name": long_name} | ({"units": units} if units else {})
 

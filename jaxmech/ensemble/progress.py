@@ -25,7 +25,7 @@ class RunProgress:
     failed: int = 0
     _done: int = field(default=0, init=False)
     _begun: float = field(default_factory=time.perf_counter, init=False)
-    _told: float = field(default=0.0, init=False)
+    _reported: float = field(default=0.0, init=False)
     _bar: Any = field(default=None, init=False)
 
     def __enter__(self) -> "RunProgress":
@@ -42,8 +42,8 @@ class RunProgress:
         self._done += done
         self.failed += failed
         now, all_done = time.perf_counter(), self.initial + self._done >= self.size
-        if now - self._told >= PERIOD or all_done:
-            self._told = now
+        if now - self._reported >= PERIOD or all_done:
+            self._reported = now
             if self._bar.disable is not True:
                 self._bar.set_postfix_str(self._postfix(estimates()), False)
             if self.shown == "json":

@@ -21,11 +21,11 @@ from jaxmech.ensemble.checksums import (
     SUMMARY,
     Damage,
     block_damage,
+    damage_text,
     damaged,
     marked_blocks,
     missing_marks,
     read_seal,
-    told,
 )
 from jaxmech.ensemble.layout import array_of
 from jaxmech.status import succeeded
@@ -170,6 +170,6 @@ def _require_sound(path: Path, damage: Iterable[Damage]) -> None:
     found = list(damage)
     if found:
         raise FolderError(
-            f"{path} is damaged: {told(found)}; `jaxmech ensemble` with its configuration and "
-            f"--out {path} recomputes what is lost"
+            f"{path} is damaged: {damage_text(found)}; `jaxmech ensemble` with its configuration "
+            f"and --out {path} recomputes what is lost"
         )

@@ -28,7 +28,7 @@ import tomli_w
 import zarr
 
 from jaxmech.config.convert import plain
-from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, started
+from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, environment_json
 from jaxmech.config.load import Subject
 from jaxmech.config.run_folder import (
     CREATION,
@@ -50,13 +50,13 @@ from jaxmech.ensemble.checksums import (
     add_to_seal,
     block_damage,
     block_files,
+    damage_text,
     damaged,
     digests,
     marked_blocks,
     missing_marks,
     read_seal,
     remove_block,
-    told,
     write_mark,
     write_seal,
 )
@@ -151,7 +151,7 @@ def open_run(
     created = (*_CREATED, *copies)
 
     def create(at: Path) -> None:
-        _create(at, study, subject, layout, started(facts), copies)
+        _create(at, study, subject, layout, environment_json(facts), copies)
 
     try:
         require_run_or_nothing(path)
@@ -210,10 +210,10 @@ def _check(
     lost = list(damaged(path, seal))
     if lost:
         _repair(path, [one for one in lost if one.file not in SUMMARY], seal, create)
-        tell(f"{path} was damaged: {told(lost)}; written again")
+        tell(f"{path} was damaged: {damage_text(lost)}; written again")
     require_same_config(path, study, _MAY_CHANGE)
     found = [*missing_marks(path, seal, folder.count), *_damage_of(path, marked_blocks(path))]
-    blocks = _told_lost(path, found, tell)
+    blocks = _report_damage(path, found, tell)
     if found or folder.missing(range(folder.count)):
         _require_same(path, facts, may_differ, tell)
     else:
@@ -242,12 +242,12 @@ def _check_part(
     lost = list(damaged(path, read_seal(path)))
     if lost:
         text = "the same command without --blocks repairs it where possible"
-        raise FolderError(f"{path} was damaged: {told(lost)}; {text}")
+        raise FolderError(f"{path} was damaged: {damage_text(lost)}; {text}")
     require_same_config(path, study, _MAY_CHANGE)
     _require_same(path, facts, may_differ, tell)
     marked = set(marked_blocks(path))
     found = _damage_of(path, [block for block in only if block in marked])
-    for block in _told_lost(path, found, tell):
+    for block in _report_damage(path, found, tell):
         remove_block(path, block)
 
 
@@ -266,12 +266,12 @@ def _damage_of(path: Path, blocks: Iterable[int]) -> list[Damage]:
     return [one for block in blocks for one in block_damage(path, block)]
 
 
-def _told_lost(path: Path, found: list[Damage], tell: Callable[[str], None]) -> list[int]:
+def _report_damage(path: Path, found: list[Damage], tell: Callable[[str], None]) -> list[int]:
     """Report damaged blocks, and return them."""
     blocks = sorted({one.block for one in found if one.block is not None})
     if found:
         numbers = ", ".join(map(str, blocks))
-        tell(f"{path} was damaged: {told(found)}; to be recomputed: block {numbers}")
+        tell(f"{path} was damaged: {damage_text(found)}; to be recomputed: block {numbers}")
     return blocks
 
 
@@ -293,7 +293,7 @@ def _repair(
     shutil.rmtree(fresh)
     if left:
         raise FolderError(
-            f"{path} was damaged: {told(left)}. Restore it, or compute the study again in "
+            f"{path} was damaged: {damage_text(left)}. Restore it, or compute the study again in "
             "another folder with --out"
         )
 

@@ -27,7 +27,7 @@ _WIDTH = 80  # characters of an array that its table shows
 def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -> dict[str, Any]:
     """The content of `summary.json`; worst values are None where no trajectory is good."""
     statistics = results.statistics if statistics is None else statistics
-    own = {name: told(found) for name, found in statistics.items() if name != AUDIT}
+    own = {name: statistic_summary(found) for name, found in statistics.items() if name != AUDIT}
     whole = _of_audit(results, statistics[AUDIT]) if AUDIT in statistics else _of_arrays(results)
     blocks = {"blocks": len(results.blocks)}
     return whole | blocks | ({"statistics": own} if own else {})
@@ -39,7 +39,7 @@ def _of_audit(results: Results, audit: Found) -> dict[str, Any]:
         "model": results.name,
         "size": results.size,
         "done": sum(audit["count"].values()),
-        "status": _told_status(audit["count"]),
+        "status": _status_entries(audit["count"]),
         "failed": audit["failed"],
         "worst": audit["worst"],
         "smallest_rank": audit["smallest_rank"],
@@ -63,7 +63,7 @@ def _of_arrays(results: Results) -> dict[str, Any]:
         "model": results.name,
         "size": results.size,
         "done": len(status),
-        "status": _told_status({s.name: int(np.sum(status == s)) for s in Status}),
+        "status": _status_entries({s.name: int(np.sum(status == s)) for s in Status}),
         "worst": worst,
         "smallest_rank": int(ranks.min()) if len(ranks) else None,
         "too_coarse": coarse,
@@ -71,7 +71,7 @@ def _of_arrays(results: Results) -> dict[str, Any]:
     }
 
 
-def _told_status(counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+def _status_entries(counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """Each status that occurs, and the good one in any case."""
     known = {s: counts[s.name] for s in Status if s == Status.OK or counts[s.name]}
     return {s.name: {"count": count, "message": s.message} for s, count in known.items()}
@@ -146,7 +146,7 @@ def _statistics(summary: dict[str, Any]) -> Iterator[str]:
             yield f"  {what:<18}{text}"
 
 
-def told(found: Found) -> dict[str, Any]:
+def statistic_summary(found: Found) -> dict[str, Any]:
     """Summarize the result of a statistic, with long arrays reduced to their shape."""
     plain: dict[str, Any] = {}
     for what, value in found.items():

@@ -13,7 +13,7 @@ from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.nonideal import solve_law
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import column_space_projector, times
-from jaxmech.properties import examined
+from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
@@ -97,7 +97,7 @@ def motion_at(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
 ) -> Motion:
     """Compute the result of `acceleration` without checks."""
-    system = examined(system, q, v, t, params)
+    system = with_mass_rank(system, q, v, t, params)
     eom = formulation.equations(system, q, v, t, params)
     law = solve_law(formulation, system, eom, (q, v, t, params))
     force = times(eom.A.T, law.multipliers)

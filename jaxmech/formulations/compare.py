@@ -20,7 +20,7 @@ from jaxmech.formulations.maggi import Maggi
 from jaxmech.formulations.operation_count import operations
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import LDL, QR, SVD
-from jaxmech.properties import examined
+from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind
 
@@ -123,7 +123,7 @@ def compare_formulations(
     for law in formulations:
         require_kind("formulations", law, AbstractFormulation, "Maggi()")
     state = system.arguments(q, v, t, params)
-    system = examined(system, *state)
+    system = with_mass_rank(system, *state)
     reference = _found(REFERENCE, system, state)
     return Comparison(tuple(_row(law, reference, system, state) for law in formulations))
 

@@ -23,7 +23,7 @@ from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.loop import Solved, solve, starting_points
 from jaxmech.identify.optimize.multistart import MultiStart
-from jaxmech.identify.problem.checks import alike, consistent_start
+from jaxmech.identify.problem.checks import consistent_start, require_same_sensors
 from jaxmech.identify.problem.least_squares import Task
 from jaxmech.identify.problem.residuals import Data, Observe, SegmentRun, runs
 from jaxmech.identify.problem.setup import prepare
@@ -154,7 +154,7 @@ def fit_identifiable(
     params = task.problem.layout.params(task.y[: task.problem.layout.size], task.data.leaves)
     others = named(validation, "validation")
     if others:
-        alike((*task.origin.recordings, *others))
+        require_same_sensors((*task.origin.recordings, *others))
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
     _require_possible(policy, task, others)

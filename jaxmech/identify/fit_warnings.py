@@ -14,7 +14,7 @@ from jaxmech.identify.problem.least_squares import Task
 from jaxmech.identify.problem.residuals import SegmentRun
 from jaxmech.integrate import AbstractFixedStep
 from jaxmech.sensitivity.growth import sensitivity_growth
-from jaxmech.sensitivity.growth_report import Growth, beyond
+from jaxmech.sensitivity.growth_report import Growth, growth_warning
 from jaxmech.simulate import SimulationError
 from jaxmech.system import Params
 
@@ -78,4 +78,4 @@ def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, st
     except (SimulationError, ValueError):
         return None
     # a change matters from the size of the residuals on
-    return growth, beyond(growth, change=float(np.clip(share(task, made), 1e-6, 0.1)))
+    return growth, growth_warning(growth, change=float(np.clip(share(task, made), 1e-6, 0.1)))

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import STATES, Defect, Recent
 from jaxmech.integrate.events.crossing import through_events
-from jaxmech.integrate.events.dips import noticed
+from jaxmech.integrate.events.dips import step_dips
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -333,7 +333,7 @@ def _with_events(
     q, v, health = moved
     now = watch.params(params, was.active)
     ends = (state.q, state.v, t, None), (q, v, t + h, None)
-    values, dips, happens = noticed(scheme, watch, was, *ends, h, now)
+    values, dips, happens = step_dips(scheme, watch, was, *ends, h, now)
 
     def rarely() -> tuple[Array, Array, Health, Array, EventState]:
         at = through_events(scheme, watch, state.q, state.v, t, h, params, was, place, dips)
@@ -344,7 +344,7 @@ def _with_events(
         return at.q, at.v, found, end, replace(at.events, smooth=at.events.smooth + 1)
 
     def usually() -> tuple[Array, Array, Health, Array, EventState]:
-        signs = watch.settled(was.signs, values, was.active)
+        signs = watch.continued_signs(was.signs, values, was.active)
         passed = replace(was, signs=signs, values=values, smooth=was.smooth + 1)
         return q, v, health, t + h, passed
 

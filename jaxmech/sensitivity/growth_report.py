@@ -95,14 +95,14 @@ def power(logarithm: float) -> str:
     return f"{10.0**rest * 10.0**tens:.3g}" if abs(tens) < 5 else f"{10.0**rest:.2f}e{tens:+03.0f}"
 
 
-def beyond(
+def growth_warning(
     growth: Growth, *, change: float = 1e-3, size: float = 1.0, accuracy: float = 1e-3
 ) -> str:
     """A warning if a motion is too long for its gradient, or an empty text.
 
     Example:
         >>> ts = np.linspace(0.0, 4.0, 5)
-        >>> beyond(Growth(ts, 3.0 * ts, rate=1.0, eps=2.2e-16)).split(":")[0]
+        >>> growth_warning(Growth(ts, 3.0 * ts, rate=1.0, eps=2.2e-16)).split(":")[0]
         'Gradients through this motion are meaningful only for the first 2.3 of its 4 s'
     """
     # A gradient predicts changes in proportion. When a change of the size that matters has grown to

@@ -16,7 +16,7 @@ from jaxtyping import Array
 from numpy.typing import NDArray
 
 from jaxmech.linalg import unit
-from jaxmech.properties import examined
+from jaxmech.properties import with_mass_rank
 from jaxmech.stabilization import constraint_jacobians, metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
@@ -55,7 +55,7 @@ def geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> G
 
 @jit_of("system")
 def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
-    system = examined(system, q[0], v[0], ts[0], params)
+    system = with_mass_rank(system, q[0], v[0], ts[0], params)
 
     def one(q: Array, v: Array, t: Array) -> Geometry:
         M = metric_mass(system, q, v, t, params)

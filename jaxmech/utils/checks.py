@@ -102,18 +102,18 @@ class MissingParameterError(ValueError):
 
     Attributes:
         name: name of the parameter.
-        asked_by: the function of the system that reads it.
+        read_by: the function of the system that reads it.
     """
 
-    def __init__(self, name: Any, asked_by: str, given: str) -> None:
+    def __init__(self, name: Any, read_by: str, given: str) -> None:
         super().__init__(
-            f"Argument `params` must hold {name!r}, which {asked_by} reads, but holds {given}."
+            f"Argument `params` must hold {name!r}, which {read_by} reads, but holds {given}."
         )
-        self.name, self.asked_by = name, asked_by
+        self.name, self.read_by = name, read_by
 
 
 @contextmanager
-def asking(what: str, params: Any) -> Iterator[None]:
+def naming_missing(what: str, params: Any) -> Iterator[None]:
     """Turn the KeyError of a missing parameter into a `MissingParameterError`."""
     try:
         yield

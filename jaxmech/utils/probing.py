@@ -18,7 +18,7 @@ from jaxtyping import Array
 KEPT = 64  # cached answers of each query
 
 
-def asked_once(fn: Callable[..., Any]) -> Callable[..., Any]:
+def cached_by_shapes(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Cache fn(system, *state), which may depend on shapes, types and integers only."""
 
     @lru_cache(maxsize=KEPT)

@@ -41,7 +41,7 @@ def is_within(name: str, branches: Iterable[str]) -> bool:
     return any(name == b or name.startswith((f"{b}.", f"{b}[")) for b in branches)
 
 
-def numbered(name: str, entries: Iterable[tuple[int, ...]]) -> list[str]:
+def entry_names(name: str, entries: Iterable[tuple[int, ...]]) -> list[str]:
     """Name the elements of a leaf by their indices."""
     return [f"{name}[{','.join(map(str, entry))}]" if entry else name for entry in entries]
 
@@ -57,7 +57,7 @@ def number_names(tree: Any) -> tuple[str, ...]:
         name
         for leaf_name, leaf in named_leaves(tree)
         if _is_floating(leaf)
-        for name in numbered(leaf_name, np.ndindex(leaf.shape))
+        for name in entry_names(leaf_name, np.ndindex(leaf.shape))
     )
 
 

@@ -18,7 +18,7 @@ from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.config.convert import structure
 from jaxmech.config.errors import Problem, StudyError
-from jaxmech.config.toml import described, key_lines, read
+from jaxmech.config.toml import key_descriptions, key_lines, read
 from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, MultiStart, Shooting, cross_validation
 from jaxmech.identify.optimize import checkpoint
@@ -312,7 +312,7 @@ def test_configurations_that_cannot_be_meant(old, new, problem) -> None:
 
 
 def test_every_key_is_explained() -> None:
-    text = described(FitStudy)
+    text = key_descriptions(FitStudy)
 
     def explained(kind: type) -> None:
         for entry in fields(kind):

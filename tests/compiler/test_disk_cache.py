@@ -75,10 +75,10 @@ def test_a_second_process_finds_what_the_first_has_compiled(place: Path) -> None
 
 def test_what_is_stored_is_what_was_generated(place: Path) -> None:
     new = code(kernel(1.5))
-    name = new.loaded()
+    name = new.registered_name()
     found = code(kernel(1.5))
     assert found.facts == new.facts
-    assert found.loaded() == name
+    assert found.registered_name() == name
     assert "safe" not in vars(found.kernel.reading)  # the graph was never built
 
 
@@ -89,17 +89,17 @@ def test_other_code_has_another_key(place: Path) -> None:
         code(kernel(2.0, np.float32)),
         code(kernel(2.0), moving=frozenset()),
         code(kernel(2.0), alone=True),
-        code(kernel(2.0).restricted([False])),
+        code(kernel(2.0).with_results([False])),
     ]
     for number, one in enumerate(programs, start=1):
-        one.loaded()
+        one.registered_name()
         assert len(list(place.iterdir())) == number
 
 
 def test_code_of_another_compiler_is_not_found(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code(kernel(3.0)).loaded()
+    code(kernel(3.0)).registered_name()
     (entry,) = place.iterdir()
     monkeypatch.setattr(program, "_environment", lambda: "newer")
     newer = code(kernel(3.0))
@@ -110,7 +110,7 @@ def test_code_of_another_compiler_is_not_found(
 
 def test_damage_is_noticed_and_repaired(place: Path) -> None:
     x = jnp.linspace(0.0, 1.0, 15).reshape(5, 3)
-    code(kernel(3.5)).loaded()
+    code(kernel(3.5)).registered_name()
     (entry,) = place.iterdir()
     whole = entry.read_bytes()
     for k in (0, 40, len(whole) // 2, len(whole) - 1):
@@ -161,10 +161,10 @@ def test_the_cache_can_be_switched_off(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("JAXMECH_KERNEL_CACHE", value)
     factor = 4.0 + len(value)
-    code(kernel(factor)).loaded()
+    code(kernel(factor)).registered_name()
     assert list(tmp_path.iterdir()) == []
     monkeypatch.delenv("JAXMECH_KERNEL_CACHE")
-    code(kernel(factor + 0.5)).loaded()
+    code(kernel(factor + 0.5)).registered_name()
     assert [entry.name for entry in (tmp_path / "jaxmech").iterdir()] == ["kernels"]
 
 
@@ -174,4 +174,4 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(
     file = tmp_path / "file"
     file.write_text("not a folder")
     monkeypatch.setenv("JAXMECH_KERNEL_CACHE", str(file / "kernels"))
-    assert code(kernel(8.0)).loaded().startswith("jaxmech_")
+    assert code(kernel(8.0)).registered_name().startswith("jaxmech_")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from jaxmech import Holonomic, models
-from jaxmech.config.digest import changed, digest, system_digests
+from jaxmech.config.digest import differing, digest, system_digests
 from jaxmech.utils.digests import jaxpr_texts
 from tests.parts.mechanisms import parallel_four_bar
 from tests.small import CASES, MIXED
@@ -112,7 +112,7 @@ def test_every_function_of_a_system_counts() -> None:
         (replace(system, constraints=system.constraints[:2]), ["constraint blade and speed"]),
         (replace(system, force=partial(system.force)), []),
     ):
-        assert changed(then, system_digests(other, params)) == what
+        assert differing(then, system_digests(other, params)) == what
 
 
 def test_constants_and_derivatives_count_and_names_do_not() -> None:

@@ -12,7 +12,7 @@ from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.config.convert import structure
 from jaxmech.config.load import load
 from jaxmech.config.schema import POLICIES
-from jaxmech.config.toml import ConfigError, described, key_lines, read
+from jaxmech.config.toml import ConfigError, key_descriptions, key_lines, read
 from jaxmech.ensemble import (
     DISTRIBUTIONS,
     Fixed,
@@ -239,7 +239,7 @@ def every_key(kind: type) -> set[str]:
 
 
 def test_the_help_names_every_key_and_every_choice() -> None:
-    text = described(Study)
+    text = key_descriptions(Study)
     policies = {name: kind for choice in POLICIES.values() for name, kind in choice.kinds.items()}
     tables = (kind for kind in policies.values() if not issubclass(kind, AbstractSolver))
     for kind in (Study, *DISTRIBUTIONS.values(), *tables):

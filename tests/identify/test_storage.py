@@ -11,7 +11,7 @@ import jaxmech as jm
 from jaxmech import RK4
 from jaxmech.identify import LevenbergMarquardt, Recording
 from jaxmech.identify.fit import fit
-from jaxmech.identify.optimize.checkpoint import Checkpoint, CheckpointError, Kept
+from jaxmech.identify.optimize.checkpoint import Checkpoint, CheckpointError, FitState
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 from jaxmech.sensitivity.growth_report import Growth
 
@@ -155,7 +155,7 @@ def test_damage_is_found(tmp_path) -> None:
 def test_a_damaged_checkpoint_is_refused(tmp_path) -> None:
     arrays = {"y": np.arange(4.0)}
     kept = Checkpoint(tmp_path, {"the force of the system": "a1b2", "method": "c3"})
-    kept.save(Kept(0, [3.0, 1.0], arrays))
+    kept.save(FitState(0, [3.0, 1.0], arrays))
     np.testing.assert_array_equal(kept.load(arrays).arrays["y"], arrays["y"])
     for file in sorted(tmp_path.iterdir()):
         data = file.read_bytes()

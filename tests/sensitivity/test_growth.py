@@ -11,7 +11,7 @@ import pytest
 from jaxmech import RK4, Adaptive, DormandPrince5, Holonomic, System, models, sensitivities
 from jaxmech.plot.derivatives import growth as draw
 from jaxmech.sensitivity.growth import sensitivity_growth
-from jaxmech.sensitivity.growth_report import Growth, beyond, power
+from jaxmech.sensitivity.growth_report import Growth, growth_warning, power
 from jaxmech.sensitivity.tangents import along, geometry, tangents
 from tests.small import PENDULUM, QUATERNION, SKATE
 
@@ -40,7 +40,7 @@ def test_an_oscillator_does_not_grow() -> None:
     np.testing.assert_allclose(found.factor, 1.0, atol=1e-9)
     assert found.rate == pytest.approx(2.0, rel=1e-9)
     assert found.horizon(1e-3, 1.0) == np.inf
-    assert beyond(found) == ""
+    assert growth_warning(found) == ""
 
 
 def test_an_unstable_point_grows_exponentially() -> None:
@@ -114,7 +114,7 @@ def test_chaos() -> None:
     sizes = np.linalg.norm(np.concatenate([whole.q, whole.v], axis=1), 2, axis=(1, 2))
     np.testing.assert_allclose(found.factor[:201], sizes, rtol=1e-9)
     assert 0.3 < found.exponent / np.sqrt(model.params["g"]) < 1.5  # in units of sqrt(g / l)
-    text = beyond(found)
+    text = growth_warning(found)
     assert "1 of the motion has grown as large as the motion" in text
     assert "Shooting(length=" in text
 
@@ -166,9 +166,12 @@ def test_a_motion_without_derivative_is_refused() -> None:
 
 def test_the_two_reasons_of_the_warning() -> None:
     assert ALONG.exponent == 3.0
-    assert "beyond 2.3 of its 4 s: there a change of the start by 0.001" in beyond(ALONG)
-    assert beyond(ALONG, change=1e-6) == ""
-    text = beyond(ALONG, change=1e-9, accuracy=1e-12)
+    assert (
+        "the first 2.3 of its 4 s: then a change of the initial state by 0.001"
+        in growth_warning(ALONG)
+    )
+    assert growth_warning(ALONG, change=1e-6) == ""
+    text = growth_warning(ALONG, change=1e-9, accuracy=1e-12)
     assert "round-off has grown to 1e-12 of the motion" in text
     assert "Shooting(length=0.77)" in text  # tenfold: log(10) / 3
 

@@ -54,7 +54,7 @@ def named_inputs(system: System, params: Params, inputs: Channels) -> Named:
     """
     places = parameter_places(params)
 
-    def meant(name: str) -> Any:
+    def resolve(name: str) -> Any:
         is_coordinate, is_parameter = name in system.coordinates, name in places
         if is_coordinate and is_parameter:
             raise ValueError(
@@ -71,7 +71,7 @@ def named_inputs(system: System, params: Params, inputs: Channels) -> Named:
             f"{', '.join(system.coordinates)}, the parameters {', '.join(places) or 'none'}."
         )
 
-    return _named("inputs", inputs, meant)
+    return _named("inputs", inputs, resolve)
 
 
 def named_outputs(system: System, outputs: Channels) -> Named:
@@ -82,7 +82,7 @@ def named_outputs(system: System, outputs: Channels) -> Named:
         ValueError: a name is not a coordinate.
     """
 
-    def meant(name: str) -> int:
+    def resolve(name: str) -> int:
         if name not in system.coordinates:
             raise ValueError(
                 f"Argument `outputs` must hold names of coordinates, but holds {name!r}; the "
@@ -91,10 +91,10 @@ def named_outputs(system: System, outputs: Channels) -> Named:
             )
         return list(system.coordinates).index(name)
 
-    return _named("outputs", outputs, meant)
+    return _named("outputs", outputs, resolve)
 
 
-def _named(argument: str, given: Channels, meant: Callable[[str], Any]) -> Named:
+def _named(argument: str, given: Channels, resolve: Callable[[str], Any]) -> Named:
     if given is None:
         return ()
     if isinstance(given, str):
@@ -103,12 +103,12 @@ def _named(argument: str, given: Channels, meant: Callable[[str], Any]) -> Named
             f"write ({given!r},)."
         )
     if not isinstance(given, Mapping):
-        return tuple((name, meant(name)) for name in given)
+        return tuple((name, resolve(name)) for name in given)
     for name, what in given.items():
         if not isinstance(what, str):
             require_function(f"{argument}[{name!r}]", what)
     return tuple(
-        (name, meant(what) if isinstance(what, str) else what) for name, what in given.items()
+        (name, resolve(what) if isinstance(what, str) else what) for name, what in given.items()
     )
 
 

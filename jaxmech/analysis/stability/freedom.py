@@ -13,7 +13,7 @@ from jaxmech.constraints import Acceleration
 from jaxmech.stabilization import constraint_jacobians, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.probing import asked_once, concrete, generic
+from jaxmech.utils.probing import cached_by_shapes, concrete, generic
 from jaxmech.utils.tracers import actual
 
 State = tuple[Array, Array, Array, Params]
@@ -89,7 +89,7 @@ def _freedom(rows: tuple[Any, ...]) -> Freedom:
     return n - ranks[0], n - ranks[1], n - ranks[2]
 
 
-@asked_once
+@cached_by_shapes
 def _generic_freedom(system: System, q: Array, v: Array, t: Array, params: Params) -> Freedom:
     """The degrees of freedom at almost every state."""
 

@@ -22,12 +22,12 @@ from jaxtyping import Array, Float
 from jaxmech.analysis.symmetry.symmetries import (
     Numbers,
     Symmetries,
-    beyond,
     generic_states,
     null_vectors,
+    outside_span,
 )
 from jaxmech.formulations import acceleration
-from jaxmech.properties import examined
+from jaxmech.properties import with_mass_rank
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
@@ -189,7 +189,7 @@ def _rate(
     system: System, field: Any, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array, Array]:
     """dJ/dt along the motion, the size of its terms, and J relative to the size of its terms."""
-    a = acceleration(examined(system, q, v, t, params), q, v, t, params).qdd
+    a = acceleration(with_mass_rank(system, q, v, t, params), q, v, t, params).qdd
 
     def momentum(q: Array, v: Array, t: Array) -> tuple[Array, Array]:
         return _momentum(system, field, q, v, t, params)
@@ -235,7 +235,7 @@ def _integrals(rates: Numbers, sizes: Numbers, values: Numbers, n: int) -> Numbe
 
 def _nontrivial(own: Numbers, found: Numbers, values: Numbers) -> Numbers:
     """Select the integrals that vary from state to state and are independent of those found."""
-    own = beyond(own, found)
+    own = outside_span(own, found)
     kept = found
     chosen = []
     for x in own:

@@ -141,7 +141,7 @@ def symmetries(
     first[:, constant] = basis
     found = first
     if linear:
-        found = np.concatenate([first, beyond(null_vectors(rows), first)])
+        found = np.concatenate([first, outside_span(null_vectors(rows), first)])
     dtype = q.dtype
     return Symmetries(
         c=jnp.asarray(found[:, :n], dtype),
@@ -176,7 +176,7 @@ def _echelon(basis: Numbers) -> Numbers:
     return basis
 
 
-def beyond(basis: Numbers, first: Numbers) -> Numbers:
+def outside_span(basis: Numbers, first: Numbers) -> Numbers:
     """The part of a basis outside the span of the first vectors."""
     if not len(first):
         return basis

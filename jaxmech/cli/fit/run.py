@@ -29,7 +29,7 @@ from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
 from jaxmech.config.convert import plain
 from jaxmech.config.digest import digest, system_digests
-from jaxmech.config.environment import DECISIVE, INPUT, environment, started
+from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
 from jaxmech.config.errors import InputError, Problem, StudyError
 from jaxmech.config.run_folder import (
     FolderError,
@@ -43,10 +43,10 @@ from jaxmech.config.run_folder import (
 from jaxmech.ensemble.checksums import (
     SEAL,
     add_to_seal,
+    damage_text,
     damaged,
     digests,
     read_seal,
-    told,
     write_seal,
 )
 from jaxmech.ensemble.work.checks import cluster_tasks
@@ -102,7 +102,9 @@ def redraw(out: Path) -> list[Path]:
         config = tomllib.loads((out / "config.toml").read_text())
         lost = list(damaged(out, read_seal(out)))
         if lost:
-            raise FolderError(f"{out} is damaged: {told(lost)}; `jaxmech fit` computes it again")
+            raise FolderError(
+                f"{out} is damaged: {damage_text(lost)}; `jaxmech fit` computes it again"
+            )
         fit = load_fit(out / FIT)
     except FolderError:
         raise
@@ -193,7 +195,7 @@ def _opened(
             else:
                 if found.source:
                     shutil.copyfile(found.source, out / "model.py")
-                write_whole(out / "environment.json", started(facts))
+                write_whole(out / "environment.json", environment_json(facts))
                 write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
                 written = [out / name for name in _BEGUN if (out / name).is_file()]
                 write_seal(out, digests(out, written))
@@ -208,7 +210,8 @@ def _lost(out: Path) -> list[str]:
     kept = [one for one in lost if one.file in _BEGUN]
     if kept:
         raise FolderError(
-            f"{out} was damaged: {told(kept)}. Restore it, or fit in another folder with --out"
+            f"{out} was damaged: {damage_text(kept)}. Restore it, or fit in another folder "
+            "with --out"
         )
     return [one.file for one in lost]
 

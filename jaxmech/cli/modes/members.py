@@ -18,7 +18,7 @@ from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.draws import Sampler, Variable
-from jaxmech.ensemble.kernel import errors_told, inputs_of
+from jaxmech.ensemble.kernel import errors_as_problems, inputs_of
 from jaxmech.ensemble.trajectory import Tree, guess, merged, params_of
 from jaxmech.ensemble.work.plan import require_used
 
@@ -42,7 +42,7 @@ class Members:
     zero: np.ndarray  # flags of the zero eigenvalues, shape (size, j)
 
     @property
-    def judged(self) -> np.ndarray:
+    def has_verdict(self) -> np.ndarray:
         """Whether there is a verdict, shape (size,)."""
         return self.stability != Stability.UNKNOWN
 
@@ -77,7 +77,7 @@ def members(
         inputs_of(sampler.rows(k, end), FLOAT, k + block - end)
         for k, end in zip(starts, ends, strict=True)
     ]
-    with errors_told():
+    with errors_as_problems():
         varying, same = inputs[0]
         first = {name: values[0] for name, values in varying["parameters"].items()}
         require_used(subject, first | same["parameters"])

@@ -41,7 +41,7 @@ def _title(summary: dict[str, Any]) -> str:
 
 
 def _figures(found: Members) -> Iterator[tuple[str, Figure]]:
-    if found.judged.any():
+    if found.has_verdict.any():
         figure, ax = single()
         poles(found.eigenvalues, ax=ax)
         yield "poles", figure
@@ -68,9 +68,9 @@ def _verdicts(found: Members, name: str, values: np.ndarray, ax: Axes) -> None:
     """A histogram of one number, stacked by verdict."""
     unstable = found.stability == Stability.UNSTABLE
     groups = (
-        (found.judged & ~unstable, BLUE, "not unstable"),
+        (found.has_verdict & ~unstable, BLUE, "not unstable"),
         (unstable, ORANGE, "unstable"),
-        (~found.judged, GREY, "no verdict"),
+        (~found.has_verdict, GREY, "no verdict"),
     )
     shown = [(values[which], color, label) for which, color, label in groups if which.any()]
     numbers, colors, labels = zip(*shown, strict=True)

@@ -22,7 +22,7 @@ from jaxmech.cli.modes.pictures import draw_members
 from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.cli.modes.summary import as_table, summarize
 from jaxmech.config.convert import plain
-from jaxmech.config.environment import environment, started
+from jaxmech.config.environment import environment, environment_json
 from jaxmech.config.load import load
 from jaxmech.config.run_folder import (
     FolderError,
@@ -53,7 +53,7 @@ def run_modes(
             summary = summarize(study, found)
             if subject.source:
                 shutil.copyfile(subject.source, out / "model.py")
-            write_whole(out / "environment.json", started(environment(subject)))
+            write_whole(out / "environment.json", environment_json(environment(subject)))
             write_whole(out / "config.toml", tomli_w.dumps(resolved))
             _store(found, out / MEMBERS)
             write_whole(out / "summary.json", as_json(summary))

@@ -21,7 +21,7 @@ def summarize(study: ModesStudy, found: Members) -> dict[str, Any]:
     """The content of `summary.json`, with Wilson's interval for independent members."""
     # Members without a verdict are in neither count; `bounds` says what the probability would be
     # among all members, were every one of those stable, or unstable.
-    judged, unstable = found.judged, found.stability == Stability.UNSTABLE
+    judged, unstable = found.has_verdict, found.stability == Stability.UNSTABLE
     count, hits = int(judged.sum()), int(unstable.sum())
     rows = {name: found.q[:, k] for k, name in enumerate(found.coordinates[:MOST_ROWS])}
     frequencies = found.frequencies
@@ -55,7 +55,7 @@ def _without_verdict(found: Members) -> dict[str, dict[str, Any]]:
     met = found.status == EquilibriumStatus.FOUND
     counts = {s: int((found.status == s).sum()) for s in EquilibriumStatus if s}
     reasons = {s.name: {"count": n, "message": s.message} for s, n in counts.items() if n}
-    if unknown := int((met & ~found.judged).sum()):
+    if unknown := int((met & ~found.has_verdict).sum()):
         reasons["UNKNOWN"] = {"count": unknown, "message": Stability.UNKNOWN.meaning}
     return reasons
 

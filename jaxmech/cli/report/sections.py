@@ -154,7 +154,7 @@ def configuration(results: Results) -> Html:
 def surroundings(results: Results) -> Html:
     """List versions and devices, and the numbers of blocks by kind of processor."""
     facts = stored_environment(results.path)
-    rows = [(key, _told(value)) for key, value in facts.items() if value != ""]
+    rows = [(key, _fact_text(value)) for key, value in facts.items() if value != ""]
     kinds = Counter(filter(None, (_processor(results.path, block) for block in results.blocks)))
     parts = [table(("fact", "value"), rows)]
     if len(kinds) > 1:
@@ -168,5 +168,5 @@ def _processor(path: Path, block: int) -> str | None:
     return known.get("processor")
 
 
-def _told(value: Any) -> str:
+def _fact_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)

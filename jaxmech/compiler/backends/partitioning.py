@@ -161,7 +161,7 @@ def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] |
     return tuple(order)
 
 
-def whole(x: Array) -> Array:
+def unsharded(x: Array) -> Array:
     """Undo the cuts of x along explicit axes of a mesh."""
     sharding = jax.typeof(x).sharding
     if all(cut is None for cut in sharding.spec):
@@ -169,7 +169,7 @@ def whole(x: Array) -> Array:
     return jax.sharding.reshard(x, sharding.update(spec=PartitionSpec(*[None] * x.ndim)))
 
 
-def placed(
+def resharded(
     outs: Sequence[ShapedArray], avals: Sequence[Any], axes: Sequence[Sequence[int]]
 ) -> list[ShapedArray]:
     """Cut results of a batch along explicit axes of a mesh as the arguments are.

@@ -20,11 +20,11 @@ from jax.extend.core import JaxprEqn, Primitive
 from jax.interpreters import batching, mlir, partial_eval
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.cpu.call import called as cpu_call
+from jaxmech.compiler.backends.cpu.call import cpu_call
 from jaxmech.compiler.backends.cpu.program import program as cpu_program
-from jaxmech.compiler.backends.cuda.call import called as cuda_call
+from jaxmech.compiler.backends.cuda.call import cuda_call
 from jaxmech.compiler.backends.cuda.program import program as cuda_program
-from jaxmech.compiler.backends.partitioning import Axes, lowered_for_devices, placed
+from jaxmech.compiler.backends.partitioning import Axes, lowered_for_devices, resharded
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.platforms import likely_platform
@@ -72,7 +72,7 @@ _lanes.def_impl(jax.jit(_lanes.bind, static_argnames=("kernel", "axes", "sizes")
 
 def _shapes(*avals: Any, kernel: Kernel, axes: Axes, sizes: tuple[int, ...]) -> list[ShapedArray]:
     outs = [ShapedArray((*sizes, *aval.shape), aval.dtype) for aval in kernel.out_avals]
-    return placed(outs, avals, axes)
+    return resharded(outs, avals, axes)
 
 
 _lanes.def_abstract_eval(_shapes)
@@ -131,7 +131,7 @@ def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Jaxpr
         return [False] * len(eqn.invars), None
     if all(used):
         return [True] * len(eqn.invars), eqn
-    kernel = eqn.params["kernel"].restricted(used)
+    kernel = eqn.params["kernel"].with_results(used)
     if kernel.unsafe_origins:  # a dropped result may be the one that shows a NaN
         return [True] * len(eqn.invars), eqn
     params = {**eqn.params, "kernel": kernel}

@@ -94,7 +94,7 @@ class Kernel:
         outs = self.reading.plain(*args)
         return [outs[k] for k in self.results]
 
-    def restricted(self, used: Sequence[bool]) -> "Kernel":
+    def with_results(self, used: Sequence[bool]) -> "Kernel":
         """Return the kernel of the used results."""
         results = tuple(k for k, is_used in zip(self.results, used, strict=True) if is_used)
         return Kernel(self.reading, self.sequences, results)

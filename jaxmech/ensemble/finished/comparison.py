@@ -183,7 +183,7 @@ def _card(found: RunComparison) -> Iterator[str]:
         yield from (f"  {text}" for text in found.environment)
     if found.statistics:
         yield "statistics: first, second, their difference with its interval"
-        yield from (_told(one) for one in found.statistics)
+        yield from (_statistic_line(one) for one in found.statistics)
         if found.same_draws:
             yield "  both drew the same numbers; intervals of differences assume independent ones"
     yield from (f"  only one has {name}" for name in found.only)
@@ -194,7 +194,7 @@ def _card(found: RunComparison) -> Iterator[str]:
         yield f"  {name} differs in {count:,} trajectories"
 
 
-def _told(one: Difference) -> str:
+def _statistic_line(one: Difference) -> str:
     value, low, high = one.difference
     x, y = (f"{e[0]:.6g} [{e[1]:.6g}, {e[2]:.6g}]" for e in (one.first, one.second))
     share = f"; apart in {one.apart:,} of {one.entries:,}" if one.entries > 1 else ""

@@ -205,10 +205,10 @@ def _card(found: ReplayedTrajectory) -> Iterator[str]:
     yield f"  {'smallest rank':<19}{int(values['rank'])}"
     for name, value in found.drawn.items():
         yield f"  {name:<19}{_vector(np.atleast_1d(value))}"
-    yield f"  {_told_bits(found)}"
+    yield f"  {_comparison(found)}"
 
 
-def _told_bits(found: ReplayedTrajectory) -> str:
+def _comparison(found: ReplayedTrajectory) -> str:
     if not found.compared:
         return "the run stores no array of this trajectory to compare with"
     wrong = [name for name, same in found.compared.items() if not same]

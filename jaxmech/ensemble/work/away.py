@@ -15,7 +15,7 @@ import numpy as np
 from jaxmech.config.errors import StoppedError
 from jaxmech.config.run_folder import FolderError, write_whole
 from jaxmech.ensemble.accumulate import Accumulator
-from jaxmech.ensemble.checksums import block_damage, told
+from jaxmech.ensemble.checksums import block_damage, damage_text
 from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.progress import RunProgress
 from jaxmech.ensemble.store import RunFolder
@@ -147,7 +147,7 @@ class AwayWork:
         # A shared file system may show what another machine has written only after a while.
         while damage := block_damage(self.target.path, block, STATES):
             if time.monotonic() > until:
-                text = f"what the workers have written cannot be read: {told(damage)}"
+                text = f"what the workers have written cannot be read: {damage_text(damage)}"
                 raise FolderError(f"{self.target.path}: {text}; is it on a shared file system?")
             time.sleep(0.2)
         return self.target.states(block)

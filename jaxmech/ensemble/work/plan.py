@@ -88,7 +88,9 @@ def require_used(subject: Subject, params: dict[str, Any], study: Study | None =
         return
     zero = jnp.zeros(subject.system.n)
     state = State(zero, zero, zero[0], params)
-    unused = unused_parameters(subject.system, state, energy=True, also=_asked(study, subject))
+    unused = unused_parameters(
+        subject.system, state, energy=True, also=_state_reads(study, subject)
+    )
     known = ", ".join(sorted(params.keys() - set(unused))) or "none"
     problems = [
         Problem(("parameters", name), f"is not used by the system; it uses {known}")
@@ -98,14 +100,14 @@ def require_used(subject: Subject, params: dict[str, Any], study: Study | None =
         raise StudyError(problems)
 
 
-def _asked(study: Study | None, subject: Subject) -> Callable[..., Any] | None:
+def _state_reads(study: Study | None, subject: Subject) -> Callable[..., Any] | None:
     """The function of a state that the events and quantities of a study evaluate."""
     if study is None or not (study.events or study.observe):
         return None
     system = subject.system
     watch = study_watch(study.events, study.inactive, system, study.observe)
 
-    def asked(q: Array, v: Array, t: Array, params: Any) -> Any:
+    def reads(q: Array, v: Array, t: Array, params: Any) -> Any:
         seen = observed_at(system, study.formulation, q, v, t, params)
         events = watch.events if watch else ()
         transitions = [event.transition for event in events if event.transition]
@@ -117,7 +119,7 @@ def _asked(study: Study | None, subject: Subject) -> Callable[..., Any] | None:
             [factor(params) for factor in factors],
         )
 
-    return asked
+    return reads
 
 
 def _require_precision(study: Study) -> None:

@@ -35,7 +35,7 @@ def misfit(
     alike = similarity(residuals, task.origin.recordings)
     if task.weighted:
         squares, count = _squares(task, y, made)
-        return _beside_the_stated(squares, count - unknowns, alike)
+        return _compare_with_stated(squares, count - unknowns, alike)
     left = share(task, made)
     if not alike or not left > EXACT:
         return ""
@@ -69,7 +69,7 @@ def similarity(residuals: Sequence[Numbers], recordings: Sequence[Recording]) ->
     return found if found > max(ALIKE, SURE / np.sqrt(max(count, 1))) else 0.0
 
 
-def _beside_the_stated(squares: float, degrees: int, alike: float) -> str:
+def _compare_with_stated(squares: float, degrees: int, alike: float) -> str:
     """The warning of a two-sided chi-square test, or an empty text."""
     if degrees <= 0:
         return ""

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.config.digest import changed, digest, system_digests
+from jaxmech.config.digest import differing, digest, system_digests
 from jaxmech.config.environment import environment
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.problem.least_squares import Task
@@ -24,7 +24,7 @@ class CheckpointError(ValueError):
     """A folder that cannot be used, or that holds another fit."""
 
 
-class Kept(NamedTuple):
+class FitState(NamedTuple):
     """The state of an unfinished fit."""
 
     stage: int  # index of the round
@@ -39,7 +39,7 @@ class Checkpoint:
     folder: Path
     digests: Mapping[str, str]  # of the parts of the task; a different task is not continued
 
-    def save(self, kept: Kept) -> None:
+    def save(self, kept: FitState) -> None:
         """Replace the previous checkpoint, so that a complete one exists at any time."""
         tree = self.folder / f"checkpoint-{len(kept.history) % 2}.eqx"
         eqx.tree_serialise_leaves(tree, kept.arrays)
@@ -50,14 +50,14 @@ class Checkpoint:
         new.write_text(json.dumps(facts), encoding="utf-8")
         new.replace(self.folder / "checkpoint.json")
 
-    def load(self, like: Any) -> Kept | None:
+    def load(self, like: Any) -> FitState | None:
         """Load the last checkpoint, or None; `like` has arrays of the same shapes."""
         path = self.folder / "checkpoint.json"
         if not path.is_file():
             return None
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
-            if others := changed(facts["digests"], self.digests):
+            if others := differing(facts["digests"], self.digests):
                 raise CheckpointError(
                     f"Argument `folder` {self.folder} holds another fit, which differs in "
                     f"{', '.join(others)}; name another folder, or remove it."
@@ -72,7 +72,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"Argument `folder` {self.folder} holds a damaged checkpoint ({error}); remove it."
             ) from error
-        return Kept(facts["stage"], facts["history"], arrays)
+        return FitState(facts["stage"], facts["history"], arrays)
 
 
 def _digest(facts: Mapping[str, Any], tree: Path) -> str:

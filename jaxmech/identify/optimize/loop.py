@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 from tqdm import tqdm
 
-from jaxmech.identify.optimize.checkpoint import Checkpoint, Kept
+from jaxmech.identify.optimize.checkpoint import Checkpoint, FitState
 from jaxmech.identify.optimize.gradient_descent import Descent, descend
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, Progress, steps
 from jaxmech.identify.optimize.multistart import MultiStart
@@ -53,7 +53,7 @@ def solve(
                 bar.set_postfix_str(f"loss {at.loss:.6g}")
                 bar.update()
                 if checkpoint:
-                    checkpoint.save(Kept(stage, history, (y, conditions, at.state)))
+                    checkpoint.save(FitState(stage, history, (y, conditions, at.state)))
             state = None
             if not task.hard:
                 break
@@ -72,7 +72,7 @@ def _optimizer(
     return steps(policy, task, y, conditions, state)
 
 
-def _continued(task: Task, policy: Any, validation: Any, checkpoint: Checkpoint) -> Kept | None:
+def _continued(task: Task, policy: Any, validation: Any, checkpoint: Checkpoint) -> FitState | None:
     if not (checkpoint.folder / "checkpoint.json").is_file():
         return None
     # only a first step tells the shapes of the arrays in the state of the optimizer

@@ -23,7 +23,7 @@ DEVIATIONS = 5  # in standard deviations, where these are known
 _REMEDY = "check q0 and v0, and that the parameters at the start of the fit belong to them."
 
 
-def alike(recordings: tuple[Recording, ...]) -> tuple[Recording, ...]:
+def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, ...]:
     """Require recordings of the same sensors, all or none of them with weights, and return them."""
     if not recordings:
         raise ValueError("Argument `recordings` must hold at least one Recording.")

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from jaxmech.identify.problem.bounds import AbstractTransform, transform
 from jaxmech.system import Params
 from jaxmech.utils.checks import require_finite
-from jaxmech.utils.trees import is_within, leaf_names, numbered
+from jaxmech.utils.trees import entry_names, is_within, leaf_names
 
 Entry = tuple[int, ...]
 
@@ -107,7 +107,7 @@ def parameters(
     means: list[float] = []
     sds: list[float] = []
     for k, way, places in zip(chosen, transforms, entries, strict=True):
-        found += numbered(names[k], places)
+        found += entry_names(names[k], places)
         mean, sd = _prior(names[k], prior.get(names[k]), leaves[k].shape, way)
         means += [float(mean[place]) for place in places]
         sds += [float(sd[place]) for place in places]

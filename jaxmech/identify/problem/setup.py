@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
-from jaxmech.identify.problem.checks import alike, consistent_start, require_runs
+from jaxmech.identify.problem.checks import consistent_start, require_runs, require_same_sensors
 from jaxmech.identify.problem.initial_states import InitialState, free_directions, initial_states
 from jaxmech.identify.problem.least_squares import Conditions, Task
 from jaxmech.identify.problem.parameters import Parameters, parameters
@@ -42,7 +42,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         settings.method, settings.projection, settings.formulation,
     )  # fmt: skip
     horizon, params = settings.horizon, found.params
-    given = alike(named(recordings, "recordings"))
+    given = require_same_sensors(named(recordings, "recordings"))
     free = settings.initial_states == "free"
     states = [consistent_start(problem, params, one, free=free) for one in given]
     if horizon is not None:

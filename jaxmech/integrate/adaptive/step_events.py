@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.method import Tolerance
 from jaxmech.integrate.events.crossing import through_events
-from jaxmech.integrate.events.dips import noticed
+from jaxmech.integrate.events.dips import step_dips
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.events.watch import Watch
@@ -55,7 +55,7 @@ def events_in_step(
     end, none = tried.end, jnp.zeros((), jnp.int32)
     was = replace(was, replay=Replay.none(len(watch.events), t.dtype))
     ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
-    values, dips, happens = noticed(scheme, watch, was, *ends, h, params)
+    values, dips, happens = step_dips(scheme, watch, was, *ends, h, params)
     plain = params.params if isinstance(params, Switched) else params
 
     def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
@@ -83,7 +83,7 @@ def events_in_step(
         )
 
     def usually() -> StepEvents:
-        signs = jnp.where(accepted, watch.settled(was.signs, values, was.active), was.signs)
+        signs = jnp.where(accepted, watch.continued_signs(was.signs, values, was.active), was.signs)
         events = replace(was, signs=signs, values=jnp.where(accepted, values, was.values))
         no, ok = jnp.asarray(False), jnp.asarray(Status.OK, jnp.int32)
         return StepEvents(events, no, no, none, none - 1, jnp.ones_like(t), end, end, ok)

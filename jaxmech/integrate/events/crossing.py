@@ -124,15 +124,15 @@ def through_events(
         past = crossed | ~health.good
         ends, stays = ~at.searching & ~crossed & (at.u >= 1), inside & ~past
         # In a direction that is ignored, or after a root that has been found already.
-        passes = watch.beyond(at.events.signs, values, at.events.active).any()
+        passes = watch.opposite_signs(at.events.signs, values, at.events.active).any()
         passes = stays & (passes | (at.u == at.dips.stops).any())
         qdd = scheme.law(q, v, to_t, now)[1].qdd if with_qdd else None
         slopes = rates(watch, scheme, q, v, to_t, h, now, qdd)
-        dips = _where(inside, at.dips.tried(at.u, values, slopes, at.events.signs), at.dips)
+        dips = _where(inside, at.dips.updated(at.u, values, slopes, at.events.signs), at.dips)
         moved = _narrowed(at, q, v, values, health, ends, past, tolerance)
         at = replace(_where(stays, at, moved), dips=dips)
         at = _where(passes, replace(at, low=at.u, at_low=values), at)
-        settled = watch.settled(at.events.signs, values, at.events.active)
+        settled = watch.continued_signs(at.events.signs, values, at.events.active)
         may_settle = (at.events.signs != 0) | (1 - at.base_u > _SETTLING)
         signs = jnp.where((ends | passes) & may_settle, settled, at.events.signs)
         kept = jnp.where(ends, values, at.events.values)
@@ -300,7 +300,7 @@ def _signs_after(
     jumps = watch.flags([x is not None and x.fn is not None for x in transitions])
     own = jnp.where(rebounds, was.signs, jnp.where(jumps, side, passed))
     changes = watch.flags([e.transition is not None for e in watch.events])
-    jumped = watch.settled(was.signs, after, active)
+    jumped = watch.continued_signs(was.signs, after, active)
     # Others that are crossed at the same time come next.
     others = jnp.where(crossed | ~watch.chosen(which, changes), was.signs, jumped)
     newly = watch.enabled(active) & ~watch.enabled(was.active)

@@ -90,7 +90,7 @@ class Dips(eqx.Module):
         first = jnp.arange(len(places)) == jnp.argmin(places)
         return first & self.pending, jnp.min(places)
 
-    def tried(self, u: Array, values: Array, rates: Array, signs: Array) -> "Dips":
+    def updated(self, u: Array, values: Array, rates: Array, signs: Array) -> "Dips":
         """Update the search after a trial; the functions and rates are those of the step."""
         mine, _ = self._next()
         s = signs.astype(values.dtype)
@@ -173,7 +173,7 @@ def rates(
 StepState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known, accelerations
 
 
-def noticed(
+def step_dips(
     scheme: Scheme, watch: Watch, was: EventState, start: StepState, end: StepState, h: Array,
     params: Params,
 ) -> tuple[Array, Dips, Array]:  # fmt: skip

@@ -9,7 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.integrate.events.transition import Transition
-from jaxmech.utils.checks import asking, require_function, require_kind, require_positive_integer
+from jaxmech.utils.checks import (
+    naming_missing,
+    require_function,
+    require_kind,
+    require_positive_integer,
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class Event:
     def value(self, q: Array, v: Array, t: Array, params: Any, reactions: Any = None) -> Array:
         """The value of the function, a scalar in the type of q."""
         more = (reactions,) if self.needs_reactions else ()
-        with asking(f"event {self.name!r}", params):
+        with naming_missing(f"event {self.name!r}", params):
             value = self.fn(q, v, t, params, *more)
         if value is None:
             raise ValueError(f"Event {self.name!r} returned None; add a `return` to its function.")

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool
 
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import asking
+from jaxmech.utils.checks import naming_missing
 
 KEPT = 32  # systems
 
@@ -39,7 +39,7 @@ def with_switches(system: System, names: tuple[str, ...]) -> System:
         def called(*args: Any) -> Any:
             assert fn is not None
             params = args[-1].params
-            with asking(what, params):
+            with naming_missing(what, params):
                 return fn(*args[:-1], params)
 
         return None if fn is None else called
@@ -48,7 +48,7 @@ def with_switches(system: System, names: tuple[str, ...]) -> System:
         fn, name = constraint.fn, constraint.name
 
         def value(*args: Any) -> Any:
-            with asking(f"constraint {name!r}", args[-1].params):
+            with naming_missing(f"constraint {name!r}", args[-1].params):
                 found = fn(*args[:-1], args[-1].params)
             if name not in names:
                 return found

@@ -98,13 +98,13 @@ class Watch:
         there = jnp.where(signs > 0, values <= 0, values >= 0)
         return (signs != 0) & allowed & there & self.enabled(active)
 
-    def beyond(
+    def opposite_signs(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Bool[Array, " E"]:
         """Flags of the functions with the other sign, in either direction."""
         return (jnp.sign(values) == -signs) & (signs != 0) & self.enabled(active)
 
-    def settled(
+    def continued_signs(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Int[Array, " E"]:
         """The signs at a state from which the run continues; those of a zero stay."""
@@ -133,7 +133,7 @@ class Watch:
         values = self.values(scheme, q, v, t, self.params(params, active))
         none = jnp.zeros(len(self.events), jnp.int32)
         return EventState(
-            signs=self.settled(none, values, active),
+            signs=self.continued_signs(none, values, active),
             values=values,
             counts=none,
             latest=jnp.full_like(values, -jnp.inf),

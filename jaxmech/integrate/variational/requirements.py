@@ -14,7 +14,7 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.linalg import SVD
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
-from jaxmech.utils.probing import asked_once, concrete_at, depends_on, generic
+from jaxmech.utils.probing import cached_by_shapes, concrete_at, depends_on, generic
 
 
 def require_policies(
@@ -79,7 +79,7 @@ def _refusal(name: str, need: str, found: str, remedy: str = "") -> ValueError:
     )
 
 
-@asked_once
+@cached_by_shapes
 def _obstacles(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[tuple[str, str], ...]:
@@ -97,7 +97,7 @@ def _obstacles(
     return tuple(found)
 
 
-@asked_once
+@cached_by_shapes
 def is_quadratic(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
     """Whether the Lagrangian is quadratic in v, so that momenta are linear in v."""
     return not _depends(system.mass, (q, v, t, params), 1)

@@ -109,7 +109,7 @@ def test_the_search_gives_up_where_nothing_can_be_expected() -> None:
     found = Dips.of(ones, ones > 0, start, end)
     np.testing.assert_array_equal(found.pending, [False, True, False])
     np.testing.assert_allclose(found.after(jnp.zeros(())), 0.5)
-    beyond = found.tried(jnp.asarray(0.5), jnp.array([0.7, -0.2, 0.7]), jnp.zeros(3), ones)
+    beyond = found.updated(jnp.asarray(0.5), jnp.array([0.7, -0.2, 0.7]), jnp.zeros(3), ones)
     assert not beyond.pending.any()
     np.testing.assert_allclose(beyond.after(jnp.asarray(0.2)), 0.5)
     np.testing.assert_allclose(beyond.after(jnp.asarray(0.6)), 1.0)

@@ -9,7 +9,7 @@ from jaxmech.compiler.backends.cpu.runtime import call
 from jaxmech.compiler.frontend.build import Kernel
 
 
-def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
+def cpu_call(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
     """Call native code from a program that is being lowered; a batch fills at least one block.
 
     Raises:
@@ -23,7 +23,7 @@ def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> l
     shapes = [
         jax.ShapeDtypeStruct((size + spare, *aval.shape), aval.dtype) for aval in kernel.out_avals
     ]
-    outs = call(code.loaded(), [whole, *filled], [shapes[k] for k in some])
+    outs = call(code.registered_name(), [whole, *filled], [shapes[k] for k in some])
     results = dict(zip(some, outs, strict=True))
     return [results.get(k, jnp.zeros(x.shape, x.dtype))[:size] for k, x in enumerate(shapes)]
 

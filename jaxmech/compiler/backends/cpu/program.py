@@ -10,7 +10,7 @@ import llvmlite
 
 from jaxmech.compiler.backends import disk_cache
 from jaxmech.compiler.backends.cpu.codegen import Source
-from jaxmech.compiler.backends.cpu.runtime import compiled, is_loaded, load, processor
+from jaxmech.compiler.backends.cpu.runtime import compile_module, is_loaded, load, processor
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.utils.digests import sha256, sources_digest
@@ -65,7 +65,7 @@ class Program:
         """Raise `UnsupportedError` for an operation or a type for which there is no instruction."""
         _ = self.facts
 
-    def loaded(self) -> str:
+    def registered_name(self) -> str:
         """The name under which the code is registered with XLA, compiled unless it was stored."""
         name = self.facts.name
         if not is_loaded(name):
@@ -74,7 +74,7 @@ class Program:
             else:
                 if not self._module:
                     self._generated()
-                code = compiled(self._module)
+                code = compile_module(self._module)
                 self._store(self.facts._asdict(), code)
             load(name, code)
         self._module = ""

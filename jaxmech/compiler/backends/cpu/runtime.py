@@ -277,7 +277,7 @@ def is_loaded(name: str) -> bool:
     return name in _ENGINES
 
 
-def compiled(module: str) -> bytes:
+def compile_module(module: str) -> bytes:
     """The object code of a module, for this processor."""
     # An engine that has compiled is forty times larger than the code: it is freed, and another one
     # loads the code.

@@ -10,7 +10,7 @@ from jaxmech.compiler.frontend.build import Kernel
 LARGEST = 2**31 - 1  # the largest number of trajectories of a kernel
 
 
-def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
+def cuda_call(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
     """Call a kernel from a program that is being lowered.
 
     Raises:
@@ -25,8 +25,8 @@ def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> l
         )
     code = program(kernel, moving, size)
     shapes = [jax.ShapeDtypeStruct((size, *aval.shape), aval.dtype) for aval in kernel.out_avals]
-    some = code.made.facts.some
+    some = code.generated.facts.some
     wanted = [shapes[k] for k in some]
-    outs = jax.ffi.ffi_call(code.loaded(), wanted)(*args) if some else []
+    outs = jax.ffi.ffi_call(code.registered_name(), wanted)(*args) if some else []
     results = dict(zip(some, outs, strict=True))
     return [results.get(k, jnp.zeros(x.shape, x.dtype)) for k, x in enumerate(shapes)]

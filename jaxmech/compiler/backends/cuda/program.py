@@ -32,10 +32,10 @@ class GpuKernel:
 
     def require_supported(self) -> None:
         """Raise `UnsupportedError` for an operation or a type for which there is no instruction."""
-        _ = self.made
+        _ = self.generated
 
     @cached_property
-    def made(self) -> CudaProgram:
+    def generated(self) -> CudaProgram:
         """The generated kernel.
 
         Raises:
@@ -50,27 +50,27 @@ class GpuKernel:
         entry, some = facts["entry"], tuple(facts["some"])
         return CudaProgram(ptx.decode(), entry, facts["block"], Facts(entry, 1, some))
 
-    def loaded(self) -> str:
+    def registered_name(self) -> str:
         """The name under which the kernel is registered with XLA.
 
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
             CudaError: the driver is too old, or refuses the kernel.
         """
-        made = self.made
-        arguments, results = len(self.kernel.avals), len(made.facts.some)
-        load(made.entry, made.ptx, made.entry, made.block, arguments, results)
-        return made.entry
+        generated = self.generated
+        arguments, results = len(self.kernel.avals), len(generated.facts.some)
+        load(generated.entry, generated.ptx, generated.entry, generated.block, arguments, results)
+        return generated.entry
 
     def _generated(self) -> CudaProgram:
         try:
-            made = cuda_program(self.kernel, self.moving, 1, target=_target())
+            generated = cuda_program(self.kernel, self.moving, 1, target=_target())
         except UnsupportedError as error:
             self._store({"unsupported": str(error)})
             raise
-        header = {"entry": made.entry, "block": made.block, "some": made.facts.some}
-        self._store(header, made.ptx.encode())
-        return made
+        header = {"entry": generated.entry, "block": generated.block, "some": generated.facts.some}
+        self._store(header, generated.ptx.encode())
+        return generated
 
     def _store(self, header: dict[str, Any], ptx: bytes = b"") -> None:
         if disk_cache.folder():
