@@ -103,6 +103,17 @@ def stored_environment(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
+def opened(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Create or continue a run folder, locked meanwhile; an OSError becomes a FolderError."""
+    try:
+        require_run_or_nothing(path)
+        with locked(path, shared=shared):
+            yield
+    except OSError as error:
+        raise FolderError(f"{path} cannot be used: {error.strerror or error}") from error
+
+
+@contextmanager
 def locked(
     path: Path, name: str = LOCK, *, shared: bool = False, wait: bool = False
 ) -> Iterator[None]:

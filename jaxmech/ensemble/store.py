@@ -35,7 +35,7 @@ from jaxmech.config.run_folder import (
     FolderError,
     flush,
     locked,
-    require_run_or_nothing,
+    opened,
     require_same_config,
     require_same_environment,
     stored_environment,
@@ -153,22 +153,16 @@ def open_run(
     def create(at: Path) -> None:
         _create(at, study, subject, layout, environment_json(facts), copies)
 
-    try:
-        require_run_or_nothing(path)
-        with locked(path, shared=only is not None):
-            with locked(path, CREATION, wait=True):
-                begun = (path / SEAL).is_file() or bool(marked_blocks(path))
-                if not begun:
-                    create(path)
-                    found = [f for n in created for f in (path / n, *(path / n).rglob("*"))]
-                    write_seal(path, digests(path, filter(Path.is_file, found)))
-            if begun and only is None:
-                _check(folder, plain(study), facts, create, tell, tuple(may_differ))
-            elif begun and only is not None:
-                _check_part(folder, plain(study), facts, only, tell, tuple(may_differ))
-            yield folder
-    except OSError as error:
-        raise FolderError(f"{path} cannot be used: {error.strerror or error}") from error
+    with opened(path, shared=only is not None):
+        with locked(path, CREATION, wait=True):
+            begun = (path / SEAL).is_file() or bool(marked_blocks(path))
+            if not begun:
+                create(path)
+                found = [f for n in created for f in (path / n, *(path / n).rglob("*"))]
+                write_seal(path, digests(path, filter(Path.is_file, found)))
+        if begun:
+            _check(folder, plain(study), facts, only, create, tell, tuple(may_differ))
+        yield folder
 
 
 def with_stored_substeps(study: Study, path: Path) -> Study:
@@ -200,55 +194,43 @@ def _check(
     folder: RunFolder,
     study: Mapping[str, Any],
     facts: Mapping[str, Any],
+    only: range | None,
     create: Callable[[Path], None],
     tell: Callable[[str], None],
     may_differ: tuple[str, ...],
 ) -> None:
-    """Require a folder to be undamaged and of the same origin, and repair it where possible."""
-    path = folder.path
-    seal = read_seal(path)
+    """Require a folder to be of the same origin, and repair it, or `only` some of its blocks."""
+    path, seal = folder.path, read_seal(folder.path)
     lost = list(damaged(path, seal))
+    if lost and only is not None:
+        text = "the same command without --blocks repairs what can be"
+        raise FolderError(f"{path} was damaged: {told(lost)}; {text}")
     if lost:
         _repair(path, [one for one in lost if one.file not in SUMMARY], seal, create)
         tell(f"{path} was damaged: {damage_text(lost)}; written again")
     require_same_config(path, study, _MAY_CHANGE)
-    found = [*missing_marks(path, seal, folder.count), *_damage_of(path, marked_blocks(path))]
-    blocks = _report_damage(path, found, tell)
-    if found or folder.missing(range(folder.count)):
+    marked = [block for block in marked_blocks(path) if only is None or block in only]
+    found = [one for block in marked for one in block_damage(path, block)]
+    if only is None:
+        found = [*missing_marks(path, seal, folder.count), *found]
+    blocks = sorted({one.block for one in found if one.block is not None})
+    if found:
+        numbers = ", ".join(map(str, blocks))
+        tell(f"{path} was damaged: {told(found)}; to be computed again: block {numbers}")
+    if only is not None or found or folder.missing(range(folder.count)):
         _require_same(path, facts, may_differ, tell)
     else:
         require_same_environment(path, facts, INPUT)
-        other = changes(stored_environment(path), facts, VERSIONS)
-        if other:
-            tell(f"{path} is shown as stored, although {'; '.join(other)}")
+        if other := changes(stored_environment(path), facts, VERSIONS):
+            tell(f"{path} is shown as it was stored: {'; '.join(other)}")
     for block in blocks:
         remove_block(path, block)
+    if only is not None:
+        return
     for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
         draft.unlink(missing_ok=True)
     if any(one.file in SUMMARY for one in lost):  # it is computed from the results again
         write_seal(path, {name: sha for name, sha in seal.items() if name not in SUMMARY})
-
-
-def _check_part(
-    folder: RunFolder,
-    study: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    only: range,
-    tell: Callable[[str], None],
-    may_differ: tuple[str, ...],
-) -> None:
-    """Require a folder shared with others to be of the same origin, and repair own blocks."""
-    path = folder.path
-    lost = list(damaged(path, read_seal(path)))
-    if lost:
-        text = "the same command without --blocks repairs it where possible"
-        raise FolderError(f"{path} was damaged: {damage_text(lost)}; {text}")
-    require_same_config(path, study, _MAY_CHANGE)
-    _require_same(path, facts, may_differ, tell)
-    marked = set(marked_blocks(path))
-    found = _damage_of(path, [block for block in only if block in marked])
-    for block in _report_damage(path, found, tell):
-        remove_block(path, block)
 
 
 def _require_same(
@@ -260,19 +242,6 @@ def _require_same(
     if other := changes(stored_environment(path), facts, may_differ):
         text = "the new blocks may differ from the existing ones in the last bits"
         tell(f"{'; '.join(other)}: {text}")
-
-
-def _damage_of(path: Path, blocks: Iterable[int]) -> list[Damage]:
-    return [one for block in blocks for one in block_damage(path, block)]
-
-
-def _report_damage(path: Path, found: list[Damage], tell: Callable[[str], None]) -> list[int]:
-    """Report damaged blocks, and return them."""
-    blocks = sorted({one.block for one in found if one.block is not None})
-    if found:
-        numbers = ", ".join(map(str, blocks))
-        tell(f"{path} was damaged: {damage_text(found)}; to be recomputed: block {numbers}")
-    return blocks
 
 
 def _repair(

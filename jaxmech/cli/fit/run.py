@@ -33,8 +33,7 @@ from jaxmech.config.environment import DECISIVE, INPUT, environment, environment
 from jaxmech.config.errors import InputError, Problem, StudyError
 from jaxmech.config.run_folder import (
     FolderError,
-    locked,
-    require_run_or_nothing,
+    opened,
     require_same_config,
     require_same_environment,
     warn,
@@ -81,7 +80,8 @@ def run_fit(
     recordings = _recordings(study, folder)
     name, facts = study.model, _facts(study, found, recordings, folder)
     study = _resolved(study, found, folder, out)
-    with _opened(out, study, found, facts, tell or warn):
+    with opened(out):
+        _begin(out, study, found, facts, tell or warn)
         with _workers(study, tell or warn) as workers:
             comparison = _compared(study, found, recordings, out, progress, workers)
             add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
@@ -168,40 +168,33 @@ def _digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
     return found | {"values, bounds and priors": hashlib.sha256(said.encode()).hexdigest()}
 
 
-@contextmanager
-def _opened(
+def _begin(
     out: Path,
     study: FitStudy,
     found: Subjects,
     facts: Mapping[str, Any],
     tell: Callable[[str], None],
-) -> Iterator[None]:
-    """The run folder, created or continued, locked against other processes."""
-    try:
-        require_run_or_nothing(out)
-        with locked(out):
-            if any((out / name).exists() for name in (SEAL, FIT, "progress")):
-                again = _lost(out)
-                require_same_config(out, plain(study), {"data.file", "cluster"})
-                finished = (out / FIT).is_file() and not again
-                require_same_environment(out, facts, INPUT if finished else DECISIVE)
-                # From the beginning: a step from the last checkpoint would have other bits.
-                for name in again:
-                    (out / name).unlink(missing_ok=True)
-                    state = "progress/fit" if name == FIT else name.removesuffix(".json")
-                    shutil.rmtree(out / state, ignore_errors=True)
-                if again:
-                    tell(f"{out} was damaged: {', '.join(again)}; to be computed again")
-            else:
-                if found.source:
-                    shutil.copyfile(found.source, out / "model.py")
-                write_whole(out / "environment.json", environment_json(facts))
-                write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
-                written = [out / name for name in _BEGUN if (out / name).is_file()]
-                write_seal(out, digests(out, written))
-            yield
-    except OSError as error:
-        raise FolderError(f"{out} cannot be used: {error.strerror or error}") from error
+) -> None:
+    """Write the first files of a run folder, or check that it may be continued, and repair it."""
+    if any((out / name).exists() for name in (SEAL, FIT, "progress")):
+        again = _lost(out)
+        require_same_config(out, plain(study), {"data.file", "cluster"})
+        finished = (out / FIT).is_file() and not again
+        require_same_environment(out, facts, INPUT if finished else DECISIVE)
+        # From the beginning: a step from the last checkpoint would have other bits.
+        for name in again:
+            (out / name).unlink(missing_ok=True)
+            state = "progress/fit" if name == FIT else name.removesuffix(".json")
+            shutil.rmtree(out / state, ignore_errors=True)
+        if again:
+            tell(f"{out} was damaged: {', '.join(again)}; to be computed again")
+        return
+    if found.source:
+        shutil.copyfile(found.source, out / "model.py")
+    write_whole(out / "environment.json", started(facts))
+    write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
+    written = [out / name for name in _BEGUN if (out / name).is_file()]
+    write_seal(out, digests(out, written))
 
 
 def _lost(out: Path) -> list[str]:

@@ -24,13 +24,7 @@ from jaxmech.cli.modes.summary import as_table, summarize
 from jaxmech.config.convert import plain
 from jaxmech.config.environment import environment, environment_json
 from jaxmech.config.load import load
-from jaxmech.config.run_folder import (
-    FolderError,
-    locked,
-    require_run_or_nothing,
-    require_same_config,
-    write_whole,
-)
+from jaxmech.config.run_folder import opened, require_same_config, write_whole
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.summary import as_json
 
@@ -44,24 +38,20 @@ def run_modes(
     subject = load(study.model, study.model_options, folder)
     name = f"model.py:{study.model.rpartition(':')[2]}" if subject.source else study.model
     resolved = plain(replace(study, model=name))
-    try:
-        require_run_or_nothing(out)
-        with locked(out):
-            if (out / "config.toml").is_file():
-                require_same_config(out, resolved, ())
-            found = members(study, folder, progress=progress, kept=out / BLOCKS)
-            summary = summarize(study, found)
-            if subject.source:
-                shutil.copyfile(subject.source, out / "model.py")
-            write_whole(out / "environment.json", environment_json(environment(subject)))
-            write_whole(out / "config.toml", tomli_w.dumps(resolved))
-            _store(found, out / MEMBERS)
-            write_whole(out / "summary.json", as_json(summary))
-            write_whole(out / "summary.txt", as_table(summary))
-            draw_members(found, summary, out / "pictures")
-            shutil.rmtree(out / BLOCKS, ignore_errors=True)
-    except OSError as error:
-        raise FolderError(f"{out} cannot be used: {error.strerror or error}") from error
+    with opened(out):
+        if (out / "config.toml").is_file():
+            require_same_config(out, resolved, ())
+        found = members(study, folder, progress=progress, kept=out / BLOCKS)
+        summary = summarize(study, found)
+        if subject.source:
+            shutil.copyfile(subject.source, out / "model.py")
+        write_whole(out / "environment.json", started(environment(subject)))
+        write_whole(out / "config.toml", tomli_w.dumps(resolved))
+        _store(found, out / MEMBERS)
+        write_whole(out / "summary.json", as_json(summary))
+        write_whole(out / "summary.txt", as_table(summary))
+        draw_members(found, summary, out / "pictures")
+        shutil.rmtree(out / BLOCKS, ignore_errors=True)
     return summary
 
 
