@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from jaxmech.config.errors import Key, Problem, StudyError, not_one_of
+from jaxmech.config.errors import Key, Problem, StudyError, not_one_of, refuse, refuse_all
 from jaxmech.config.schema import (
     NAME,
     NUMBER_OR_NAME,
@@ -58,7 +58,7 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
         if name is None or (choice.tag is None and value != choice.kinds[name]()):
             known = ", ".join(f"{one.__name__}(...)" for one in choice.kinds.values())
             text = f"must be one of {known} without other settings, but is {value!r}"
-            raise StudyError([Problem(key, text)])
+            raise refuse(key, text)
         return name if choice.tag is None else {choice.tag: name} | plain(value, None, key)
     if is_dataclass(value):
         found: dict[str, Any] = {}
@@ -136,7 +136,7 @@ def _scalar(kind: Any, value: Any, key: Key) -> Any:
 
 
 def _wrong(key: Key, needed: str, value: Any) -> StudyError:
-    return StudyError([Problem(key, f"{needed}, but is {_shown(value)}")])
+    return refuse(key, f"{needed}, but is {_shown(value)}")
 
 
 def _is_number(value: Any) -> bool:
@@ -165,8 +165,7 @@ def _gathered(
             built[name] = read()
         except StudyError as error:
             found += error.problems
-    if found := [*found, *problems]:
-        raise StudyError(found)
+    refuse_all([*found, *problems])
     return built
 
 
@@ -184,8 +183,7 @@ def _table(kind: type, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
     place = f"a key of `{'.'.join(key)}`" if key else "a key of a configuration"
     problems = [Problem((*key, n), not_one_of(n, [*hints, *also], place)) for n in rest]
     built = _gathered(entries, [*problems, *_missing(kind, own, key)])
-    if problems := list(_too_large(kind, built, key)):
-        raise StudyError(problems)
+    refuse_all(_too_large(kind, built, key))
     try:
         return kind(**built)
     except ValueError as error:  # the class rejects a value, or inconsistent values
@@ -225,13 +223,12 @@ def _chosen(choice: OneOf, value: Any, key: Key, also: Iterable[str]) -> Any:
     name = choice.name_in(value) if isinstance(value, dict) else None
     if not isinstance(name, str):
         known = ", ".join(f'"{one}"' for one in kinds)
-        what = f"must be a table with `{tag}`, one of {known}; but is {_shown(value)}"
-        raise StudyError([Problem(key, what)])
+        raise _wrong(key, f"must be a table with `{tag}`, one of {known}", value)
     rest = {k: item for k, item in value.items() if k != tag}
     if name not in kinds and choice.other:
         return _other(choice.other, name, rest, key)
     if name not in kinds:
-        raise StudyError([Problem((*key, tag), not_one_of(name, kinds, f"a known {tag}"))])
+        raise refuse((*key, tag), not_one_of(name, kinds, f"a known {tag}"))
     return _table(kinds[name], rest, key, [tag, *also])
 
 

@@ -1,6 +1,6 @@
 """Errors of input, which name the key and the requirement that it violates."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -47,9 +47,20 @@ class StudyError(ValueError):
         super().__init__("\n".join(_sentence(problem) for problem in self.problems))
 
 
-def refuse(key: str, message: str) -> StudyError:
-    """Make the error for a single key of one name."""
-    return StudyError([Problem((key,), message)])
+def refuse(key: str | Key, message: str) -> StudyError:
+    """Make the error for a single key."""
+    return StudyError([Problem((key,) if isinstance(key, str) else key, message)])
+
+
+def refuse_all(problems: Iterable[Problem]) -> None:
+    """Raise a StudyError with all of these problems, if there are any."""
+    if found := list(problems):
+        raise StudyError(found)
+
+
+def unknown(key: Key, names: Iterable[str], known: Collection[str], what: str) -> list[Problem]:
+    """The names within a table that are not known."""
+    return [Problem((*key, n), not_one_of(n, known, what)) for n in names if n not in known]
 
 
 def too_small(owner: object, least: Mapping[str, int]) -> Iterator[Problem]:

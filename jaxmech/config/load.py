@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.config.errors import not_one_of, refuse, refuse_all, unknown
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.system import System
 
@@ -115,14 +115,7 @@ def _is_candidate(value: object, module: ModuleType, kinds: tuple[type, ...]) ->
 
 def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
     accepted = inspect.signature(factory).parameters
-    what = f"an option of {factory.__name__}"
-    unknown = [
-        Problem(("model_options", key), not_one_of(key, accepted, what))
-        for key in options
-        if key not in accepted
-    ]
-    if unknown:
-        raise StudyError(unknown)
+    refuse_all(unknown(("model_options",), options, accepted, f"an option of {factory.__name__}"))
     try:
         return factory(**options)
     except Exception as error:

@@ -1,5 +1,6 @@
 """Run folders, written by one process at a time and possibly continued by a later one."""
 
+import io
 import json
 import os
 import platform
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+import numpy as np
 
 from jaxmech.config.environment import DECISIVE, changes
 from jaxmech.config.errors import InputError
@@ -47,6 +50,13 @@ def write_whole(file: Path, content: str | bytes) -> None:
     flush(draft)
     draft.replace(file)
     flush(file.parent)
+
+
+def npz(arrays: Mapping[str, Any], *, compressed: bool = False) -> bytes:
+    """The content of an .npz file, reproducible to the byte."""
+    stream = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(stream, **arrays)
+    return stream.getvalue()
 
 
 def require_same_config(path: Path, now: Mapping[str, Any], may_change: Container[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmech.config.run_folder import npz
 from jaxmech.ensemble.kernel import AUDIT, BlockProgram, States
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found
@@ -120,9 +121,7 @@ def as_file(results: Mapping[str, Found]) -> bytes:
         if name != AUDIT
         for what, value in found.items()
     }
-    stream = io.BytesIO()
-    np.savez(stream, **arrays)  # type: ignore[arg-type]
-    return stream.getvalue()
+    return npz(arrays)
 
 
 def from_file(data: bytes) -> dict[str, Found]:

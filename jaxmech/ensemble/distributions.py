@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, unknown
 from jaxmech.config.schema import OneOf
 from jaxmech.utils.field_docs import doc, setting
 
@@ -246,18 +246,11 @@ class Scipy:
         family = getattr(stats, self.name)
         shapes = [part.strip() for part in (family.shapes or "").split(",") if part.strip()]
         keys = [*shapes, "loc", "scale", "low", "high"]
-        what = f"a parameter of scipy.stats.{self.name}"
-        problems = [
-            Problem((key,), not_one_of(key, keys, what)) for key in self.parameters
-            if key not in keys
-        ]  # fmt: skip
-        problems += [
-            Problem((key,), f"must be given, but is missing: scipy.stats.{self.name} needs it")
-            for key in shapes
-            if key not in self.parameters
-        ]
-        if problems:
-            raise StudyError(problems)
+        text = f"must be given, but is missing: scipy.stats.{self.name} needs it"
+        refuse_all([
+            *unknown((), self.parameters, keys, f"a parameter of scipy.stats.{self.name}"),
+            *(Problem((key,), text) for key in shapes if key not in self.parameters),
+        ])  # fmt: skip
         for key, value in self.parameters.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise refuse(key, f"must be a number, but is {value!r}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.distributions import (
     Distribution,
@@ -143,8 +143,7 @@ def _from_table(
     wanted = {k: rule.column for k, (_, _, rule) in rules.items() if isinstance(rule, FromTable)}
     if sampling.table is None:
         text = 'must not be of the distribution "table": `sampling.table` names no file'
-        if problems := [Problem(tuple(key.split(".", 1)), text) for key in wanted]:
-            raise StudyError(problems)
+        refuse_all(Problem(tuple(key.split(".", 1)), text) for key in wanted)
         return {}, None
     columns = read_table(folder / sampling.table)
     rows = len(next(iter(columns.values())))
@@ -160,8 +159,7 @@ def _from_table(
             text = f"must be a column of {sampling.table}, but {name}"
             what = f"{text} {not_one_of(name, columns, 'a column of it')}"
             problems.append(Problem(tuple(key.split(".", 1)), what))
-    if problems:
-        raise StudyError(problems)
+    refuse_all(problems)
     return found, _weights_of(columns, sampling, size)
 
 
@@ -174,11 +172,10 @@ def _weights_of(
     where = ("sampling", "weight")
     if sampling.weight not in columns:
         what = not_one_of(sampling.weight, columns, f"a column of {sampling.table}")
-        raise StudyError([Problem(where, f"must be a column, but {sampling.weight} {what}")])
+        raise refuse(where, f"must be a column, but {sampling.weight} {what}")
     weights = columns[sampling.weight][:size]
     if weights.min() < 0 or weights.max() == 0:
-        text = "must name a column of weights, at least 0 and not all 0"
-        raise StudyError([Problem(where, text)])
+        raise refuse(where, "must name a column of weights, at least 0 and not all 0")
     return np.asarray(weights / weights.mean())
 
 
@@ -188,10 +185,9 @@ def _proposal(sampling: Sampling, keys: list[str]) -> dict[str, Spread]:
     for name, rule in sampling.proposal.items():
         where = ("sampling", "proposal", name)
         if isinstance(rule, Fixed | FromTable):
-            raise StudyError([Problem(where, "must be a distribution that has a density")])
+            raise refuse(where, "must be a distribution that has a density")
         if needs_default(rule):
-            text = f"must have a `{needs_default(rule)}`, but it is missing"
-            raise StudyError([Problem(where, text)])
+            raise refuse(where, f"must have a `{needs_default(rule)}`, but it is missing")
         found[named(name, keys, where)] = rule
     return found
 
@@ -211,8 +207,7 @@ def _require_groups(
         return
     if columns or not points.keys:
         what = "a variable that is drawn" if not points.keys else "no variables from a table"
-        text = f'must not be "saltelli", which needs {what}'
-        raise StudyError([Problem(("sampling", "design"), text)])
+        raise refuse(("sampling", "design"), f'must not be "saltelli", which needs {what}')
     if size % points.group:
         near = max(size // points.group, 1) * points.group
         text = f"must be a multiple of {points.group}, the number of variables and two, for the "

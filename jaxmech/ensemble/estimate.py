@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 
-from jaxmech.config.errors import Problem, StudyError
+from jaxmech.config.errors import Problem, refuse_all
 from jaxmech.ensemble.study import LANES, Study, substeps_of
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
@@ -90,9 +90,7 @@ def _stored_bytes(study: Study, coordinates: int) -> int:
 def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:
     """Estimate the requirements of a study; a StudyError names the key that makes it too large."""
     found = estimate(study, coordinates)
-    problems = [*_problems(study, found, out)]
-    if problems:
-        raise StudyError(problems[:1])
+    refuse_all([*_problems(study, found, out)][:1])
     return found
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.config.errors import Problem, StudyError, refuse
+from jaxmech.config.errors import StudyError, refuse
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.estimate import slice_of, study_devices
@@ -206,7 +206,7 @@ def _require_scalars(name: str, statistic: AbstractStatistic, sample: Sample) ->
             shape = sample.values[of].shape[1:]
             text = f"must be one number per trajectory, but {of} has shape {shape}; "
             text += 'observe it with `keep`, such as keep = "max"'
-            raise StudyError([Problem(("statistics", name, "of"), text)])
+            raise refuse(("statistics", name, "of"), text)
 
 
 def inputs_of(

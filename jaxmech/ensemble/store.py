@@ -217,12 +217,8 @@ def _check(
     if found:
         numbers = ", ".join(map(str, blocks))
         tell(f"{path} was damaged: {told(found)}; to be computed again: block {numbers}")
-    if only is not None or found or folder.missing(range(folder.count)):
-        _require_same(path, facts, may_differ, tell)
-    else:
-        require_same_environment(path, facts, INPUT)
-        if other := changes(stored_environment(path), facts, VERSIONS):
-            tell(f"{path} is shown as it was stored: {'; '.join(other)}")
+    finished = only is None and not found and not folder.missing(range(folder.count))
+    _require_same(path, facts, may_differ, finished, tell)
     for block in blocks:
         remove_block(path, block)
     if only is not None:
@@ -234,13 +230,20 @@ def _check(
 
 
 def _require_same(
-    path: Path, facts: Mapping[str, Any], may_differ: tuple[str, ...], tell: Callable[[str], None]
+    path: Path,
+    facts: Mapping[str, Any],
+    may_differ: tuple[str, ...],
+    finished: bool,
+    tell: Callable[[str], None],
 ) -> None:
     """Require the environment of the existing blocks, except for what may differ."""
-    decisive = [key for key in DECISIVE if key not in may_differ]
+    decisive = INPUT if finished else [key for key in DECISIVE if key not in may_differ]
     require_same_environment(path, facts, decisive)
-    if other := changes(stored_environment(path), facts, may_differ):
-        text = "the new blocks may differ from the existing ones in the last bits"
+    other = changes(stored_environment(path), facts, VERSIONS if finished else may_differ)
+    if other and finished:
+        tell(f"{path} is shown as it was stored: {'; '.join(other)}")
+    elif other:
+        text = "the last bits of the other blocks may differ from those that are there"
         tell(f"{'; '.join(other)}: {text}")
 
 

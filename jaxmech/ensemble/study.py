@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from jaxmech.config.convert import plain
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, too_small
+from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, too_small
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.ensemble.observed import StudyEvent
 from jaxmech.ensemble.observed.quantities import Observed, Series
@@ -147,9 +147,7 @@ class Study:
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             problems.append(Problem(("failed_allowed",), message))
-        problems += self._statistics_problems()
-        if problems:
-            raise StudyError(problems)
+        refuse_all([*problems, *self._statistics_problems()])
         plain(self)  # raises for a policy that has no name in a file
 
     def _statistics_problems(self) -> Iterator[Problem]:

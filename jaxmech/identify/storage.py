@@ -4,7 +4,6 @@ Nothing in such a file is executed when it is read.
 """
 
 import hashlib
-import io
 import json
 import os
 import struct
@@ -18,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.config.run_folder import write_whole
+from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
 from jaxmech.sensitivity.growth_report import Growth
@@ -67,10 +66,8 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     }
     text = json.dumps(facts)
     everything: dict[str, Any] = {_TEXT: text, _CODE: _digest(text, arrays), **arrays}
-    stream = io.BytesIO()
     try:
-        np.savez_compressed(stream, **everything)
-        write_whole(path, stream.getvalue())
+        write_whole(path, npz(everything, compressed=True))
     except OSError as error:
         raise ValueError(
             f"Argument `path` {path} cannot be written: {error.strerror or error}."

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxmech.cli.fit.study import INERTIA, Adam, Candidate, FitStudy
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, refuse_all, unknown
 from jaxmech.config.load import find, load
 from jaxmech.identify import PhysicalInertia
 from jaxmech.identify.identifiable import Identifiable, Settings
@@ -55,8 +55,7 @@ def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
                 replace(p, key=(f"candidates[{k}]", *p.key)) if p.key[0] != "parameters" else p
                 for p in error.problems
             ]
-    if problems:
-        raise StudyError(dict.fromkeys(problems))
+    refuse_all(dict.fromkeys(problems))
     return Subjects(found, source, sha)
 
 
@@ -88,11 +87,11 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
 
 def _unknown(named: Mapping[str, Mapping[str, Any]], known: Collection[str]) -> list[Problem]:
     """The parameters in sections of `parameters` that do not exist."""
+    what = "a parameter of the model"
     return [
-        Problem(("parameters", section, name), not_one_of(name, known, "a parameter of the model"))
+        problem
         for section, names in named.items()
-        for name in names
-        if name not in known
+        for problem in unknown(("parameters", section), names, known, what)
     ]
 
 
@@ -145,11 +144,7 @@ def completed(
 ) -> Identifiable:
     """Complete the model of a candidate with the settings of the parameters that are `known`."""
     given, leaves = study.parameters, leaf_names(subject.params)
-    problems = [
-        Problem(("start", name), not_one_of(name, leaves, "a parameter of this candidate"))
-        for name in candidate.start
-        if name not in leaves
-    ]
+    problems = unknown(("start",), candidate.start, leaves, "a parameter of this candidate")
     for key, start in ((("start",), candidate.start), (("parameters", "start"), given.start)):
         problems += _misshapen(subject.params, start, key)
     own = candidate.free is not None
@@ -160,8 +155,7 @@ def completed(
         for name in chosen or ()
         if not any(is_within(leaf, [name]) for leaf in (leaves if own else known))
     ]
-    if problems:
-        raise StudyError(problems)
+    refuse_all(problems)
     free = subject.free
     if chosen is not None:
         free = tuple(name for name in chosen if any(is_within(leaf, [name]) for leaf in leaves))

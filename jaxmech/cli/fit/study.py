@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import optax
 
-from jaxmech.config.errors import Problem, StudyError, refuse
+from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
@@ -26,13 +26,11 @@ INERTIA = "physical inertia"
 
 
 def _require_positive(entry: Any, *names: str) -> None:
-    problems = [
+    refuse_all(
         Problem((name,), f"must be positive, but is {getattr(entry, name)}")
         for name in names
         if getattr(entry, name) is not None and not getattr(entry, name) > 0
-    ]
-    if problems:
-        raise StudyError(problems)
+    )
 
 
 def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,8 +80,7 @@ class FreeParameters:
             if not (_is_pair(value) and np.isfinite(value[0]) and value[1] > 0):
                 text = "must be [mean, standard deviation] with a positive deviation"
                 problems.append(Problem(("prior", name), f"{text}, but is {value}"))
-        if problems:
-            raise StudyError(problems)
+        refuse_all(problems)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +200,7 @@ class FitStudy:
     )
 
     def __post_init__(self) -> None:
-        if problems := list(_problems(self)):
-            raise StudyError(problems)
+        refuse_all(_problems(self))
 
 
 def _problems(study: FitStudy) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxmech.config.convert import plain
 from jaxmech.config.environment import DECISIVE, environment
 from jaxmech.config.load import Subject
-from jaxmech.config.run_folder import write_whole
+from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.ensemble.provenance import function_digests
 from jaxmech.ensemble.trajectory import Tree
 from jaxmech.utils.digests import sha256
@@ -46,10 +46,8 @@ class Blocks:
         if self.folder is None:
             return
         self.folder.mkdir(exist_ok=True)
-        stream = io.BytesIO()
         origin = np.array(self._origin_of(given))
-        np.savez(stream, **arrays, **{_ORIGIN: origin})  # type: ignore[arg-type]
-        write_whole(self._file(self.folder, block), stream.getvalue())
+        write_whole(self._file(self.folder, block), npz({**arrays, _ORIGIN: origin}))
 
     def _file(self, folder: Path, block: int) -> Path:
         return folder / f"{block:06d}.npz"

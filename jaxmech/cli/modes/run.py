@@ -24,7 +24,7 @@ from jaxmech.cli.modes.summary import as_table, summarize
 from jaxmech.config.convert import plain
 from jaxmech.config.environment import environment, environment_json
 from jaxmech.config.load import load
-from jaxmech.config.run_folder import opened, require_same_config, write_whole
+from jaxmech.config.run_folder import npz, opened, require_same_config, write_whole
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.summary import as_json
 
@@ -56,10 +56,9 @@ def run_modes(
 
 
 def _store(found: Members, file: Path) -> None:
-    """Write all arrays, so that the file exists completely or not at all."""
+    """Write all arrays."""
     names = ("status", "stability", "residual", "q", "v", "eigenvalues", "frequencies", "growth")
     arrays = {name: getattr(found, name) for name in names}
     arrays |= {stored_name(one): one.values for one in found.variables if one.varies}
-    draft = file.with_name(f".{file.name}")
-    np.savez_compressed(draft, coordinates=np.array(found.coordinates), **arrays)
-    draft.replace(file)
+    arrays = {"coordinates": np.array(found.coordinates), **arrays}
+    write_whole(file, npz(arrays, compressed=True))

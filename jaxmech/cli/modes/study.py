@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from jaxmech.config.errors import Problem, StudyError, too_small
+from jaxmech.config.errors import Problem, refuse_all, too_small
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.utils.field_docs import doc, setting
 
@@ -51,8 +51,7 @@ class ModesStudy:
     )
 
     def __post_init__(self) -> None:
-        if problems := list(_problems(self)):
-            raise StudyError(problems)
+        refuse_all(_problems(self))
 
 
 def _problems(study: ModesStudy) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.config.errors import Key, Problem, StudyError, refuse
+from jaxmech.config.errors import Key, Problem, StudyError, refuse, refuse_all
 from jaxmech.config.load import Subject, find
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
 from jaxmech.utils.field_docs import doc, setting
@@ -117,8 +117,7 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
     named = _with_functions(study, get)
     for name, quantity in named["observe"].items():
         problems += _signature_problems(name, quantity)
-    if problems:
-        raise StudyError(problems)
+    refuse_all(problems)
     return named, files
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of
+from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, refuse_all
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.distributions import Distribution, Fixed, Normal, needs_default
 
@@ -80,8 +80,7 @@ def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:
                 plans.append(_plan(section, name, group, defaults, what))
             except StudyError as error:
                 problems.extend(error.problems)
-    if problems:
-        raise StudyError(problems)
+    refuse_all(problems)
     return [plan for plan in plans if plan.base.dtype.kind in "fiu"]
 
 
@@ -170,12 +169,12 @@ def _plan(
             continue
         if default is None and needs_default(rule):
             message = f"must have a `{needs_default(rule)}`, but it is missing: no default value"
-            raise StudyError([Problem((section, key), message)])
+            raise refuse((section, key), message)
         if isinstance(rule, Normal) and rule.relative and not rule.mean and not all(
             base[index] for index in indices
         ):  # fmt: skip
             message = "must have `relative = false`: a fraction of its default value, 0, is 0"
-            raise StudyError([Problem((section, key), f"{message}; give `sd` in its own unit")])
+            raise refuse((section, key), f"{message}; give `sd` in its own unit")
         entries.update(dict.fromkeys(indices, rule))
     return DrawPlan(section, name, base, entries)
 
@@ -190,7 +189,7 @@ def _indices(section: str, key: str, name: str, base: np.ndarray) -> list[Index]
         shape = f"has shape {base.shape}" if base.ndim else "is a single number"
         example = f"`{name}[{','.join(str(n - 1) for n in base.shape)}]`" if base.ndim else name
         message = f"must be an entry of `{name}`, but `{name}` {shape}; the last one is {example}"
-        raise StudyError([Problem((section, key), message)])
+        raise refuse((section, key), message)
     return [index]
 
 
@@ -201,14 +200,12 @@ def _with_value(
     value = np.asarray(rule.value, dtype=float)
     whole = "[" not in key
     if section in _SCALARS and value.shape:
-        message = f"must be a single number, but has shape {value.shape}"
-        raise StudyError([Problem((section, key), message)])
+        raise refuse((section, key), f"must be a single number, but has shape {value.shape}")
     if whole and free:
         return value
     wanted = base.shape if whole else ()
     if value.shape not in ((), wanted):
-        message = f"must have shape {wanted}, but has shape {value.shape}"
-        raise StudyError([Problem((section, key), message)])
+        raise refuse((section, key), f"must have shape {wanted}, but has shape {value.shape}")
     changed = base.astype(float)
     for index in indices:
         changed[index] = value[index] if value.shape else value

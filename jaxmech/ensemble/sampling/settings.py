@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.config.errors import not_one_of, refuse
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.utils.field_docs import doc, setting
 
@@ -82,7 +82,7 @@ class Sampling:
         if np.linalg.eigvalsh(matrix)[0] <= 1e-10:
             text = "must fit together, but no variables have all these correlations: their matrix "
             text += f"has the eigenvalue {np.linalg.eigvalsh(matrix)[0]:.2g}; make them smaller"
-            raise StudyError([Problem(("sampling", "correlation"), text)])
+            raise refuse(("sampling", "correlation"), text)
         return matrix
 
 
@@ -92,7 +92,6 @@ def named(name: str, keys: list[str], where: tuple[str, ...]) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        text = f"must say which variable {name} is: {' or '.join(found)}"
-        raise StudyError([Problem(where, text)])
+        raise refuse(where, f"must say which variable {name} is: {' or '.join(found)}")
     what = not_one_of(name, keys, "a variable that is drawn from a distribution")
-    raise StudyError([Problem(where, f"must name drawn variables, but {name} {what}")])
+    raise refuse(where, f"must name drawn variables, but {name} {what}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, StudyError
+from jaxmech.config.errors import StudyError, refuse
 
 
 def read_table(path: Path) -> dict[str, np.ndarray]:
@@ -49,4 +49,4 @@ def _finite(columns: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray]
 
 
 def _wrong(text: str) -> StudyError:
-    return StudyError([Problem(("sampling", "table"), text)])
+    return refuse(("sampling", "table"), text)

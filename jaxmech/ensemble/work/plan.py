@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from jaxmech.analysis.states import State
 from jaxmech.analysis.unused import unused_parameters
-from jaxmech.config.errors import Problem, StudyError, refuse
+from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.device_size import sized
 from jaxmech.ensemble.draws import Sampler
@@ -42,10 +42,7 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     """The study with its sizes, its system, draws and estimate: all checks without tracing."""
     _require_precision(study)
     subject = load(study.model, study.model_options, folder)
-    coordinates = subject.system.coordinates
-    problems = name_problems_of(study, coordinates)
-    if problems:
-        raise StudyError(problems)
+    refuse_all(name_problems_of(study, subject.system.coordinates))
     functions, files = loaded(study, folder)
     sampler = Sampler(study, subject, study.sampling, folder)
     study = sized(study, subject.system.n, sampler.points.group)
@@ -92,12 +89,8 @@ def require_used(subject: Subject, params: dict[str, Any], study: Study | None =
         subject.system, state, energy=True, also=_state_reads(study, subject)
     )
     known = ", ".join(sorted(params.keys() - set(unused))) or "none"
-    problems = [
-        Problem(("parameters", name), f"is not used by the system; it uses {known}")
-        for name in unused
-    ]
-    if problems:
-        raise StudyError(problems)
+    text = f"is not used by the system; it uses {known}"
+    refuse_all(Problem(("parameters", name), text) for name in unused)
 
 
 def _state_reads(study: Study | None, subject: Subject) -> Callable[..., Any] | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of, too_small
+from jaxmech.config.errors import Problem, not_one_of, refuse_all, too_small
 from jaxmech.utils.field_docs import doc, setting
 
 _WORDS = ("local", "slurm")
@@ -57,9 +57,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         least = {"workers": 1, "cores": 1, "allowed_failures": 0, "wait": 0}
-        problems = [*self._of_scheduler(), *too_small(self, least), *self._of_texts()]
-        if problems:
-            raise StudyError(problems)
+        refuse_all([*self._of_scheduler(), *too_small(self, least), *self._of_texts()])
 
     @property
     def kind(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse
+from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
 from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.velocity_estimates import rates
@@ -63,8 +63,7 @@ class Table:
     )
 
     def __post_init__(self) -> None:
-        if problems := list(_problems(self)):
-            raise StudyError(problems)
+        refuse_all(_problems(self))
 
     @property
     def start_columns(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
@@ -139,13 +138,12 @@ def _csv(table: Table, path: Path) -> tuple[list[Sheet], list[Sheet]]:
 
 
 def _require_known(named: Mapping[str, Sequence[str]], known: Collection[str], what: str) -> None:
-    if problems := [
+    refuse_all(
         Problem((key,), f"names {name!r}, which {not_one_of(name, known, what)}")
         for key, names in named.items()
         for name in names
         if name not in known
-    ]:
-        raise StudyError(problems)
+    )
 
 
 def _problems(table: Table) -> Iterator[Problem]:
@@ -192,8 +190,7 @@ def _require_columns(table: Table, sheets: list[Sheet]) -> None:
             elif any(one.column(column) in (table.time, table.recording) for one in sheets):
                 text = "which holds no measurements: `time` or `recording` names it"
                 problems.append(Problem((key,), f"names {column!r}, {text}"))
-    if problems:
-        raise StudyError(problems)
+    refuse_all(problems)
 
 
 def _start_sd(table: Table, sheet: Sheet) -> tuple[np.ndarray, np.ndarray] | None:
