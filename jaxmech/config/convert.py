@@ -187,7 +187,7 @@ def _table(kind: type, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
     try:
         return kind(**built)
     except ValueError as error:  # the class rejects a value, or inconsistent values
-        raise StudyError(Problem((*key, *p.key), p.message) for p in _problems_of(error)) from None
+        raise _told(error).within(*key) from None
 
 
 def _missing(kind: type, given: Collection[str], key: Key) -> Iterator[Problem]:
@@ -203,12 +203,12 @@ def _too_large(kind: type, built: Mapping[str, Any], key: Key) -> Iterator[Probl
             yield Problem((*key, f.name), text)
 
 
-def _problems_of(error: ValueError) -> Iterable[Problem]:
-    """The problems in the error of a class: "Argument `substeps` must be ..." concerns that key."""
+def _told(error: ValueError) -> StudyError:
+    """The error of a class by key: "Argument `substeps` must be ..." concerns that one."""
     if isinstance(error, StudyError):
-        return error.problems
+        return error
     parts = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(error), re.DOTALL)
-    return [Problem((parts[1],), parts[2]) if parts else Problem((), str(error))]
+    return refuse(parts[1], parts[2]) if parts else refuse((), str(error))
 
 
 def _chosen(choice: OneOf, value: Any, key: Key, also: Iterable[str]) -> Any:
@@ -237,7 +237,7 @@ def _other(kind: type, name: str, parameters: Mapping[str, Any], key: Key) -> An
     try:
         return kind(name, parameters)
     except StudyError as error:
-        raise StudyError(Problem((*key, *p.key), p.message) for p in error.problems) from None
+        raise error.within(*key) from None
 
 
 def _bare(kind: type, tag: str, value: Any, key: Key) -> Any:

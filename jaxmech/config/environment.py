@@ -18,20 +18,9 @@ from jaxmech.utils.digests import sources_digest
 
 # A change of any of these may change the last bits of the results.
 DECISIVE = (
-    "jaxmech",
-    "jaxmech_sha256",
-    "jax",
-    "jaxlib",
-    "platform",
-    "device",
-    "devices",
-    "processor",
-    "xla_flags",
-    "x64",
-    "functions",
-    "data_sha256",
-    "draws",
-)
+    "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "platform", "device", "devices", "processor",
+    "xla_flags", "x64", "functions", "data_sha256", "draws",
+)  # fmt: skip
 INPUT = ("functions", "data_sha256", "draws")  # must agree even for displaying a finished run
 _DECIDES_TRACES = ("jax", "x64")  # digests of functions are comparable only if these agree
 VERSIONS = ("jaxmech", "jax")  # differences that are reported, but allowed

@@ -17,25 +17,17 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of one key.
+    """One problem of one key."""
 
-    Attributes:
-        key: path of the key, such as ("times", "end"); empty for the study as a whole.
-        message: predicate of the key, such as "must be a number, but is true".
-    """
-
-    key: Key
-    message: str
+    key: Key  # path of the key, such as ("times", "end"); empty for the study as a whole
+    message: str  # predicate of the key, such as "must be a number, but is true"
 
     def __str__(self) -> str:
         return f"{'.'.join(self.key)} {self.message}".strip()
 
 
 class StudyError(ValueError):
-    """An invalid study, with all of its problems.
-
-    Args:
-        problems: the problems, at least one.
+    """An invalid study, with all of its problems, at least one.
 
     Example:
         >>> print(StudyError([Problem(("times", "end"), "must be after `start`")]))
@@ -45,6 +37,10 @@ class StudyError(ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(_sentence(problem) for problem in self.problems))
+
+    def within(self, *key: str) -> "StudyError":
+        """The error of the table around this one, which stands at the key."""
+        return StudyError(Problem((*key, *p.key), p.message) for p in self.problems)
 
 
 def refuse(key: str | Key, message: str) -> StudyError:

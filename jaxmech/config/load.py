@@ -19,23 +19,14 @@ from jaxmech.system import System
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """The system of a study.
+    """The system of a study."""
 
-    Attributes:
-        name: name in the study.
-        system: the system.
-        model: the model, or None where the file holds a bare `System`.
-        source: the Python file of the user, or None for a model of the catalogue.
-        sha256: digest of the source file.
-        beside: the other objects of the file, by name.
-    """
-
-    name: str
+    name: str  # name in the study
     system: System
-    model: Model | None
-    source: Path | None = None
-    sha256: str | None = None
-    beside: Mapping[str, Any] = field(default_factory=dict)
+    model: Model | None  # None where the file holds a bare `System`
+    source: Path | None = None  # the Python file of the user, None for a model of the catalogue
+    sha256: str | None = None  # digest of that file
+    beside: Mapping[str, Any] = field(default_factory=dict)  # other objects of the file, by name
 
 
 def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subject:

@@ -34,23 +34,16 @@ NUMBER_OR_NAME = float | str  # of a parameter
 
 @dataclass(frozen=True, eq=False)
 class OneOf:
-    """The classes whose instances a key accepts; its type is `Annotated[A | B, OneOf(...)]`.
+    """The classes whose instances a key accepts; its type is `Annotated[A | B, OneOf(...)]`."""
 
-    Attributes:
-        kinds: the classes by their names in a file.
-        tag: the key of a table that holds the name; None if the name stands alone.
-        default: the name of a table without a tag.
-        told_by: the name of a table without a tag that has any of some keys, and these keys.
-        bare: the class represented by a number or a list, its only field.
-        other: the class of all other names, which checks the name; its fields are `name` and
-            `parameters`, a mapping of all other keys.
-    """
-
-    kinds: Mapping[str, type]
-    tag: str | None = "name"
-    default: str | None = None
+    kinds: Mapping[str, type]  # the classes by their names in a file
+    tag: str | None = "name"  # the key of a table that holds the name; None if that stands alone
+    default: str | None = None  # the name of a table without a tag
+    # the name of a table without a tag that has any of some keys, and these keys
     told_by: tuple[str, tuple[str, ...]] | None = None
-    bare: type | None = None
+    bare: type | None = None  # the class represented by a number or a list, its only field
+    # the class of all other names, which checks the name; its fields are `name` and `parameters`,
+    # a mapping of all other keys
     other: type | None = None
 
     def name_of(self, value: object) -> str | None:

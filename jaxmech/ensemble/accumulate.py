@@ -78,19 +78,17 @@ class Accumulator:
             return {}
         found: dict[str, Estimate] = {}
         for name, one in self._program.statistics.items():
-            if name != AUDIT and _is_quick(one):
+            if name != AUDIT and type(one).estimate is not AbstractStatistic.estimate:
                 estimate = one.estimate(one.result(self._total[name]))
                 found |= {name: estimate} if estimate else {}
         return found
 
     def results(self) -> dict[str, Found]:
         """The results of all statistics."""
-        if self._total is None:
+        if (total := self._total) is None:
             return {}
-        found = {}
-        for name, one in self._program.statistics.items():
-            found[name] = self._names_of(one) | one.result(self._total[name])
-        return found
+        known = self._program.statistics.items()
+        return {name: self._names_of(one) | one.result(total[name]) for name, one in known}
 
     def _names_of(self, statistic: AbstractStatistic) -> Found:
         """The names of the rows of results, for several quantities or inputs."""
@@ -107,10 +105,6 @@ def packed(states: States) -> np.ndarray:
     """Pack the states of a block as bytes."""
     leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(states)]
     return np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
-
-
-def _is_quick(statistic: AbstractStatistic) -> bool:
-    return type(statistic).estimate is not AbstractStatistic.estimate
 
 
 def as_file(results: Mapping[str, Found]) -> bytes:

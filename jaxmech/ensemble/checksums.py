@@ -25,17 +25,11 @@ _SHOWN = 4  # damaged files that a message names
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that differs from its original content.
+    """A file that differs from its original content."""
 
-    Attributes:
-        file: path in the run folder.
-        what: description of the damage, such as "is missing".
-        block: the block that the file belongs to, or None.
-    """
-
-    file: str
-    what: str
-    block: int | None = None
+    file: str  # path in the run folder
+    what: str  # description of the damage, such as "is missing"
+    block: int | None = None  # the block that the file belongs to, if any
 
     def __str__(self) -> str:
         return f"{self.file} {self.what}"

@@ -78,7 +78,8 @@ class Sampler:
         # full names of the numbers that vary, such as "parameters.m[3]"
         self.keys = [key for key in rules if key in self._drawn or key in self._columns]
         self._proposal = _proposal(sampling, known)
-        self._correlated = _correlated(sampling, known)
+        # the factor of the correlation matrix of all drawn variables, if any are correlated
+        self._factor = np.linalg.cholesky(sampling.matrix(known)) if sampling.correlation else None
         spread = [key for key, (_, _, rule) in self._drawn.items() if isinstance(rule, Sobol)]
         self.points = Points(sampling.design, study.seed, study.size, known, spread)
         _require_groups(sampling, self.points, study.size, self._columns)
@@ -96,10 +97,9 @@ class Sampler:
     def columns(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The numbers that vary, by full name, for some trajectories."""
         unit = {key: inside(x) for key, x in self.points.rows(first, last).items()}
-        if self._correlated is not None:
-            keys, factor = self._correlated
-            normal = np.stack([ndtri(unit[key]) for key in keys], axis=1) @ factor.T
-            unit |= {key: inside(x) for key, x in zip(keys, ndtr(normal).T, strict=True)}
+        if self._factor is not None:
+            normal = np.stack([ndtri(unit[key]) for key in self._drawn], axis=1) @ self._factor.T
+            unit |= {key: inside(x) for key, x in zip(self._drawn, ndtr(normal).T, strict=True)}
         drawn = {
             key: self._proposal.get(key, rule).quantile(unit[key], _default(plan, index))
             for key, (plan, index, rule) in self._drawn.items()
@@ -190,13 +190,6 @@ def _proposal(sampling: Sampling, keys: list[str]) -> dict[str, Spread]:
             raise refuse(where, f"must have a `{needs_default(rule)}`, but it is missing")
         found[named(name, keys, where)] = rule
     return found
-
-
-def _correlated(sampling: Sampling, keys: list[str]) -> tuple[list[str], np.ndarray] | None:
-    """The correlated variables, and the factor of their correlation matrix."""
-    if not sampling.correlation:
-        return None
-    return keys, np.linalg.cholesky(sampling.matrix(keys))
 
 
 def _require_groups(

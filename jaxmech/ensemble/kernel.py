@@ -112,10 +112,6 @@ class BlockProgram:
             return jax.block_until_ready(begun)
         return jax.block_until_ready(self._whole(inputs))
 
-    def merged(self, first: States, second: States) -> States:
-        """The states of all statistics of the trajectories of both."""
-        return self._merge(first, second)
-
     @cached_property
     def _fast(self) -> Any:
         return jax.jit(lambda inputs: self._computed(inputs, False))
@@ -125,7 +121,9 @@ class BlockProgram:
         return jax.jit(lambda inputs: self._computed(inputs, True))
 
     @cached_property
-    def _merge(self) -> Callable[[States, States], States]:
+    def merged(self) -> Callable[[States, States], States]:
+        """The function of two states that gives those of the trajectories of both."""
+
         def merge(first: States, second: States) -> States:
             with jax.numpy_rank_promotion("allow"):
                 states = self.statistics.items()

@@ -33,19 +33,12 @@ from jaxmech.status import succeeded
 
 @dataclass(frozen=True)
 class Results:
-    """The stored results of a study, finished or not. Make it with `open_results`.
+    """The stored results of a study, finished or not. Make it with `open_results`."""
 
-    Attributes:
-        path: the run folder.
-        group: Zarr group of the arrays.
-        config: resolved configuration.
-        blocks: indices of the finished blocks.
-    """
-
-    path: Path
-    group: zarr.Group
-    config: dict[str, Any]
-    blocks: tuple[int, ...]
+    path: Path  # the run folder
+    group: zarr.Group  # of the arrays
+    config: dict[str, Any]  # resolved configuration
+    blocks: tuple[int, ...]  # indices of the finished blocks
 
     @property
     def name(self) -> str:

@@ -24,15 +24,8 @@ MapLike = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # resu
 class Identifiable:
     """A system, its unknown parameters, and its sensors: the subject of `jaxmech fit`.
 
-    Args:
-        system: the system.
-        params: the initial values of the parameters.
-        observe: observe(q, v, t, params) returns the sensor values; the coordinates by default.
-        start: start(q0, v0, params) returns the state for recorded start variables; by default they
-            are coordinates and velocities.
-        free: names of the parameters to fit; all floating-point ones by default.
-        bounds: bounds by name, (low, high) or `PhysicalInertia()`.
-        prior: priors by name, (mean, standard deviation).
+    Its arguments are those of `fit` of the same names; `params` are the initial values of the
+    parameters, the `params0` there.
 
     Raises:
         TypeError: an argument is of the wrong kind.

@@ -29,8 +29,8 @@ from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
 from jaxmech.config.convert import plain
 from jaxmech.config.digest import digest, system_digests
-from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
-from jaxmech.config.errors import InputError, Problem, StudyError
+from jaxmech.config.environment import DECISIVE, INPUT, environment, started
+from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import (
     FolderError,
     opened,
@@ -122,7 +122,7 @@ def _recordings(study: FitStudy, folder: Path) -> Recordings:
     try:
         return read_table(study.data, folder)
     except StudyError as error:
-        raise StudyError(Problem(("data", *p.key), p.message) for p in error.problems) from None
+        raise error.within("data") from None
 
 
 def _resolved(study: FitStudy, found: Subjects, folder: Path, out: Path) -> FitStudy:

@@ -30,46 +30,27 @@ INTERVALS = (("mean", "mean_low", "mean_high"), ("probability", "low", "high"),
 
 @dataclass(frozen=True)
 class Difference:
-    """A statistic that two runs have estimated.
+    """A statistic that two runs have estimated."""
 
-    Attributes:
-        name: name of the statistic and of its result; in an array, where they differ most.
-        first: estimate and limits of the first run.
-        second: those of the second.
-        difference: first minus second, with its limits.
-        apart: number of entries of the array whose difference has an interval without zero.
-        entries: number of entries of the array.
-    """
-
-    name: str
-    first: Limits
-    second: Limits
-    difference: Limits
-    apart: int
-    entries: int
+    name: str  # of the statistic and of its result; in an array, where they differ most
+    first: Limits  # estimate and limits of the first run
+    second: Limits  # those of the second
+    difference: Limits  # first minus second
+    apart: int  # entries of the array whose difference has an interval without zero
+    entries: int  # entries of the array
 
 
 @dataclass(frozen=True)
 class RunComparison:
-    """The differences of two runs; prints itself.
+    """The differences of two runs; prints itself."""
 
-    Attributes:
-        paths: the run folders.
-        configuration: key, value of the first run, value of the second.
-        environment: one predicate for each fact that differs.
-        statistics: those that both have.
-        only: statistics that only one has.
-        arrays: number of trajectories with different bits, by stored array of the same shape.
-        same_draws: whether both drew the same numbers, so that estimates are not independent.
-    """
-
-    paths: tuple[Path, Path]
-    configuration: tuple[tuple[str, Any, Any], ...]
-    environment: tuple[str, ...]
-    statistics: tuple[Difference, ...]
-    only: tuple[str, ...]
-    arrays: Mapping[str, int]
-    same_draws: bool
+    paths: tuple[Path, Path]  # the run folders
+    configuration: tuple[tuple[str, Any, Any], ...]  # key, value of the first run, of the second
+    environment: tuple[str, ...]  # one predicate for each fact that differs
+    statistics: tuple[Difference, ...]  # those that both have
+    only: tuple[str, ...]  # statistics that only one has
+    arrays: Mapping[str, int]  # trajectories with different bits, by stored array of the same shape
+    same_draws: bool  # whether both drew the same numbers, so that estimates are not independent
 
     def __str__(self) -> str:
         return "\n".join(_card(self))

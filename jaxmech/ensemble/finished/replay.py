@@ -29,30 +29,17 @@ _ENVIRONMENT = ("jaxmech_sha256", "jax", "jaxlib", "platform", "device", "proces
 
 @dataclass(frozen=True, eq=False)
 class ReplayedTrajectory:
-    """One trajectory of a run.
+    """One trajectory of a run; prints itself."""
 
-    Attributes:
-        results: the run.
-        subject: the system of the run.
-        index: index of the trajectory.
-        drawn: its drawn values, by the names of the stored arrays.
-        params: all parameters.
-        ts: saved times [s], shape (T,).
-        values: the series of `simulate`, shape (T, ...), and its audit, by name.
-        compared: whether the bits are those that are stored, by name of the array; empty where the
-            run stores nothing of this trajectory.
-        other: differences between the environment of the run and this one.
-    """
-
-    results: Results
-    subject: Subject
-    index: int
-    drawn: dict[str, np.ndarray]
-    params: dict[str, Any]
-    ts: np.ndarray
-    values: dict[str, np.ndarray]
-    compared: dict[str, bool]
-    other: tuple[str, ...]
+    results: Results  # the run
+    subject: Subject  # the system of the run
+    index: int  # index of the trajectory
+    drawn: dict[str, np.ndarray]  # its drawn values, by the names of the stored arrays
+    params: dict[str, Any]  # all parameters
+    ts: np.ndarray  # saved times [s], shape (T,)
+    values: dict[str, np.ndarray]  # series of `simulate`, shape (T, ...), and its audit, by name
+    compared: dict[str, bool]  # whether the bits are as stored, by array; empty if nothing is
+    other: tuple[str, ...]  # differences between the environment of the run and this one
 
     @property
     def status(self) -> Status:

@@ -26,18 +26,8 @@ _STORED = ("count", "times", "q", "v")
 class StudyEvent:
     """An event of a study: something goes through zero, or through a level.
 
-    Attributes:
-        function: `fn(q, v, t, params)`, which goes through zero, or `fn(q, v, t, params,
-            reactions)`, as for `jaxmech.Event`. In a file "path/file.py:name".
-        of: in place of a function, a coordinate, or an observed quantity of one number.
-        level: that it goes through.
-        direction: 1 for rising only, -1 for falling only, 0 for both.
-        terminal: whether the trajectory ends there.
-        jump: `fn(q, v, t, params)`, the state after the event.
-        restitution: coefficient of an impact, a number or the name of a parameter.
-        on: constraints that are switched on.
-        off: constraints that are switched off.
-        keep: number of occurrences whose times and states are stored.
+    Functions are `fn(q, v, t, params)`, and the one that goes through zero may have a fifth
+    argument for reactions, as in `jaxmech.Event`; in a file they are named "path/file.py:name".
 
     Example:
         >>> StudyEvent(of="x", level=2.0).event("far", ("x", "y"), {})

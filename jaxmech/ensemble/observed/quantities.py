@@ -22,25 +22,14 @@ from jaxmech.utils.field_docs import doc, setting
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
 Series = Literal[
-    "q",
-    "v",
-    "energy",
-    "position_residual",
-    "velocity_residual",
-    "qdd",
-    "multipliers",
+    "q", "v", "energy", "position_residual", "velocity_residual", "qdd", "multipliers",
     "constraint_force",
-]
+]  # fmt: skip
 SERIES = get_args(Series)
 AUDIT = (
-    "status",
-    "t_failed",
-    "rank",
-    "energy_drift",
-    "integration_error",
-    "worst_position_residual",
+    "status", "t_failed", "rank", "energy_drift", "integration_error", "worst_position_residual",
     "worst_velocity_residual",
-)
+)  # fmt: skip
 _FUNCTION: Any = Callable
 TAKEN = ("model.py",)  # names of files in a run folder
 _KEPT: dict[str, Callable[[Array], Array]] = {
@@ -56,12 +45,10 @@ _KEPT: dict[str, Callable[[Array], Array]] = {
 class Observed:
     """A quantity of the motion: a function of q, v, t and params, at every saved time.
 
-    Attributes:
-        function: `fn(q, v, t, params)` with q and v of shape (n,), or `fn(q, v, t, params,
-            reactions)`, where reactions are the `Observation` of `jaxmech.observe` at that time; it
-            returns an array of fixed shape. In a file "path/file.py:name", seen from its folder.
-        keep: all saved times, or one value per trajectory; "largest" is that of the absolute value.
-        every: stride of the kept save times, beginning with the first one.
+    The function is `fn(q, v, t, params)` with q and v of shape (n,), or `fn(q, v, t, params,
+    reactions)`, where reactions are the `Observation` of `jaxmech.observe` at that time; it returns
+    an array of fixed shape. In a file it is named "path/file.py:name", seen from its folder. With
+    `keep` there is one value per trajectory; "largest" is that of the absolute value.
 
     Example:
         >>> height = Observed(lambda q, v, t, params: q[1], keep="max")

@@ -35,14 +35,10 @@ class Correlation:
 class Sampling:
     """The joint distribution of the variables of a study.
 
-    Attributes:
-        design: see its description; "saltelli" is for `sobol-indices` and needs d + 2 trajectories
-            for each of its points, with d drawn variables.
-        correlation: correlations of pairs of variables, which keep their distributions.
-        table: a file with one row for each trajectory, and one column for each variable in it.
-        weight: a column of the table; weights are divided by their mean.
-        proposal: distributions to draw from in place of the variables' own; each trajectory then
-            has the weight p(x)/q(x) (importance sampling), and all statistics use it.
+    The design "saltelli" is for `sobol-indices`, and needs d + 2 trajectories for each of its
+    points, with d drawn variables. Correlated variables keep their distributions. A table has one
+    row for each trajectory; its weights are divided by their mean. With a proposal each trajectory
+    has the weight p(x)/q(x) (importance sampling), and all statistics use it.
 
     Example:
         >>> Sampling(correlation=(Correlation(("m1", "l1"), 0.6),)).matrix(["l1", "g", "m1"])

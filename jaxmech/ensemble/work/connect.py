@@ -32,7 +32,12 @@ def connected(cluster: Cluster, tell: Callable[[str], None]) -> Iterator[Tasks]:
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told by `tell`
     if cluster.kind in ("local", "slurm"):
-        with _started(cluster) as own, Client(own, set_as_default=False) as client:
+        make = _slurm if cluster.kind == "slurm" else _local
+        with (
+            tempfile.TemporaryDirectory(prefix="jaxmech-cluster-") as scratch,
+            make(cluster, scratch) as own,
+            Client(own, set_as_default=False) as client,
+        ):
             # jobs and workers of others are started again by others
             revive = _Keeper(own) if cluster.kind == "local" else lambda: None
             yield Tasks(client, losses=0, waiting=tell, revive=revive)
@@ -88,15 +93,6 @@ def _client(cluster: Cluster) -> "Client":
     except (OSError, TimeoutError) as error:
         text = "start one with `dask scheduler`, or correct the address"
         raise ClusterError(f"there is no scheduler at {where} ({error}); {text}") from error
-
-
-@contextmanager
-def _started(cluster: Cluster) -> Iterator["SpecCluster"]:
-    """A cluster of processes on this machine, or of SLURM jobs."""
-    with tempfile.TemporaryDirectory(prefix="jaxmech-cluster-") as scratch:
-        make = _slurm if cluster.kind == "slurm" else _local
-        with make(cluster, scratch) as own:
-            yield own
 
 
 def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
