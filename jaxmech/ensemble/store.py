@@ -203,8 +203,8 @@ def _check(
     path, seal = folder.path, read_seal(folder.path)
     lost = list(damaged(path, seal))
     if lost and only is not None:
-        text = "the same command without --blocks repairs what can be"
-        raise FolderError(f"{path} was damaged: {told(lost)}; {text}")
+        text = "the same command without --blocks repairs it where possible"
+        raise FolderError(f"{path} was damaged: {damage_text(lost)}; {text}")
     if lost:
         _repair(path, [one for one in lost if one.file not in SUMMARY], seal, create)
         tell(f"{path} was damaged: {damage_text(lost)}; written again")
@@ -216,7 +216,7 @@ def _check(
     blocks = sorted({one.block for one in found if one.block is not None})
     if found:
         numbers = ", ".join(map(str, blocks))
-        tell(f"{path} was damaged: {told(found)}; to be computed again: block {numbers}")
+        tell(f"{path} was damaged: {damage_text(found)}; to be recomputed: block {numbers}")
     finished = only is None and not found and not folder.missing(range(folder.count))
     _require_same(path, facts, may_differ, finished, tell)
     for block in blocks:
@@ -241,9 +241,9 @@ def _require_same(
     require_same_environment(path, facts, decisive)
     other = changes(stored_environment(path), facts, VERSIONS if finished else may_differ)
     if other and finished:
-        tell(f"{path} is shown as it was stored: {'; '.join(other)}")
+        tell(f"{path} is shown as stored, although {'; '.join(other)}")
     elif other:
-        text = "the last bits of the other blocks may differ from those that are there"
+        text = "the new blocks may differ from the existing ones in the last bits"
         tell(f"{'; '.join(other)}: {text}")
 
 

@@ -29,7 +29,7 @@ from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
 from jaxmech.config.convert import plain
 from jaxmech.config.digest import digest, system_digests
-from jaxmech.config.environment import DECISIVE, INPUT, environment, started
+from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import (
     FolderError,
@@ -191,7 +191,7 @@ def _begin(
         return
     if found.source:
         shutil.copyfile(found.source, out / "model.py")
-    write_whole(out / "environment.json", started(facts))
+    write_whole(out / "environment.json", environment_json(facts))
     write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
     written = [out / name for name in _BEGUN if (out / name).is_file()]
     write_seal(out, digests(out, written))

@@ -45,7 +45,7 @@ def run_modes(
         summary = summarize(study, found)
         if subject.source:
             shutil.copyfile(subject.source, out / "model.py")
-        write_whole(out / "environment.json", started(environment(subject)))
+        write_whole(out / "environment.json", environment_json(environment(subject)))
         write_whole(out / "config.toml", tomli_w.dumps(resolved))
         _store(found, out / MEMBERS)
         write_whole(out / "summary.json", as_json(summary))
