@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.identify.cross_validation import CrossValidation
-from jaxmech.identify.result import Fit, Predicted
+from jaxmech.identify.result import Fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +71,11 @@ def _choice(found: CrossValidation) -> list[str]:
     more, more_error = found.excess
     start = "recorded" if found.score == "recorded" else "fitted"
     rows = [
-        [
-            f"**{name}**" if name == found.chosen else name,
-            f"{found.numbers[k]}",
-            _with_error(found.scores[k], found.standard_errors[k]),
-            "" if name == found.best else _with_error(more[k], more_error[k]),
-        ]
+        [f"**{name}**" if name == found.chosen else name, f"{found.numbers[k]}",
+         _with_error(found.scores[k], found.standard_errors[k]),
+         "" if name == found.best else _with_error(more[k], more_error[k])]
         for k, name in enumerate(found.names)
-    ]
+    ]  # fmt: skip
     lead = (
         f"Cross-validation inside the fitted recordings: {found.by_fold.shape[1]} folds of "
         f"{len(found.folds)} recordings, RMS error of those left out, simulated from their {start} "
@@ -97,14 +94,10 @@ def _parameters(fit: Fit) -> list[str]:
     found = fit.uncertainty
     white, other = found.interval(), found.interval_by_recording()
     rows = [
-        [
-            name,
-            f"{found.values[k]:.6g}",
-            _interval(white[k]),
-            "not known" if other is None else _interval(other[k]),
-        ]
+        [name, f"{found.values[k]:.6g}", _interval(white[k]),
+         "not known" if other is None else _interval(other[k])]
         for k, name in enumerate(found.names)
-    ]
+    ]  # fmt: skip
     note = (
         "The white-noise interval assumes that all residuals are independent, and is too short "
         "where they are not; the interval by recording assumes only that recordings are."
@@ -114,17 +107,12 @@ def _parameters(fit: Fit) -> list[str]:
 
 
 def _errors(fit: Fit) -> list[str]:
-    rows = [
-        [one.name, f"{fitted:.4g}", f"{recorded:.4g}"]
-        for one, fitted, recorded in zip(
-            fit.train.recordings, fit.errors, fit.predicted_errors, strict=True
-        )
-    ]
+    rows = [[name, f"{fitted:.4g}", f"{start:.4g}"] for name, fitted, start in _fitted(fit)]
     rows.append(["mean", f"{fit.errors.mean():.4g}", f"{fit.predicted_errors.mean():.4g}"])
     lines = ["Root mean square of predicted minus measured, in the unit of the sensors.", ""]
     lines += _table(("fitted recording", "from its fitted start", "from its recorded start"), rows)
     if fit.validation.recordings:
-        held = [[name, f"{error:.4g}"] for name, error in _named(fit.validation)]
+        held = [[name, f"{error:.4g}"] for name, error in _held(fit)]
         held.append(["mean", f"{fit.validation_errors.mean():.4g}"])
         lines += ["", *_table(("validation recording", "from its recorded start"), held)]
     return lines
@@ -132,20 +120,23 @@ def _errors(fit: Fit) -> list[str]:
 
 def _errors_as_text(fit: Fit) -> Iterator[str]:
     yield "RMS errors of the recordings"
-    names = [name for part in (fit.train, fit.validation) for name, _ in _named(part)]
-    width = max(len(name) for name in names) + 2
+    width = max(len(one.name) for one in (*fit.train.recordings, *fit.validation.recordings)) + 2
     yield f"  {'':<{width}}{'fitted start':>16}{'recorded start':>16}"
-    for one, fitted, recorded in zip(
-        fit.train.recordings, fit.errors, fit.predicted_errors, strict=True
-    ):
-        yield f"  {one.name:<{width}}{fitted:>16.4g}{recorded:>16.4g}"
-    for name, error in _named(fit.validation):
+    for name, fitted, start in _fitted(fit):
+        yield f"  {name:<{width}}{fitted:>16.4g}{start:>16.4g}"
+    for name, error in _held(fit):
         yield f"  {name:<{width}}{'validation':>16}{error:>16.4g}"
 
 
-def _named(part: Predicted) -> Iterator[tuple[str, float]]:
-    for one, error in zip(part.recordings, part.errors, strict=True):
-        yield one.name, float(error)
+def _fitted(fit: Fit) -> list[tuple[str, float, float]]:
+    """The name of each fitted recording, its error, and that from its recorded start."""
+    names = (one.name for one in fit.train.recordings)
+    return list(zip(names, fit.errors, fit.predicted_errors, strict=True))
+
+
+def _held(fit: Fit) -> list[tuple[str, float]]:
+    names = (one.name for one in fit.validation.recordings)
+    return list(zip(names, fit.validation_errors, strict=True))
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

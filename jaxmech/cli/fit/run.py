@@ -49,7 +49,7 @@ from jaxmech.ensemble.checksums import (
     write_seal,
 )
 from jaxmech.ensemble.work.checks import cluster_tasks
-from jaxmech.identify.cross_validation import CrossValidation, cross_validate
+from jaxmech.identify.cross_validation import cross_validate
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.table import Recordings, read_table
 from jaxmech.identify.fit import fit_identifiable
@@ -83,10 +83,18 @@ def run_fit(
     with opened(out):
         _begin(out, study, found, facts, tell or warn)
         with _workers(study, tell or warn) as workers:
-            comparison = _compared(study, found, recordings, out, progress, workers)
+            how: dict[str, Any] = {"progress": progress, "workers": workers}
+            comparison = None
+            if (choice := study.choice) is not None:
+                with _one_line():
+                    comparison = cross_validate(
+                        found.by_name, recordings.train,
+                        folds=choice.folds, rule=choice.rule, score=choice.score,
+                        settings=settings(study), folder=out / _CANDIDATES, **how,
+                    )  # fmt: skip
             add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
             chosen = comparison.chosen if comparison else next(iter(found.by_name))
-            fit = _fitted(study, found.by_name[chosen], recordings, out, progress, workers)
+            fit = _fitted(study, found.by_name[chosen], recordings, out, how)
         add_to_seal(out, [out / FIT])
         title = f"{name}, {chosen}" if comparison else name
         outcome = Outcome(title, fit, comparison, tuple(map(str, study.data.observed)))
@@ -219,51 +227,17 @@ def _workers(study: FitStudy, tell: Callable[[str], None]) -> Iterator[MapLike]:
         yield tasks.map
 
 
-def _compared(
-    study: FitStudy,
-    found: Subjects,
-    recordings: Recordings,
-    out: Path,
-    progress: bool,
-    workers: MapLike,
-) -> CrossValidation | None:
-    if study.choice is None:
-        return None
-    with _one_line():
-        return cross_validate(
-            found.by_name,
-            recordings.train,
-            folds=study.choice.folds,
-            rule=study.choice.rule,
-            score=study.choice.score,
-            settings=settings(study),
-            folder=out / "progress" / "candidates",
-            progress=progress,
-            workers=workers,
-        )
-
-
 def _fitted(
-    study: FitStudy,
-    subject: Identifiable,
-    recordings: Recordings,
-    out: Path,
-    progress: bool,
-    workers: MapLike,
+    study: FitStudy, subject: Identifiable, recordings: Recordings, out: Path, how: dict[str, Any]
 ) -> Fit:
     """The fit, or the one that is already stored."""
     if (out / FIT).is_file():
         return load_fit(out / FIT)
     with _one_line():
         fit = fit_identifiable(
-            subject,
-            recordings.train,
-            settings(study),
-            validation=recordings.validation,
-            folder=(out / "progress" / "fit").resolve(),
-            progress=progress,
-            workers=workers,
-        )
+            subject, recordings.train, settings(study), validation=recordings.validation,
+            folder=(out / "progress" / "fit").resolve(), **how,
+        )  # fmt: skip
         save_fit(fit, out / FIT)
     return fit
 
