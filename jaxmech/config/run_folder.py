@@ -127,14 +127,7 @@ def opened(path: Path, *, shared: bool = False) -> Iterator[None]:
 def locked(
     path: Path, name: str = LOCK, *, shared: bool = False, wait: bool = False
 ) -> Iterator[None]:
-    """Hold a lock of a folder against other processes.
-
-    Args:
-        path: the folder.
-        name: name of the lock file.
-        shared: whether to share the lock with others that do so.
-        wait: whether to wait until it is free, instead of raising a FolderError.
-    """
+    """Hold a lock of a folder, shared with those who share it; wait for it, or raise."""
     try:
         import fcntl
     except ImportError:  # Windows has no such locks; two processes would write the same bits

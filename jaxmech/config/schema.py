@@ -78,14 +78,7 @@ POLICIES: Mapping[Any, OneOf] = {
     ),
     AbstractFixedStep: OneOf(_FIXED, default="rk4"),
     AbstractPair: OneOf(
-        {
-            "dormand-prince5": DormandPrince5,
-            "tsitouras5": Tsitouras5,
-            "dormand-prince8": DormandPrince8,
-            "rodas5p": Rodas5P,
-            "radau-iia5": RadauIIA5,
-        },
-        tag=None,
+        {name: kind for name, kind in _FIXED.items() if issubclass(kind, AbstractPair)}, tag=None
     ),
     AbstractStabilization: OneOf({"projection": Projection, "baumgarte": Baumgarte, "none": Free}),
 }

@@ -298,7 +298,7 @@ DISTRIBUTIONS: dict[str, type] = {
 }
 Spread = Uniform | Normal | LogNormal | Triangular | Discrete | Sobol | Scipy
 Distribution = Annotated[
-    Fixed | Uniform | Normal | LogNormal | Triangular | Discrete | Sobol | FromTable | Scipy,
+    Fixed | FromTable | Spread,
     OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy),
 ]
 

@@ -96,9 +96,8 @@ class Adam:
     seed: int = setting(0, "seed of the batches")
 
     def __post_init__(self) -> None:
-        _require_positive(self, "rate", "iterations", "batch", "patience")
-        if self.seed < 0:
-            raise refuse("seed", f"must be zero or positive, but is {self.seed}")
+        _require_positive(self, "rate")
+        self.descent()
 
     def descent(self) -> Descent:
         """The policy of `fit`, which has an optax optimizer in the place of the rate."""

@@ -65,9 +65,8 @@ class StudyEvent:
     ) -> Event:
         """The event, with functions in place of names."""
         e, jump = self.restitution, self.jump
-        has_transition = callable(jump) or e is not None or self.on or self.off
         transition = None
-        if has_transition:
+        if callable(jump) or e is not None or self.on or self.off:
             factor = (lambda p: p[e]) if isinstance(e, str) else e
             transition = Transition(jump if callable(jump) else None, factor, self.on, self.off)
         return Event(
@@ -83,21 +82,16 @@ class StudyEvent:
         self, coordinates: tuple[str, ...], observe: Mapping[str, Observed]
     ) -> Callable[..., Any]:
         of, level = self.of, self.level
-        if of is None:
-            assert callable(self.function)
-            own, zero = self.function, self.level
-            if not zero:
-                return own
-        elif of in coordinates:
+        if of is not None and of in coordinates:
             place = coordinates.index(of)
             return lambda q, v, t, p: q[place] - level
-        else:
-            function = observe[of].function
-            assert callable(function)
-            own, zero = function, level
+        own = self.function if of is None else observe[of].function
+        assert callable(own)
+        if of is None and not level:
+            return own
         if Observed(own).needs_reactions:
-            return lambda q, v, t, p, reactions: own(q, v, t, p, reactions) - zero
-        return lambda q, v, t, p: own(q, v, t, p) - zero
+            return lambda q, v, t, p, reactions: own(q, v, t, p, reactions) - level
+        return lambda q, v, t, p: own(q, v, t, p) - level
 
 
 def study_watch(

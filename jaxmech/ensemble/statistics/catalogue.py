@@ -8,11 +8,12 @@ from jaxmech.ensemble.statistics.custom import Custom
 from jaxmech.ensemble.statistics.events import FirstPassage, Probability
 from jaxmech.ensemble.statistics.histogram import Histogram
 from jaxmech.ensemble.statistics.moments import Moments
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic
 from jaxmech.ensemble.statistics.quantiles import Quantiles
 from jaxmech.ensemble.statistics.sensitivity import SobolIndices
 from jaxmech.ensemble.statistics.worst import Worst
 
-STATISTICS: dict[str, type] = {
+STATISTICS: dict[str, type[AbstractStatistic]] = {
     "moments": Moments,
     "probability": Probability,
     "first-passage": FirstPassage,
@@ -23,15 +24,4 @@ STATISTICS: dict[str, type] = {
     "worst": Worst,
     "custom": Custom,
 }
-Statistic = Annotated[
-    Moments
-    | Probability
-    | FirstPassage
-    | Quantiles
-    | Histogram
-    | Covariance
-    | SobolIndices
-    | Worst
-    | Custom,
-    OneOf(STATISTICS, tag="statistic"),
-]
+Statistic = Annotated[AbstractStatistic, OneOf(STATISTICS, tag="statistic")]
