@@ -34,14 +34,6 @@ def warn(text: str) -> None:
     warnings.warn(text, RunWarning, stacklevel=2)
 
 
-def require_run_or_nothing(path: Path) -> None:
-    """Create the folder, or raise a FolderError if it contains files that are not of a run."""
-    if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
-        text = "holds files but no run; choose another folder with --out"
-        raise FolderError(f"{path} {text}")
-    path.mkdir(parents=True, exist_ok=True)
-
-
 def write_whole(file: Path, content: str | bytes) -> None:
     """Write a file so that it exists completely or not at all."""
     # A unique name: two processes may write the same file with the same content.
@@ -116,7 +108,9 @@ def stored_environment(path: Path) -> dict[str, Any]:
 def opened(path: Path, *, shared: bool = False) -> Iterator[None]:
     """Create or continue a run folder, locked meanwhile; an OSError becomes a FolderError."""
     try:
-        require_run_or_nothing(path)
+        if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
+            raise FolderError(f"{path} holds files but no run; choose another folder with --out")
+        path.mkdir(parents=True, exist_ok=True)
         with locked(path, shared=shared):
             yield
     except OSError as error:

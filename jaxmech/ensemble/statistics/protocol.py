@@ -13,6 +13,7 @@ import abc
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -91,6 +92,6 @@ def as_float(value: Array) -> Array:
     return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
 
 
-def host(state: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def host(state: State) -> dict[str, Any]:
     """Convert a state to arrays of numpy."""
-    return {name: np.asarray(value) for name, value in state.items()}
+    return jax.tree.map(np.asarray, state)
