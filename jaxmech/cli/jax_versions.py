@@ -5,30 +5,16 @@ environment in which jax was changed later. `tests/cli/test_jax_versions.py` com
 shows that the installed jax has none of the defects.
 """
 
-from dataclasses import dataclass
-
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-
-@dataclass(frozen=True)
-class KnownBad:
-    """Releases of jax, as a version specifier, and the end of the sentence "jax x.y.z ..."."""
-
-    versions: str
-    reason: str
-
-
-KNOWN_BAD = (
-    KnownBad("<0.9.2", "is older than the oldest release that jaxmech is tested with"),
-    KnownBad(
-        "==0.10.*",
-        "gives wrong numbers on the CPU for batches of more than 16384 matrix-vector products, "
-        "and can hang when one program holds two batched LAPACK calls",
-    ),
-    KnownBad("==0.11.0", "can hang on the CPU when one program holds two batched LAPACK calls"),
-)
-
+# releases of jax, as version specifiers, with the end of the sentence "jax x.y.z ..."
+KNOWN_BAD = {
+    "<0.9.2": "is older than the oldest release that jaxmech is tested with",
+    "==0.10.*": "gives wrong numbers on the CPU for batches of more than 16384 matrix-vector "
+    "products, and can hang when one program holds two batched LAPACK calls",
+    "==0.11.0": "can hang on the CPU when one program holds two batched LAPACK calls",
+}
 ALLOWED_JAX = "jax>=0.9.2,!=0.10.*,!=0.11.0"
 
 
@@ -40,7 +26,7 @@ def check_jax(version: str) -> str | None:
         jax 0.11.0 can hang on the CPU ...; install a release in jax>=0.9.2,!=0.10.*,!=0.11.0.
     """
     release = Version(version)
-    for bad in KNOWN_BAD:
-        if SpecifierSet(bad.versions).contains(release, prereleases=True):
-            return f"jax {version} {bad.reason}; install a release in {ALLOWED_JAX}."
+    for versions, reason in KNOWN_BAD.items():
+        if SpecifierSet(versions).contains(release, prereleases=True):
+            return f"jax {version} {reason}; install a release in {ALLOWED_JAX}."
     return None

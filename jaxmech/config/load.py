@@ -94,14 +94,11 @@ def _split(name: str) -> tuple[str, str]:
 def _attribute(module: ModuleType, attribute: str, path: Path, kinds: tuple[type, ...]) -> object:
     public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
     if attribute not in public:
-        known = [key for key, value in public.items() if _is_candidate(value, module, kinds)]
+        own = (key for key, x in public.items() if inspect.isfunction(x))
+        known = {key for key in own if public[key].__module__ == module.__name__}
+        known |= {key for key, x in public.items() if isinstance(x, kinds)}
         raise refuse("model", f"{not_one_of(attribute, known, f'an attribute in {path}')}")
     return public[attribute]
-
-
-def _is_candidate(value: object, module: ModuleType, kinds: tuple[type, ...]) -> bool:
-    own = inspect.isfunction(value) and value.__module__ == module.__name__
-    return isinstance(value, kinds) or own
 
 
 def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:

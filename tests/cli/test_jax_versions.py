@@ -82,7 +82,7 @@ def test_the_installed_jax_is_allowed() -> None:
 def test_pyproject_excludes_what_the_code_refuses() -> None:
     allowed = Requirement(ALLOWED_JAX)
     opposite = {"<": ">=", "==": "!="}
-    refused = [Specifier(bad.versions) for bad in KNOWN_BAD]
+    refused = [Specifier(versions) for versions in KNOWN_BAD]
     assert allowed.specifier == SpecifierSet(
         ",".join(opposite[bad.operator] + bad.version for bad in refused)
     )

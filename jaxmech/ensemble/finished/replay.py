@@ -13,13 +13,13 @@ from jaxmech.config.environment import changes, environment
 from jaxmech.config.errors import InputError
 from jaxmech.config.load import Subject
 from jaxmech.config.run_folder import stored_environment
-from jaxmech.ensemble.draws import Sampler, stored_name
+from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram, Inputs, inputs_of
 from jaxmech.ensemble.layout import array_of
 from jaxmech.ensemble.observed.quantities import Series
 from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.study import LANES, Study
-from jaxmech.ensemble.trajectory import StudyTrajectory
+from jaxmech.ensemble.trajectory import StudyTrajectory, merged
 from jaxmech.ensemble.work.plan import planned
 from jaxmech.status import Status, succeeded
 
@@ -96,52 +96,37 @@ def replays(
         table = str((folder / study.sampling.table).resolve())
         alone = replace(alone, sampling=replace(study.sampling, table=table))
     plan = planned(alone, path, path)
-    program = _program(replace(alone, **plan.functions), plan.subject, plan.sampler)
+    group = plan.sampler.points.group
+    block = -(-LANES // group) * group  # a small one, of whole groups of the design
+    trajectory = StudyTrajectory(replace(alone, block=block, **plan.functions), plan.subject)
+    program = BlockProgram(trajectory, plan.sampler, block, {})
     other = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
-    return [_replayed(results, study, program, index, plan.subject, other) for index in indices]
+    return [_replayed(results, study, program, index, other) for index in indices]
 
 
 def _replayed(
-    results: Results,
-    study: Study,
-    program: BlockProgram,
-    index: int,
-    subject: Subject,
-    other: tuple[str, ...],
+    results: Results, study: Study, program: BlockProgram, index: int, other: tuple[str, ...]
 ) -> ReplayedTrajectory:
-    rows = program.sampler.rows(index, index + 1)
-    inputs = _inputs(program, index)
+    """Compute a block that holds the same trajectory in every lane."""
+    rows, block = program.sampler.rows(index, index + 1), program.block
+    varying, same = inputs_of(rows, program.dtype, block - 1)
+    number = np.int64 if jax.config.read("jax_enable_x64") else np.int32
+    weight = np.ones(block, program.dtype)
+    inputs = Inputs(varying, same, weight, {}, number(index), np.int32(1))
     found = jax.device_get(program.finished(inputs, program.run(inputs)))
     values = {name: np.asarray(array[0]) for name, array in found.arrays.items()}
-    own, same = inputs_of(rows, program.dtype)
-    first = {section: {k: x[0] for k, x in own[section].items()} | same[section] for section in own}
+    own = merged(same, jax.tree.map(lambda x: x[0], varying))
     return ReplayedTrajectory(
         results=results,
-        subject=subject,
+        subject=program.trajectory.subject,
         index=index,
         drawn={stored_name(v): np.asarray(v.values[0]) for v in rows if v.varies},
-        params=program.trajectory.params(first),
+        params=program.trajectory.params(own),
         ts=program.trajectory.ts,
         values=values,
         compared=dict(_compared(results, study, index, values)),
         other=other,
     )
-
-
-def _program(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
-    """Make the program of a small block, in whole groups of the design."""
-    group = sampler.points.group
-    block = -(-LANES // group) * group
-    return BlockProgram(StudyTrajectory(replace(study, block=block), subject), sampler, block, {})
-
-
-def _inputs(program: BlockProgram, index: int) -> Inputs:
-    """A block that holds the same trajectory in every lane."""
-    rows = program.sampler.rows(index, index + 1)
-    varying, same = inputs_of(rows, program.dtype, program.block - 1)
-    number = np.int64 if jax.config.read("jax_enable_x64") else np.int32
-    weight = np.ones(program.block, program.dtype)
-    return Inputs(varying, same, weight, {}, number(index), np.int32(1))
 
 
 def _compared(
