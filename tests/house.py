@@ -174,7 +174,7 @@ def settings(file: File) -> Iterator[str]:
 
 
 def shared_class_names(files: list[File]) -> Iterator[str]:
-    """Classes of the same name, which a reader would confuse."""
+    """Class names that are used twice."""
     places: dict[str, list[str]] = {}
     for file in files:
         for node in ast.walk(file.tree):

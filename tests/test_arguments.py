@@ -39,7 +39,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("kind", BAD)
-def test_states_of_no_use_are_named(verb: str, kind: str) -> None:
+def test_invalid_states_are_named(verb: str, kind: str) -> None:
     value, message = BAD[kind]
     with pytest.raises(TypeError, match=rf"^Argument `q\w*` must .*{message}"):
         VERBS[verb](q=value)
@@ -48,7 +48,7 @@ def test_states_of_no_use_are_named(verb: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["object", "complex", "text", "nothing"])
-def test_times_and_parameters_of_no_use_are_named(kind: str) -> None:
+def test_invalid_times_and_parameters_are_named(kind: str) -> None:
     value, message = BAD[kind]
     with pytest.raises(TypeError, match=f"^Argument `ts` must .*{message}"):
         VERBS["simulate"](t=value)
@@ -60,7 +60,7 @@ def test_times_and_parameters_of_no_use_are_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_missing_parameter_says_who_asked(verb: str) -> None:
+def test_a_missing_parameter_names_its_reader(verb: str) -> None:
     for missing, who in (("g", "`lagrangian`"), ("l", "constraint 'rod'")):
         some = {name: x for name, x in PARAMS.items() if name != missing}
         with pytest.raises(ValueError, match=f"must hold '{missing}', which {who} reads, but"):

@@ -146,8 +146,8 @@ def test_without_constraints_a_guess_is_a_state() -> None:
     np.testing.assert_array_equal((q, v), guesses(OSCILLATOR, 1.0))
 
 
-def test_a_bad_guess_spoils_no_other() -> None:
-    """The others have the same bits as next to any other member."""
+def test_a_bad_guess_does_not_affect_others() -> None:
+    """The other results are bit-identical whatever their neighbours."""
     good = guesses(PENDULUM, 0.5)
     bad = [guess.copy() for guess in good]
     bad[0][2] = np.nan
@@ -244,7 +244,7 @@ KINK = System(
 )
 
 
-def test_where_no_nearest_state_is_found_nothing_is_returned_in_silence() -> None:
+def test_a_missing_nearest_state_raises_or_is_nan() -> None:
     """Below the kink of y = |x| the kink is nearest, where there is no derivative."""
     with pytest.raises(ValueError, match=r"^Argument `q_guess` must have a nearest point on the"):
         assemble(KINK, [0.1, -1.0], [0.0, 0.0], 0.0, 1.0)

@@ -114,7 +114,7 @@ def test_not_affine_in_a_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", AFFINE)
-def test_affine_in_a_is_taken(name: str) -> None:
+def test_affine_in_a_is_accepted(name: str) -> None:
     system, q = system_with(AFFINE[name]), np.zeros(2)
     assert jax.eval_shape(system.equations, q, q).A.shape == (1, 2)
 

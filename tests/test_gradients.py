@@ -273,7 +273,7 @@ def test_forward_mode_by_default() -> None:
     assert np.isnan(quick(jax.jacfwd(end))(9.81)).all()
 
 
-def test_failed_trajectories_have_no_slope_or_say_so() -> None:
+def test_gradients_of_failed_trajectories_are_nan() -> None:
     """Their NaN reach the gradient by shared parameters only if they enter the result.
 
     An inconsistent initial state would have finite values and a zero gradient if not masked.

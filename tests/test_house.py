@@ -31,12 +31,12 @@ def packages(requirements: list[str]) -> set[str]:
     return {Requirement(r).name.replace("-", "_") for r in requirements}
 
 
-def test_the_house_is_in_order() -> None:
+def test_the_layout_of_the_package() -> None:
     assert len(house()) > 20
     assert faults(house()) == []
 
 
-def test_folders_say_what_is_in_them() -> None:
+def test_folders_name_their_files() -> None:
     assert unnamed(house()) == []
 
 
@@ -86,11 +86,11 @@ SMALL_HOUSE = {
 }
 
 
-def test_a_small_house_is_in_order() -> None:
+def test_a_small_layout_is_accepted() -> None:
     assert faults(SMALL_HOUSE) == []
 
 
-def test_a_folder_that_does_not_name_its_files_is_noticed() -> None:
+def test_a_folder_that_does_not_name_its_files_is_reported() -> None:
     told = {"linalg/__init__.py": '"""`ldl` and `fast/`."""', "linalg/fast/__init__.py": ""}
     assert unnamed(told | {"linalg/ldl.py": "", "linalg/qr.py": "", "linalg/fast/lu.py": ""}) == [
         "linalg/__init__.py does not name qr",
@@ -98,7 +98,7 @@ def test_a_folder_that_does_not_name_its_files_is_noticed() -> None:
     ]
 
 
-def test_a_full_folder_is_noticed() -> None:
+def test_a_full_folder_is_reported() -> None:
     full = {f"models/model{k}.py": "" for k in range(18)}
     assert faults(SMALL_HOUSE | full) == [
         "models: holds 20 files, more than 19; split it by subject"
@@ -140,6 +140,6 @@ def test_a_full_folder_is_noticed() -> None:
         ("plot.py", "import os\nos.putenv('XLA_FLAGS', '')", "settings"),
     ],
 )
-def test_a_wrong_house_is_noticed(path: str, line: str, fault: str) -> None:
+def test_a_wrong_layout_is_reported(path: str, line: str, fault: str) -> None:
     found = faults({**SMALL_HOUSE, path: SMALL_HOUSE.get(path, "") + "\n" + line})
     assert any(fault in message for message in found), found

@@ -83,7 +83,7 @@ def test_without_constraints() -> None:
     np.testing.assert_allclose(obs.qdd, -4 * sol.q, rtol=1e-14)
 
 
-def test_after_a_failure_there_is_nothing_to_see() -> None:
+def test_after_a_failure_all_values_are_nan() -> None:
     """NaN, and no error."""
     system = System(
         PENDULUM.system.lagrangian,

@@ -133,7 +133,7 @@ def test_the_rows_that_a_singular_mass_needs() -> None:
     assert singular_mass(bead.system, *at_rest, jnp.zeros(()), bead.params) == (0, 1)
 
 
-def test_what_is_asked_for_takes_the_rows_that_were_found() -> None:
+def test_explicit_singular_mass_uses_the_detected_rows() -> None:
     found = (0, 3)
     assert UdwadiaKalaba().takes_as_singular(found) == found
     assert UdwadiaKalaba(singular_mass=True).takes_as_singular(found) == found

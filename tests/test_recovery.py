@@ -99,7 +99,7 @@ def test_study_with_measured_starts_and_a_closed_loop() -> None:
         np.testing.assert_allclose(row.scatter, row.stated, rtol=0.5)
 
 
-def test_a_missed_target_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missed_target_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = Row("l1", 0.8, 1e-8, 0.95, 1e-4, 1e-4, [0.0])
     assert good.missed == []
     assert replace(good, error=2e-6).missed == ["l1: relative error 2.0e-06 without noise"]

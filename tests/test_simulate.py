@@ -39,7 +39,7 @@ def test_audit_of_a_good_run() -> None:
     assert 0 < sol.energy_drift < 1e-6
 
 
-def test_energy_drift_is_left_open_where_energy_is_not_conserved() -> None:
+def test_energy_drift_is_nan_where_energy_is_not_conserved() -> None:
     sol = simulate(MIXED.system, *MIXED[2:], TS, MIXED.params, method=RK4(10))
     assert sol.ok
     assert np.isnan(sol.energy_drift)

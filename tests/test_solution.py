@@ -95,7 +95,7 @@ def test_every_status_has_a_message() -> None:
     assert jnp.asarray(Status.SINGULAR_MASS) == 5
 
 
-def test_a_step_that_is_too_coarse_is_told_with_the_remedy() -> None:
+def test_a_step_that_is_too_coarse_is_reported_with_the_remedy() -> None:
     model = models.pendulum()
     ts = np.linspace(0, 1, 11)
     sol = simulate(model.system, *model.initial(), ts, model.params, method=RK4(1))
@@ -110,7 +110,7 @@ def test_a_step_that_is_too_coarse_is_told_with_the_remedy() -> None:
     assert "too coarse" not in repr(fine)
 
 
-def test_too_few_steps_to_tell_the_error() -> None:
+def test_too_few_steps_to_estimate_the_error() -> None:
     ts = [0.0, 0.01]
     sol = simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, ts, PENDULUM.params, method=RK4(1))
     assert sol.ok

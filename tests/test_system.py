@@ -47,7 +47,7 @@ def test_mass_and_force_are_those_of_lagrange(name: str) -> None:
 
 
 def test_energy_is_the_one_that_motion_conserves() -> None:
-    """The magnetic field adds no energy to a charge; on any path the rate is -dL/dt + F v."""
+    """A magnetic field does no work; on any path the rate of the energy is -dL/dt + F v."""
     p, t = {"m": 1.2, "B": 0.7}, 0.3
     q, v = np.random.default_rng(1).normal(size=(2, 2))
 

@@ -132,7 +132,7 @@ def test_a_constraint_that_does_not_depend_on_q(gap: float, status: Status) -> N
     np.testing.assert_allclose(sol.q[1:], expected[1:], atol=1e-14)
 
 
-def test_a_constraint_on_time_alone_asks_for_the_impossible() -> None:
+def test_a_constraint_on_time_alone_is_contradictory() -> None:
     """t^2 = 0 and its rate hold at t = 0, but its second derivative is 2 for any motion."""
     p = numbers(s=2.0)
     motion = found(p)

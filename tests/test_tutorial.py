@@ -105,7 +105,7 @@ def test_the_tutorial_runs_on_the_recordings(tmp_path: Path) -> None:
     assert names["better"].validation_errors[:3].mean() < 5e-3
 
 
-def test_what_the_tutorial_says_is_of_the_kind_that_it_prints() -> None:
+def test_exactly_the_blocks_that_print_have_output() -> None:
     assert [bool(said) for code, said in blocks()] == ["print(" in code for code, _ in blocks()]
 
 

@@ -81,7 +81,7 @@ def test_an_equation_written_twice_is_redundant_everywhere() -> None:
 
 @pytest.mark.parametrize(("angle", "here"), [(0.0, 4), (0.3, 5)])
 def test_a_singular_pose_is_found_from_nearby_states(angle: float, here: int) -> None:
-    """With flat cranks one more equation is dependent, and the loop could leave its form."""
+    """With flat cranks one more equation is dependent, and the loop can change its branch."""
     up = np.array([np.cos(angle), np.sin(angle)])
     q = np.tile(up, 3) + np.array([0, 0, 1, 0, 2, 0])
     found = structure(THREE_CRANKS, q, np.zeros(6), 0.0, {"l": np.ones(3)})
@@ -173,7 +173,7 @@ def test_a_constraint_that_is_squared(dtype: Any, beside: bool) -> None:
     assert "give phi itself" in told.remedy
 
 
-def test_a_cone_is_not_flat() -> None:
+def test_the_apex_of_a_cone_is_not_reported_as_squared() -> None:
     """The gradient of the cone vanishes at its apex alone."""
     cone = particle(Holonomic(lambda q, t, p: q[0] ** 2 - q[1] ** 2, "cone"))
     found = structure(cone, REST, REST)
@@ -278,7 +278,7 @@ def test_velocities_have_fewer_freedoms_than_positions() -> None:
 
 
 def test_at_rest_a_constraint_on_the_speed_has_no_rows() -> None:
-    """v_x^2 - k^2 v_y^2 = 0 has no gradient at rest, but next to it."""
+    """The gradient of v_x^2 - k^2 v_y^2 = 0 vanishes at rest, but not near rest."""
     cone = Nonholonomic(lambda q, v, t, p: v[0] ** 2 - 4 * v[1] ** 2, "cone")
     found = structure(particle(cone), REST, REST)
     assert found.ranks is not None
@@ -322,7 +322,7 @@ def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) 
         assert repr(explain(jnp.sin, jnp.ones(3))).endswith("because of `compiler.off()`")
 
 
-def test_a_wrong_gradient_is_told() -> None:
+def test_a_wrong_gradient_is_reported() -> None:
     def deaf(q: Any, v: Any, t: Any, p: Any) -> Any:
         _, pull = jax.lax.while_loop(
             lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] / 2), (0, p["k"])

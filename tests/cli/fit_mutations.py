@@ -1,7 +1,7 @@
-"""Configurations of fits and CSV files with one thing changed, and what is said about them.
+"""Configurations of fits and CSV files with one change each, and the messages they cause.
 
-Every change is judged by what it must lead to: to be taken, or to be refused in words that name the
-key, or the file with its line. A traceback is neither.
+Each changed input must either be accepted, or be refused with a message that names the key, or the
+file and its line. A traceback counts as a failure.
 
     python -m tests.cli.fit_mutations 300 [seed]      try so many of each and tell what went wrong
 """
@@ -172,7 +172,7 @@ def tables(count: int, seed: int) -> Iterator[Case]:
 
 
 def verdict(case: Case, folder: Path) -> str:
-    """What is wrong with what is said about a case; nothing if it is right."""
+    """The fault in the message for a case; empty if it is right."""
     (folder / "swing.py").write_text(MODEL)
     (folder / "fit.toml").write_text(case.config)
     (folder / "swings.csv").write_bytes(case.table)
@@ -192,7 +192,7 @@ def _never(value: Any) -> bool:
 
 
 def _checked(folder: Path) -> None:
-    """All that `jaxmech fit` does before it computes."""
+    """Run all checks that `jaxmech fit` makes before it computes."""
     study = read(folder / "fit.toml", FitStudy)
     found = subjects(study, folder)
     read_table(study.data, folder)
@@ -202,7 +202,7 @@ def _checked(folder: Path) -> None:
 
 
 def _misnamed(case: Case, error: Exception) -> str:
-    """A refusal names the key, or the file; what Python words by itself names nothing."""
+    """The fault of a message that names neither the key nor the file; empty if there is none."""
     text = str(error)
     kind = type(error).__name__
     if kind not in ("ConfigError", "StudyError", "TableError") and not text.startswith(
@@ -250,7 +250,7 @@ def _drawn(config: Any, draw: np.random.Generator) -> tuple[Any, Any, str]:
 
 
 def main(count: int, seed: int) -> int:
-    """Tries so many of both and tells what is wrong."""
+    """Try a number of both and print the faults."""
     wrong = 0
     with tempfile.TemporaryDirectory() as place:
         for kind, cases in (

@@ -48,7 +48,7 @@ def test_a_model_is_checked_by_its_name(capsys) -> None:
     assert "  findings      0, of which 0 serious" in shown
 
 
-def test_a_bad_start_is_told_by_the_exit_code(capsys, spring) -> None:
+def test_a_bad_start_sets_the_exit_code(capsys, spring) -> None:
     assert main(["check", f"{spring}:tied", "--fast"]) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert (
@@ -65,7 +65,7 @@ def test_everything_is_checked_without_fast(capsys, spring) -> None:
     assert "as lanes" in shown
 
 
-def test_laws_are_compared_at_the_state_that_is_asked_for(capsys, monkeypatch) -> None:
+def test_laws_are_compared_at_the_given_state(capsys, monkeypatch) -> None:
     """The table itself is tested in formulations/."""
     monkeypatch.setattr(
         "jaxmech.formulations.compare_formulations", lambda system, q, v, t, params: f"at {q}"
@@ -82,7 +82,7 @@ def test_the_state_of_a_file(spring) -> None:
     assert found.params == {"m": 2.0, "k": 3.0}
 
 
-def test_a_system_without_a_state_is_checked_at_one_that_is_found(capsys) -> None:
+def test_a_system_without_a_state_is_checked_at_an_assembled_one(capsys) -> None:
     """The skate of configs/ comes without a state and without parameters."""
     skate = f"{Path(__file__).resolve().parents[2] / 'configs' / 'skate.py'}:skate"
     assert main(["check", skate, "--fast", "--param", "m=2.0"]) == 0
@@ -97,7 +97,7 @@ def test_a_system_without_a_state_is_checked_at_one_that_is_found(capsys) -> Non
     assert "state consistent" in shown
 
 
-def test_a_state_that_is_looked_for_is_on_the_constraints(spring) -> None:
+def test_an_assembled_state_is_on_the_constraints(spring) -> None:
     bare = spring.parent / "bare.py"
     bare.write_text(SPRING.replace("q0 =", "start ="))
     found = situation("bare.py:tied", folder=spring.parent, start=["x=0.7"])
@@ -137,7 +137,7 @@ def test_the_state_of_a_model() -> None:
         ("poor.py:system", {"params": ["m=1"]}, "--param needs a dictionary `params` beside"),
     ],
 )
-def test_what_leads_nowhere_is_refused(spring, name, more, message) -> None:
+def test_bad_systems_and_states_are_refused(spring, name, more, message) -> None:
     (spring.parent / "bare.py").write_text(SPRING.replace("q0 =", "start =") + NEVER)
     (spring.parent / "poor.py").write_text(SPRING.replace("params =", "values ="))
     with pytest.raises(SituationError, match=message):
@@ -151,7 +151,7 @@ def test_bad_input_has_an_exit_code_of_its_own(capsys) -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "compare"])
-def test_help_teaches(capsys, command) -> None:
+def test_help_has_examples_and_exit_codes(capsys, command) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])
     shown = capsys.readouterr().out
@@ -160,7 +160,7 @@ def test_help_teaches(capsys, command) -> None:
 
 
 @pytest.mark.parametrize("pair", ["l=nan", "l=inf", "l=1.0,-inf"])
-def test_values_that_are_no_numbers_are_refused(capsys, pair) -> None:
+def test_values_that_are_not_numbers_are_refused(capsys, pair) -> None:
     for option in ("--param", "--start"):
         assert main(["check", "pendulum", option, pair]) == 2
         assert capsys.readouterr().err == f"jaxmech: {pair!r} must hold finite numbers\n"

@@ -178,7 +178,7 @@ def test_another_configuration_needs_another_folder(done, tmp_path, capsys) -> N
     assert "the measurements differ" in capsys.readouterr().err
 
 
-def test_an_interrupted_fit_goes_on(done, monkeypatch, capsys) -> None:
+def test_an_interrupted_fit_continues(done, monkeypatch, capsys) -> None:
     parted = done.folder / "parted"
     shutil.copytree(done.folder / "run", parted)
     shutil.rmtree(parted / "progress" / "fit")
@@ -304,7 +304,7 @@ def test_a_configuration_with_everything() -> None:
         ("refine = 2", "[[candidates]]\nname='a'", ("candidates", "must be several")),
     ],
 )
-def test_configurations_that_cannot_be_meant(old, new, problem) -> None:
+def test_invalid_configurations(old, new, problem) -> None:
     with pytest.raises(StudyError) as caught:
         structure(tomllib.loads(EVERYTHING.replace(old, new)), FitStudy)
     key, message = problem
@@ -356,7 +356,7 @@ def test_a_model_of_the_catalogue_needs_no_file(tmp_path) -> None:
     )
 
 
-def test_what_is_said_of_another_candidate_is_no_fault(tmp_path) -> None:
+def test_settings_of_another_candidate_are_accepted(tmp_path) -> None:
     said = "[parameters]\nfree = ['dry', 'gravity']\nbounds.dry = [0, 5]\nstart.dry = 2\n[choice]"
     folder = copied(tmp_path, ("[choice]", said))
     study = read(folder / "fit_pendulum.toml", FitStudy)
@@ -411,7 +411,7 @@ def test_a_folder_without_a_fit_cannot_be_drawn(tmp_path, capsys) -> None:
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_damage_to_a_fit_is_named_and_healed(done, tmp_path, capsys) -> None:
+def test_damage_to_a_fit_is_reported_and_repaired(done, tmp_path, capsys) -> None:
     out = done.folder / "damaged"
     shutil.copytree(done.folder / "run", out)
     arguments = ["fit", str(done.folder / "fit_pendulum.toml"), "--out", str(out)]

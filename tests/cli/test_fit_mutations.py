@@ -1,4 +1,4 @@
-"""What is changed at random in configurations of fits and in CSV files is told, and rightly."""
+"""Random changes to configurations of fits and to CSV files are reported correctly."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ SEED, COUNT = 14, 60
 
 
 @pytest.mark.parametrize("made", [configurations, tables])
-def test_no_change_is_misunderstood(
+def test_random_changes_are_accepted_or_refused_correctly(
     made: Callable[[int, int], Iterator[Case]], tmp_path: Path
 ) -> None:
     said = [(case, verdict(case, tmp_path)) for case in made(COUNT, SEED)]
@@ -41,7 +41,7 @@ def test_no_change_is_misunderstood(
         ("parameters", "bounds", {"gravity": [0, 10**400]}),
     ],
 )
-def test_values_that_cannot_be_meant_name_their_key(
+def test_invalid_values_name_their_key(
     section: str, key: str, value: object, tmp_path: Path
 ) -> None:
     config = PLAIN | {section: PLAIN[section] | {key: value}}
@@ -49,7 +49,7 @@ def test_values_that_cannot_be_meant_name_their_key(
     assert verdict(case, tmp_path) == ""
 
 
-def test_the_judge_knows_wrong_from_right(tmp_path: Path) -> None:
+def test_the_checker_detects_wrong_messages(tmp_path: Path) -> None:
     whole = Case(written(PLAIN), SWINGS.encode(), "data.noise_sd", 0.002)
     assert verdict(whole, tmp_path) == ""
     assert verdict(whole._replace(value=-1.0), tmp_path) == "is taken"

@@ -1,4 +1,4 @@
-"""The installed jax has none of the defects that are known, and what lanes need works in it."""
+"""The installed jax has none of the known defects, and supports what native code needs."""
 
 import os
 import subprocess
@@ -116,7 +116,7 @@ def test_other_releases_are_allowed(release: str) -> None:
 
 
 def batched_pendulum(reached: list[str]):
-    """A rollout as `custom_vjp`, its two halves with a rule of their own under `vmap`."""
+    """A rollout as `custom_vjp`, whose forward and backward parts have their own batching rules."""
 
     def step(state, _):
         q, v = state

@@ -111,7 +111,7 @@ def test_pictures_are_redrawn_from_what_is_stored(tmp_path, capsys) -> None:
     assert {p: p.read_bytes() for p in first} == first
 
 
-def test_too_many_failures_are_told_by_the_exit_code(tmp_path, capsys) -> None:
+def test_too_many_failures_set_the_exit_code(tmp_path, capsys) -> None:
     text = STUDY.replace("limit = 2.0", "limit = 0.5")
     out = str(tmp_path / "run")
     assert main(["ensemble", str(write_study(tmp_path, text)), "--out", out]) == 1
@@ -171,7 +171,7 @@ def test_bad_input_is_refused_before_any_work(tmp_path, capsys, old, new, messag
         (["models", "pendulm"], "pendulm is not a model; did you mean `pendulum`?"),
     ],
 )
-def test_what_is_not_there_is_refused(capsys, arguments, message) -> None:
+def test_missing_files_are_refused(capsys, arguments, message) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith(f"jaxmech: {message}")
 
@@ -204,7 +204,7 @@ def test_a_known_bad_jax_is_refused(tmp_path, capsys, monkeypatch, command) -> N
     assert not (tmp_path / "run").exists()
 
 
-def test_info_tells_versions_device_and_precision(capsys) -> None:
+def test_info_prints_versions_devices_and_precision(capsys) -> None:
     assert main(["info"]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert {"jax", "jaxlib", "python", "platform", "device", "precision"} <= shown.keys()
@@ -212,7 +212,7 @@ def test_info_tells_versions_device_and_precision(capsys) -> None:
     assert shown["cpu:0"] == "cpu; batches run as native code, in lanes"
 
 
-def test_models_are_listed_with_their_freedom(capsys) -> None:
+def test_models_are_listed_with_their_degrees_of_freedom(capsys) -> None:
     assert main(["models"]) == 0
     rows = [line.split(maxsplit=4) for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[0] for row in rows] == list(models.CATALOGUE)
@@ -222,7 +222,7 @@ def test_models_are_listed_with_their_freedom(capsys) -> None:
 
 
 @pytest.mark.parametrize("name", models.CATALOGUE)
-def test_a_model_is_told(capsys, name) -> None:
+def test_a_model_is_described(capsys, name) -> None:
     assert main(["models", name]) == 0
     shown = capsys.readouterr().out
     model = models.make(name)
@@ -231,7 +231,7 @@ def test_a_model_is_told(capsys, name) -> None:
 
 
 @pytest.mark.parametrize("command", [[], ["ensemble"], ["plot"], ["models"], ["info"]])
-def test_help_teaches(capsys, command) -> None:
+def test_help_has_examples_and_exit_codes(capsys, command) -> None:
     with pytest.raises(SystemExit) as caught:
         main([*command, "--help"])
     assert caught.value.code == 0

@@ -98,7 +98,7 @@ def test_inverted_pendulum_on_a_spring_by_the_command(models, capsys) -> None:
     assert "`size` is 200 there and 300 here" in capsys.readouterr().err
 
 
-def test_an_interrupted_study_goes_on_from_its_blocks(models) -> None:
+def test_an_interrupted_study_continues_from_its_blocks(models) -> None:
     kept, parameters = models / "blocks", {"k": Uniform(9.0, 11.0)}
     study = ModesStudy(model="springs.py:pole", size=20, block=8, parameters=parameters)
     study = replace(study, coordinates={"angle": Fixed(0.0)})
@@ -122,7 +122,7 @@ def test_an_interrupted_study_goes_on_from_its_blocks(models) -> None:
     np.testing.assert_allclose(fresh.eigenvalues[:, 0] ** 2, 9.5 - k, rtol=1e-9, atol=1e-12)
 
 
-def test_a_block_is_that_of_its_draws_and_its_origin(tmp_path) -> None:
+def test_a_block_with_other_draws_or_origin_is_recomputed(tmp_path) -> None:
     drawn = ({"parameters": {"k": np.arange(3.0)}}, {"parameters": {"m": np.array(1.0)}})
     other = ({"parameters": {"k": np.arange(3.0)}}, {"parameters": {"m": np.array(1.5)}})
     blocks = Blocks(tmp_path / "blocks", "one")
@@ -176,7 +176,7 @@ def test_a_member_without_equilibrium_is_in_neither_count(models) -> None:
         ({"size = 512": 'size = 512\nfixed = ["tern"]'}, ":9: fixed must name coordinates"),
     ],
 )
-def test_bad_input_is_told_with_its_line(change, message, tmp_path, capsys) -> None:
+def test_bad_input_is_reported_with_its_line(change, message, tmp_path, capsys) -> None:
     shutil.copy(CONFIGS / "hoop_stability.py", tmp_path)
     text = (CONFIGS / "hoop_stability.toml").read_text().replace("10_000", "512")
     for old, new in change.items():

@@ -60,7 +60,7 @@ def test_equilibria_of_the_pendulum(capsys: pytest.CaptureFixture[str], tmp_path
     assert [row["index"] for row in rows] == [0, 1]
 
 
-def test_what_cannot_be_done_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_bad_input_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "free.py"
     file.write_text(FREE)
     for command in ("modes", "equilibria"):

@@ -1,4 +1,4 @@
-"""Native code on disk: found again by later processes, never wrong, bounded, and off if so set."""
+"""The disk cache of native code: reuse by later processes, damage, size limit, switching off."""
 
 import os
 import subprocess
@@ -108,7 +108,7 @@ def test_code_of_another_compiler_is_not_found(
     assert list(place.iterdir()) == [entry]
 
 
-def test_damage_is_noticed_and_repaired(place: Path) -> None:
+def test_damage_is_detected_and_repaired(place: Path) -> None:
     x = jnp.linspace(0.0, 1.0, 15).reshape(5, 3)
     code(kernel(3.5)).registered_name()
     (entry,) = place.iterdir()

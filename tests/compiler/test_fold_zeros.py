@@ -1,4 +1,4 @@
-"""Zero times NaN is NaN as lanes too, or another result shows the NaN."""
+"""In native code too, zero times NaN is NaN, or another result is NaN."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ Function = Callable[[Any], Any]
 
 
 def much(x: Any) -> Any:
-    """Enough to do for a branch."""
+    """A computation that is large enough for a branch."""
     for _ in range(3):
         x = jnp.sin(x) + jnp.cos(2.0 * x) * x
     return x
@@ -43,7 +43,7 @@ def saved(x: Any) -> Any:
 
 
 def stopping(x: Any) -> Any:
-    """A loop that stops where it would not stay finite, and counts how far it got."""
+    """A loop that stops before it overflows, and counts its iterations."""
 
     def turn(_: Any, carry: Any) -> Any:
         y, good, count = carry
@@ -168,7 +168,7 @@ BINARY = {
 
 
 def program(seed: int, length: int) -> list[tuple[str, list[int]]]:
-    """Operations on numbers, of which the first three are arguments; often a product with zero."""
+    """A random sequence of operations on three arguments, often a product with zero."""
     draw, lines = np.random.default_rng(seed), []
     for k in range(3, 3 + length):
         zero = draw.random() < 0.25
@@ -191,7 +191,7 @@ def run(lines: list[tuple[str, list[int]]], x: Any, which: int) -> Any:
 
 
 def unsigned_zero(y: Any) -> Any:
-    """Folded zeros have no sign to rely on, and one over them has none either."""
+    """Remove the sign of zeros, which folding does not preserve."""
     return np.where(y == 0, np.zeros_like(y), y)
 
 

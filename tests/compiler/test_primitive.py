@@ -220,7 +220,7 @@ def test_how_many_lanes_a_program_has(
         )
 
 
-def test_what_was_compiled_one_way_is_not_taken_for_the_other() -> None:
+def test_programs_of_different_settings_are_not_confused() -> None:
     inner = jax.jit(batched(plain_loop))
 
     def is_native() -> bool:

@@ -85,7 +85,7 @@ def until_large(x: Any, A: Any) -> Any:
 
 
 def much(x: Any, A: Any) -> Any:
-    """Enough to do for a branch."""
+    """A computation that is large enough for a branch."""
     return jnp.sin(A @ x) * x
 
 
@@ -269,7 +269,7 @@ def saved_whole(x: Any, A: Any) -> tuple[Any, Any]:
     return lax.fori_loop(0, 10, rows, x), rows(0, x)
 
 
-def test_what_a_loop_saves_is_an_array() -> None:
+def test_stacked_outputs_can_be_used_like_arrays() -> None:
     assert "plain vmap" not in repr(explain(saved_whole, *batch(0, 5)))
     assert_agrees(saved_whole, size=67)
     assert_agrees(lambda x, A: jax.grad(lambda y: saved_whole(y, A)[1].sum())(x))
@@ -351,10 +351,10 @@ def test_equations_after_a_loop_where_a_back_end_has_no_instruction(
 
 @pytest.mark.parametrize("make", [vectorize, lambda fn: jax.vmap(batched(fn))])
 @pytest.mark.parametrize("name", ["saving", "nested"])
-def test_what_a_program_becomes_is_decided_for_the_platform_that_it_is_lowered_for(
+def test_the_platform_is_chosen_when_a_program_is_lowered(
     make: Callable[..., Any], name: str
 ) -> None:
-    """One trace, which is kept for all platforms."""
+    """One trace serves all platforms."""
     trace = jax.jit(make(FUNCTIONS[name])).trace(*batch(0, 5))
     for platform, native in (("tpu", False), ("cpu", True), ("rocm", False)):
         text = trace.lower(lowering_platforms=(platform,)).as_text()
@@ -416,13 +416,13 @@ FALLBACKS: dict[str, tuple[Function, str]] = {
 
 
 @pytest.mark.parametrize("name", FALLBACKS)
-def test_unsupported_functions_fall_back_and_say_why(name: str) -> None:
+def test_unsupported_functions_fall_back_with_a_reason(name: str) -> None:
     fn, reason = FALLBACKS[name]
     assert reason in repr(explain(fn, *batch(0, 5)))
     assert_agrees(fn)
 
 
-def test_loops_run_as_lanes_beside_what_falls_back() -> None:
+def test_loops_are_native_code_in_functions_that_fall_back() -> None:
     def fn(x: Any, A: Any) -> Any:
         return loop(lambda y: jnp.tanh(A @ y), 20)(jnp.sort(x)) + jnp.linalg.svd(A)[1]
 
@@ -458,7 +458,7 @@ def test_nodes_of_a_rare_case_are_computed_in_its_branch() -> None:
 
 
 @pytest.mark.parametrize("form", LAST_LARGE)
-def test_what_only_a_rare_case_reads_and_changes_stays_in_memory(form: str) -> None:
+def test_data_used_only_in_a_rare_case_stays_in_memory(form: str) -> None:
     fn = last_large(form)
     kernel = function_kernel(jax.make_jaxpr(fn)(jnp.ones(N), jnp.ones((N, N))))
     count = len(next(iter(kernel.live.loops.values())).in_memory)
@@ -536,7 +536,7 @@ def test_subnormal_numbers_are_zero(name: str) -> None:
 
 
 def test_a_loop_knows_the_constants_of_a_function_that_was_compiled_before() -> None:
-    """Zeros cost nothing, and other numbers of the same shape have other code."""
+    """Constant zeros are folded, and other constants of the same shape give other code."""
 
     def growing(table: np.ndarray) -> Function:
         @jax.jit  # makes arguments of its constants

@@ -20,7 +20,7 @@ MANY = {
 
 
 def fn(x: Any, tree: Any, k: Any) -> Any:
-    """Some of everything: a scan, a transcendental, integers, a pytree in and out."""
+    """A scan, a transcendental function, integers, and pytrees as argument and result."""
     total, _ = jax.lax.scan(lambda s, row: (jnp.sin(s) + row @ x, None), x.sum(), tree["rows"])
     return {"total": total * tree["by"], "count": k + 1, "x": (x, tree["rows"] / 3, None)}
 
@@ -110,7 +110,7 @@ def test_leaves_that_are_none() -> None:
     assert nothing is None
 
 
-def test_the_rule_sees_the_whole_batch_once() -> None:
+def test_the_function_is_traced_once_for_a_batch() -> None:
     """The function is traced for one trajectory, and not called for each."""
     calls = []
 

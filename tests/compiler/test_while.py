@@ -88,7 +88,7 @@ LOOPS: dict[str, Callable[[Any], Any]] = {
 
 
 def starts(size: int) -> np.ndarray:
-    """Mixed numbers, so that lanes need from 0 iterations to many; the third is NaN."""
+    """Numbers that need from 0 to many iterations in neighbouring lanes; the third is NaN."""
     x = np.random.default_rng(0).uniform(0.0, 6.0, 70)
     x[2] = np.nan
     return x[:size]
@@ -127,7 +127,7 @@ def test_numbers_of_iterations_up_to_a_cap() -> None:
 
 
 def test_a_loop_on_the_other_side_of_a_cond_may_be_endless() -> None:
-    """A loop that does not matter does not run; plain `jax.vmap` would not return."""
+    """A loop in a branch that is not taken does not run; plain `jax.vmap` would not return."""
 
     def fn(x: Any) -> Any:
         add = partial(jnp.add, x)
@@ -137,7 +137,7 @@ def test_a_loop_on_the_other_side_of_a_cond_may_be_endless() -> None:
     np.testing.assert_array_equal(jax.jit(vectorize(fn))(x), [3.0, -1.0, 0.0, 5.0, -3.0])
 
 
-def test_what_is_done_is_not_computed_again() -> None:
+def test_finished_trajectories_keep_their_carry() -> None:
     """The carry of a finished trajectory stays, though another iteration would make it NaN."""
 
     def fn(x: Any) -> Any:
@@ -150,7 +150,7 @@ def test_what_is_done_is_not_computed_again() -> None:
 
 
 def test_products_with_zero_that_may_be_nan() -> None:
-    """A NaN that the loop would show is none of its results where the loop ends at once."""
+    """A NaN of an iteration is not a result in trajectories without iterations."""
 
     def fn(x: Any, k: Any) -> Any:
         bad = jnp.log(x)

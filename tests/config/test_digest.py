@@ -45,7 +45,7 @@ def looked_up(x):
 
 
 def winding(q, v, t, p):
-    """A Lagrangian with everything that has a name or an address in a jaxpr."""
+    """A Lagrangian that uses every construct with a name or an address in a jaxpr."""
     total = jax.lax.fori_loop(0, 9, lambda i, s: s + jax.nn.softplus(q[0] * i), 0.0)
     return v @ v + looked_up(q[0]) + total + jax.lax.cond(t > 0, jnp.sin, jnp.cos, p["m"])
 
@@ -157,7 +157,7 @@ def test_values_of_integers_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(("text", "same"), [("x * 2", True), ("x * 3", False)])
-def test_functions_that_stay_python_count_with_their_file(tmp_path, text: str, same: bool) -> None:
+def test_digests_of_untraced_functions_include_their_file(tmp_path, text: str, same: bool) -> None:
     def loaded(name: str, text: str):
         path = tmp_path / name
         path.write_text(f"def fn(x):\n    return {text}\n")
@@ -171,6 +171,6 @@ def test_functions_that_stay_python_count_with_their_file(tmp_path, text: str, s
 
 
 def test_digests_in_run_folders_are_those_of_the_whole_text() -> None:
-    """Another way to write inner functions would make finished runs of before unreadable."""
+    """The text of inner functions must not change, or existing run folders become unreadable."""
     (text,) = jaxpr_texts(jax.make_jaxpr(lambda x: jax.jit(jnp.sin)(2 * x))(1.0))
     assert "= sin[" in text

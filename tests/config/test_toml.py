@@ -92,7 +92,7 @@ def test_a_configuration_is_a_study(tmp_path) -> None:
     assert study.parameters["l"] == Fixed([1.0, 2.0, 3.0])
 
 
-def test_a_study_survives_the_way_through_plain_data(tmp_path) -> None:
+def test_a_study_survives_conversion_to_plain_data(tmp_path) -> None:
     (tmp_path / "good.toml").write_text(GOOD)
     study = read(tmp_path / "good.toml", Study).resolved()
     assert structure(plain(study), Study) == study
@@ -191,12 +191,12 @@ def test_keys_that_a_method_leaves_out_have_defaults() -> None:
         ("g = 1.62", "g = [1.0, true]", "FILE:30: parameters.g must be a finite number, a list"),
     ],
 )
-def test_what_is_wrong_is_refused(refused, old: str, new: str, message: str) -> None:
+def test_wrong_configurations_have_their_message(refused, old: str, new: str, message: str) -> None:
     assert old in GOOD
     assert message in refused(GOOD.replace(old, new, 1))
 
 
-def test_all_problems_are_told_at_once(refused) -> None:
+def test_all_problems_are_reported_at_once(refused) -> None:
     lines = refused(GOOD.replace("size = 100", "seed = 1.5").replace("end = 10", "ende = 10"))
     assert [line.split(": ")[1].split()[0] for line in lines.splitlines()] == [
         "seed",
@@ -213,7 +213,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path, name: str) -> None:
         read(tmp_path / name, Study)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path) -> None:
+def test_a_binary_file_is_refused(tmp_path) -> None:
     (tmp_path / "image").write_bytes(b"\xff\xfe\x00\x89")
     with pytest.raises(ConfigError, match="it is not a text file"):
         read(tmp_path / "image", Study)
@@ -256,18 +256,18 @@ STUDIES = [path for path in FILES if "\nmodel = " in path.read_text() and path n
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_the_studies_of_the_project_are_good(path: Path) -> None:
+def test_the_studies_of_the_project_are_valid(path: Path) -> None:
     study = read(path, Study)
     subject = load(study.model, study.model_options, path.parent)
     assert any(variable.varies for variable in draw(study, subject))
 
 
 @pytest.mark.parametrize("path", MODES, ids=lambda path: path.stem)
-def test_the_studies_of_modes_of_the_project_are_good(path: Path) -> None:
+def test_the_modes_studies_of_the_project_are_valid(path: Path) -> None:
     assert read(path, ModesStudy).size > 0
 
 
 @pytest.mark.parametrize("path", FITS, ids=lambda path: path.stem)
-def test_the_fits_of_the_project_are_good(path: Path) -> None:
+def test_the_fits_of_the_project_are_valid(path: Path) -> None:
     study = read(path, FitStudy)
     assert len(subjects(study, path.parent).by_name) == max(1, len(study.candidates))

@@ -89,7 +89,7 @@ LEAN = 0.2
 
 
 def test_a_servo_pushes_along_its_actuators_and_an_ideal_constraint_along_its_gradient() -> None:
-    """A pole is held at an angle: by the cart that runs under it, or by a torque between the two.
+    """A pole is held at an angle by a force on its cart, or by a torque between cart and pole.
 
     The cart then accelerates at g tan(angle), or, since nothing pushes it from outside, not at all.
     """
@@ -130,8 +130,8 @@ def test_a_servo_whose_actuator_is_the_gradient_is_an_ideal_constraint() -> None
     np.testing.assert_allclose(servo.inputs(q, v, 0.2, CART_PARAMS), motion.multipliers, rtol=1e-11)
 
 
-def test_a_servo_beside_a_constraint_and_a_force() -> None:
-    """A bead on a wire x = y with drag is driven along x: both needs of the wire are carried."""
+def test_a_servo_with_a_constraint_and_a_force() -> None:
+    """A bead with drag on the wire x = y, driven along x."""
     m, c = 1.5, 0.4
     plant = System(
         lambda q, v, t, p: 0.5 * m * v @ v - m * G * q[1],

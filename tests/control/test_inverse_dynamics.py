@@ -75,13 +75,13 @@ def leaning(t: Any, p: Any) -> Any:
     return jnp.stack([0.5 * G * jnp.tan(0.2) * t**2, 0.2 + 0 * t])
 
 
-def test_fewer_actuators_follow_what_can_be_followed() -> None:
+def test_fewer_actuators_follow_feasible_paths() -> None:
     found = inverse_dynamics(CART, leaning, TS, CART_PARAMS, actuators=["x"])
     np.testing.assert_allclose(found.u, 2.5 * G * np.tan(0.2), rtol=1e-12)
     assert found.followed.all()
 
 
-def test_a_path_out_of_reach_is_refused_with_what_is_missing() -> None:
+def test_an_infeasible_path_is_refused_with_the_missing_acceleration() -> None:
     def upright_and_away(t: Any, p: Any) -> Any:
         return jnp.stack([t**2, 0.0 * t])
 
@@ -105,7 +105,7 @@ def test_a_path_out_of_reach_is_refused_with_what_is_missing() -> None:
     np.testing.assert_allclose(found.residual, np.sqrt(missing @ W @ missing), rtol=1e-12)
 
 
-def test_a_torque_that_a_constraint_carries_does_not_count() -> None:
+def test_a_force_that_a_constraint_carries_has_no_effect() -> None:
     """On a rod that holds y, an actuator on y has no effect; one on x provides all of the force."""
     rail = System(
         PENDULUM.system.lagrangian,

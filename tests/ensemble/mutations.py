@@ -1,4 +1,4 @@
-"""Study configurations with one mistake or oddity each, and what must become of them.
+"""Study configurations with one mistake or oddity each, and their expected treatment.
 
 Each mutation sets one key of a good configuration to one value. Whether it is good is decided here,
 from what the documentation says of the key, not by the code under test.
@@ -147,7 +147,7 @@ class Mutation(NamedTuple):
 
 
 def mutations(count: int, seed: int) -> Iterator[Mutation]:
-    """So many mutations, each drawn at random but the same for the same seed."""
+    """A number of random mutations, the same for the same seed."""
     draw = random.Random(seed)
     made = 0
     while made < count:

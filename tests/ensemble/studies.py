@@ -92,7 +92,7 @@ right = { statistic = "probability", of = "last", above = 0.0 }
 
 
 def write_study(folder: Path, text: str = STUDY, name: str = "study.toml") -> Path:
-    """Puts a configuration beside the spring's file."""
+    """Write a configuration next to the file of the spring."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spring.py").write_text(SPRING)
     config = folder / name
@@ -132,14 +132,14 @@ def same_results(one: Path, other: Path) -> bool:
 
 
 def resealed(run: Path, *without: str) -> None:
-    """Makes the files of a run's creation as they are now what was written, but for some."""
+    """Renew the stored digests of the files of a run, except for some."""
     seal = read_seal(run)
     files = [run / name for name in seal if name not in without]
     write_seal(run, digests(run, files))
 
 
 def killed(run: Path, *blocks: int) -> None:
-    """Makes a finished run one that was killed before these blocks were done."""
+    """Turn a finished run into one that was killed before these blocks were done."""
     resealed(run, *SUMMARY)
     for block in blocks:
         mark_of(run, block).unlink()

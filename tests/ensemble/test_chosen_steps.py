@@ -1,4 +1,4 @@
-"""A study that names no substeps: they are chosen once, from its draws, and kept in its folder."""
+"""A study without `substeps`: the number is chosen once from its draws, and stored."""
 
 import shutil
 import tomllib
@@ -41,7 +41,7 @@ def substeps(run: Path) -> int:
     return tomllib.loads((run / "config.toml").read_text())["method"]["substeps"]
 
 
-def test_it_just_works(whole) -> None:
+def test_substeps_are_chosen_and_stored(whole) -> None:
     found = arrays(whole)
     assert np.array_equal(found["status"], np.zeros(6))
     assert substeps(whole) > 8
@@ -52,7 +52,7 @@ def test_it_just_works(whole) -> None:
     assert "method.substeps" not in text
 
 
-def test_it_goes_on_with_the_steps_it_began_with(whole, tmp_path) -> None:
+def test_a_continued_run_keeps_its_substeps(whole, tmp_path) -> None:
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / "blocks" / "000001").unlink()
     with pytest.warns(RunWarning, match="000001 is missing"):
@@ -60,7 +60,7 @@ def test_it_goes_on_with_the_steps_it_began_with(whole, tmp_path) -> None:
     assert same_bits(whole, tmp_path / "run")
 
 
-def test_a_number_in_the_study_rules_over_the_stored_one(whole, tmp_path) -> None:
+def test_a_given_number_overrides_the_stored_one(whole, tmp_path) -> None:
     study = read(write_study(tmp_path, TEXT), Study)
     assert with_stored_substeps(study, whole).method.substeps == substeps(whole)
     assert with_stored_substeps(study, tmp_path).method.substeps is None
@@ -68,7 +68,7 @@ def test_a_number_in_the_study_rules_over_the_stored_one(whole, tmp_path) -> Non
     assert with_stored_substeps(other, whole) == other
 
 
-def test_a_step_that_is_too_coarse_is_told(tmp_path) -> None:
+def test_a_step_that_is_too_coarse_is_reported(tmp_path) -> None:
     text = TEXT + "\n[method]\nsubsteps = 4\n"
     text = (computed(tmp_path, text) / "summary.txt").read_text()
     assert "above 0.001" in text

@@ -1,4 +1,4 @@
-"""Damage to a run folder: each kind is named before a number is used, and healed if possible."""
+"""Damage to a run folder is reported before any result is used, and repaired if possible."""
 
 import errno
 import json
@@ -39,7 +39,7 @@ def once(make: Callable[..., object]) -> Callable[..., object]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A finished run, and what is compiled for it once and used by every case."""
+    """A finished run with its compiled program, shared by all cases."""
     config = write_study(tmp_path_factory.mktemp("whole"), SMALL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RUN, "compile_kernel", once(compile_kernel))
@@ -184,7 +184,7 @@ REFUSED = {
 
 
 def used(out: Path) -> None:
-    """Reads everything that a block has."""
+    """Read all arrays of a block."""
     results = open_results(out)
     summarize(results)
     for name in ("q", "v", "energy", "rank", "t_failed", "parameter_k", "coordinate_x"):
@@ -192,7 +192,7 @@ def used(out: Path) -> None:
 
 
 def named_before_use(out: Path, name: str) -> None:
-    """Nothing is summarized or drawn, and `verify` finds the file."""
+    """Check that a damaged run is neither summarized nor drawn, and `verify` names the file."""
     with pytest.raises(FolderError, match=r"damaged|without|format|cannot be") as caught:
         used(out)
     assert name in str(caught.value) or "more" in str(caught.value)
@@ -223,7 +223,7 @@ def test_damage_is_named_and_healed(whole, copy, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_damage_that_cannot_be_healed_is_refused(whole, copy, kind) -> None:
+def test_damage_that_cannot_be_repaired_is_refused(whole, copy, kind) -> None:
     damage, name = REFUSED[kind]
     damage(copy)
     named_before_use(copy, name)
@@ -232,7 +232,7 @@ def test_damage_that_cannot_be_healed_is_refused(whole, copy, kind) -> None:
     assert name in str(caught.value) or "cannot be used" in str(caught.value)
 
 
-def test_a_sound_run_is_sound(whole, copy, capsys) -> None:
+def test_an_undamaged_run_is_accepted(whole, copy, capsys) -> None:
     assert verify(copy) == ()
     again(copy, whole)
     killed(copy, 1, 2)
@@ -257,7 +257,7 @@ def test_verify_names_everything_and_changes_nothing(copy, capsys) -> None:
     assert "holds no run" in capsys.readouterr().err
 
 
-def test_damage_is_told_on_the_command_line(whole, copy, capsys) -> None:
+def test_damage_is_reported_on_the_command_line(whole, copy, capsys) -> None:
     config = str(whole.parent / "study.toml")
     flipped(chunk("q"))(copy)
     assert main(["plot", str(copy)]) == 2
@@ -304,7 +304,7 @@ def test_an_output_that_is_full_is_one_line(copy, capsys, monkeypatch, command) 
     assert error.count("\n") == 1
 
 
-def test_large_and_long_studies_are_told_of(whole, tmp_path, monkeypatch) -> None:
+def test_the_cost_of_large_studies_is_reported(whole, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(RUN, "LARGE", 1)
     monkeypatch.setattr(HERE, "LONG", 0.0)
     told: list[str] = []
@@ -316,7 +316,7 @@ def test_large_and_long_studies_are_told_of(whole, tmp_path, monkeypatch) -> Non
     assert len(told) == 2
 
 
-def test_a_folder_without_digests_is_told_as_an_older_one(whole, copy) -> None:
+def test_a_folder_without_digests_is_reported_as_old(whole, copy) -> None:
     (copy / "seal.json").unlink()
     for mark in (copy / "blocks").iterdir():
         mark.write_text("")
@@ -325,7 +325,7 @@ def test_a_folder_without_digests_is_told_as_an_older_one(whole, copy) -> None:
     assert same_bits(whole, copy)
 
 
-def test_damage_is_not_healed_by_other_functions(whole, copy) -> None:
+def test_damage_is_not_repaired_with_other_functions(whole, copy) -> None:
     flipped(chunk("q"))(copy)
     facts = json.loads((copy / "environment.json").read_text())
     assert set(facts["functions"]) == {"coordinates", "lagrangian", "force"}

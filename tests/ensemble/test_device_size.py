@@ -21,7 +21,7 @@ GB = 10**9
 
 @dataclass(frozen=True)
 class Device:
-    """As much of a device as is asked for."""
+    """A stand-in for a device with the attributes that are read."""
 
     platform: str
     bytes_limit: int = 0

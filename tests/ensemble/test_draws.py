@@ -43,7 +43,7 @@ def test_a_longer_study_begins_with_the_shorter_one(rule: Any) -> None:
     assert np.array_equal(long[:50], short)
 
 
-def test_the_numbers_stay_what_they_were() -> None:
+def test_draws_do_not_change_between_releases() -> None:
     """A release that draws other numbers would silently change every study."""
     values = drawn(study(start={"theta1": ANGLE, "theta2": Sobol(0.0, 1.0)}, size=2))
     assert values["start.theta1"].tolist() == [0.6554983647154895, 2.4869512120942687]
@@ -154,7 +154,7 @@ def test_unknown_names_are_refused(sections: dict, message: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["m[3]", "m[-1]", "m[0,0]", "m[x]", "m[", "m[]"])
-def test_entries_that_are_not_there_are_refused(key: str) -> None:
+def test_missing_entries_are_refused(key: str) -> None:
     wanted = study("chain", model_options={"links": 3}, parameters={key: ANGLE})
     with pytest.raises(StudyError, match=r"must be an entry of `m`.*the last one is `m\[2\]`"):
         drawn(wanted)
@@ -172,7 +172,7 @@ def test_all_problems_are_named_at_once() -> None:
 
 
 def test_a_fraction_of_a_default_of_zero_is_refused() -> None:
-    """Not drawn as a constant."""
+    """A relative scatter of zero must not be drawn as a constant."""
     with pytest.raises(StudyError, match=r"omega1` must have `relative = false`.*`sd` in its own"):
         drawn(study(start={"omega1": SCATTER}))
     assert drawn(study(start={"omega1": Normal(sd=0.1)}))["start.omega1"].std() > 0

@@ -1,4 +1,4 @@
-"""Mutated study configurations: what is accepted plans what it says, all else names its key."""
+"""Mutated study configurations: valid ones are planned as written, others name their key."""
 
 import math
 import re
@@ -20,7 +20,7 @@ SECTIONS = ("start", "velocities", "parameters")
 
 
 def verdict(case: Mutation, out: Any) -> str:
-    """Empty if a mutation is dealt with rightly, else what is wrong."""
+    """A description of the fault in the treatment of a mutation, empty if there is none."""
     try:
         study = structure(case.data, Study).resolved()
         found = planned(study, out)
@@ -37,7 +37,7 @@ def verdict(case: Mutation, out: Any) -> str:
 
 
 def names(problem: Problem, key: tuple[str, ...]) -> bool:
-    """Whether a problem is that of a key, of what is in it, or of it and another one."""
+    """Whether a problem concerns a key, a key inside of it, or it and another key."""
     blamed = tuple(part.partition("[")[0] for part in problem.key)  # `save` for `save[0]`
     key = tuple(part.partition("[")[0] for part in key)
     own = blamed[: len(key)] == key or key[: len(blamed)] == blamed
@@ -45,7 +45,7 @@ def names(problem: Problem, key: tuple[str, ...]) -> bool:
 
 
 def wrong_plan(study: Study, data: dict[str, Any], variables: tuple[Variable, ...]) -> str:
-    """Whether what is planned is what the configuration says."""
+    """The first difference between a plan and its configuration."""
     size, times = data["size"], data["times"]
     ts = save_times(study)
     if len(ts) != times["saves"] or ts[0] != times["start"] or ts[-1] != times["end"]:
@@ -78,7 +78,7 @@ def as_said(rule: Any, variable: Variable, size: int) -> bool:
 
 
 def judged(count: int, seed: int, out: Any) -> tuple[int, list[str]]:
-    """How many mutations are good studies, and which verdicts are wrong."""
+    """The number of mutations that are valid studies, and the faults found."""
     good, wrong = 0, []
     for case in mutations(count, seed):
         good += case.good
@@ -122,7 +122,7 @@ def test_many_mutated_configurations(tmp_path) -> None:
         (("parameters", "m"), 10**400, "parameters.m", "must be a finite number"),
     ],
 )
-def test_the_right_key_is_blamed(tmp_path, key, value, blamed, message) -> None:
+def test_the_message_names_the_wrong_key(tmp_path, key, value, blamed, message) -> None:
     with pytest.raises(StudyError) as caught:
         planned(structure(changed(key, value), Study).resolved(), tmp_path)
     (problem,) = caught.value.problems
@@ -143,7 +143,7 @@ def test_what_toml_cannot_hold_is_one_line(tmp_path, text) -> None:
         read(tmp_path / "deep.toml", Study)
 
 
-def test_unknown_names_are_told_with_the_other_mistakes(tmp_path) -> None:
+def test_unknown_names_are_reported_with_other_mistakes(tmp_path) -> None:
     config = tmp_path / "study.toml"
     text = 'model = "pendulum"\nsise = 4\n[times]\nend = -1\n[parameters]\nmm = 1\nm = "a"\n'
     config.write_text(text)

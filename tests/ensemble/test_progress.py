@@ -1,4 +1,4 @@
-"""What is told of a run while it computes, and what is not computed for it."""
+"""Progress messages of a run, and estimates that are skipped if nothing is shown."""
 
 import json
 
@@ -21,7 +21,7 @@ def test_nothing_is_estimated_that_is_not_shown() -> None:
     assert told.failed == 1
 
 
-def test_the_end_is_told_however_soon_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_end_is_reported_even_if_early(capsys: pytest.CaptureFixture[str]) -> None:
     with RunProgress(10, 2, "json") as told:
         for _ in range(8):
             told.add(1, 0, lambda: {"mean": (1.0, 0.5, float("nan"))})

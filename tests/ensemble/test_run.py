@@ -1,4 +1,4 @@
-"""Running a study: the same bits whatever the chunks, failures kept apart, folders protected."""
+"""Running a study: bit-identical for all chunks, isolated failures, protected folders."""
 
 import json
 import re
@@ -81,7 +81,7 @@ def test_a_creation_that_was_interrupted_begins_again(whole, tmp_path) -> None:
     assert same_bits(computed(tmp_path), whole)
 
 
-def test_good_members_do_not_feel_the_bad_ones(whole, tmp_path) -> None:
+def test_failed_members_do_not_affect_the_others(whole, tmp_path) -> None:
     bad = arrays(computed(tmp_path, STUDY.replace("limit = 2.0", "limit = 0.7")))
     good = arrays(whole)
     failed = good["parameter_kick"] > 0.7
@@ -289,7 +289,7 @@ def test_another_environment_is_refused(begun, fact, told) -> None:
         computed(begun.parent)
 
 
-def test_a_finished_run_of_other_versions_is_shown_with_a_word(whole, tmp_path) -> None:
+def test_a_finished_run_of_other_versions_is_shown_with_a_warning(whole, tmp_path) -> None:
     out = tmp_path / "run"
     shutil.copytree(whole, out)
     with_fact(out, jax="0.0.1", functions={"lagrangian": "as that jax traced it"})
@@ -301,7 +301,7 @@ def test_a_finished_run_of_other_versions_is_shown_with_a_word(whole, tmp_path) 
         computed(tmp_path)
 
 
-def test_files_that_are_no_run_are_not_touched(tmp_path) -> None:
+def test_files_that_do_not_belong_to_a_run_are_kept(tmp_path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("years of work")
     with pytest.raises(FolderError, match="holds files but no run; choose another folder"):
@@ -341,7 +341,7 @@ def test_two_processes_do_not_share_a_folder(begun) -> None:
         (STUDY.replace("m = 1.0", "m = 1.0\nmm = 1.0"), "`parameters.mm` is not used"),
     ],
 )
-def test_what_the_functions_of_the_model_refuse_is_told(tmp_path, text, message) -> None:
+def test_errors_of_the_model_are_reported(tmp_path, text, message) -> None:
     with pytest.raises(StudyError, match=message):
         computed(tmp_path, text)
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Studies on several devices: each computes blocks, and nobody can tell which one computed what."""
+"""Studies on several devices: each computes blocks, with bit-identical results."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_the_same_bits_whatever_the_number_of_devices(tmp_path: Path) -> None:
     assert same_bits(config.parent / "several", config.parent / "one")
 
 
-def test_a_device_that_is_asked_for_computes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requested_device_computes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     one = jax.devices()[0]
     monkeypatch.setattr(jax, "local_devices", lambda: [one, one, one])
     assert len(study_devices()) == 3

@@ -1,4 +1,4 @@
-"""Studies that store statistics: what they say, and the same bits however they were computed."""
+"""Studies that store statistics: their values, bit-identical however the work is divided."""
 
 import json
 import shutil
@@ -91,7 +91,7 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def only(tmp_path_factory) -> Path:
-    """The same study, which stores statistics alone."""
+    """The same study, storing only statistics."""
     return computed(tmp_path_factory.mktemp("only"), ONLY)
 
 
@@ -193,7 +193,7 @@ def test_named_quantities_are_stored(whole, tmp_path) -> None:
         assert np.array_equal(found[name], arrays(whole)[name])
 
 
-def test_a_study_stops_when_its_question_is_answered(tmp_path, monkeypatch) -> None:
+def test_a_study_stops_when_its_interval_is_short_enough(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(HERE, "LONG", np.inf)  # on a slow machine, all blocks would take long
     text = ONLY.replace("size = 20", "size = 4000").replace("block = 4", "block = 50")
     text += '\n[until]\nquantity = "wide"\nhalf_width = 0.06\nat_least = 100\n'
@@ -282,7 +282,7 @@ def test_errors_name_file_line_and_remedy(tmp_path, capsys, old, new, message) -
     assert named in changed, told
 
 
-def test_only_statistics_need_some(tmp_path) -> None:
+def test_storing_only_statistics_needs_statistics(tmp_path) -> None:
     text = STUDY.replace("block = 4", 'block = 4\nstore = "statistics"')
     with pytest.raises((StudyError, ConfigError), match="the table `statistics` names none"):
         computed(tmp_path, text)

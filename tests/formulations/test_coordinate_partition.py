@@ -1,4 +1,4 @@
-"""Independent coordinates: Bravy's printed formulas, charts that change, no drift, its failures."""
+"""Independent coordinates: Bravy's formulas, changing charts, absence of drift, failures."""
 
 from functools import partial
 from typing import Any
@@ -160,7 +160,7 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_five_seconds_without_projection(name: str) -> None:
-    """As with projection, on the constraints at every step, which nothing else has put it onto.
+    """The motion agrees with projection, and satisfies the constraints at every step without it.
 
     The four-bar goes through poses where a constraint is redundant, five times. There the
     velocities are those of a projection, which has pivots close to zero.
@@ -233,7 +233,7 @@ def differences(fn: Any, x: Any, step: Any) -> Any:
 
 
 def test_gradients_of_a_batch() -> None:
-    """To the length and to the speed at the start, while the chart changes, in both ways."""
+    """With respect to length and initial speed, across a change of chart, in both modes."""
     ts = np.linspace(0.0, 1.0, 6)
 
     def end(x: Any) -> Any:
@@ -264,7 +264,7 @@ GONE = System(
 
 
 def test_coordinates_that_cannot_be_found_end_in_a_status() -> None:
-    """The rod ceases to exist for one member; the others are unaffected."""
+    """The rod has no real length for one member; the others are unaffected."""
 
     @jax.jit
     @jax.vmap
@@ -299,7 +299,7 @@ def test_redundant_rows_that_disagree_end_in_a_status() -> None:
     np.testing.assert_allclose(sol.t_failed, 0.42)
 
 
-def test_a_step_that_is_too_coarse_says_so() -> None:
+def test_a_step_that_is_too_coarse_has_a_status() -> None:
     q, v = PENDULUM.q, 20 * PENDULUM.v
     options = {"projection": None, "formulation": CoordinatePartition(iterations=1)}
     options["method"] = RK4(1)

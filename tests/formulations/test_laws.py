@@ -1,8 +1,8 @@
 """Every law of motion agrees for every model: accelerations, forces, multipliers, motion.
 
-Compiling nine laws takes a while. So that it happens once and not once per model, the equations of
-all models are brought to one shape, by free coordinates of unit mass and by rows of zeros, which
-change nothing: a law must bear both anyway.
+Compiling nine laws is slow. To compile them once instead of once per model, the equations of all
+models are padded to one shape with free coordinates of unit mass and rows of zeros, which every
+law must accept anyway.
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ State = tuple[Any, Any, Any, Any]  # q, v, t, params
 
 @cache
 def laws(singular: bool) -> tuple[Any, ...]:
-    """The reference first, then all others that are defined."""
+    """The reference law, then all others that are defined."""
     reference = UdwadiaKalaba(SVD())
     others = (law for law in FORMULATIONS if law != reference)
     return reference, *(law for law in others if not (singular and isinstance(law, Contravariant)))
@@ -80,7 +80,7 @@ SYSTEMS = (*CATALOGUE, "four_bars collinear", *(f"small {name}" for name in CASE
 
 @cache
 def equations(name: str) -> tuple[EquationsOfMotion, EquationsOfMotion]:
-    """M, Q, A and b as of the system, and as of the contravariant law where it has some."""
+    """M, Q, A and b of the system, and of the contravariant law where it is defined."""
     system, state = states(name)
     hooks = [laws(True)[0], laws(True)[0] if name in SINGULAR else Contravariant()]
 
@@ -143,7 +143,7 @@ def test_all_laws_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_what_they_agree_on_is_the_motion(name: str) -> None:
+def test_the_common_acceleration_solves_the_equations(name: str) -> None:
     """M qdd = Q + A^T lambda and A qdd = b, with the rank that numpy finds."""
     exact = solutions(name in SINGULAR)[name][0]
     eom = equations(name)[0]
@@ -272,7 +272,7 @@ def test_a_law_without_a_singular_form_refuses_with_a_reason() -> None:
         )
 
 
-def test_a_mass_that_happens_to_be_zero_is_noticed() -> None:
+def test_a_mass_that_happens_to_be_zero_is_detected() -> None:
     """A singular M is detected by its value, though other parameters make it regular."""
     M = jnp.diag(jnp.array([1.0, 0.0]))
     eom = EquationsOfMotion(M, jnp.ones(2), jnp.array([[1.0, 0.0]]), jnp.zeros(1))
@@ -289,8 +289,8 @@ def test_then_the_status_is_singular_mass() -> None:
     assert caught.value.solution.status == Status.SINGULAR_MASS
 
 
-def test_the_multiplier_system_counts_what_it_leaves_open() -> None:
-    """M of rank 1 of 3 and one row twice: one direction of qdd and one of lambda stay open."""
+def test_the_multiplier_system_counts_undetermined_directions() -> None:
+    """M of rank 1 of 3 and a repeated row: one direction of qdd and one of lambda are free."""
     M, Q = jnp.diag(jnp.array([2.0, 0.0, 0.0])), jnp.array([1.0, 0.0, 0.0])
     twice = jnp.array([[0.0, 1.0, 0.0], [0.0, 2.0, 0.0]])
     solve = quick(

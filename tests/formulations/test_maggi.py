@@ -33,7 +33,7 @@ def test_null_space(n: int, m: int, rank: int) -> None:
 
 
 def test_null_space_beside_an_axis() -> None:
-    """A row that is almost a unit vector leaves the directions across it, to full precision."""
+    """The null space of a row that is almost a unit vector has full precision."""
     A = jnp.array([[1.0, 1e-9, 0.0]])
     N = np.asarray(quick(null_space)(A))
     np.testing.assert_allclose(A @ N.T, 0.0, atol=1e-16)

@@ -41,7 +41,7 @@ def test_it_is_the_printed_family(name: str) -> None:
     assert family.dimension == eom.b.size - np.linalg.matrix_rank(eom.A)
 
 
-def test_a_member_can_be_asked_for() -> None:
+def test_a_given_member_of_the_family() -> None:
     """One rod, written three times: any sharing of the load that adds up is in the family."""
     state = REDUNDANT.q, REDUNDANT.v, 0.0, REDUNDANT.params
     family, alone = quick(
@@ -55,7 +55,7 @@ def test_a_member_can_be_asked_for() -> None:
 
 
 def test_the_law_does_not_matter() -> None:
-    """The shortest multipliers are the same, whichever solution a law happens to find."""
+    """The minimum-norm multipliers do not depend on the law."""
     state = REDUNDANT.q, REDUNDANT.v, 0.0, REDUNDANT.params
 
     @quick

@@ -77,7 +77,7 @@ def test_a_prescribed_force_against_the_formula(rank: int) -> None:
         assert motion.converged
 
 
-def test_whether_a_force_depends_on_the_multipliers_is_seen() -> None:
+def test_a_dependence_on_the_multipliers_is_detected() -> None:
     """The dependence is found in the operations, even if a part vanishes at most states."""
 
     def late(multipliers: Any, q: Any) -> Any:
@@ -257,7 +257,7 @@ def test_a_guide_without_pressure() -> None:
 
 
 @pytest.mark.slow
-def test_none_or_several_solutions_are_found_out() -> None:
+def test_none_or_several_solutions_are_detected() -> None:
     """mu c > 1: lambda = g - mu c |lambda| has two solutions for g > 0, none for g < 0."""
     for motion in sliders(np.array([1.2, 1.3, 1.3]), np.array([9.81, 9.81, -9.81])):
         assert motion.converged.tolist() == [True, False, False]
@@ -320,7 +320,7 @@ def test_a_force_that_is_nan_is_not_called_friction() -> None:
 # the house around it
 
 
-def test_systems_without_such_forces_are_as_before() -> None:
+def test_systems_without_such_forces_are_unchanged() -> None:
     motion = acceleration(PENDULUM.system, PENDULUM.q, PENDULUM.v, 0.0, PENDULUM.params)
     np.testing.assert_array_equal(motion.nonideal_force, [0.0, 0.0])
     assert motion.converged

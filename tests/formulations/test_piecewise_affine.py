@@ -34,8 +34,8 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", AFFINE)
-def test_a_function_is_its_piece_on_its_own_sides(name: str) -> None:
-    """The piece whose sides agree with its corners has the value of the function."""
+def test_the_selected_piece_equals_the_function(name: str) -> None:
+    """The affine piece selected by the signs at the corners has the value of the function."""
     fn, count = AFFINE[name]
     found = pieces(fn, jnp.zeros(3), C)
     assert found is not None

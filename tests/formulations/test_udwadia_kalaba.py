@@ -112,7 +112,7 @@ def test_gauss_principle() -> None:
                 assert growth > 0
 
 
-def test_how_a_row_is_written_does_not_matter() -> None:
+def test_equivalent_rows_give_the_same_motion() -> None:
     """Rows scaled, mixed and repeated: the same acceleration and the same constraint force."""
     batch = equations(5, 4, 2, "dense")
     draw = np.random.default_rng(1)
@@ -189,7 +189,7 @@ def test_null_projector() -> None:
         assert np.trace(P) == pytest.approx(m - rank, abs=1e-10)
 
 
-def test_null_projector_calls_dependent_what_the_solvers_do() -> None:
+def test_null_projector_and_solvers_agree_on_dependent_rows() -> None:
     A = np.array([[1.0, 0.0], [1.0, 1e-12]])
     eom = EquationsOfMotion(jnp.eye(2), jnp.zeros(2), jnp.asarray(A), jnp.zeros(2))
     assert int(UdwadiaKalaba().solve(eom).rank) == 1

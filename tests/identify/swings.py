@@ -45,7 +45,7 @@ CARTESIAN = System(_hanging, [Holonomic(_rod, name="rod")], _drag, coordinates=(
 
 
 def angle(q: Any, v: Any, t: Any, p: Any) -> Any:
-    """From the downward vertical."""
+    """The angle from the downward vertical."""
     return jnp.arctan2(q[0], -q[1])[None]
 
 
@@ -71,7 +71,7 @@ def swings(
 
 
 def noisy(recording: Recording, rng: np.random.Generator, **fields: Any) -> Recording:
-    """The same with noise on what was observed."""
+    """The same recordings with noise on the observations."""
     observed = recording.observed + rng.normal(0.0, NOISE, recording.observed.shape)
     kept = {"weights": recording.weights, **fields}
     return Recording(recording.ts, observed, recording.q0, recording.v0, **kept)

@@ -1,4 +1,4 @@
-"""Fits of motions in steps by a tolerance: the same answers as in fixed steps."""
+"""Fits with adaptive steps: the same answers as with fixed steps."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def fixed(recordings: list[Recording]) -> Fit:
 
 
 def assert_same(found: Fit, fixed: Fit) -> None:
-    """Values and intervals are those of the fixed steps; the truth is within the intervals."""
+    """Check that values and intervals are those of fixed steps, and that they contain the truth."""
     errors = np.asarray(fixed.uncertainty.standard_errors)
     truth = np.array([TRUTH[name] for name in fixed.names])
     assert (np.abs(found.values - truth) < 3 * errors).all()
@@ -97,7 +97,7 @@ def test_constraints_and_unequal_recordings(recordings: list[Recording]) -> None
 
 
 @pytest.mark.slow
-def test_descents_take_the_same_way(recordings: list[Recording]) -> None:
+def test_descents_agree(recordings: list[Recording]) -> None:
     """By reverse mode through the accepted steps."""
     policy = Descent(optax.adam(1e-2), 20)
     ways = [

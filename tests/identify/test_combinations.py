@@ -100,7 +100,7 @@ def test_the_double_pendulum_by_name() -> None:
 
 @pytest.mark.parametrize(("case", "count"), [("balance", 2), ("single", 2), ("double", 5)])
 def test_formulas_found_at_random_values_are_true(case: str, count: int) -> None:
-    """True elsewhere too, where nothing was known when they were found; and none is missing."""
+    """They also hold at values not used in the search, and none is missing."""
     fn, names = CASES[case]
     draw = np.random.default_rng(0)
     for _ in range(40 if count < 5 else 10):
@@ -110,8 +110,8 @@ def test_formulas_found_at_random_values_are_true(case: str, count: int) -> None
         assert all(is_determined(f, fn, elsewhere) for f in found.formulas), (x, found)
 
 
-def test_where_nothing_is_determined_nothing_is_found() -> None:
-    """A null space at random has no formulas; with one direction the search is the most exposed."""
+def test_a_random_null_space_has_no_formulas() -> None:
+    """A random null space has no formulas; one direction is the most error-prone case."""
     draw = np.random.default_rng(1)
     for p, r in [(4, 1), (6, 1), (8, 1), (6, 2), (8, 3)]:
         for _ in range(6):
@@ -133,7 +133,7 @@ def test_round_values_need_a_second_point() -> None:
 
 
 def test_offsets_may_be_zero() -> None:
-    """A sensor's offset and a rest angle show as their sum, a rate and a delay not at all."""
+    """Offset and rest angle are determined only as a sum, a rate and a delay not at all."""
     names = ["offset", "rest", "m"]
     found = combinations(names, [0.0, 0.3, 2.0], [[1.0], [-1.0], [0.0]])
     assert [str(f) for f in found.formulas] == ["offset + rest"]
@@ -174,6 +174,6 @@ def test_the_plainest_basis_of_a_null_space() -> None:
         ([1.0, 2.0], [[np.inf], [1.0]], r"`null_space` must be finite, but \[0, 0\] is inf"),
     ],
 )
-def test_wrong_input_is_told(values: Any, null: Any, message: str) -> None:
+def test_wrong_input_is_reported(values: Any, null: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         combinations(["m", "a"], values, null)

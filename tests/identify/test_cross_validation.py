@@ -105,7 +105,7 @@ def test_the_true_model_is_chosen(kept) -> None:
     assert found.scores[1] < 5e-3  # half of what the recorded starts are off
 
 
-def test_what_is_kept_is_not_computed_again(kept, monkeypatch) -> None:
+def test_stored_results_are_not_recomputed(kept, monkeypatch) -> None:
     found, folder = kept
     candidates = {"free": FREE, "damped": DAMPED}
 
@@ -143,7 +143,7 @@ def test_invalid_arguments(change, message) -> None:
         cross_validate(arguments.pop("candidates"), swings(), **arguments)
 
 
-def test_nothing_held_out_is_looked_at() -> None:
+def test_held_out_recordings_are_not_used() -> None:
     import optax
 
     patient = Settings(optimizer=Descent(optax.adam(0.1), patience=3))

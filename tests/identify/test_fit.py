@@ -1,4 +1,4 @@
-"""`fit` by Levenberg-Marquardt: what is right without noise, and honest with it."""
+"""`fit` by Levenberg-Marquardt: exact without noise, with correct intervals with noise."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_parameters_are_recovered_without_noise() -> None:
     assert np.all(np.diff(found.history) <= 0)
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+def test_intervals_contain_the_truth_as_often_as_stated() -> None:
     motions, rng = swings(), np.random.default_rng(0)
     fits = [swing_fit([noisy(one, rng) for one in motions]) for _ in range(40)]
     scores = np.array([(f.values - WANTED) / f.uncertainty.standard_errors for f in fits])
@@ -74,8 +74,8 @@ def test_without_weights_the_noise_is_estimated(recordings: list[Recording], fou
     )
 
 
-def test_a_gap_is_as_if_the_samples_were_not_there(recordings: list[Recording]) -> None:
-    """Told as NaN, or as uneven sample times between which the step stays the same."""
+def test_a_gap_has_the_result_of_missing_samples(recordings: list[Recording]) -> None:
+    """Given as NaN, or as uneven sample times with an unchanged step."""
     observed = recordings[0].observed.copy()
     observed[GAPS] = np.nan
     there = np.setdiff1d(np.arange(len(TIMES)), GAPS)
@@ -125,7 +125,7 @@ def test_functions_of_the_parameters(found: Fit) -> None:
     np.testing.assert_allclose(total.standard_error, np.sqrt(covariance.sum()), rtol=1e-9)
 
 
-def test_a_fit_goes_on_where_it_stopped(
+def test_a_fit_continues_where_it_stopped(
     recordings: list[Recording], found: Fit, tmp_path: Path
 ) -> None:
     begun = swing_fit(recordings, folder=tmp_path, optimizer=LevenbergMarquardt(iterations=2))
@@ -168,16 +168,14 @@ def _dragged(factor: float, *, heavy: bool = False) -> System:
         ({"method": RK4(2)}, "method"),
     ],
 )
-def test_a_fit_does_not_go_on_with_another_system(
+def test_a_fit_does_not_continue_with_another_system(
     begun: Path, recordings: list[Recording], changes: Any, what: str
 ) -> None:
     with pytest.raises(CheckpointError, match=f"holds another fit, which differs in {what}; name"):
         _dragged_fit(recordings, begun, **changes)
 
 
-def test_a_fit_goes_on_with_the_same_system_written_anew(
-    begun: Path, recordings: list[Recording]
-) -> None:
+def test_a_fit_continues_with_an_equal_system(begun: Path, recordings: list[Recording]) -> None:
     steps = len(_dragged_fit(recordings, begun, optimizer=LevenbergMarquardt(2)).history)
     assert steps > 3  # of this call and of the one before
 
@@ -200,7 +198,7 @@ def begun(recordings: list[Recording], tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_bounds_are_kept() -> None:
-    """The recordings ask for friction that drives, and for a rod longer than is allowed."""
+    """The best fit has negative friction, and a rod longer than its bound."""
     motions = swings(params={"c": -0.01})
     assert swing_fit(motions).params["c"] < 0
     bounded = swing_fit(motions, bounds={"c": (0, None), "l": (0.1, 0.45)})
@@ -228,7 +226,7 @@ def wrongly_begun() -> tuple[list[Recording], list[Recording]]:
 def test_free_starts_lie_on_the_constraints(
     wrongly_begun: tuple[list[Recording], list[Recording]],
 ) -> None:
-    """And a Cartesian model gives the answer of the angles, intervals and all."""
+    """A Cartesian model gives the same values and intervals as one in angles."""
     angles, cartesian = wrongly_begun
     minimal = swing_fit(angles)
     found = fit(CARTESIAN, cartesian, BEGIN, observe=angle, free=FREE, method=RK4(1))
@@ -245,7 +243,7 @@ def test_free_starts_lie_on_the_constraints(
         np.testing.assert_allclose(np.hypot(*v) / np.hypot(*q), abs(omega[0]), atol=1e-4)
 
 
-def test_recorded_starts_hold_as_far_as_they_are_known(
+def test_recorded_starts_count_with_their_standard_deviation(
     wrongly_begun: tuple[list[Recording], list[Recording]],
 ) -> None:
     angles, _ = wrongly_begun

@@ -1,4 +1,4 @@
-"""What is left over and is not the noise that was stated, and what is no measurement at all."""
+"""Residuals that are not the stated noise, and recordings that are not measurements."""
 
 from dataclasses import replace
 from typing import Any
@@ -99,7 +99,7 @@ def test_the_same_recording_twice(given: list[Recording]) -> None:
     assert fitted([*given, still, more]).converged  # nothing that could be the same noise
 
 
-def test_samples_without_weight_are_none(given: list[Recording]) -> None:
+def test_samples_without_weight_do_not_count(given: list[Recording]) -> None:
     one = given[0]
     weights = np.full((61, 1), 1 / NOISE)
     weights[10:] = 0.0

@@ -1,4 +1,4 @@
-"""Descent by optax: all recordings, a few at a time, and stopped by others not fitted."""
+"""Gradient descent by optax: full and mini-batches, early stopping on validation recordings."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ ADAM = optax.adam(optax.exponential_decay(0.05, 50, 0.5))
 
 
 def descended(recordings: list[Recording], optimizer: Any, **options: Any) -> Fit:
-    """With starts that are exact, as they are here."""
+    """Fit by gradient descent with exact initial states."""
     return fit(
         SWING, recordings, BEGIN, free=FREE, optimizer=optimizer, initial_states="fixed",
         method=RK4(1), **options,
@@ -67,7 +67,7 @@ def test_patience_gives_back_the_best(noisy_motions: list[Recording]) -> None:
     assert np.mean(found.validation_errors**2) < mean_squares[-1]
 
 
-def test_a_descent_goes_on_where_it_stopped(motions: list[Recording], tmp_path: Path) -> None:
+def test_a_descent_continues_where_it_stopped(motions: list[Recording], tmp_path: Path) -> None:
     whole = descended(motions, Descent(ADAM, iterations=30, batch=2))
     descended(motions, Descent(ADAM, iterations=12, batch=2), folder=tmp_path)
     resumed = descended(motions, Descent(ADAM, iterations=30, batch=2), folder=tmp_path)
@@ -77,7 +77,7 @@ def test_a_descent_goes_on_where_it_stopped(motions: list[Recording], tmp_path: 
         descended(swings((0.8, -1.2, 0.5, 1.4)), Descent(ADAM, batch=2), folder=tmp_path)
 
 
-def test_steps_that_are_used_up_are_no_convergence(noisy_motions: list[Recording]) -> None:
+def test_reaching_the_number_of_steps_is_not_convergence(noisy_motions: list[Recording]) -> None:
     """Too few steps, or steps too short, end far from the minimum in standard errors."""
     for policy in (Descent(optax.adam(1e-2), iterations=5), Descent(optax.sgd(1e-9), iterations=1)):
         found = descended(noisy_motions, policy)
@@ -101,7 +101,7 @@ def test_a_descent_that_has_arrived_has_converged(noisy_motions: list[Recording]
     assert arrived.converged
 
 
-def test_a_descent_that_went_up_says_so(motions: list[Recording]) -> None:
+def test_a_descent_that_increased_the_loss_has_a_warning(motions: list[Recording]) -> None:
     found = descended(motions, Descent(optax.sgd(1e-3), iterations=20))
     assert found.history[-1] > found.history[0]
     assert not found.converged
@@ -113,7 +113,7 @@ def test_steps_that_are_far_too_long(motions: list[Recording]) -> None:
         descended(motions, Descent(optax.sgd(3e-5, momentum=0.95), iterations=200))
 
 
-def test_an_optax_transformation_will_do(motions: list[Recording]) -> None:
+def test_an_optax_transformation_is_accepted(motions: list[Recording]) -> None:
     found = descended(motions, optax.adam(1e-2))
     assert len(found.history) == Descent(optax.adam(1e-2)).iterations
     np.testing.assert_allclose(found.values, WANTED, rtol=1e-2)

@@ -105,7 +105,7 @@ def test_weak_is_not_singular() -> None:
     assert identifiability(["a", "b"], [1.0, 1.0], J.T @ J, 0.1, weak_above=1e4).weak == ()
 
 
-def test_a_parameter_without_effect_is_alone() -> None:
+def test_a_parameter_without_effect_is_reported_separately() -> None:
     H = np.diag([4.0, 0.0, 1.0])
     found = identifiability(["a", "b", "c"], [1.0, 2.0, 3.0], H, 0.1)
     assert found.undetermined == ("b",)
@@ -140,7 +140,7 @@ def test_units_do_not_move_the_rank(p: int) -> None:
         assert not found.determined.any()
 
 
-def test_sums_are_over_what_is_known_best() -> None:
+def test_sums_use_the_best_known_parameters() -> None:
     """The friction of a free swing is known a thousand times worse than its inertia and weight."""
     whole, mass = np.array([A**2, 2 * M * A, 1.0, 0.0]), np.array([A, M, 0.0, 0.0])
     length = whole / (M * A**2 + INERTIA) - mass / (M * A)
@@ -165,7 +165,7 @@ def test_formulas_at_a_second_point() -> None:
     assert [str(f) for f in found.combinations.formulas] == ["m a", "m a^2 + I"]
 
 
-def test_wrong_input_is_told() -> None:
+def test_wrong_input_is_reported() -> None:
     found = pendulum()
     message = r"`name` must be a parameter that was fitted, but is 'I'; did you mean 'I1'\?"
     with pytest.raises(ValueError, match=message):

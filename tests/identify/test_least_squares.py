@@ -1,4 +1,4 @@
-"""The loss of a fit: its derivatives by both modes, and what its rows are compressed to.
+"""The loss of a fit: its derivatives in both modes, and its compressed rows.
 
 On the hardest case for a gradient: a rod that is there twice, one of three coordinates without
 mass, the projection on, a thousand steps.

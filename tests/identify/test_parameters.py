@@ -30,7 +30,7 @@ TREE: dict[str, Any] = {
     ],
 )
 def test_names_of_free_numbers(free: Any, names: tuple[str, ...]) -> None:
-    """In the order of the tree; a branch stands for all that hangs on it."""
+    """Names are in the order of the tree; the name of a branch stands for all its leaves."""
     found = parameters(TREE, free=free)
     assert found.layout.names == names
 
@@ -80,7 +80,7 @@ def test_every_inertia_is_that_of_a_body() -> None:
     np.testing.assert_allclose(way.value(jnp.zeros(6), start), start, atol=1e-15)
 
 
-def test_priors_lie_beside_their_numbers() -> None:
+def test_priors_have_the_order_of_their_parameters() -> None:
     found = parameters(TREE, free=["arm", "m"], prior={"arm.c": (0.1, [0.01, 0.02]), "m": (1, 2)})
     np.testing.assert_array_equal(found.prior_sd, [0.01, 0.02, np.inf, 2.0])
     np.testing.assert_array_equal(found.prior_mean, [0.1, 0.1, 0.0, 1.0])

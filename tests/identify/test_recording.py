@@ -1,4 +1,4 @@
-"""What a `Recording` is made of, and what it refuses."""
+"""The fields of a `Recording`, and invalid ones."""
 
 from typing import Any
 

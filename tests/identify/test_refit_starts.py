@@ -20,15 +20,15 @@ def fitted(recordings: Any, **options: Any) -> Fit:
 
 
 def positions(folder: Path, one: Recording, rng: np.random.Generator) -> tuple[Recording, ...]:
-    """What a file of times and noisy angles says with its defaults."""
+    """A recording of times and noisy angles, read from a file with default settings."""
     angles = one.observed[:, 0] + rng.normal(0.0, LOUD, one.ts.shape)
     rows = [f"{t:.2f},{x:.6f}" for t, x in zip(one.ts, angles, strict=True)]
     (folder / "swing.csv").write_text("\n".join(["t,theta", *rows]))
     return read_table(Table(file="swing.csv", observed=("theta",), time="t"), folder).train
 
 
-def test_intervals_of_defaults_hold_the_truth(tmp_path: Path) -> None:
-    """Where a file has noisy angles and no more; with fixed starts they miss it, and say so."""
+def test_intervals_of_the_defaults_contain_the_truth(tmp_path: Path) -> None:
+    """For a file with only noisy angles; with fixed starts they miss it, with a warning."""
     (motion,), rng = swings((1.0,)), np.random.default_rng(0)
     files = [positions(tmp_path, motion, rng) for _ in range(12)]
     free, held = ([fitted(f, **o) for f in files] for o in ({}, {"initial_states": "fixed"}))
@@ -95,8 +95,8 @@ def test_a_start_is_not_weighed_against_samples_of_unknown_noise() -> None:
     assert fitted(one, initial_states="fixed").converged
 
 
-def test_starts_that_nothing_shows_take_nothing_away() -> None:
-    """A start direction without effect must not eat what the others say."""
+def test_unobservable_starts_do_not_widen_intervals() -> None:
+    """An initial direction without effect must not remove information on the others."""
     import jax.numpy as jnp
 
     from jaxmech import System

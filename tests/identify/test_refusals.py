@@ -44,7 +44,7 @@ def undefined(q: Any, v: Any, t: Any, p: Any) -> Any:
 
 
 def slack(q0: Any, v0: Any, p: Any) -> Any:
-    """Not on the rod."""
+    """A state that violates the length of the rod."""
     return 1.1 * p["l"] * jnp.stack([jnp.sin(q0[0]), -jnp.cos(q0[0])]), jnp.zeros(2)
 
 

@@ -102,8 +102,8 @@ def wave(q: Any, v: Any, t: Any, p: Any) -> Any:
     return jnp.cos(p["k"] * t)[None]
 
 
-def test_many_starting_points_find_the_global_minimum() -> None:
-    """Between a wave and another the squares have a valley for every period gained or lost."""
+def test_multistart_finds_the_global_minimum() -> None:
+    """The squared error between two waves has a local minimum for every period of shift."""
     one = throw(np.cos(5.0 * TIMES))
     begin = {"g": G, "k": 12.0}
 
@@ -142,7 +142,7 @@ def hung(q0: Any, v0: Any, p: Any) -> Any:
     return q, jnp.zeros(2)
 
 
-def test_an_accelerometer_knows_gravity_and_length() -> None:
+def test_an_accelerometer_determines_gravity_and_length() -> None:
     """It shows -(l w^2 + g cos(theta)), by the energy -g (3 cos(theta) - 2 cos(theta0)).
 
     sin(theta / 2) = k cd(sqrt(g / l) t), k = sin(theta0 / 2), is the motion from rest.

@@ -1,4 +1,4 @@
-"""Multiple shooting on a chaotic double pendulum, where one long segment leads nowhere."""
+"""Multiple shooting on a chaotic double pendulum, where single shooting fails."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fits in files: everything comes back, and nothing else is taken for a fit."""
+"""Fits in files: all fields are restored, and other files are refused."""
 
 from dataclasses import fields, replace
 from typing import NamedTuple
@@ -130,7 +130,7 @@ def test_files_of_others(tmp_path) -> None:
 
 
 def test_damage_is_found(tmp_path) -> None:
-    """One bit anywhere: the same fit or a refusal, never another fit and never another error."""
+    """A flipped bit gives the same fit or the documented error, never another fit."""
     file = save_fit(made_up(), tmp_path / "fit.npz")
     whole, data = load_fit(file), file.read_bytes()
     refused = 0
@@ -167,7 +167,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path) -> None:
     assert kept.load(arrays).history == [3.0, 1.0]
 
 
-def test_an_older_fit_is_there_until_the_new_one_is_whole(tmp_path, monkeypatch) -> None:
+def test_an_older_fit_is_kept_until_the_new_one_is_complete(tmp_path, monkeypatch) -> None:
     file = save_fit(made_up(), tmp_path / "fit.npz")
     before = file.read_bytes()
 

@@ -118,7 +118,7 @@ def test_intervals_by_recording_hold_where_white_ones_fail(spread: float) -> Non
     assert np.all(jackknife >= sandwich), held / repeats
 
 
-def test_what_is_not_determined_has_no_error_at_all() -> None:
+def test_undetermined_parameters_have_infinite_errors() -> None:
     """Only the sum of the first two is seen, and the third."""
     draw = np.random.default_rng(5)
     a, c = draw.normal(size=(2, 30))
@@ -222,7 +222,7 @@ GOOD: dict[str, Any] = {
         ({"scales": [1.0]}, r"`scales` must have shape \(2,\)"),
     ],
 )
-def test_wrong_input_is_told(change: dict[str, Any], message: str) -> None:
+def test_wrong_input_is_reported(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         uncertainty(**{**GOOD, **change})
 

@@ -1,4 +1,4 @@
-"""Fits that other processes compute: what is sent comes back as if it had been computed here."""
+"""Fits computed by other processes have the same results as local ones."""
 
 import pickle
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ WEIGHT = jm.System(lambda q, v, t, p: v @ v / 2 - p["g"] * q[0], coordinates=("x
 
 
 def far(function: Any, items: Iterable[Any]) -> Iterator[Any]:
-    """A map whose functions, items and results go through bytes, as between processes."""
+    """A map that pickles functions, items and results, as between processes."""
     for item in items:
         there, given = pickle.loads(pickles.dumps((function, item)))
         yield pickle.loads(pickles.dumps(there(given)))

@@ -1,4 +1,4 @@
-"""The chosen step: fine enough, the same under transformations, refused where nothing is known."""
+"""The default step: accuracy, transformations, and a warning where no values are known."""
 
 from dataclasses import replace
 from typing import Any
@@ -89,7 +89,7 @@ def test_under_jit_nothing_is_known() -> None:
     assert choose_substeps(ANGLE, q, [0.0], TS, P) == steps(angle(q))
 
 
-def test_a_start_that_fails_is_told_as_ever() -> None:
+def test_a_failing_start_keeps_its_status() -> None:
     with pytest.raises(jm.SimulationError, match="INCONSISTENT"):
         simulate(PENDULUM.system, [0.9, 0.0], [0.0, 1.0], TS, PENDULUM.params, method=CHOSEN)
 

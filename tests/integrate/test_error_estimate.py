@@ -1,4 +1,4 @@
-"""The estimate of the integration error beside true errors, which a far finer run tells."""
+"""The estimated integration error compared with the true error, from a much finer run."""
 
 from typing import Any
 

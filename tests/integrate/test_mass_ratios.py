@@ -51,8 +51,8 @@ def run(solver: Any, dtype: Any, ratios: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(("dtype", "reach"), [(jnp.float32, 5e4), (jnp.float64, 3e10)])
-def test_no_joint_is_lost_in_silence(dtype: Any, reach: float) -> None:
-    """Up to the reach of `LDL` the motion is right to eps times the ratio, and then it ends."""
+def test_a_dropped_joint_has_a_status(dtype: Any, reach: float) -> None:
+    """The error is eps times the mass ratio up to the limit of `LDL`; beyond it the run ends."""
     ratios = np.array([1.0, 1e2, 1e4, 0.5 * reach, 4 * reach, 30 * reach, 1e4 * reach])
     status, error = run(jm.LDL(), dtype, ratios)
     inside = ratios < reach

@@ -1,7 +1,7 @@
-"""Rows that agree with others on the constraints only, at steps that leave these by far.
+"""Rows that are redundant only on the constraints, with stages far off the constraints.
 
-A plate hangs on two cranks, and a third of its points is told to go round the circle on which it
-goes anyway. At the stages of a step this row is slightly independent of the others.
+A plate hangs on two cranks, and a third of its points is constrained to the circle on which it
+moves anyway. At the stages of a step this row is slightly independent of the others.
 """
 
 from dataclasses import replace
@@ -46,7 +46,7 @@ def pose(angle: float, rate: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def swung(angle: float, rate: float, end: float) -> np.ndarray:
-    """Where the plate is then: all of it is a pendulum with the energy of a point and two rods."""
+    """The exact position of the plate, which moves like a pendulum of a point and two rods."""
     run = solve_ivp(
         lambda t, y: [y[1], -2 / (1 + 2 / 3) * G * np.sin(y[0])], (0, end), [angle, rate],
         method="DOP853", rtol=1e-12, atol=1e-12,
@@ -61,8 +61,8 @@ def errors(start: Any, steps: int, **policies: Any) -> tuple[jm.Solution, float]
 
 
 @pytest.mark.parametrize("solver", [jm.LDL(), jm.QR(), jm.SVD()], ids=lambda s: type(s).__name__)
-def test_a_step_that_is_coarse_is_right_all_the_same(solver: Any) -> None:
-    """Steps of 50 ms, where stages that judge for themselves end in `PROJECTION_FAILED`."""
+def test_a_coarse_step_is_accurate(solver: Any) -> None:
+    """Steps of 50 ms, for which a rank decision per stage ends in `PROJECTION_FAILED`."""
     sol, error = errors((1.2, -2.0), 20, formulation=jm.UdwadiaKalaba(solver=solver))
     assert (int(sol.status), int(sol.rank)) == (jm.Status.OK, 4)
     assert error < 2e-5
@@ -71,7 +71,7 @@ def test_a_step_that_is_coarse_is_right_all_the_same(solver: Any) -> None:
 
 @pytest.mark.parametrize("steps", [10, 14])
 def test_a_step_that_is_far_too_coarse_fails(steps: int) -> None:
-    """It ends so far off that the projection keeps the dependent row: 0.1 s gained 0.2 J."""
+    """The stage is so far off that the projection keeps the dependent row, which adds energy."""
     sol, _ = errors((1.2, -2.0), steps)
     assert int(sol.status) == jm.Status.PROJECTION_FAILED
     assert "substeps" in jm.Status.PROJECTION_FAILED.message

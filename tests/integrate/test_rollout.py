@@ -84,7 +84,7 @@ def test_the_first_save_is_the_start() -> None:
 
 
 def test_residuals_are_those_since_the_previous_save() -> None:
-    """A start that is off by less than counts is put right by the first step."""
+    """The first step removes a violation of the initial state below the tolerance."""
     off = PENDULUM.q + np.array([4e-7, 0.0])
     sol = simulate(
         PENDULUM.system, off, PENDULUM.v, [0.0, 0.01, 0.02], PENDULUM.params, method=RK4(1)
@@ -158,7 +158,7 @@ def test_order_with_projection(method: Any, order: int, exact: np.ndarray) -> No
 
 
 def test_without_projection_the_constraints_drift(exact: np.ndarray) -> None:
-    """With the error of the method; still of order 4, and none of it hidden."""
+    """They drift by the error of the method, of order 4, which the residuals show."""
     none, feedback = sweep(projection=None), sweep(projection=Baumgarte(alpha=10.0, beta=10.0))
     kept = sweep(projection=Projection())
     worst = [sol.position_residual.max(1) for sol in (none, feedback, kept)]
@@ -177,7 +177,7 @@ def test_without_projection_the_constraints_drift(exact: np.ndarray) -> None:
 
 
 def test_baumgarte_keeps_the_residual_bounded() -> None:
-    """Over 40 s the drift without it grows and grows; with it it stays where it was after 4 s."""
+    """Over 40 s the residual grows without it; with it, it stays at its value after 4 s."""
     ts = jnp.linspace(0.0, 40.0, 11)
 
     def residual(projection: Any) -> Any:

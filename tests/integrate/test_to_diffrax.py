@@ -1,4 +1,4 @@
-"""The same motions through diffrax: on the constraints, with its traps handled or refused."""
+"""Motions through diffrax: on the constraints, with unsupported solvers refused."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_solvers_with_a_memory_are_refused() -> None:
 
 @pytest.mark.slow
 def test_a_failed_projection_is_tried_again_with_a_shorter_step() -> None:
-    """And is NaN where all steps are alike."""
+    """With a constant step the result is NaN."""
     fast = START[0], 30 * START[1]
     sol = solve(PENDULUM.system, fast, PENDULUM.params, dt0=0.9)
     assert np.isfinite(sol.ys[0]).all()

@@ -58,7 +58,7 @@ def test_small_masses_beside_large_ones_are_definite() -> None:
     assert solve(np.diag([1e12, 1e-12, 1.0, 1e-20]), np.ones((4, 3)), np.ones(4))[-1]
 
 
-def test_nan_is_not_called_singular() -> None:
+def test_nan_is_not_reported_as_singular() -> None:
     """A non-finite matrix is not reported as singular, and the results are NaN."""
     lower, *_, definite = solve(np.full((4, 4), np.nan), np.ones((4, 3)), np.ones(4))
     assert definite

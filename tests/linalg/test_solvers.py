@@ -56,7 +56,7 @@ def test_no_rows() -> None:
         assert space.rank == 0
 
 
-def test_rows_count_the_same_in_any_unit() -> None:
+def test_the_choice_of_rows_does_not_depend_on_units() -> None:
     """A length in millimetres or in light-years does not change the choice of dependent rows."""
     draw = np.random.default_rng(5)
     C = np.stack([of_rank(6, 4, 3, draw) for _ in range(DRAWS)])
@@ -95,7 +95,7 @@ def test_tolerance_decides_what_is_dependent(solver: Any, kept: float) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_rows_outside_kept_are_dropped(solver: Any) -> None:
-    """A third row that is hardly independent: of the C nearby where it was not, only y counts."""
+    """A third row that is nearly dependent is dropped if a nearby C had it as dependent."""
     there = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 0.0]])
     here = there + np.array([[0, 0, 0], [0, 0, 0], [0, 0, 1e-3]])
     kept = solver.factor(jnp.asarray(there)).kept

@@ -94,7 +94,7 @@ def test_the_wheel_rolls_as_it_is_drawn() -> None:
     assert np.linalg.norm(rates[1]) == pytest.approx(2.0)
 
 
-def test_shapes_are_what_they_are_called() -> None:
+def test_shapes_have_their_named_form() -> None:
     ring = np.asarray(circle([1.0, 2.0, 3.0], 0.5, line([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])))
     np.testing.assert_allclose(np.linalg.norm(ring - np.array([1.0, 2.0, 3.0]), axis=1), 0.5)
     assert np.array_equal(ring[0], ring[-1])

@@ -233,7 +233,7 @@ def test_four_bars_move_as_one_pendulum(bars: int) -> None:
 
 @pytest.mark.parametrize("bars", [1, 3])
 def test_four_bars_lose_rank_when_collinear(bars: int) -> None:
-    """The constraints then leave more accelerations open; along the motion nothing changes."""
+    """The constraints then admit more accelerations; the motion is continuous."""
     model = make("four_bars", {"bars": bars})
     for angle in (0.0, np.pi):
         q, v, motion, p = motion_of(model, {"angle": angle, "omega": 1.0})

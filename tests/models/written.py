@@ -1,4 +1,4 @@
-"""The models written a second time, in sympy and independently: Lagrangian, constraints, force.
+"""Independent sympy versions of the models: Lagrangian, constraints, force.
 
 Each function takes the symbols (q, v, t, p) and returns (L, phi, psi, force).
 """

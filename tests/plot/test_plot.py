@@ -38,7 +38,7 @@ def test_a_single_state_can_be_drawn() -> None:
     phase_portrait(np.zeros((1, 1)), np.zeros((1, 1)))
 
 
-def test_drift_is_logarithmic_and_bears_zeros() -> None:
+def test_drift_is_logarithmic_and_accepts_zeros() -> None:
     ax = drift(TS, np.zeros((4, 9)), np.full((4, 9), 1e-15))
     assert ax.get_yscale() == "log"
     assert len(ax.lines) == 2  # without holonomic constraints there is nothing to show of them
@@ -62,7 +62,7 @@ def test_energy_is_measured_from_the_start() -> None:
         lambda ax: energy_drift(TS, VALUES, ax=ax),
     ],
 )
-def test_what_is_given_is_drawn_into(draw, tmp_path: Path) -> None:
+def test_given_axes_are_used(draw, tmp_path: Path) -> None:
     figure, ax = plt.subplots()
     assert draw(ax) is ax
     assert plt.get_fignums() == [figure.number]

@@ -1,4 +1,4 @@
-"""Gradients through 1,000 steps in three ways; what is wrong with a gradient is found and named."""
+"""Gradients through 1,000 steps in three ways; wrong gradients are detected and explained."""
 
 from typing import Any
 
@@ -137,7 +137,7 @@ def cube(x: Any) -> Any:
 cube.defvjp(lambda x: (x**3, x), lambda x, ct: (2 * x**2 * ct,))  # 3 is right
 
 
-def test_a_wrong_rule_is_found_out() -> None:
+def test_a_wrong_derivative_rule_is_detected() -> None:
     found = checked(rubbed(lambda q, v, t, p: -cube(p["c"] * v)))
     assert not found.ok
     assert found.forward is None
@@ -156,7 +156,7 @@ SIZES = step_sizes(None, 2.2e-16)
 
 
 def test_verdicts() -> None:
-    """The derivative of sinh at 0 is 1, and h tells by how much a difference is off."""
+    """The derivative of sinh at 0 is 1, and the error of a difference is known from h."""
     smooth = np.sinh(SIZES) / SIZES
     assert judged(smooth, 1.0, 1.0).verdicts == ("agrees",)
     for reverse, forward, text in (
@@ -190,7 +190,7 @@ def test_the_constraint_and_the_parameter_of_a_nan_are_named() -> None:
 
 
 def test_the_time_of_a_nan_is_named() -> None:
-    """A root that is cut off at its zero: a number always, no derivative from t = 0.2 on."""
+    """A clipped root: always finite, without a derivative from t = 0.2 on."""
 
     def late(q: Any, v: Any, t: Any, p: Any) -> Any:
         ahead = jnp.maximum(0.2 - p["c"] * t, 0.0)

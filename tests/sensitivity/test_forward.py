@@ -43,7 +43,7 @@ def test_equal_central_differences() -> None:
     assert int(found.solution.status) == Status.OK
 
 
-def test_more_numbers_than_go_beside_one_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_directions_than_fit_one_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
     def slopes() -> Any:
         found = sensitivities(MODEL.system, start, THETA, TS, method=RK4(5))
         return jax.tree.leaves((found.q, found.v))
@@ -57,7 +57,7 @@ def test_more_numbers_than_go_beside_one_trajectory(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_batch_closes_over_its_own_start() -> None:
-    """`start` may use values of the `vmap` around it; a failed member is NaN and alone."""
+    """`start` may use values of the enclosing `vmap`; a failed member does not affect others."""
     angles = jnp.array([0.1, 0.5, 0.9])
     stretched = jnp.array([1.0, 1.0, 1.3])
 

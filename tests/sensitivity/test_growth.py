@@ -79,7 +79,7 @@ def test_the_longest_horizons_do_not_overflow() -> None:
 
 
 def test_a_free_mass_drifts() -> None:
-    """Nothing but v moves q: the rate falls back to one over the whole time."""
+    """Growth is linear in time, so the default rate is one over the duration."""
     assert grown(0.0).factor[-1] == pytest.approx((1 + np.sqrt(5)) / 2)
 
 
@@ -98,7 +98,7 @@ def test_a_pendulum_in_x_and_y_is_that_in_its_angle() -> None:
 
 
 def test_chaos() -> None:
-    """The product of the intervals is the derivative of the whole; beyond some time it says so."""
+    """The product of the intervals is the derivative of the whole; long motions have a warning."""
     model = models.double_pendulum_angles()
     q0, v0 = model.initial()
     ts = jnp.linspace(0.0, 20.0, 1001)

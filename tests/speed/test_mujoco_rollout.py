@@ -108,7 +108,7 @@ def test_a_run_can_be_cut_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"), [("rolling_wheel", "nonholonomic"), ("andrews", "its spring and loops")]
 )
-def test_what_is_not_expressed_is_unavailable(name: str, reason: str) -> None:
+def test_unsupported_systems_are_unavailable(name: str, reason: str) -> None:
     case = make(name, batch=1, steps=1, step_size=1e-4)
     with pytest.raises(Unavailable, match=reason):
         route.mujoco_rollout(case, *states(case))

@@ -1,4 +1,4 @@
-"""The benchmark measures its cases, survives its routes, and writes its results."""
+"""The benchmark: its measurements, crashing routes, and written results."""
 
 import json
 from collections.abc import Callable
@@ -172,7 +172,7 @@ def entrants(*names: str) -> dict[str, Entrant]:
     return {name: Entrant(lambda: None, tolerance=1e-9) for name in names}
 
 
-def test_who_disagrees_or_crashes_is_not_timed_and_rounds_take_turns() -> None:
+def test_routes_that_disagree_or_crash_are_not_timed() -> None:
     pool = FakePool(a=(1.0, [3.0, 2.0, 4.0]), b=(1.0 + 1e-8, [1.0]), c=(1.0, [5.0]))
     outcomes: dict[str, Outcome] = {}
     contest(entrants("a", "b", "c"), pool, Timing(rounds=3), outcomes)
@@ -321,7 +321,7 @@ def test_machines_are_compared(tmp_path, monkeypatch, capsys) -> None:
         compare([files[0], tmp_path / "other.json"], tmp_path / "two")
 
 
-def test_what_takes_too_long_is_left_out() -> None:
+def test_slow_cases_are_left_out() -> None:
     def chain(batch: int) -> Any:
         return cases.make("chain_1", batch, steps=10, step_size=0.01)
 

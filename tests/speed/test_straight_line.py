@@ -68,7 +68,7 @@ def branches(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def operations(x: Array, y: Array) -> tuple[Array, Array]:
-    """Whatever the graph of a mechanism has."""
+    """All operations that graphs of mechanisms contain."""
     a, b, c = x
     numbers = [
         jnp.sin(30 * a), jnp.cos(30 * b), jnp.sin(1e7 * a), jnp.cos(a), jnp.sin(a),
@@ -95,7 +95,7 @@ def test_c_computes_what_jax_computes(fn: Function, copies: int) -> None:
 
 
 @needs_compiler
-def test_what_is_not_a_number_and_signs_of_zero() -> None:
+def test_nan_and_signs_of_zero() -> None:
     def fn(x: Array, y: Array) -> tuple[Array, Array]:
         a, b, c = x
         both = jnp.stack([jnp.maximum(a, b), jnp.minimum(a, b), jnp.abs(a), -a])
@@ -175,7 +175,7 @@ def test_the_route_reaches_the_states_of_simulate() -> None:
         ),
     ],
 )
-def test_what_has_no_c_is_named(fn: Function, reason: str) -> None:
+def test_operations_without_c_are_named(fn: Function, reason: str) -> None:
     with pytest.raises(Unavailable, match=reason):
         source(kernel(fn))
 
@@ -187,6 +187,6 @@ def test_without_a_compiler_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -
 
 
 @needs_compiler
-def test_what_the_compiler_says_is_passed_on() -> None:
+def test_compiler_messages_are_passed_on() -> None:
     with pytest.raises(Unavailable, match=r"the C compiler failed: .*error: .*nonsense"):
         route.compiled("int run() { return nonsense; }", [])

@@ -94,7 +94,7 @@ def test_a_bead_on_a_turning_hoop() -> None:
 
 
 def test_held_coordinates_have_reactions() -> None:
-    """A pendulum that is pushed aside: the force is m g tan(angle), and it costs no freedom."""
+    """A pendulum held aside: the force is m g tan(angle), and no degree of freedom is removed."""
     m, g, l = (PENDULUM.params[k] for k in "mgl")  # noqa: E741
     found = equilibrium(PENDULUM.system, [1.2, -1.0], PENDULUM.params, fixed=["x"])
     tangent = 1.2 / np.sqrt(l**2 - 1.2**2)
@@ -123,7 +123,7 @@ def test_redundant_constraints_and_a_follower_force() -> None:
 
 @pytest.mark.slow
 def test_a_singular_mass_matrix_and_a_free_direction() -> None:
-    """A body that hangs, by a quaternion: it may turn about the vertical."""
+    """A hanging body with a quaternion is free to turn about the vertical."""
 
     def hanging(q: Any, v: Any, t: Any, p: Any) -> Any:
         w = 2 * (q[0] * v[1:] - v[0] * q[1:] - jnp.cross(q[1:], v[1:]))
@@ -145,7 +145,7 @@ def test_a_singular_mass_matrix_and_a_free_direction() -> None:
     np.testing.assert_allclose(batch.q[0], found.q, atol=1e-12)
 
 
-def test_where_there_is_no_equilibrium_is_said() -> None:
+def test_a_missing_equilibrium_is_reported() -> None:
     falling = jm.System(lambda q, v, t, p: v @ v / 2 + q[0], coordinates=("x",))
     with pytest.raises(ValueError, match=r"No equilibrium was found: .* 1 of the forces"):
         equilibrium(falling, [0.0])
@@ -160,7 +160,7 @@ def shaken(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v[0] ** 2 / 2 + (9.81 - 0.1 * 30.0**2 * jnp.cos(30.0 * t)) * jnp.cos(q[0])
 
 
-def test_equations_that_change_with_time_tell_nothing_of_stability() -> None:
+def test_stability_is_unknown_if_the_equations_change_with_time() -> None:
     rod = jm.models.bead_on_rod()
     pendulum = jm.System(shaken, coordinates=("angle",))
     for system, q, params in ((rod.system, [0.0, 0.0, 0.0], rod.params), (pendulum, [0.0], None)):

@@ -94,7 +94,7 @@ def test_state_space_is_what_scipy_takes() -> None:
 
 
 def test_batches_and_redundant_rows() -> None:
-    """Under vmap redundancy is detected only where it is independent of parameter values."""
+    """Under vmap, redundancy is detected only if it does not depend on parameter values."""
 
     def frequency(l: Any) -> Any:  # noqa: E741
         params = {**REDUNDANT.params, "l": l}
@@ -128,7 +128,7 @@ def test_along_a_trajectory() -> None:
 
 
 def test_symmetries_of_a_skate() -> None:
-    """Along the slope nothing changes; without it all motions of the plane are symmetries."""
+    """Time and translation across the slope; on level ground all motions of the plane."""
     params = {**SKATE.params, "g": 0.0}
     assert len(symmetries(SKATE.system, SKATE.q, SKATE.v, 0.0, SKATE.params).s) == 2  # time, y
     found = symmetries(SKATE.system, SKATE.q, SKATE.v, 0.0, params)
@@ -167,7 +167,7 @@ def test_bad_input_is_refused(
 
 
 def test_a_singular_pose_is_refused() -> None:
-    """Two circles that touch: a point between them has nowhere to go, in first order it has."""
+    """A point on two touching circles cannot move, although to first order it can."""
 
     def cross(q: Any, t: Any, p: Any) -> Any:
         return q[0] * q[1]

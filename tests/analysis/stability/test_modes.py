@@ -111,8 +111,8 @@ def test_shapes_have_derivatives_and_eigenvalues_second_ones() -> None:
     assert np.abs(curvature).min() > 1e-3
 
 
-def test_beside_zeros_only_eigenvalues_have_derivatives() -> None:
-    """Two masses and a spring, free to move: growth and frequency do not see the zeros."""
+def test_with_zero_eigenvalues_only_eigenvalues_have_derivatives() -> None:
+    """Two free masses and a spring: zero eigenvalues do not affect growth and frequency."""
     free = jm.System(
         lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * (q[1] - q[0]) ** 2,
         force=lambda q, v, t, p: -p["d"] * jnp.stack([v[0] - v[1], v[1] - v[0]]),

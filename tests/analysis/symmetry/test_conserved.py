@@ -39,7 +39,7 @@ def test_a_rigid_body_with_a_quaternion(J: list[float], k: float, count: int) ->
 
 
 def test_constraints_and_forces_that_do_work_are_accounted_for() -> None:
-    """A skate keeps energy, spin and the centre of its circle, not its momentum; a wire nothing."""
+    """A skate conserves energy, spin and the centre of its circle, not momentum; a wire nothing."""
     found = jm.conserved(SKATE.system, SKATE.q, SKATE.v, {**SKATE.params, "g": 0.0})
     names = [x.name for x in found.quantities]
     assert names[:2] == ["energy", "momentum of phi"]

@@ -75,14 +75,14 @@ def page(bad) -> Page:
     return Page(write_report(bad).read_text("utf-8"))
 
 
-def test_it_is_whole_and_loads_nothing(page) -> None:
+def test_the_page_is_complete_and_loads_nothing(page) -> None:
     assert page.wrong == []
     assert page.loaded == []
     assert not [text for text in page.texts["style"] if "url(" in text or "@import" in text]
     assert "script" not in page.texts
 
 
-def test_its_policy_forbids_to_load(bad) -> None:
+def test_its_content_policy_forbids_loading(bad) -> None:
     text = (bad / "report.html").read_text("utf-8")
     (policy,) = re.findall(r'Content-Security-Policy"\s+content="([^"]*)"', text)
     assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -156,7 +156,7 @@ def test_an_unfinished_run_is_reported_as_such(bad, tmp_path) -> None:
         write_report(out)
 
 
-def test_several_processors_are_told(bad, tmp_path) -> None:
+def test_several_processors_are_reported(bad, tmp_path) -> None:
     out = tmp_path / "run"
     shutil.copytree(bad, out)
     mark = out / "blocks" / "000001"

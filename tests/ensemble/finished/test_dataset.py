@@ -1,4 +1,4 @@
-"""Studies from Python: a dataset that is read when it is needed."""
+"""Studies from Python: datasets that are read lazily."""
 
 import builtins
 import sys
@@ -107,6 +107,6 @@ def test_without_xarray_it_says_what_to_install(tmp_path, monkeypatch) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_no_run_is_refused(tmp_path) -> None:
+def test_a_folder_without_a_run_is_refused(tmp_path) -> None:
     with pytest.raises(FolderError, match="holds no run"):
         je.open(tmp_path)

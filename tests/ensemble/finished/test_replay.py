@@ -1,4 +1,4 @@
-"""One trajectory alone has the bits that it has in its study, and says where it fails."""
+"""One trajectory replayed alone is bit-identical to its study, and reports where it fails."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def test_it_has_the_bits_of_the_study(bad, good) -> None:
     assert "bit-identical to what is stored: " in str(found)
 
 
-def test_where_it_fails_is_told(bad) -> None:
+def test_the_place_of_a_failure_is_reported(bad) -> None:
     stored = arrays(bad)
     index = int(np.flatnonzero(stored["status"])[0])
     found = replay(bad, index)
@@ -58,7 +58,7 @@ def test_where_it_fails_is_told(bad) -> None:
     assert f"last finite save   t = {found.ts[last]:.6g} s, number {last}" in str(found)
 
 
-def test_other_bits_are_told(bad, tmp_path, capsys) -> None:
+def test_differing_bits_are_reported(bad, tmp_path, capsys) -> None:
     out = tmp_path / "run"
     shutil.copytree(bad, out)
     config = (out / "config.toml").read_text()
@@ -97,7 +97,7 @@ def test_final_states_and_single_precision_are_compared(tmp_path) -> None:
     assert found.values["q"].dtype == np.float64
 
 
-def test_a_table_of_draws_is_asked_for(tmp_path) -> None:
+def test_a_missing_table_of_draws_is_reported(tmp_path) -> None:
     (tmp_path / "draws.csv").write_text("x\n" + "\n".join(f"{k / 20}" for k in range(20)))
     text = STUDY.replace('{ distribution = "uniform", low = -1.0, high = 1.0 }', "@", 1)
     text = text.replace("@", '{ distribution = "table" }')

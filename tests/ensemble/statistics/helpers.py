@@ -21,7 +21,7 @@ def sample(values: Mapping[str, Any], weight: Any = None, first: int = 0) -> Sam
 
 
 def states(statistic: AbstractStatistic, whole: Sample, *ends: int) -> list[Any]:
-    """The states of parts of a sample, each from an update of nothing."""
+    """The states of parts of a sample, each updated from the empty state."""
     count = len(whole.number)
     bounds = [0, *ends, count]
     found = []
@@ -55,5 +55,5 @@ def merged(statistic: AbstractStatistic, parts: list[Any]) -> Any:
 
 
 def result(statistic: AbstractStatistic, whole: Sample, *ends: int) -> dict[str, Any]:
-    """What a statistic says of a sample in parts."""
+    """The result of a statistic for a sample in parts."""
     return statistic.result(merged(statistic, states(statistic, whole, *ends)))

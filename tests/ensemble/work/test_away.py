@@ -1,4 +1,4 @@
-"""Blocks that are handed out and come back in any order: the bits of one process."""
+"""Blocks computed by workers, in any order, are bit-identical to those of one process."""
 
 import errno
 import json
@@ -50,7 +50,7 @@ def whole(tmp_path_factory) -> Path:
     return config.parent / "run"
 
 
-def test_the_bits_are_those_of_one_process(whole, tmp_path, crew) -> None:
+def test_results_are_bit_identical_to_one_process(whole, tmp_path, crew) -> None:
     config = write_study(tmp_path, ON)
     run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     assert len(crew.given) >= 3
@@ -58,7 +58,7 @@ def test_the_bits_are_those_of_one_process(whole, tmp_path, crew) -> None:
     assert not (tmp_path / "run" / ".lease").exists()
 
 
-def test_a_run_of_one_process_goes_on_with_workers_and_back(whole, tmp_path, crew) -> None:
+def test_a_run_continues_with_workers_and_without(whole, tmp_path, crew) -> None:
     config, out = write_study(tmp_path, ON), tmp_path / "run"
     shutil.copytree(whole, out)
     killed(out, 1, 3, 4)
@@ -80,7 +80,7 @@ def test_a_study_stops_at_the_same_block(tmp_path, crew) -> None:
     assert marked_blocks(tmp_path / "run") == marked_blocks(tmp_path / "one")
 
 
-def test_other_processors_are_told_on_a_cluster_and_refused_elsewhere(
+def test_other_processors_are_reported_on_a_cluster_and_refused_elsewhere(
     whole, tmp_path, crew
 ) -> None:
     config, out = write_study(tmp_path, ON), tmp_path / "run"
@@ -97,7 +97,7 @@ def test_other_processors_are_told_on_a_cluster_and_refused_elsewhere(
     assert same_results(out, whole)
 
 
-def test_a_full_disk_of_a_worker_is_told_and_its_block_computed_later(
+def test_a_full_disk_of_a_worker_is_reported_and_its_block_computed_later(
     whole, tmp_path, crew, monkeypatch
 ) -> None:
     config, out = write_study(tmp_path, ON), tmp_path / "run"
@@ -146,7 +146,7 @@ def test_workers_of_another_version_are_refused_before_anything_is_made(tmp_path
     assert crew.given == []
 
 
-def test_it_stops_when_it_is_asked_to(whole, tmp_path, crew) -> None:
+def test_a_run_stops_on_request(whole, tmp_path, crew) -> None:
     config, out = write_study(tmp_path, ON), tmp_path / "run"
     study = read(config, Study)
     with pytest.raises(StoppedError):

@@ -1,4 +1,4 @@
-"""Clusters whose processes are killed: the bits of one process, and how to go on."""
+"""Clusters whose processes are killed: results bit-identical to one process, and resuming."""
 
 import os
 import random
@@ -25,7 +25,7 @@ def whole(tmp_path_factory) -> Path:
     return config.parent / "run"
 
 
-def test_a_worker_is_killed_and_nobody_can_tell(whole, tmp_path) -> None:
+def test_a_killed_worker_does_not_change_the_results(whole, tmp_path) -> None:
     config, out = write_study(tmp_path, many(BLOCKS)), tmp_path / "run"
     process = study_on(config, out, "--cluster", "local:2", "--chunk", 8)
     assert wait_until(lambda: marked_blocks(out), process)

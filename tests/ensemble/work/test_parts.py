@@ -1,4 +1,4 @@
-"""Parts of a study: each computed by itself, together the same bits as one run."""
+"""Parts of a study, each computed by itself, are together bit-identical to one run."""
 
 import json
 import shutil
@@ -86,7 +86,7 @@ def test_parts_share_a_folder_and_a_whole_run_does_not(whole, tmp_path) -> None:
     assert same_results(out, whole)
 
 
-def test_a_part_heals_its_own_blocks_and_leaves_the_rest(whole, tmp_path) -> None:
+def test_a_part_repairs_only_its_own_blocks(whole, tmp_path) -> None:
     config, out = write_study(tmp_path, OBSERVED), tmp_path / "run"
     study = read(config, Study)
     shutil.copytree(whole, out)
@@ -115,7 +115,7 @@ def test_blocks_beyond_the_stop_are_dropped(tmp_path) -> None:
     assert same_results(out, tmp_path / "one")
 
 
-def test_sigterm_stops_at_the_next_block_and_says_how_to_go_on(tmp_path) -> None:
+def test_sigterm_stops_at_the_next_block_and_prints_how_to_continue(tmp_path) -> None:
     text = STUDY.replace("size = 20", "size = 399").replace("substeps = 8", "substeps = 3000")
     config, out = write_study(tmp_path, text), tmp_path / "run"
     command = [sys.executable, "-m", "jaxmech", "ensemble", str(config), "--out", str(out)]

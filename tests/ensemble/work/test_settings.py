@@ -1,4 +1,4 @@
-"""The table `cluster`: what is wrong in it is told with its line, and nothing is started."""
+"""Mistakes in the table `cluster` are reported with their line before anything is started."""
 
 import pytest
 from dask_jobqueue.slurm import SLURMJob
@@ -35,7 +35,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("table", "below", "message"), WRONG)
-def test_wrong_tables_are_told_with_their_line(tmp_path, capsys, table, below, message) -> None:
+def test_wrong_tables_are_reported_with_their_line(tmp_path, capsys, table, below, message) -> None:
     config = write_study(tmp_path, f"{STUDY}\n[cluster]\n{table}\n")
     assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
@@ -54,7 +54,7 @@ def test_wrong_tables_are_told_with_their_line(tmp_path, capsys, table, below, m
         ("tcp://nowhere", "cluster.scheduler must be an address with a port"),
     ],
 )
-def test_wrong_options_are_told(tmp_path, capsys, option, message) -> None:
+def test_wrong_options_are_reported(tmp_path, capsys, option, message) -> None:
     config = write_study(tmp_path)
     assert main(["ensemble", str(config), "--cluster", option]) == 2
     error = capsys.readouterr().err
@@ -62,7 +62,7 @@ def test_wrong_options_are_told(tmp_path, capsys, option, message) -> None:
     assert message in error
 
 
-def test_no_scheduler_is_told(tmp_path, capsys) -> None:
+def test_a_missing_scheduler_is_reported(tmp_path, capsys) -> None:
     text = STUDY + '\n[cluster]\nscheduler = "tcp://127.0.0.1:9"\nwait = 0.5\n'
     config = write_study(tmp_path, text)
     assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 2
@@ -71,14 +71,14 @@ def test_no_scheduler_is_told(tmp_path, capsys) -> None:
     assert "Traceback" not in error
 
 
-def test_a_table_is_what_it_was(tmp_path) -> None:
+def test_a_table_survives_conversion_to_plain_data(tmp_path) -> None:
     given = Cluster(scheduler="slurm", memory="2 GiB", workers=7, directives=("--qos=low",))
     assert structure(plain(given), Cluster) == given
     text = f'cluster = "local:2"\n{STUDY}'
     assert read(write_study(tmp_path, text), Study).cluster == Cluster(scheduler="local:2")
 
 
-def test_jobs_of_slurm_are_what_was_asked_for() -> None:
+def test_jobs_of_slurm_have_the_given_settings() -> None:
     cluster = Cluster(
         scheduler="slurm:3", cores=4, memory="6 GiB", walltime="1-02:00:00", queue="short",
         account="mine", directives=("--qos=low",), prologue=("module load python",), device="gpu",

@@ -1,4 +1,4 @@
-"""The map over workers: lost ones are made up for, slow ones helped, lost schedulers told."""
+"""The map over workers: lost workers, slow workers, and a lost scheduler."""
 
 import pickle
 import time
@@ -38,7 +38,7 @@ def test_items_are_taken_when_they_are_needed() -> None:
 
 
 @pytest.mark.parametrize(("losses", "told"), [(2, False), (1, True)])
-def test_what_was_lost_with_its_workers_is_computed_again(losses, told) -> None:
+def test_items_of_lost_workers_are_recomputed(losses, told) -> None:
     left = [2]
 
     def function(item: int) -> int:
@@ -57,7 +57,7 @@ def test_what_was_lost_with_its_workers_is_computed_again(losses, told) -> None:
         assert sorted(found) == [(k, k) for k in range(6)]
 
 
-def test_a_lost_scheduler_is_told() -> None:
+def test_a_lost_scheduler_is_reported() -> None:
     def function(item: int) -> int:
         raise CancelledError
 
@@ -70,7 +70,7 @@ def test_errors_of_a_task_are_raised() -> None:
         list(Tasks(Crew()).as_done(lambda x: 1 // x, [1, 0]))
 
 
-def test_a_free_worker_computes_again_what_takes_long(monkeypatch) -> None:
+def test_an_idle_worker_repeats_a_slow_item(monkeypatch) -> None:
     monkeypatch.setattr(module, "_LEAST", 0.1)
     monkeypatch.setattr(module, "_LOOK", 0.02)
     crew = Crew(2, seconds=lambda item, again: 60.0 if item == (7, 8) else 0.01)
@@ -83,7 +83,7 @@ def test_a_free_worker_computes_again_what_takes_long(monkeypatch) -> None:
     assert len(crew.given) == 4
 
 
-def test_after_a_stop_what_was_begun_is_waited_for() -> None:
+def test_after_a_stop_running_items_are_awaited() -> None:
     stop = [False]
     crew = Crew(2, seconds=lambda item, again: 0.01)
     found = []
@@ -94,7 +94,7 @@ def test_after_a_stop_what_was_begun_is_waited_for() -> None:
     assert len(found) <= 5
 
 
-def test_lost_workers_are_told_and_revived(monkeypatch) -> None:
+def test_lost_workers_are_reported_and_restarted(monkeypatch) -> None:
     monkeypatch.setattr(module, "_COUNT", 0.0)
     told, crew = list[str](), Crew(0)
 
@@ -144,7 +144,7 @@ def test_a_worker_that_its_nanny_gives_up_is_replaced() -> None:
     assert own.scaled == [2, 2]
 
 
-def test_functions_and_arrays_travel_as_they_are() -> None:
+def test_functions_and_arrays_are_sent_unchanged() -> None:
     factor = np.float64(1 / 3)
     parcel = pickle.loads(pickle.dumps(Parcel.of(lambda x: x * factor, jnp.float64(1.5))))
     jax.config.update("jax_enable_x64", False)

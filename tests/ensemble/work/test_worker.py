@@ -1,4 +1,4 @@
-"""What a worker does with blocks, without a cluster; and which workers are refused."""
+"""Computing blocks in a worker without a cluster, and workers that are refused."""
 
 import pickle
 from pathlib import Path
@@ -101,14 +101,14 @@ class Known:
 OWN = {**environment(), "host": "here"}
 
 
-def test_equal_workers_are_taken() -> None:
+def test_equal_workers_are_accepted() -> None:
     told = list[str]()
     facts = facts_of_all(Known(OWN, OWN), "cpu", 1.0, told.append)
     assert facts == environment()
     assert told == []
 
 
-def test_mixed_processors_are_told_and_recorded() -> None:
+def test_mixed_processors_are_reported_and_recorded() -> None:
     told = list[str]()
     facts = facts_of_all(Known(OWN, OWN | {"processor": "Other"}), "cpu", 1.0, told.append)
     assert facts["processor"] == sorted(["Other", OWN["processor"]])

@@ -1,4 +1,4 @@
-"""Steps of the size that a tolerance asks for: errors, work, batches, failures, configuration."""
+"""Adaptive steps: errors, work, batches, failures, configuration."""
 
 from dataclasses import replace
 from functools import partial
@@ -109,7 +109,7 @@ def of_lengths(g: Any, ts: Any) -> Solution:
 
 
 def test_a_trajectory_has_the_same_bits_alone_and_in_any_batch() -> None:
-    """From gentle to violent: steps of very different sizes, side by side."""
+    """Motions from slow to fast, so that neighbouring lanes have very different steps."""
     g = np.geomspace(0.1, 1000.0, 37)
     whole = of_lengths(g, TS)
     assert len(set(whole.accepted.tolist())) > 10
@@ -150,7 +150,7 @@ def test_a_singular_force_ends_in_underflow() -> None:
     assert 0.4 < sol.t_failed <= 0.5
 
 
-def test_steps_at_the_limit_of_stability_are_told() -> None:
+def test_steps_at_the_limit_of_stability_are_reported() -> None:
     """A damper of rate 1e4 that acts on a slow motion."""
 
     def force(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -179,12 +179,12 @@ def test_steps_at_the_limit_of_stability_are_told() -> None:
         ),
     ],
 )
-def test_wrong_settings_are_told(settings: Any, told: str) -> None:
+def test_wrong_settings_are_reported(settings: Any, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Adaptive(**settings)
 
 
-def test_a_method_without_an_estimate_is_told() -> None:
+def test_a_method_without_an_error_estimate_is_refused() -> None:
     with pytest.raises(TypeError, match="pair"):
         Adaptive(RK4())
 

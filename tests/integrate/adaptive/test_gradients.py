@@ -58,7 +58,7 @@ def central(loss: Any, x: Any) -> np.ndarray:
 
 
 def test_both_modes_agree_with_differences(loss: Any) -> None:
-    """Initial velocities, parameters, which move the initial state too, and save times."""
+    """With respect to initial velocities, parameters (also of the initial state) and save times."""
     reverse = jax.jit(jax.grad(loss))(X)
     wanted = central(loss, X)
     np.testing.assert_allclose(reverse, wanted, rtol=1e-7, atol=1e-6)

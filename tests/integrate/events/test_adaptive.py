@@ -72,7 +72,7 @@ def test_a_bead_leaves_its_hoop() -> None:
 
 
 def landed(x: jax.Array) -> jax.Array:
-    """When the second of two bounces is, and where the ball is at the end, for e, g and height."""
+    """The time of the second bounce and the final height, as a function of e, g and height."""
     e, g, height = x
     method = jm.Adaptive(rtol=1e-9, atol=1e-10, max_steps=64)
     sol = jm.simulate(

@@ -101,7 +101,7 @@ def test_functions_of_velocities_by_a_tolerance() -> None:
     np.testing.assert_allclose(sol.events["fast"].t[:2], [first, np.pi - first], atol=1e-5)
 
 
-def test_the_search_gives_up_where_nothing_can_be_expected() -> None:
+def test_the_search_stops_where_no_zero_is_possible() -> None:
     """A minimum well above zero, one below, and a function that only falls."""
     start = jnp.array([1.0, 1.0, 1.0]), jnp.array([-1.0, -5.0, -1.0])
     end = jnp.array([1.0, 1.0, 0.5]), jnp.array([1.0, 5.0, -0.1])

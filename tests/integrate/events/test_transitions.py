@@ -19,7 +19,7 @@ def height(q: Array, v: Array, t: Array, p: Any) -> Array:
 
 
 def test_a_constraint_that_an_event_switches_on() -> None:
-    """Its impulse takes the velocity, and its reaction begins with it."""
+    """Its impulse removes the normal velocity, and its reaction starts at that time."""
 
     def floor(q, t, p):
         return q[0]
@@ -117,7 +117,7 @@ def test_ever_shorter_bounces_end_with_a_status() -> None:
 
 
 def test_many_events_in_one_long_step_that_change_nothing() -> None:
-    """They are all found, and the motion has the same bits without them."""
+    """All are found, and the motion is bit-identical to the one without them."""
     levels = np.linspace(0.05, 0.95, 12)
     events = [
         jm.Event(lambda q, v, t, p, level=level: q[1] - level, name=f"at {k}", keep=1)

@@ -173,7 +173,7 @@ def test_other_laws_are_refused(kind: Any) -> None:
                 )  # fmt: skip
 
 
-def test_iterations_that_do_not_suffice_are_told_of() -> None:
+def test_too_few_iterations_are_reported() -> None:
     """With one iteration no step can converge."""
     for method in (jm.RadauIIA5(5, iterations=1), jm.Adaptive(jm.RadauIIA5(iterations=1))):
         sol = jm.simulate(

@@ -66,8 +66,8 @@ def test_both_solve_for_the_constraint_forces_themselves(method: Any) -> None:
     refused(method, system, "SVD", formulation=jm.UdwadiaKalaba(solver=jm.SVD()))
 
 
-def test_a_closed_over_traced_value_is_no_obstacle() -> None:
-    """Which is found at generic values of it."""
+def test_a_closed_over_traced_value_is_accepted() -> None:
+    """The requirements are tested at generic values."""
 
     def end(mass: Any) -> Any:
         system = jm.System(
@@ -89,7 +89,7 @@ def test_iterations_are_a_positive_integer() -> None:
         jm.Variational(iterations=0)
 
 
-def test_a_force_of_time_and_position_and_a_moving_constraint_are_no_obstacle() -> None:
+def test_a_force_of_time_and_position_and_a_moving_constraint_are_accepted() -> None:
     pushed = jm.System(plain, force=lambda q, v, t, p: jnp.cos(t) * q, **FREE)
     sol = jm.simulate(pushed, [1.0, 0.0], [0.0, 1.0], [0.0, 0.1], method=jm.RATTLE(2))
     assert sol.ok

@@ -1,4 +1,4 @@
-"""Systems at the edge of what long-time methods take: redundant, singular M, forces, moving."""
+"""Long-time methods with redundant rows, a singular M, forces and moving constraints."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The text of GPU kernels: run by the processor it has the results of lanes."""
+"""GPU kernels compiled for the CPU give the results of native code."""
 
 import re
 from typing import Any
@@ -185,7 +185,7 @@ def test_equal_kernels_have_equal_names_and_others_do_not() -> None:
     assert first == again != other
 
 
-def test_what_a_thread_cannot_hold_is_refused() -> None:
+def test_a_kernel_too_large_for_a_thread_is_refused() -> None:
     def long(x: Any) -> Any:
         _, saved = jax.lax.scan(lambda y, _: (y + 1, y), x, None, length=70_000)
         return jax.lax.scan(lambda total, y: (total + y, None), x, saved, reverse=True)[0]

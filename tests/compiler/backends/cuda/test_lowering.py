@@ -161,7 +161,7 @@ def test_plain_vmap_where_the_gpu_lacks_something(
     assert machine.registered == {}
 
 
-def test_explain_tells_what_the_gpu_lacks(
+def test_explain_names_what_the_gpu_lacks(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def made(*args: Any, **rest: Any) -> Any:

@@ -84,7 +84,7 @@ def test_an_array_without_numbers_has_no_address(case: tuple[FakeDriver, Call]) 
     assert library.launches[0].pointers[:2] == (0, 0)
 
 
-def test_what_the_handler_says_of_itself(case: tuple[FakeDriver, Call]) -> None:
+def test_the_metadata_of_the_handler(case: tuple[FakeDriver, Call]) -> None:
     """Interface version 0.1, and that its calls may be captured."""
     library, call = case
     metadata = Metadata()
@@ -136,7 +136,7 @@ def test_an_error_of_xla_is_passed_on(case: tuple[FakeDriver, Call], stage: int)
         ("cuKernelGetFunction", INITIALIZE, "loaded"),
     ],
 )
-def test_an_error_of_the_driver_is_told(
+def test_an_error_of_the_driver_is_reported(
     case: tuple[FakeDriver, Call], function: str, stage: int, what: str, code: int, kind: int,
     told: str,
 ) -> None:  # fmt: skip
