@@ -60,7 +60,9 @@ class Found:
 
 def find(name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...]) -> Found:
     """Execute "path/file.py:attribute" and return the attribute, or the result of a function."""
-    file, attribute = _split(name)
+    file, colon, attribute = name.rpartition(":")
+    if not colon or not file.endswith(".py") or not attribute.isidentifier():
+        raise refuse("model", f'must be of the form "path/file.py:attribute", but is "{name}"')
     path = folder / file
     if not path.is_file():
         raise refuse("model", f"must name a Python file, but there is none at {path}")
@@ -82,13 +84,6 @@ def _subject(name: str, found: object) -> Subject:
         return Subject(name, found, None)
     kind = type(found).__name__
     raise refuse("model", f"must name a System or a Model, but {name} is of type {kind}")
-
-
-def _split(name: str) -> tuple[str, str]:
-    path, colon, attribute = name.rpartition(":")
-    if not colon or not path.endswith(".py") or not attribute.isidentifier():
-        raise refuse("model", f'must be of the form "path/file.py:attribute", but is "{name}"')
-    return path, attribute
 
 
 def _attribute(module: ModuleType, attribute: str, path: Path, kinds: tuple[type, ...]) -> object:

@@ -104,29 +104,28 @@ def key_descriptions(kind: type) -> str:
 def _descriptions(kind: type, indent: int, within: str = "") -> Iterator[str]:
     hints = get_type_hints(kind, include_extras=True)
     tables = [f for f in fields(kind) if _is_table(hints[f.name])]
-    drawn = [f for f in tables if _values_of(hints[f.name])]
+    drawn = [(f, choice) for f in tables if (choice := _values_of(hints[f.name]))]
     for entry in fields(kind):
         if entry not in tables:
             yield _row(entry, hints[entry.name], indent)
     for entry in tables:
         if entry.metadata.get("inline"):
             yield from _inside(hints[entry.name])
-        elif entry not in drawn:
+        elif not _values_of(hints[entry.name]):
             left, right = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
             yield f"\n  {left}{within}{entry.name}{right}  {entry.metadata['doc']}"
             yield from _inside(hints[entry.name], f"{entry.name}.")
-    choices = {id(_values_of(hints[f.name])): _values_of(hints[f.name]) for f in drawn}
-    for number, choice in choices.items():
-        own = [f for f in drawn if id(_values_of(hints[f.name])) == number]
+    for choice in {id(choice): choice for _, choice in drawn}.values():
+        own = [f for f, its_own in drawn if its_own is choice]
         left = " " * (indent - 2)
         yield ""
         yield from (f"{left}  {f'[{within}{f.name}]':<14}  {f.metadata['doc']}" for f in own)
         if indent > _OUTER:  # its choices belong to another table
             continue
-        given = "a number, which is fixed, or a table" if choice and choice.bare else "a table"
+        given = "a number, which is fixed, or a table" if choice.bare else "a table"
         yield f"    name = {given}, one of:"
         yield from _choices(choice)
-        if choice and choice.other:
+        if choice.other:
             text = (choice.other.__doc__ or "").partition("\n")[0]
             yield fill(
                 f"    {choice.tag} = ...{' ' * 13}{text}", _WIDTH, subsequent_indent=" " * 34
@@ -143,11 +142,11 @@ def _inside(kind: Any, within: str = "") -> Iterator[str]:
         yield from _descriptions(table, indent=4, within=within)
 
 
-def _choices(choice: OneOf | None) -> Iterator[str]:
-    kinds = choice.kinds if choice else {}
+def _choices(choice: OneOf) -> Iterator[str]:
+    kinds = choice.kinds
     alike = len({tuple(map(id, fields(kind))) for kind in kinds.values()}) == 1
     for place, (name, kind) in enumerate(kinds.items(), start=1):
-        left = f'    {choice.tag} = "{name}"' if choice else ""
+        left = f'    {choice.tag} = "{name}"'
         text = f"{left:<34}{(kind.__doc__ or '').partition(chr(10))[0]}"
         yield fill(text, width=_WIDTH, subsequent_indent=" " * 34)
         if not alike or place == len(kinds):  # keys common to all of them are listed once
@@ -191,12 +190,9 @@ def _values_of(kind: Any) -> OneOf | None:
 def _line(key: Key, lines: Mapping[Key, int]) -> int:
     """The line of a key, or of the nearest enclosing table that has one."""
     parts = [key[:end] for end in range(len(key), 0, -1)]
-    names = (name for part in parts for name in (part, _without_index(part)))
+    tables = [(*part[:-1], part[-1].partition("[")[0]) for part in parts]  # without indices
+    names = (name for pair in zip(parts, tables, strict=True) for name in pair)
     return next((lines[name] for name in names if name in lines), _NO_LINE)
-
-
-def _without_index(key: Key) -> Key:
-    return (*key[:-1], key[-1].partition("[")[0])
 
 
 def _split(dotted: str) -> Key:

@@ -94,13 +94,10 @@ class BlockProgram:
     def devices(self) -> list[jax.Device]:
         """The devices that compute blocks at the same time."""
         found = study_devices()
-        if len(found) > 1 and found[0].platform == "cpu" and self._calls_lapack():
-            return found[:1]
-        return found
-
-    def _calls_lapack(self) -> bool:
+        if len(found) == 1 or found[0].platform != "cpu":
+            return found
         # See "JAX versions" in docs/limits.md: two batched calls of LAPACK at a time can hang.
-        return "lapack" in self._whole.lower(self.inputs(0)).as_text()
+        return found[:1] if "lapack" in self._whole.lower(self.inputs(0)).as_text() else found
 
     def run(self, inputs: Inputs) -> Block:
         """Start to compute a block, with states that need no assembly where possible."""
@@ -150,7 +147,8 @@ class BlockProgram:
             failed = (sample.real & (~succeeded(values["status"]))).sum()
             return states, (arrays, met, failed)
 
-        empty = jax.eval_shape(lambda e: self._slice(e, inputs.same, assembled), _first(each, size))
+        first = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), each)
+        empty = jax.eval_shape(lambda e: self._slice(e, inputs.same, assembled), first)
         states = self._empty(empty[1], empty[3])
         if count == 1:
             states, (arrays, met, failed) = step(states, each)
@@ -192,10 +190,6 @@ class BlockProgram:
                 _require_scalars(name, statistic, own)
             found[name] = statistic.init(own)
         return found
-
-
-def _first(each: Any, size: int) -> Any:
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), each)
 
 
 def _require_scalars(name: str, statistic: AbstractStatistic, sample: Sample) -> None:

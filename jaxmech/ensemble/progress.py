@@ -45,14 +45,12 @@ class RunProgress:
         if now - self._reported >= PERIOD or all_done:
             self._reported = now
             if self._bar.disable is not True:
-                self._bar.set_postfix_str(self._postfix(estimates()), False)
+                failed_ = f"{self.failed} failed" if self.failed else ""
+                text = ", ".join(filter(None, [failed_, as_line(estimates())]))
+                self._bar.set_postfix_str(text, False)
             if self.shown == "json":
                 self._line(now, estimates())
         self._bar.update(done)
-
-    def _postfix(self, estimates: Mapping[str, Estimate]) -> str:
-        text = f"{self.failed} failed" if self.failed else ""
-        return ", ".join(filter(None, [text, as_line(estimates)]))
 
     def _line(self, now: float, estimates: Mapping[str, Estimate]) -> None:
         done = self.initial + self._done

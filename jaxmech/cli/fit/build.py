@@ -159,12 +159,13 @@ def completed(
     free = subject.free
     if chosen is not None:
         free = tuple(name for name in chosen if any(is_within(leaf, [name]) for leaf in leaves))
+    bounds = {n: PhysicalInertia() if x == INERTIA else tuple(x) for n, x in given.bounds.items()}
     fitted = [name for name in leaves if free is None or is_within(name, free)]
     return replace(
         subject,
         params=_started(subject.params, {**given.start, **candidate.start}),
         free=free,
-        bounds=_known({**subject.bounds, **_bounds(given.bounds)}, fitted),
+        bounds=_known({**subject.bounds, **bounds}, fitted),
         prior=_known({**subject.prior, **given.prior}, fitted),
     )
 
@@ -172,12 +173,6 @@ def completed(
 def _known(entries: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     """Select the entries of parameters that this candidate has; another may have the others."""
     return {name: value for name, value in entries.items() if name in names}
-
-
-def _bounds(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        n: PhysicalInertia() if value == INERTIA else tuple(value) for n, value in given.items()
-    }
 
 
 def _started(params: Any, start: Mapping[str, Any]) -> Any:

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -154,19 +153,12 @@ def configuration(results: Results) -> Html:
 def surroundings(results: Results) -> Html:
     """List versions and devices, and the numbers of blocks by kind of processor."""
     facts = stored_environment(results.path)
-    rows = [(key, _fact_text(value)) for key, value in facts.items() if value != ""]
-    kinds = Counter(filter(None, (_processor(results.path, block) for block in results.blocks)))
+    texts = ((key, x if isinstance(x, str) else json.dumps(x)) for key, x in facts.items())
+    rows = [(key, text) for key, text in texts if text]
+    marks = (mark_of(results.path, block).read_text("utf-8") for block in results.blocks)
+    kinds = Counter(filter(None, (json.loads(mark).get("processor") for mark in marks)))
     parts = [table(("fact", "value"), rows)]
     if len(kinds) > 1:
         text = "Several kinds of processors computed this run; the last bits of results may differ."
         parts += [element("p", text), table(("processor", "blocks"), kinds.items())]
     return section("Environment", *parts, folded=True)
-
-
-def _processor(path: Path, block: int) -> str | None:
-    known = json.loads(mark_of(path, block).read_text(encoding="utf-8"))
-    return known.get("processor")
-
-
-def _fact_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

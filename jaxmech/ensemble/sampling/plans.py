@@ -111,16 +111,13 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
         subject = load(name, options, folder)
     except StudyError as error:
         return list(error.problems)
+    tables = {section: table for section, table in data.items() if isinstance(table, dict)}
     return [
         Problem((section, key), not_one_of(key.partition("[")[0], known, what))
         for section, known, what in known_names(subject)
-        for key in _keys(data.get(section))
+        for key in tables.get(section, ())
         if known is not None and key.partition("[")[0] not in known
     ]
-
-
-def _keys(table: Any) -> list[str]:
-    return list(table) if isinstance(table, dict) else []
 
 
 def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:

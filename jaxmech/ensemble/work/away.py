@@ -88,7 +88,9 @@ class AwayWork:
         order = _packed(Order(self.study, self.folder.resolve(), path, lease, x64))
         # A second worker begins at the end, so that the two meet in the middle.
         self.tasks.again = lambda part: part[::-1]
-        sizes, ended = self._sizes(), False
+        # a chunk of one block is the default of a study
+        fixed = self.study.chunk_size // self.study.block_size
+        sizes, ended = Sizes(fixed if fixed > 1 else None), False
 
         def ends() -> bool:
             nonlocal ended
@@ -112,11 +114,6 @@ class AwayWork:
             lease_of(path).unlink(missing_ok=True)
         if self._waiting and not self.accumulator.enough:
             raise StoppedError
-
-    def _sizes(self) -> Sizes:
-        """The sizes of tasks according to the study; a chunk of one block is its default."""
-        fixed = self.study.chunk_size // self.study.block_size
-        return Sizes(fixed if fixed > 1 else None)
 
     def _parts(self, missing: list[int], sizes: Sizes) -> Iterator[Blocks]:
         """Yield the blocks of each task, in sizes that suit the current workers."""

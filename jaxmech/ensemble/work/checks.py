@@ -1,7 +1,7 @@
 """Checks of the workers of a cluster: versions that must agree, differences that are allowed."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ def facts_of_all(
         if told := refusal(like, facts, f"{address} on {facts['host']}"):
             raise ClusterError(told)
     assert first is not None
-    several = {key: _kinds(found, key) for key in MAY_DIFFER}
+    several = {key: sorted({x[key] for x in found.values()}, key=str) for key in MAY_DIFFER}
     for key, kinds in several.items():
         if len(kinds) > 1:
             what = " and ".join(kinds)
@@ -79,7 +79,3 @@ def facts_of_all(
             tell(f"the workers differ in their {key}: {what}; {text}")
     joined = {key: kinds[0] if len(kinds) == 1 else kinds for key, kinds in several.items()}
     return {**{key: value for key, value in first.items() if key != "host"}, **joined}
-
-
-def _kinds(found: Mapping[str, Any], key: str) -> list[Any]:
-    return sorted({facts[key] for facts in found.values()}, key=str)

@@ -73,7 +73,10 @@ class Cluster:
     @property
     def lifetime(self) -> int:
         """Seconds of a job of SLURM, of which the last part is for its end."""
-        seconds = _seconds(self.walltime)
+        found = _DURATION.fullmatch(self.walltime)
+        assert found
+        days, hours, minutes, rest = (int(x or 0) for x in found.groups())
+        seconds = ((24 * days + hours) * 60 + minutes) * 60 + rest
         return seconds - min(seconds // 5, 300)
 
     def _of_scheduler(self) -> Iterator[Problem]:
@@ -121,10 +124,3 @@ class Cluster:
                 if getattr(self, key) is not None:
                     text = "must be left out: the cluster runs already, with workers of its own"
                     yield Problem((key,), text)
-
-
-def _seconds(walltime: str) -> int:
-    found = _DURATION.fullmatch(walltime)
-    assert found
-    days, hours, minutes, seconds = (int(x or 0) for x in found.groups())
-    return ((24 * days + hours) * 60 + minutes) * 60 + seconds
