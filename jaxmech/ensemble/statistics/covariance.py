@@ -13,7 +13,6 @@ from jaxmech.ensemble.statistics.protocol import (
     Found,
     Sample,
     State,
-    as_float,
     host,
     weights_of,
 )
@@ -63,7 +62,7 @@ class Covariance(AbstractStatistic):
 
     def update(self, state: State, sample: Sample) -> State:
         """Update in two passes, as in `Moments`."""
-        columns = [as_float(x).astype(sample.weight.dtype) for x in sample.values.values()]
+        columns = [sample.floats(name).astype(sample.weight.dtype) for name in sample.values]
         value, w = weights_of(jnp.stack(columns, axis=1), sample.weight)
         # Rows that lack a number are left out whole: pairs of different samples need not have a
         # positive semidefinite covariance.

@@ -9,14 +9,7 @@ from jaxtyping import Array
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import Method, of_proportion, of_weighted
 from jaxmech.ensemble.statistics.moments import Moments, require_confidence
-from jaxmech.ensemble.statistics.protocol import (
-    AbstractStatistic,
-    Found,
-    Sample,
-    State,
-    as_float,
-    host,
-)
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -65,7 +58,7 @@ class Probability(_Threshold):
 
     def update(self, state: State, sample: Sample) -> State:
         """Count hits, and sum their weights."""
-        value = as_float(sample.values[self.of]).reshape(len(sample.weight), -1)
+        value = sample.floats(self.of).reshape(len(sample.weight), -1)
         counts = (sample.weight > 0) & ~jnp.isnan(value).any(1)
         hit = counts & self.beyond(value).any(1)
         w = jnp.where(hit, sample.weight, 0)
@@ -137,7 +130,7 @@ class FirstPassage(_Threshold):
 
     def update(self, state: State, sample: Sample) -> State:
         """Count the trajectories by the time of their first passage."""
-        value = as_float(sample.values[self.names[0]])
+        value = sample.floats(self.names[0])
         value = value.reshape(*value.shape[:2], -1)
         counts = (sample.weight > 0) & ~jnp.isnan(value).any((1, 2))
         past = (value > 0 if self.of_event is not None else self.beyond(value)).any(2)

@@ -7,15 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.protocol import (
-    AbstractStatistic,
-    Found,
-    Sample,
-    State,
-    as_float,
-    host,
-    weights_of,
-)
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -41,7 +33,7 @@ class Histogram(AbstractStatistic):
 
     def update(self, state: State, sample: Sample) -> State:
         """Add the weights of the values to their bins."""
-        value, w = weights_of(as_float(sample.values[self.of]), sample.weight)
+        value, w = sample.weighted(self.of)
         place = (value - self.low) * (self.bins / (self.high - self.low))
         place = jnp.clip(jnp.floor(place) + 1, 0, self.bins + 1).astype(jnp.int32)
         return {"weights": counted(state["weights"], place, w)}

@@ -8,15 +8,7 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import factor
-from jaxmech.ensemble.statistics.protocol import (
-    AbstractStatistic,
-    Found,
-    Sample,
-    State,
-    as_float,
-    host,
-    weights_of,
-)
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -44,7 +36,7 @@ class Moments(AbstractStatistic):
 
     def init(self, sample: Sample) -> State:
         """Zeros, and extremes that any number replaces."""
-        value = as_float(sample.values[self.of])
+        value = sample.floats(self.of)
         zero = jnp.zeros(value.shape[1:], value.dtype)
         none = jnp.full(zero.shape, -1, sample.number.dtype)
         return {
@@ -54,8 +46,7 @@ class Moments(AbstractStatistic):
 
     def update(self, state: State, sample: Sample) -> State:
         """Update in two passes: the mean of the sample, then squares of the distances from it."""
-        given = as_float(sample.values[self.of])
-        value, w = weights_of(given, sample.weight)
+        value, w = sample.weighted(self.of)
         total = w.sum(0)
         # The mean first: a sum of squares less the square of a sum would cancel where the spread is
         # small beside the mean.

@@ -37,6 +37,15 @@ class Sample(NamedTuple):
     real: Bool[Array, " B"]
     number: Int[Array, " B"]
 
+    def floats(self, name: str) -> Array:
+        """A quantity as floating-point numbers, truth values too."""
+        value = self.values[name]
+        return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
+
+    def weighted(self, name: str) -> tuple[Array, Array]:
+        """A quantity and its weights, both zero where it is not finite or does not count."""
+        return weights_of(self.floats(name), self.weight)
+
 
 class AbstractStatistic(abc.ABC):
     """A statistic of a study, whose fields are the keys of its table in a configuration."""
@@ -85,11 +94,6 @@ def weights_of(value: Array, weight: Array) -> tuple[Array, Array]:
     shape = weight.shape + (1,) * (value.ndim - 1)
     counts = jnp.isfinite(value) & (weight.reshape(shape) > 0)
     return jnp.where(counts, value, 0), jnp.where(counts, weight.reshape(shape), 0)
-
-
-def as_float(value: Array) -> Array:
-    """Numbers of any type, truth values too, as floating-point numbers."""
-    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
 
 
 def host(state: State) -> dict[str, Any]:

@@ -16,15 +16,7 @@ from jaxtyping import Array
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.histogram import counted
 from jaxmech.ensemble.statistics.moments import require_confidence
-from jaxmech.ensemble.statistics.protocol import (
-    AbstractStatistic,
-    Found,
-    Sample,
-    State,
-    as_float,
-    host,
-    weights_of,
-)
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -58,7 +50,7 @@ class Quantiles(AbstractStatistic):
 
     def init(self, sample: Sample) -> State:
         """Initialize without values."""
-        value = as_float(sample.values[self.of])
+        value = sample.floats(self.of)
         zero = jnp.zeros(value.shape[1:], value.dtype)
         return {
             "weights": jnp.zeros((*zero.shape, self.bins), value.dtype),
@@ -69,7 +61,7 @@ class Quantiles(AbstractStatistic):
 
     def update(self, state: State, sample: Sample) -> State:
         """Widen the bins as far as necessary, and count."""
-        value, w = weights_of(as_float(sample.values[self.of]), sample.weight)
+        value, w = sample.weighted(self.of)
         low = jnp.minimum(state["min"], jnp.where(w > 0, value, jnp.inf).min(0))
         high = jnp.maximum(state["max"], jnp.where(w > 0, value, -jnp.inf).max(0))
         e, first = self._bins(low, high)

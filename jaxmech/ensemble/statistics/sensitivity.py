@@ -9,14 +9,7 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.moments import require_confidence
-from jaxmech.ensemble.statistics.protocol import (
-    AbstractStatistic,
-    Found,
-    Sample,
-    State,
-    as_float,
-    host,
-)
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -47,14 +40,14 @@ class SobolIndices(AbstractStatistic):
     def init(self, sample: Sample) -> State:
         """Zeros, one row for the estimate and one for each resample."""
         d = self._group(sample) - 2
-        value = as_float(sample.values[self.of])
+        value = sample.floats(self.of)
         rows = jnp.zeros((1 + self.resamples, 3 + 3 * d), value.dtype)
         return {"sums": rows, "groups": jnp.zeros((), sample.number.dtype)}
 
     def update(self, state: State, sample: Sample) -> State:
         """Add the products of each group, which all estimators are sums of."""
         size = self._group(sample)
-        value = as_float(sample.values[self.of]).reshape(-1, size)
+        value = sample.floats(self.of).reshape(-1, size)
         whole = ((sample.weight > 0).reshape(-1, size) & jnp.isfinite(value)).all(1)
         value = jnp.where(whole[:, None], value, 0.0)
         # Only sums of products are kept, from which every resample can be made with its own counts.

@@ -8,14 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.protocol import (
-    AbstractStatistic,
-    Found,
-    Sample,
-    State,
-    as_float,
-    host,
-)
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -74,7 +67,7 @@ class Worst(AbstractStatistic):
         return merged
 
     def _score(self, sample: Sample) -> Array:
-        value = as_float(sample.values[self.of]).reshape(len(sample.weight), -1)
+        value = sample.floats(self.of).reshape(len(sample.weight), -1)
         value = -value.min(1) if self.smallest else value.max(1)
         return jnp.where((sample.weight > 0) & ~jnp.isnan(value), value, -jnp.inf)
 
