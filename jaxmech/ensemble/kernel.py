@@ -30,6 +30,7 @@ from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.status import succeeded
 from jaxmech.system import as_dtype
 from jaxmech.utils.checks import MissingParameterError
+from jaxmech.utils.tracers import evenly_spaced
 
 States = dict[str, Any]
 AUDIT = "audit"  # name of the statistic of the statuses, where these are not stored
@@ -241,7 +242,7 @@ def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     if not isinstance(method, AbstractFixedStep) or method.substeps is not None:
         return study
     program = StudyTrajectory(study, subject)
-    rows = np.unique(np.linspace(0, study.size - 1, min(study.size, MEMBERS)).round().astype(int))
+    rows = evenly_spaced(study.size, MEMBERS)
     parts = [inputs_of(sampler.rows(row, row + 1), program.dtype) for row in rows.tolist()]
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(own for own, _ in parts))
     same = parts[0][1]

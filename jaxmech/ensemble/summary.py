@@ -17,6 +17,7 @@ from jaxmech.ensemble.statistics.audit import WORST
 from jaxmech.ensemble.statistics.protocol import Found
 from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status, succeeded
+from jaxmech.utils.tracers import evenly_spaced
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SHOWN = 5  # number of times at which quantiles are given
@@ -168,7 +169,7 @@ def _shown(value: Any) -> str:
 
 def _quantiles(results: Results) -> dict[str, Any]:
     ts = results.ts
-    shown = np.unique(np.linspace(0, len(ts) - 1, _SHOWN).round().astype(int))
+    shown = evenly_spaced(len(ts), _SHOWN)
     q = results.good("q", times=shown)
     bands = np.quantile(q, QUANTILES, axis=0).transpose(2, 1, 0) if len(q) else []
     names = results.coordinates if len(q) else ()

@@ -12,6 +12,7 @@ from jaxmech.plot.ensemble_statistics import of_statistics
 from jaxmech.plot.panels import MOST_PANELS, grid, legend_below, save, single
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
+from jaxmech.utils.tracers import evenly_spaced
 
 MOST_TRAJECTORIES = 16_384  # suffices for all plotted quantiles
 LEAST_TRAJECTORIES = 1024
@@ -78,8 +79,7 @@ def _most(results: Results) -> int:
 
 def _times(results: Results) -> np.ndarray:
     """The indices of the saved times that are drawn, including the first and the last one."""
-    last = len(results.ts) - 1
-    return np.unique(np.linspace(0, last, min(last + 1, MOST_TIMES)).round().astype(int))
+    return evenly_spaced(len(results.ts), MOST_TIMES)
 
 
 def _title(results: Results) -> str:

@@ -39,7 +39,7 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
     """The values of leaves whose batch axis comes first."""
     if is_known(leaves):
         rows = max((len(leaf) for leaf in leaves), default=1)
-        places = _spread(rows, most)
+        places = evenly_spaced(rows, most)
         return [np.broadcast_to(x, (rows, *np.shape(x)[1:]))[places] for x in leaves]
     found: list[list[np.ndarray] | None] = []
 
@@ -50,7 +50,7 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
 
     @look.def_vmap
     def rule(size: int, in_batched: list[bool], *leaves: Any) -> tuple[Any, bool]:
-        places = _spread(size, most)
+        places = evenly_spaced(size, most)
 
         def rows(leaf: Any, is_batched: bool) -> Any:
             shape = len(places), *leaf.shape
@@ -66,6 +66,6 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
     return found[0] if found else None
 
 
-def _spread(count: int, most: int) -> np.ndarray:
+def evenly_spaced(count: int, most: int) -> np.ndarray:
     """The indices of at most `most` evenly spaced members, including both ends."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))

@@ -6,17 +6,9 @@ from importlib.metadata import version
 from pathlib import Path
 from string import Template
 
+from jaxmech.cli.report import sections
 from jaxmech.cli.report.elements import html, together
 from jaxmech.cli.report.media import animations, pictures
-from jaxmech.cli.report.sections import (
-    answers,
-    audit,
-    bands,
-    configuration,
-    failures,
-    headline,
-    surroundings,
-)
 from jaxmech.config.run_folder import FolderError, write_whole
 from jaxmech.ensemble import open_results
 from jaxmech.ensemble.summary import summarize
@@ -75,15 +67,15 @@ def write_report(
         raise FolderError(f"{path} is not finished, and there is nothing to report; {text}")
     summary = results.summary or summarize(results)
     parts = [
-        headline(results, summary),
-        answers(results),
-        audit(summary),
-        bands(summary),
+        sections.headline(results, summary),
+        sections.answers(results),
+        sections.audit(summary),
+        sections.bands(summary),
         pictures(results),
         animations(results, animated, folder, tell),
-        failures(results, summary),
-        configuration(results),
-        surroundings(results),
+        sections.failures(results, summary),
+        sections.configuration(results),
+        sections.surroundings(results),
     ]
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     page = _PAGE.substitute(

@@ -23,6 +23,7 @@ from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import Free
 from jaxmech.system import Params, as_dtype
+from jaxmech.utils.tracers import evenly_spaced
 
 _LONGER = 1.5  # an interval longer than the usual one by this factor is divided
 
@@ -143,8 +144,8 @@ def _largest_step(
     """The largest step that is accurate enough for a few of the segments [s]."""
     stabilization = Free() if problem.projection is None else problem.projection
     plan = Plan(problem.system, method, problem.formulation, stabilization)
-    count, largest = len(states), np.inf
-    for k in np.unique(np.linspace(0, count - 1, min(count, MEMBERS)).round().astype(int)):
+    largest = np.inf
+    for k in evenly_spaced(len(states), MEMBERS):
         ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]
         q, v = np.asarray(states[k].q), np.asarray(states[k].v)
         own = jax.tree.map(lambda x: np.asarray(x)[None], as_dtype(params, q.dtype))
