@@ -8,7 +8,7 @@ WORKERS ?= 2
 MARKS ?= not slow
 # Further options for pytest, for example: make pytest ARGS="tests/compiler -x"
 ARGS ?=
-# The tests start many processes: from compiled files, whatever the environment says.
+# The tests start many processes, which should load compiled Python files whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -29,7 +29,7 @@ help: ## list the commands
 
 demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 	$(RUN)/jaxmech ensemble configs/double_pendulum.toml --out runs/double_pendulum
-	@echo "Done. Look into runs/double_pendulum: summary.txt, pictures/ and results.zarr"
+	@echo "Done. See runs/double_pendulum: summary.txt, pictures/ and results.zarr"
 
 test: lint pytest ## check the style and run the tests
 
@@ -66,7 +66,7 @@ $(MADE):
 	  echo "jaxmech needs Python 3.11 or newer, but '$(PYTHON)' is Python $(VERSION); name a newer one, as in: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
 	  exit 1; }
 	@test ! -e $(VENV) || test -e $(VENV)/pyvenv.cfg || { \
-	  echo "'$(VENV)' exists but is no Python environment; remove it or name another, as in: make $(MAKECMDGOALS) VENV=.venv-dev" >&2; \
+	  echo "'$(VENV)' exists but is not a Python environment; remove it or name another, as in: make $(MAKECMDGOALS) VENV=.venv-dev" >&2; \
 	  exit 1; }
 	@if [ "$$($(RUN)/python -c '$(SHOW_VERSION)' 2>/dev/null)" = "$(VERSION)" ]; \
 	  then $(PYTHON) -m venv $(VENV); \

@@ -32,8 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _offline(asked.out, asked.models.split(","))
     if not _has_gpu():
         print(
-            "No NVIDIA GPU is visible to JAX (with `pip install 'jaxmech[cuda]'` it would be); "
-            f"python -m experiments.cuda --offline --out {asked.out} does all but the launch.",
+            "No NVIDIA GPU is visible to JAX; for a machine with one, run "
+            "`pip install 'jaxmech[cuda]'`. Everything but the launch runs without a GPU: "
+            f"python -m experiments.cuda --offline --out {asked.out}",
             file=sys.stderr,
         )
         return 1

@@ -42,7 +42,7 @@ def kernels(fn: Callable[..., Any], *args: Any) -> list[Called]:
 
 @contextmanager
 def running(made: Callable[[Called], Runner]) -> Iterator[list[Called]]:
-    """Run the kernels of programs compiled within this context by `made`.
+    """Run the kernels of programs compiled within this context with `made`.
 
     Yields a list to which these kernels are added.
     """

@@ -63,7 +63,7 @@ def measured(name: str, scale: float, folder: Path) -> dict[str, Any]:
     _run("stages", config, out, result)
     one: dict[str, Any] = json.loads(result.read_text())
     if one.pop("code") != 0:
-        raise SystemExit(f"The study {name} did not end well; see {out}.")
+        raise SystemExit(f"The study {name} failed; see {out}.")
     after = _kernel_alone(config, folder)
     steps = (_number(text, "saves") - 1) * _number(text, "substeps")
     rates = [x["steps_per_cpu_second"] for x in (before, after)]
@@ -93,7 +93,7 @@ def agreement(folder: Path) -> dict[str, Any]:
     large, small = _statistics(folder / "run_statistics"), _statistics(out)
     for low, high in [("fast/low", "fast/high"), ("band/low", "band/high")]:
         if np.any(large[low] > small[high]) or np.any(small[low] > large[high]):
-            raise SystemExit("The statistics differ from those of trajectories that are kept.")
+            raise SystemExit("The statistics differ from those of the stored trajectories.")
     return {
         "probability": [float(large[f"fast/{end}"]) for end in ("low", "high")],
         "probability_of_kept": [float(small[f"fast/{end}"]) for end in ("low", "high")],

@@ -49,7 +49,7 @@ def main(config: Path, out: Path | None = None, devices: Sequence[str] = ("cpu",
         _progress("")
         print(f"Written to {out}/: {', '.join(write(results, out))}", flush=True)
     if code:
-        print("Interrupted; what was measured until then is written.", file=sys.stderr)
+        print("Interrupted; the measurements up to then are written.", file=sys.stderr)
     return code
 
 

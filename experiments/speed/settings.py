@@ -92,7 +92,7 @@ class Speed(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        message = "must be given, because `parts` asks for it, but is missing"
+        message = "must be given, because it is in `parts`, but is missing"
         missing = [Problem((x,), message) for x in self.parts if getattr(self, x) is None]
         if missing:
             raise StudyError(missing)

@@ -1,8 +1,8 @@
-"""Error against processor time: steps by a tolerance beside fixed steps, diffrax and scipy.
+"""Error against processor time: adaptive steps, fixed steps, diffrax and scipy.
 
 Each case of cases.py is integrated by each contender for several settings, alone and as a batch in
-which one parameter varies; the errors are those at the end, relative to max(1, |x|). `mixed` has
-double pendulums from gentle to violent, for which the fixed step is the one that meets the same
+which one parameter varies; errors are those at the end, relative to max(1, |x|). `mixed` has
+double pendulums with small to large amplitudes, for which the fixed step is chosen to have the same
 worst error. Each case has a file of results, written after each contender: the same command
 continues where it was interrupted, and draws pictures and tables from the files alone. Delete a
 file to measure its case again.
@@ -65,9 +65,9 @@ def measure(
     case: Case, size: int, out: Path, tolerances: tuple[float, ...] = TOLERANCES,
     contenders: Iterable[str] = tuple(CONTENDERS),
 ) -> None:  # fmt: skip
-    """The diagrams of one trajectory and of a batch, into the file of the case.
+    """Measure one trajectory and a batch, and write the results to the file of the case.
 
-    A batch gets every second of the tolerances.
+    For batches, every other tolerance is used.
 
     Raises:
         ValueError: the file has results of a batch of another size.
@@ -90,7 +90,7 @@ def measure(
 
 
 def _read(path: Path, size: int) -> Found:
-    """What a file has already."""
+    """Read the existing results of a file."""
     if not path.exists():
         rules = {"longest": LONGEST}
         return {"environment": environment(), "size": size, "rules": rules}
@@ -106,7 +106,7 @@ def _read(path: Path, size: int) -> Found:
 def diagram(
     case: Case, batch: np.ndarray | None, names: list[str], tolerances: tuple[float, ...]
 ) -> Iterator[tuple[str, Found]]:
-    """Name, and number of trajectories with settings, errors and times, of each contender."""
+    """Yield each contender's name, its number of trajectories, and its settings, errors and times."""
     if not names:
         return
     wanted = reference(case, batch)
@@ -129,7 +129,7 @@ def diagram(
 
 
 def _part(one: Contender, batch: np.ndarray | None) -> Any:
-    """Which trajectories of a batch a contender gets: evenly spaced ones."""
+    """Select evenly spaced trajectories of a batch for a contender with a smaller batch."""
     if batch is None or one.most is None or one.most >= len(batch):
         return slice(None)
     return np.linspace(0, len(batch) - 1, one.most).round().astype(int)
@@ -153,7 +153,7 @@ def error_of(found: np.ndarray | None, wanted: np.ndarray) -> float | None:
 
 
 def measure_mixed(size: int, out: Path) -> None:
-    """The mixed double pendulums, unless their file is there."""
+    """Measure the mixed double pendulums, unless their file exists."""
     path = out / f"{MIXED}.json"
     if not path.exists():
         print("mixed double pendulums", flush=True)
@@ -166,7 +166,7 @@ def measure_mixed(size: int, out: Path) -> None:
 
 
 def write_report(out: Path) -> None:
-    """Pictures and tables from the files of a folder."""
+    """Draw the pictures and write the tables from the files of a folder."""
     files = [(name, out / f"{name}.json") for name in [*cases(), MIXED]]
     found = {
         name: json.loads(path.read_text(encoding="utf-8")) for name, path in files if path.exists()

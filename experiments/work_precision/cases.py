@@ -1,4 +1,4 @@
-"""The motions of the work-precision diagrams, each with what it is hard for."""
+"""The motions of the work-precision diagrams, each with a different difficulty."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Case:
 
 
 def cases() -> dict[str, Case]:
-    """All of them by name."""
+    """All cases by name."""
     found = [
         _model("andrews", "mom", 0.03, 1e-4),
         _car_axis(),

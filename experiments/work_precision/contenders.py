@@ -1,4 +1,4 @@
-"""The methods of the diagrams: each gives the end of a motion, or of a batch, for a setting."""
+"""The methods of the diagrams: each computes the end of a motion, or of a batch, for a setting."""
 
 import time
 from collections.abc import Callable
@@ -57,9 +57,9 @@ class Contender:
     """A method.
 
     Attributes:
-        prepare: what gives its runs.
-        most: trajectories of its largest batch, if that is smaller than the one of jaxmech.
-        batches: whether it has any.
+        prepare: compiles the method for a case and returns a function of the setting.
+        most: size of its largest batch, if that is smaller than the batch of jaxmech.
+        batches: whether it can integrate batches.
         fixed: whether its settings are steps, not tolerances.
     """
 
@@ -70,7 +70,7 @@ class Contender:
 
 
 def adaptive(pair: Any) -> Prepare:
-    """jaxmech with a tolerance."""
+    """Adaptive steps of jaxmech."""
 
     def prepare(case: Case, batch: np.ndarray | None) -> Prepared:
         def run(setting: float) -> Run:
@@ -83,7 +83,7 @@ def adaptive(pair: Any) -> Prepare:
 
 
 def _fixed(case: Case, batch: np.ndarray | None) -> Prepared:
-    """RK4 of jaxmech with a step [s]."""
+    """RK4 of jaxmech with a fixed step [s]."""
     return lambda step: _simulated(case, batch, jm.RK4(substeps=max(1, round(case.end / step))))
 
 
@@ -101,7 +101,7 @@ def _simulated(case: Case, batch: np.ndarray | None, method: Any) -> Run:
 def _timed_run(
     end: Callable[[Any], tuple[Any, ...]], case: Case, batch: np.ndarray | None, warm: bool
 ) -> Run:
-    """What a function of the varied parameter gives: state, success, evaluations, steps."""
+    """Run a function of the varied parameter, which returns state, success, evaluations and steps."""
     run = jax.jit(end if batch is None else jax.vmap(end))
     given = jnp.asarray(case.params[case.varied] if batch is None else batch)
     return _counted(*timed(lambda: jax.block_until_ready(run(given)), warm))
@@ -168,7 +168,7 @@ def _by_scipy(method: str, case: Case, batch: np.ndarray | None) -> Prepared:
 def timed(run: Callable[[], Any], warm: bool = True) -> tuple[float, Any]:
     """Processor time of the fastest of some rounds, after a first one if `warm`, and the result.
 
-    A round has as many runs as take a while: the clock counts threads of the process late.
+    A round has enough runs to take a while, because the process clock counts threads with a delay.
     """
     if warm:
         run()
@@ -186,7 +186,7 @@ def timed(run: Callable[[], Any], warm: bool = True) -> tuple[float, Any]:
 
 
 def diffrax_method(solver: Any) -> Prepare:
-    """What gives the runs of a method of diffrax."""
+    """The function that prepares a method of diffrax."""
     return partial(_by_diffrax, solver)
 
 
@@ -202,7 +202,7 @@ CONTENDERS: dict[str, Contender] = {
 
 
 def reference(case: Case, batch: np.ndarray | None) -> np.ndarray:
-    """The closed form, or the end to about 12 digits.
+    """The final state in closed form, or to about 12 digits.
 
     Raises:
         AssertionError: two methods disagree.
@@ -219,7 +219,7 @@ def reference(case: Case, batch: np.ndarray | None) -> np.ndarray:
 
 
 def along(case: Case, pair: Any, tolerance: float) -> np.ndarray | None:
-    """The states at some moments of a run of one trajectory, shape (T, 2 n); None if it failed."""
+    """The states of one trajectory at several times, shape (T, 2 n); None if it failed."""
     method = jm.Adaptive(pair, rtol=tolerance, atol=tolerance, max_steps=MOST)
     sol = jm.simulate(
         case.system, case.q, case.v, _moments(case), case.params, method=method, throw=False
@@ -229,7 +229,7 @@ def along(case: Case, pair: Any, tolerance: float) -> np.ndarray | None:
 
 
 def reference_along(case: Case) -> np.ndarray:
-    """The same, as accurately as it can be known."""
+    """The reference states at the same times."""
     if case.exact is not None:
         value = case.params[case.varied]
         return np.stack([case.exact(value, float(t)) for t in _moments(case)[1:]])
@@ -243,7 +243,7 @@ def _moments(case: Case) -> np.ndarray:
 
 
 def _finest(run: Prepared) -> np.ndarray:
-    """The end with the smallest tolerance above round-off: below it, steps are rejected forever."""
+    """The final state with the smallest tolerance that works: below it, all steps are rejected."""
     for tolerance in (2e-14, 1e-13, 5e-13):
         end = run(tolerance).end
         if end is not None:

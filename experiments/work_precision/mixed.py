@@ -1,4 +1,4 @@
-"""A batch of double pendulums from gentle to violent: one tolerance, or one step for all."""
+"""A batch of double pendulums of small to large amplitude: one tolerance, or one step for all."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -36,10 +36,10 @@ def starts(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mixed(size: int) -> Iterator[Row]:
-    """Rows of steps by a tolerance, of diffrax, and of the best fixed step.
+    """Measure adaptive steps, diffrax, and the best fixed step, as rows of a table.
 
-    diffrax is run with the tolerance, and with finer ones until its typical error is at most that
-    of the fastest of jaxmech.
+    diffrax runs with the same tolerance, and with finer ones until its typical error is at most
+    that of the fastest method of jaxmech.
     """
     case = replace(cases()["double_pendulum"], end=END)
     q, v = starts(size)

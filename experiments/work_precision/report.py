@@ -1,4 +1,4 @@
-"""Pictures and tables from the files of results."""
+"""Pictures and tables from the result files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ def slope(found: Found, error: str = "error") -> float | None:
 
 
 def time_at(found: Found, target: float) -> float | None:
-    """Seconds of a trajectory for an error, between settings by log-log interpolation.
+    """Seconds per trajectory for a given error, by log-log interpolation between settings.
 
     None if no setting is so accurate; the time of the coarsest one if that is more accurate.
     """
@@ -52,7 +52,7 @@ def time_at(found: Found, target: float) -> float | None:
 
 
 def said(found: Found) -> str:
-    """A summary of a contender."""
+    """Summarize a contender in a line."""
     good = [r for r in found["rows"] if r["error"] is not None]
     if not good:
         return "no result"
@@ -62,7 +62,7 @@ def said(found: Found) -> str:
 
 
 def draw(name: str, found: Found, path: Path) -> None:
-    """The errors over the times, of one trajectory and of a batch."""
+    """Plot errors over times, of one trajectory and of a batch."""
     kinds = [kind for kind in ("single", "batch") if found.get(kind)]
     figure, axes = plt.subplots(
         1, len(kinds), figsize=(5.2 * len(kinds) + 2.4, 4.4), sharey=True, squeeze=False,
