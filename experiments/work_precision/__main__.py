@@ -106,7 +106,7 @@ def _read(path: Path, size: int) -> Found:
 def diagram(
     case: Case, batch: np.ndarray | None, names: list[str], tolerances: tuple[float, ...]
 ) -> Iterator[tuple[str, Found]]:
-    """Yield each contender's name, its number of trajectories, and its settings, errors and times."""
+    """Yield each contender's name and number of trajectories, with settings, errors and times."""
     if not names:
         return
     wanted = reference(case, batch)

@@ -101,7 +101,7 @@ def _simulated(case: Case, batch: np.ndarray | None, method: Any) -> Run:
 def _timed_run(
     end: Callable[[Any], tuple[Any, ...]], case: Case, batch: np.ndarray | None, warm: bool
 ) -> Run:
-    """Run a function of the varied parameter, which returns state, success, evaluations and steps."""
+    """Time a function of the varied parameter; it returns state, success and counts of the work."""
     run = jax.jit(end if batch is None else jax.vmap(end))
     given = jnp.asarray(case.params[case.varied] if batch is None else batch)
     return _counted(*timed(lambda: jax.block_until_ready(run(given)), warm))
