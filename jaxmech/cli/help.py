@@ -5,50 +5,50 @@ Constrained mechanics in batches: Monte Carlo studies and fits from a configurat
 
   jaxmech ensemble configs/double_pendulum.toml    run a study, or continue an interrupted run
   jaxmech fit configs/fit_pendulum.toml            fit parameters to recordings, with a report
-  jaxmech plot runs/double_pendulum                draw the pictures of a run again
-  jaxmech report runs/double_pendulum              one page with everything about a run
-  jaxmech replay runs/double_pendulum 17           one trajectory again, alone
-  jaxmech compare-runs runs/a runs/b               what differs between two runs
+  jaxmech plot runs/double_pendulum                redraw the pictures of a run
+  jaxmech report runs/double_pendulum              write one page with everything about a run
+  jaxmech replay runs/double_pendulum 17           recompute one trajectory alone
+  jaxmech compare-runs runs/a runs/b               list the differences between two runs
   jaxmech verify runs/double_pendulum              look for damaged files
   jaxmech models                                   list the ready models
-  jaxmech models chain                             one model: sketch, parameters, start variables
+  jaxmech models chain                             describe a model: parameters, start variables
   jaxmech check my_robot.py:arm                    check a system before trusting it
   jaxmech compare four_bars                        compare all laws of motion at one state
   jaxmech modes double_pendulum                    frequencies, damping, stability
-  jaxmech modes configs/hoop_stability.toml        how likely is instability?
-  jaxmech equilibria four_bars                     where it can stay at rest
+  jaxmech modes configs/hoop_stability.toml        the probability of instability
+  jaxmech equilibria four_bars                     find the equilibria
   jaxmech bench                                    compare the speed with other methods, in a clone
-  jaxmech info                                     versions, devices, and what batches run as
+  jaxmech info                                     versions, devices, and how batches run
 """
 ENSEMBLE = """\
-Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9): the results have
-the same bits either way, whatever the chunk. The run folder holds `results.zarr` (read it with
+Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9). The results are
+bit-identical either way, for any chunk. The run folder holds `results.zarr` (read it with
 xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`, `summary.txt` and `pictures/`.
 
---blocks 0:100 computes a part of a study, beside other processes that compute other parts in the
-same folder, as in an array of jobs; the command without it then concludes the study. --cluster has
-the workers of a Dask cluster compute it. SIGTERM stops after the block that is being computed.
+--blocks 0:100 computes a part of a study. Other processes may compute other parts in the same
+folder, as in a job array; the command without --blocks then completes the study. With --cluster,
+the workers of a Dask cluster compute it. SIGTERM stops after the current block.
 """
 VERIFY = """\
-Compare every file of a run folder with the digest that was stored with it, name what is damaged,
-and change nothing. `jaxmech ensemble` computes damaged blocks again, to the same bits.
+Compare every file of a run folder with its stored digest, and list damaged files without changing
+anything. `jaxmech ensemble` recomputes damaged blocks, with bit-identical results.
 
 exit code: 0 undamaged, finished or not; 1 damaged; 2 no run folder, or one without digests
 """
 REPLAY = """\
-Compute one trajectory of a study again, alone, from the seed and its number, and say how it ended:
-its status, when and where it failed, what was drawn for it, and whether its bits are those that are
-stored. --out draws it, and animates it where the model has a geometry.
+Recompute one trajectory of a study alone, from the seed and its number. Print its status, when and
+where it failed, the values drawn for it, and whether it is bit-identical to the stored one. --out
+draws it, and animates it if the model has a geometry.
 
-exit code: 0 as stored, or nothing is stored of it; 1 other bits than stored; 2 bad input
+exit code: 0 as stored, or not stored; 1 different from what is stored; 2 bad input
 """
 REPORT = """\
-Write one page about a study that opens anywhere, without a network: the answers with their
-intervals, tables, pictures, animated trajectories, configuration, environment, and failures, each
-with the command that replays it.
+Write one self-contained page about a study: the statistics with their intervals, tables, pictures,
+animated trajectories, configuration, environment, and failures, each with the command that replays
+it.
 """
 COMPARE_RUNS = """\
-Say what differs between two studies: keys of the configuration, versions and devices, every
+List the differences between two studies: keys of the configuration, versions and devices, every
 statistic that has an interval with the interval of the difference, and stored arrays bit by bit. A
 star marks a difference whose interval does not contain zero.
 """
@@ -61,9 +61,9 @@ recordings are used for the report alone. The run folder holds `report.md`, `rep
 BENCH = """\
 Compare the speed of batches with other methods for the same trajectories, on every device, over the
 batch size and the length of a chain, and measure the cost of gradients. The run folder holds
-`speed.md`, `speed.json`, `speed.png` and `scaling.png`; Ctrl-C keeps what is measured by then. The
-benchmark is the folder `experiments/speed` of a clone. MuJoCo and diffrax take part where they are
-installed: pip install -e '.[bench]'
+`speed.md`, `speed.json`, `speed.png` and `scaling.png`; Ctrl-C keeps the measurements up to then.
+The benchmark is the folder `experiments/speed` of a clone. MuJoCo and diffrax are included if they
+are installed: pip install -e '.[bench]'
 
 compare two machines:  jaxmech bench --compare runs/here/speed.json runs/there/speed.json
 """
@@ -71,13 +71,13 @@ CHECK = """\
 Check a system before trusting it: degrees of freedom, redundant and contradictory constraints by
 name, singular poses and masses, whether the initial state is consistent and how to make it so,
 functions or derivatives that are non-finite, coordinates that nothing acts on, unused parameters,
-gradients against finite differences, and whether batches are compiled to lanes. Every finding comes
-with a remedy.
+gradients against finite differences, and whether batches are compiled to native code. Every finding
+comes with a remedy.
 
 SYSTEM is a ready model, or path/file.py:attribute, where the attribute is a Model, a System, or a
-function that returns one. A Model knows its state; beside a System the file may hold `q0`, `v0` (at
-rest), `t0` (0) and `params` (None). Without `q0` a state is found by `assemble` and printed;
-parameters that are not given either are then numbers around 1.
+function that returns one. A Model has a state; for a System, the file may define `q0`, `v0` (at
+rest), `t0` (0) and `params` (None). Without `q0`, a state is found by `assemble` and printed;
+missing parameters are then set to numbers around 1.
 
 exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
 """
@@ -87,21 +87,21 @@ constraint forces and multipliers, their condition numbers and their costs. SYST
 `check`.
 """
 MODES = """\
-Find the equilibrium near the state of a system (with --steady: the steady motion), or if there is
-none the one of lowest energy that random starts lead to, and print its reactions and stability, and
-the eigenvalues, frequencies [Hz] and damping ratios of small deviations from it. --out
-draws the eigenvalues and the shapes of the modes, and animates the modes of a model with a
-geometry. SYSTEM is as for `check`.
+Find the equilibrium near the state of a system (with --steady: the steady motion); if there is
+none, the one of lowest energy found from random starts. Print its reactions and stability, and the
+eigenvalues, frequencies [Hz] and damping ratios of small deviations from it. --out draws the
+eigenvalues and the shapes of the modes, and animates the modes of a model with a geometry. SYSTEM
+is as for `check`.
 
-A path that ends in .toml is a study: how likely is instability, with scattered parameters? Its
-folder holds `members.npz`, `config.toml`, `environment.json`, `summary.json`, `summary.txt` and
+A path that ends in .toml is a study of the probability of instability, with scattered parameters.
+Its folder holds `members.npz`, `config.toml`, `environment.json`, `summary.json`, `summary.txt` and
 `pictures/`.
 """
 EQUILIBRIA = """\
 Find the equilibria of a system from random starts around its state, and print where they are,
-whether they are stable, their energy and how many starts led to each. That all are found is likely
-only where each attracts many starts. --out draws those of a model with a geometry. SYSTEM is as for
-`check`.
+whether they are stable, their energy and how many starts led to each. The list is probably complete
+only if each of them attracts many starts. --out draws those of a model with a geometry. SYSTEM is
+as for `check`.
 """
 EXAMPLE = """\
 example

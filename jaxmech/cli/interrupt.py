@@ -38,7 +38,7 @@ def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
 def graceful() -> Iterator[Callable[[], bool]]:
     """Yield a function that reports whether SIGTERM was received; a second one ends the process."""
     asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # only that hears signals
+    if threading.current_thread() is not threading.main_thread():  # only it receives signals
         yield lambda: False
         return
 

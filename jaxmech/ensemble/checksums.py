@@ -151,7 +151,7 @@ def missing_marks(path: Path, seal: Mapping[str, str], count: int) -> Iterator[D
     if SUMMARY[0] in seal:
         with suppress(
             OSError, ValueError, KeyError, TypeError
-        ):  # it is reported, or of an older run
+        ):  # reported elsewhere, or from an older run
             count = min(count, int(json.loads((path / SUMMARY[0]).read_text())["blocks"]))
         for block in sorted(set(range(count)).difference(marked_blocks(path))):
             yield Damage(f"{BLOCKS}/{mark_of(path, block).name}", "is missing", block)

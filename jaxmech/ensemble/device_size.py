@@ -8,8 +8,8 @@ from jaxmech.config.errors import refuse
 from jaxmech.ensemble.estimate import device_memory, estimate
 from jaxmech.ensemble.study import LARGEST_DEFAULT_BLOCK, Study, substeps_of
 
-# A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time, with
-# as many registers as a kernel takes, and few of them wait at the end of twice as many.
+# A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time with
+# the registers that a kernel needs; with twice as many trajectories, few threads idle at the end.
 LARGEST_BLOCK = 2**16
 LARGEST_RESULTS = 2**28  # bytes of a block, which is copied while the next one is computed
 LARGEST_ON_A_CPU = 2**24  # bytes of a block there, so that few files hold short trajectories,

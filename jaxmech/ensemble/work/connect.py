@@ -30,7 +30,7 @@ def connected(cluster: Cluster, tell: Callable[[str], None]) -> Iterator[Tasks]:
     _require_dask()
     from distributed import Client
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told by `tell`
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # relevant messages go to `tell`
     if cluster.kind in ("local", "slurm"):
         make = _slurm if cluster.kind == "slurm" else _local
         with (
@@ -38,7 +38,7 @@ def connected(cluster: Cluster, tell: Callable[[str], None]) -> Iterator[Tasks]:
             make(cluster, scratch) as own,
             Client(own, set_as_default=False) as client,
         ):
-            # jobs and workers of others are started again by others
+            # the cluster itself replaces jobs of SLURM that have ended
             revive = _Keeper(own) if cluster.kind == "local" else lambda: None
             yield Tasks(client, losses=0, waiting=tell, revive=revive)
         return

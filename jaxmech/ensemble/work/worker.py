@@ -28,7 +28,7 @@ from jaxmech.ensemble.work.precision import use_x64
 from jaxmech.ensemble.work.tasks import ClusterError
 
 SAME = ("jaxmech", "jaxmech_sha256", "jax", "jaxlib", "xla_flags", "x64", "platform")
-MAY_DIFFER = ("device", "devices", "processor")  # the last bits of results may, too: it is told
+MAY_DIFFER = ("device", "devices", "processor")  # reported: the last bits may differ too
 _COMPUTING = Lock()  # a worker with several threads computes one task at a time
 
 
@@ -39,7 +39,7 @@ class Order:
     study: Study  # with its sizes and substeps
     folder: Path  # to which its paths refer
     path: Path  # the run folder
-    lease: str  # the text of a file there; the work ends when it says something else
+    lease: str  # content of the lease file there; the work ends when it changes
     x64: bool  # whether JAX computes with 64 bits
 
 

@@ -80,6 +80,6 @@ def first_step(
     better = jnp.where(largest <= 1e-15, jnp.maximum(1e-6, guess * 1e-3), usual)
     better = jnp.where(jnp.isfinite(largest), better, guess * 1e-3)
     whole = jnp.abs(span)
-    # A part of the span, so that what was rounded in another way, where code of its own computes a
-    # part of the start, leads to the same bits.
+    # An integer fraction of the span: then rounding differences in the arguments, which occur if
+    # separate code computes a part of the start, do not change the bits of the step.
     return whole / jnp.ceil(whole / jnp.minimum(jnp.minimum(100 * guess, better), whole))

@@ -118,7 +118,7 @@ def _depends(fn: Callable[..., Array], state: tuple[Any, ...], k: int) -> bool:
     found = list(concrete_at(call, points))
     values = [x for x in found if x is not None and np.isfinite(x).all()]
     if len(values) == len(points):
-        # Well above round-off in float32, and far below a dependence that is meant.
+        # Well above round-off in float32, and far below an intended dependence.
         size = 1e-5 * max(np.abs(x).max(initial=0.0) for x in values)
         return any(np.abs(x - values[0]).max(initial=0.0) > size for x in values[1:])
 
