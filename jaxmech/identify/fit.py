@@ -257,7 +257,7 @@ def _starts(task: Task, u: Array, made: SegmentRun) -> tuple[Any, ...]:
     whole = made.begin
     if task.problem.start is not None:
         s = task.data.segments
-        whole = jnp.concatenate([s.q0, s.v0], axis=1) + task.data.moved(u)
+        whole = jnp.concatenate([s.q0, s.v0], axis=1) + task.data.start_changes(u)
     return tuple(tuple(np.split(x, 2)) for x in np.asarray(whole)[task.origin.first])
 
 

@@ -90,13 +90,13 @@ class AbstractSegments(AbstractRun):
     steps: int
 
     @abc.abstractmethod
-    def moved(
+    def advance(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Any
     ) -> tuple[list[Array], Any]:
         """Compute q and v after a segment, and the data of its events."""
 
     @abc.abstractmethod
-    def pulled(
+    def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
         given: list[Array], found: Any,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
@@ -127,7 +127,7 @@ class AbstractSegments(AbstractRun):
 
             def run(state: list[Array], given: Times | None, moving: Any, found: Any) -> Any:
                 times = timed if given is None else given
-                return self.moved(place, state, times, eqx.combine(moving, fixed), found)
+                return self.advance(place, state, times, eqx.combine(moving, fixed), found)
 
             given = None if d_timed is None else timed
             _, (d_state, d_found) = jax.jvp(
@@ -162,7 +162,7 @@ class AbstractSegments(AbstractRun):
             # A save at the end of this segment depends on the same state as the segment after it.
             wrt_state = [sum(more, start=x) for x, more in zip(wrt_state, added, strict=True)]
             place = SegmentPlace(done, kept.t_failed, events)
-            wrt_state, wrt_timed, more = self.pulled(
+            wrt_state, wrt_timed, more = self.pull_back(
                 place, state, timed, shared, fixed, wrt_state, found
             )
             wrt_state, more = place.complete((wrt_state, more))
@@ -230,21 +230,21 @@ class PlainSegments(AbstractSegments):
 
     segment: Callable[..., tuple[Array, Array]]
 
-    def moved(
+    def advance(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: None
     ) -> tuple[list[Array], None]:
         """Make all steps of a segment at once."""
         own = StepSegments(*timed, place.done)
         return list(self.segment(*state, own, place.t_failed, shared)), None
 
-    def pulled(
+    def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
         given: list[Array], found: None,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Pull back by `jax.vjp`."""
 
         def run(state: list[Array], timed: Times, shared: Any) -> list[Array]:
-            return self.moved(place, state, timed, eqx.combine(shared, fixed), None)[0]
+            return self.advance(place, state, timed, eqx.combine(shared, fixed), None)[0]
 
         return jax.vjp(run, state, timed, shared)[1](given)
 

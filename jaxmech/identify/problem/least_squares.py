@@ -138,4 +138,4 @@ def outer_rows(
     """Residuals of the priors of parameters and initial states, (p + S 2 k,)."""
     numbers = problem.layout.numbers(problem.layout.params(z, data.leaves))
     prior = conditions.prior_weight * (numbers - conditions.prior_mean)
-    return jnp.concatenate([prior, (conditions.start_weight * data.moved(u)).ravel()])
+    return jnp.concatenate([prior, (conditions.start_weight * data.start_changes(u)).ravel()])

@@ -59,7 +59,7 @@ class Data(eqx.Module):
         """z (p,) and u (S, i + j) of the unknowns."""
         return y[:size], y[size:].reshape(len(self.along_q), self.free_starts)
 
-    def moved(self, u: Float[Array, "S ij"]) -> Float[Array, "S k2"]:
+    def start_changes(self, u: Float[Array, "S ij"]) -> Float[Array, "S k2"]:
         """Changes of the start variables and of their rates."""
         i = self.along_q.shape[2]
         q = jnp.einsum("ski,si->sk", self.along_q, u[:, :i])

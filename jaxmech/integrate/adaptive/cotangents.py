@@ -98,7 +98,7 @@ class _Pull:
             goes_on = self.moves.goes_on(move)
             new = jax.lax.cond(
                 goes_on,
-                lambda: self.moves.moved(state, t0, active, move, whole)[0],
+                lambda: self.moves.advance(state, t0, active, move, whole)[0],
                 lambda: state,
             )
             return (new, self.moves.switched(active, move), move.elapsed(goes_on)), carry
@@ -131,7 +131,7 @@ class _Pull:
             return self.moves.at(state, self.moves.ts[0] if t0 is None else t0, active, move)
 
         t0 = None if wrt[0] is None else self.moves.ts[0]
-        own, *more = self.moves.program.pieces.pulled(
+        own, *more = self.moves.program.pieces.pull_back(
             at, state, t0, shared, self.fixed, wrt_new, self.found
         )
         # A move to a save is a side branch: the motion continues from the state before it.

@@ -163,12 +163,12 @@ class Moves:
         piece = EventPiece(t0 + sign * move.begin, size, move.which, move.row, active)
         return piece, jnp.where(move.save > 0, left, size)
 
-    def moved(
+    def advance(
         self, state: PieceState, t0: Array, active: Array | None, move: Move, shared: Any
     ) -> tuple[PieceState, Occurrences | None]:
         """The state after a move, and the kept data of an event."""
         piece, h = self.at(state, t0, active, move)
-        made = partial(self.program.pieces.moved, state, piece, h, shared, self.none)
+        made = partial(self.program.pieces.advance, state, piece, h, shared, self.none)
         if self.program.watch is None:
             return made()
         found: tuple[PieceState, Occurrences] = jax.lax.cond(

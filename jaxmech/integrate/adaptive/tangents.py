@@ -107,7 +107,7 @@ class _Push:
 
         def run(state: PieceState, t0: Array | None, moving: Any) -> Any:
             t0 = moves.ts[0] if t0 is None else t0
-            return moves.moved(state, t0, at.active, move, eqx.combine(moving, self.fixed))
+            return moves.advance(state, t0, at.active, move, eqx.combine(moving, self.fixed))
 
         t0, d_t0 = (None, None) if d_ts is None else (moves.ts[0], d_ts[0])
         (new, _), (d_new, d_own) = jax.jvp(

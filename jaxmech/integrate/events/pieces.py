@@ -69,7 +69,7 @@ class PieceKinds:
     plain: Kind
     event: Kind | None = None
 
-    def moved(
+    def advance(
         self, state: PieceState, piece: EventPiece, h: Array, shared: Any, none: Any
     ) -> tuple[PieceState, Any]:
         """The state after a piece, and the kept data of an event; `none` without an event."""
@@ -83,7 +83,7 @@ class PieceKinds:
         found: tuple[PieceState, Any] = jax.lax.cond(piece.which >= 0, event, plain)
         return found
 
-    def pulled(
+    def pull_back(
         self, place: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,
         shared: Any, fixed: Any, given: PieceState, found: Any,
     ) -> Any:  # fmt: skip

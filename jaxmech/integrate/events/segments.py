@@ -81,7 +81,7 @@ class EventSegments(AbstractSegments):
     pieces: PieceKinds
     watch: Watch
 
-    def moved(
+    def advance(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Occurrences
     ) -> tuple[list[Array], Occurrences]:
         """Move piece by piece; also the kept data of their events."""
@@ -90,14 +90,14 @@ class EventSegments(AbstractSegments):
         def one(carry: Any, _: None) -> tuple[Any, None]:
             state, along, so_far = carry
             piece, goes_on, after = self._next(place, along, timed)
-            state, own = self._moved(state, piece, goes_on, timed[1], shared, none)
+            state, own = self._advance_piece(state, piece, goes_on, timed[1], shared, none)
             return (state, after, so_far.with_row(piece.row, own)), None
 
         start = *_begin(place, state), found
         (end, _, known), _ = jax.lax.scan(one, start, None, length=self._count(place))
         return [end.q, end.v], known
 
-    def pulled(
+    def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
         given: list[Array], found: Occurrences,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
@@ -108,7 +108,7 @@ class EventSegments(AbstractSegments):
         def forward(carry: Any, _: None) -> tuple[Any, Any]:
             state, along = carry
             piece, goes_on, after = self._next(place, along, timed)
-            moved = self._moved(state, piece, goes_on, timed[1], whole, none)[0]
+            moved = self._advance_piece(state, piece, goes_on, timed[1], whole, none)[0]
             return (moved, after), carry
 
         def backward(carry: Any, before: Any) -> tuple[Any, None]:
@@ -118,7 +118,7 @@ class EventSegments(AbstractSegments):
                 return self._next(place, along, timed)[0], timed[1]
 
             def through() -> Any:
-                return self.pieces.pulled(at, state, timed, shared, fixed, wrt_state, found)
+                return self.pieces.pull_back(at, state, timed, shared, fixed, wrt_state, found)
 
             def stays() -> Any:
                 return wrt_state, *jax.tree.map(jnp.zeros_like, (timed, shared))
@@ -143,14 +143,14 @@ class EventSegments(AbstractSegments):
         assert place.events is not None
         return self.steps + len(place.events.replay.step)
 
-    def _moved(
+    def _advance_piece(
         self, state: PieceState, piece: EventPiece, goes_on: Array, h: Array, shared: Any,
         none: Occurrences,
     ) -> tuple[PieceState, Occurrences]:  # fmt: skip
         """The state after a piece, if there is one, and the kept data of an event."""
         found: tuple[PieceState, Occurrences] = jax.lax.cond(
             goes_on,
-            lambda: self.pieces.moved(state, piece, h, shared, none),
+            lambda: self.pieces.advance(state, piece, h, shared, none),
             lambda: (state, none),
         )
         return found
