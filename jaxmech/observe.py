@@ -47,8 +47,8 @@ def observe(
         >>> model = jm.models.pendulum()
         >>> q0, v0 = model.initial()
         >>> sol = jm.simulate(model.system, q0, v0, jnp.linspace(0, 1, 11), model.params)
-        >>> seen = jm.observe(model.system, sol, model.params)
-        >>> seen.multipliers["rod"].shape, seen.reactions["rod"].shape
+        >>> observation = jm.observe(model.system, sol, model.params)
+        >>> observation.multipliers["rod"].shape, observation.reactions["rod"].shape
         ((11, 1), (11, 2))
     """
     require_kind("system", system, System, "System(...)")
@@ -70,10 +70,12 @@ def _observe(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, ts: Array,
     active: Array | None, params: Params,
 ) -> Observation:  # fmt: skip
-    def seen(q: Array, v: Array, t: Array, active: Array | None, params: Params) -> Observation:
+    def observed_state(
+        q: Array, v: Array, t: Array, active: Array | None, params: Params
+    ) -> Observation:
         own = params if active is None else Switched(params, active)
         return observed_at(system, formulation, q, v, t, own)
 
     first = None if active is None else active[0]
-    at = batched_closure(seen, q[0], v[0], ts[0], first, params)
+    at = batched_closure(observed_state, q[0], v[0], ts[0], first, params)
     return jax.vmap(at, (0, 0, 0, 0, None))(q, v, ts, active, params)

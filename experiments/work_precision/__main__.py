@@ -32,7 +32,7 @@ from experiments.work_precision.contenders import (
     reference_along,
 )
 from experiments.work_precision.mixed import mixed
-from experiments.work_precision.report import draw, said, tables
+from experiments.work_precision.report import draw, summary_of, tables
 from jaxmech.config.environment import environment
 
 TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12)
@@ -85,7 +85,7 @@ def measure(
         settings = tolerances if batch is None else coarse
         for name, rows in diagram(case, batch, missing, settings):
             kept[name] = rows
-            print(f"  {name:28s} {said(rows)}", flush=True)
+            print(f"  {name:28s} {summary_of(rows)}", flush=True)
             path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

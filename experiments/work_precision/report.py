@@ -51,7 +51,7 @@ def time_at(found: Found, target: float) -> float | None:
     return None
 
 
-def said(found: Found) -> str:
+def summary_of(found: Found) -> str:
     """Summarize a contender in a line."""
     good = [r for r in found["rows"] if r["error"] is not None]
     if not good:

@@ -37,19 +37,19 @@ def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
 @contextmanager
 def graceful() -> Iterator[Callable[[], bool]]:
     """Yield a function that reports whether SIGTERM was received; a second one ends the process."""
-    asked: list[int] = []
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # only it receives signals
         yield lambda: False
         return
 
-    def heard(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
-        tell("SIGTERM: stopping after the block that is being computed")
+    def on_sigterm(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        tell("SIGTERM: stopping after the current block")
         signal.signal(signal.SIGTERM, before)
 
     before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
-    signal.signal(signal.SIGTERM, heard)
+    signal.signal(signal.SIGTERM, on_sigterm)
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -28,11 +28,11 @@ def cached_by_shapes(fn: Callable[..., Any]) -> Callable[..., Any]:
         return fn(system, *jax.tree.unflatten(structure, leaves))
 
     @wraps(fn)
-    def asked(system: Any, *state: Any) -> Any:
+    def cached(system: Any, *state: Any) -> Any:
         leaves, structure = jax.tree.flatten(state)
         return answer(system, structure, tuple(map(_kind, leaves)))
 
-    return asked
+    return cached
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], Any, bytes | None]:

@@ -112,12 +112,14 @@ def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) 
     dtype, k = A.dtype, K.shape[1]
     free = np.zeros((k, k), dtype)
 
-    def found(stability: int, index: int, unstable: int, zeros: int, growth: float) -> Assessment:
+    def assessment(
+        stability: int, index: int, unstable: int, zeros: int, growth: float
+    ) -> Assessment:
         first, second, third, last = np.array([stability, index, unstable, zeros], np.int32)
         return Assessment(first, second, third, last, np.asarray(growth, dtype), free)
 
     if not np.isfinite(A).all():
-        return found(Stability.UNKNOWN, -1, 0, 0, np.nan)
+        return assessment(Stability.UNKNOWN, -1, 0, 0, np.nan)
     values, zero = eigenvalues(A, M, K)
     size = np.abs(values).max(initial=0.0)
     moving = values[~zero]
@@ -143,4 +145,4 @@ def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) 
         stability = Stability.ASYMPTOTICALLY_STABLE
     elif definite:
         stability = Stability.STABLE
-    return found(stability, index, unstable, int(zero.sum()), growth)
+    return assessment(stability, index, unstable, int(zero.sum()), growth)

@@ -126,7 +126,7 @@ def test_sigterm_stops_at_the_next_block_and_prints_how_to_continue(tmp_path) ->
     process.send_signal(signal.SIGTERM)
     error = process.communicate(timeout=60)[1].splitlines()
     assert process.returncode == 143, error
-    assert "jaxmech: SIGTERM: stopping after the block that is being computed" in error
+    assert "jaxmech: SIGTERM: stopping after the current block" in error
     ours = f"continue with: jaxmech ensemble {config} --out {out} --blocks 0:90"
     assert error[-1] == f"jaxmech: stopped by SIGTERM; finished work is kept; {ours}"
     done = marked_blocks(out)
