@@ -1,8 +1,8 @@
-"""What holds for every test and for the examples in the docstrings.
+"""Settings for all tests and for the examples in the docstrings.
 
 Double precision, no display, and types and shapes checked at every call of the package.
 
-It lies beside the package because the examples in `jaxmech/` need it as much as `tests/` does.
+It is in the root folder because the examples in `jaxmech/` need it as well as `tests/`.
 """
 
 import gc
@@ -14,11 +14,11 @@ os.environ["MPLBACKEND"] = "Agg"  # before matplotlib, and for the commands that
 import jaxlib
 
 # Most programs of tests run once, and compiling them takes far longer than running them. Commands
-# that tests start do the same, so that they give the same bits. `make slow`, and `.ci/run` with the
-# newest JAX, test what is compiled by default: JAX_DISABLE_MOST_OPTIMIZATIONS=0.
+# that tests start inherit the setting, so that their results are bit-identical. `make slow`, and
+# `.ci/run` with the newest JAX, compile as users do: JAX_DISABLE_MOST_OPTIMIZATIONS=0.
 quick = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
 if quick and jaxlib.__version__.startswith("0.9."):
-    # Without these emitters it is half the time again; later versions of XLA have no choice.
+    # Without these emitters compilation takes half the time; later versions of XLA always use them.
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 import jax
@@ -26,8 +26,8 @@ from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parent
 
-# Before anything of the package is imported. Not what walks through programs: its functions are
-# called a million times for one program, and take three times as long with the checks.
+# Before anything of the package is imported. Excluded are the modules that process programs: their
+# functions are called a million times for one program, and take three times as long with checks.
 FILES = (ROOT / "jaxmech").rglob("*.py")
 MODULES = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in FILES)
 UNCHECKED = ("jaxmech.compiler.", "jaxmech.utils.digests")

@@ -1,4 +1,4 @@
-"""Quantities of a double pendulum that a study asks about (configs/tip_over.toml)."""
+"""Observed quantities of a double pendulum, for configs/tip_over.toml."""
 
 import jax.numpy as jnp
 

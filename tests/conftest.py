@@ -20,7 +20,7 @@ def reference() -> Callable[[str], dict[str, Any]]:
         path = REFERENCES / f"{name}.json"
         if not path.is_file():
             pytest.skip(
-                f"the published solution {path.name} is not beside the project, in {path.parent}"
+                f"the published solution {path.name} is missing in {path.parent}"
             )
         return json.loads(path.read_text(encoding="utf-8"))
 
@@ -28,7 +28,7 @@ def reference() -> Callable[[str], dict[str, Any]]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def forgotten() -> Iterator[None]:
+def clear_compiled_programs() -> Iterator[None]:
     """Drop compiled programs after each file of tests: they use gigabytes and are not reused."""
     yield
     jax.clear_caches()
