@@ -19,9 +19,7 @@ def reference() -> Callable[[str], dict[str, Any]]:
     def load(name: str) -> dict[str, Any]:
         path = REFERENCES / f"{name}.json"
         if not path.is_file():
-            pytest.skip(
-                f"the published solution {path.name} is missing in {path.parent}"
-            )
+            pytest.skip(f"the published solution {path.name} is missing in {path.parent}")
         return json.loads(path.read_text(encoding="utf-8"))
 
     return load

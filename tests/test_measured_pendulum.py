@@ -229,7 +229,7 @@ def test_the_published_estimates_err_as_published(pendulum: ModuleType) -> None:
     study = read(file, FitStudy)
     data = CONFIGS / study.data.file
     if not data.is_file():
-        pytest.skip(f"the recordings {data.name} are not beside the project, in {data.parent}")
+        pytest.skip(f"the recordings {data.name} are missing in {data.parent}")
     whole = read_table(replace(study.data, stride=1), CONFIGS)
     with np.load(data) as arrays:
         found = of_authors(name, arrays["published_estimate"], whole)

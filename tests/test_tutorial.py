@@ -97,9 +97,7 @@ def test_the_tutorial_runs_on_a_pendulum_that_is_known(made_up: Path, tmp_path: 
 @pytest.mark.slow
 def test_the_tutorial_runs_on_the_recordings(tmp_path: Path) -> None:
     if not RECORDED.is_file():
-        pytest.skip(
-            f"the recordings {RECORDED.name} are not beside the project, in {RECORDED.parent}"
-        )
+        pytest.skip(f"the recordings {RECORDED.name} are missing in {RECORDED.parent}")
     names, _ = run(RECORDED, tmp_path, SHORT)
     assert names["better"].errors.mean() < names["simple"].errors.mean() < 5e-3
     assert names["better"].validation_errors[:3].mean() < 5e-3

@@ -65,7 +65,7 @@ def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
 
 
 def idle_findings(unused: tuple[str, ...], idle: tuple[str, ...]) -> list[Finding]:
-    """Findings on parameters and coordinates that may have been forgotten."""
+    """Findings on parameters and coordinates that may be missing from a formula."""
     findings = []
     if unused:
         what = f"nothing in the motion depends on {_what('parameter', unused)}"

@@ -126,7 +126,7 @@ keys of a configuration
 """
 FIT_EXAMPLE = """\
 example
-  model = "fit_pendulum.py:pendulum"         # an Identifiable in a file beside this one
+  model = "fit_pendulum.py:pendulum"         # an Identifiable in a file next to this one
   [data]
   file = "fit_pendulum.csv"
   time = "t [s]"
@@ -149,7 +149,7 @@ keys of a configuration
 """
 MODES_EXAMPLE = """\
 example of a study
-  model = "hoop_stability.py:bead"           # a System in a file beside this one
+  model = "hoop_stability.py:bead"           # a System in a file next to this one
   size = 10_000
   [coordinates]                              # the guess, from which the equilibrium is found
   angle = 0.0

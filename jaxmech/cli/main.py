@@ -310,7 +310,7 @@ def _info(arguments: Namespace) -> int:
     for device in all_devices():
         name = f"{device.platform}:{device.id}"
         print(f"{name:<10} {device.device_kind}; batches run as {backend_of(device)}")
-    print("precision  float64, unless a configuration asks for float32")
+    print("precision  float64, unless a configuration sets float32")
     _require_good_jax()
     return DONE
 

@@ -1,12 +1,12 @@
 """Monte Carlo studies: read `study`, `draws`, `trajectory`, `kernel`, `run`, in this order.
 
-`study` is the configuration, `draws` makes the initial states and parameters from `distributions`
-as `sampling/` says, `trajectory` computes one and `kernel` a block of them, with what is
-`observed/` and its `statistics/`. `run` has them computed as `work/` divides them, as many at a
-time as `device_size` says; `estimate` knows the sizes before, and `progress` shows how far it is.
-`store`, `layout` and `checksums` write, `provenance` says what from, `accumulate` adds up the
-statistics, `results` opens a run again, `summary` describes it, and `finished/` answers more
-about it.
+`study` is the configuration. `draws` makes initial states and parameters from `distributions`, with
+the designs of `sampling/`. `trajectory` computes one trajectory and `kernel` a block of them, with
+their `observed/` quantities and `statistics/`. `run` computes all blocks, distributed by `work/`;
+`device_size` chooses the size of a block, `estimate` predicts memory, disk and time, and `progress`
+reports the progress. `store`, `layout` and `checksums` write the run folder, `provenance` records
+the origin of the results, and `accumulate` merges the statistics. `results` opens a run, `summary`
+describes it, and `finished/` analyses it further.
 """
 
 from jaxmech.config.convert import plain as plain

@@ -2,7 +2,7 @@
 
 Every call has the same shape, `study.block` trajectories, whatever the size and the chunks of the
 study. So it is compiled once, and a trajectory has the same bits however the work is divided. A
-block is computed in slices whose series fit into a small memory; only what is stored outlives them.
+block is computed in slices whose series fit into a small memory; only stored results outlive them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -80,7 +80,7 @@ class Study:
     """
 
     model: str = field(
-        metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" beside this file')
+        metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" next to this file')
     )
     size: int = field(metadata=doc("number of trajectories"))
     times: Times = field(metadata=doc("times at which the motion is saved"))

@@ -65,7 +65,7 @@ def fit(
         system: the system, with n coordinates.
         recordings: a `Recording`, or several of any lengths with the same sensors.
         params0: initial values of the parameters, a pytree of numbers such as a dictionary.
-        observe: observe(q, v, t, params) gives what the sensors show, shape (d,); the coordinates
+        observe: observe(q, v, t, params) returns the sensor values, shape (d,); the coordinates
             by default. Offsets, scales and delays of sensors are parameters like others.
         start: start(q0, v0, params) gives the consistent state q (n,), v (n,) for recorded start
             variables, such as measured angles. By default these are coordinates and velocities,

@@ -4,8 +4,8 @@
 checks of one, and `counts` the work. `run_rule` makes a run one JAX operation with its
 derivatives, which `segment_rule` computes for fixed steps.
 `step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
-`error_estimate` is about a run that is done. In folders: `adaptive/`, steps whose size a tolerance
-chooses; `implicit/`, methods for stiff systems; `variational/`, symplectic ones; `events/`.
+`error_estimate` estimates the integration error of a run. In folders: `adaptive/`, steps with error
+control; `implicit/`, methods for stiff systems; `variational/`, symplectic ones; `events/`.
 `to_diffrax` and `diffrax_solver` are for users of diffrax.
 """
 

@@ -137,7 +137,7 @@ def _transitions(
         t = float(solution.ts[interval[np.argmax(bad)]])
         raise ValueError(
             f"The motion has no derivative in the save interval from t = {t:g} s; "
-            "`check_gradients` tells in which function of the system."
+            "`check_gradients` finds the function of the system that causes it."
         )
     cuts = np.cumsum(counts)[:-1]
     split = zip(np.split(moved_q, cuts), np.split(moved_v, cuts), bases[1:], strict=True)

@@ -113,7 +113,7 @@ def four_bars(q: Any, v: Any, t: Any, p: Any) -> Written:
 
 
 def andrews(q: Any, v: Any, t: Any, p: Any) -> Written:
-    """The equations component by component, as in the references beside the project."""
+    """The equations component by component, as in the reference solution."""
     (b, Th, g, Ph, d, Om, ep), s = q, p
     x_arm, y_arm = (s["rr"] * f(b) - s["d"] * f(b + Th) for f in (cos, sin))
     k, h = s["e"] - s["ea"], s["zf"] - s["fa"]

@@ -172,7 +172,7 @@ class FitStudy:
     """
 
     model: str = field(
-        metadata=doc('"path/file.py:attribute" beside this file, an Identifiable or a Model')
+        metadata=doc('"path/file.py:attribute" next to this file, an Identifiable or a Model')
     )
     data: Table = field(metadata=doc("file and columns of the recordings"))
     model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")

@@ -3,7 +3,7 @@
 config.toml        the resolved configuration
 environment.json   versions and device
 model.py           copy of the user's model file
-blocks/            what is computed, until all of it is
+blocks/            computed blocks, until the study is complete
 members.npz        draws, equilibria, eigenvalues and verdicts of all members
 summary.txt, .json counts, probability of instability, quantiles
 pictures/          eigenvalues in the complex plane, verdicts over each scattered number

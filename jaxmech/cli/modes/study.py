@@ -22,7 +22,7 @@ class ModesStudy:
     """
 
     model: str = field(
-        metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" beside this file')
+        metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" next to this file')
     )
     size: int = field(metadata=doc("number of members"))
     model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")

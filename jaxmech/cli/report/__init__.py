@@ -1,4 +1,4 @@
-"""`jaxmech report`: `page` puts together what `sections` and `media` make of a run.
+"""`jaxmech report`: `page` combines the `sections` and `media` of a run.
 
 All of them write HTML by `elements`, which escapes every text.
 """

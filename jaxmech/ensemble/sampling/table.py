@@ -10,7 +10,7 @@ from jaxmech.config.errors import StudyError, refuse
 
 
 def read_table(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a file by name, or a StudyError that tells what is wrong with it."""
+    """The columns of a file by name, or a StudyError that describes the problem."""
     if not path.is_file():
         raise _wrong(f"must name a file, but there is none at {path}")
     if path.suffix == ".parquet":

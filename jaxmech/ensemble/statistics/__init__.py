@@ -1,7 +1,7 @@
 """Statistics of a study: reductions over its trajectories, on the device, merged block by block.
 
 Read `protocol` first: three functions, `init`, `update` and `merge`, and the `result` of them.
-`intervals` holds intervals of confidence, and every other file one kind of statistic.
+`intervals` holds confidence intervals, and every other file one kind of statistic.
 """
 
 from jaxmech.ensemble.statistics.catalogue import STATISTICS as STATISTICS

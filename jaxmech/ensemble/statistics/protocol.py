@@ -3,7 +3,7 @@
     init(sample)            the state of no trajectory at all
     update(state, sample)   with the trajectories of a sample
     merge(first, second)    of the trajectories of both, those of `first` before those of `second`
-    result(state)           what it says, on the host
+    result(state)           the named results, on the host
 
 `init`, `update` and `merge` are pure JAX functions of arrays of fixed shapes. States are merged in
 the order of the trajectories, so that a result has the same bits however the work was divided.

@@ -215,7 +215,7 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
         for k in np.flatnonzero(~np.isfinite(values[0])):
             raise TableError(
                 f"{sheet.place(0)}: column `{columns[k]}` is missing where {sheet.name} begins; "
-                "the start must be known, cut what is before it"
+                "the start must be known, cut the rows before it"
             )
     weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
     start_sd = _start_sd(table, sheet)

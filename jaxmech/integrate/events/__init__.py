@@ -1,9 +1,9 @@
 """Events during a run: users define an `event` and its `transition`, and `watch` is all of them.
 
-`watch_of` checks and names them, `switches` turns constraints on and off, `log` holds what
-happened, `crossing` finds the events in one step of a rollout, and `dips` those that its ends do
-not show. Derivatives go through the `pieces` of a run between its events; `segments` are those of
-runs with fixed steps. `result` is the part of a `Solution` on events.
+`watch_of` checks and names them, `switches` turns constraints on and off, and `log` records the
+events of a run. `crossing` locates events in a step whose ends have different signs, and `dips`
+those between ends of equal sign. Derivatives go through the `pieces` of a run between its events;
+`segments` are those of runs with fixed steps. `result` is the part of a `Solution` on events.
 """
 
 from jaxmech.integrate.events.event import Event as Event
