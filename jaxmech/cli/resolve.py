@@ -194,9 +194,9 @@ def _require_evaluated(found: Situation) -> None:
 
 
 def _cannot_be_evaluated(name: str, error: Exception) -> SituationError:
-    told = f"{type(error).__name__}: {error}".rstrip(".")
+    description = f"{type(error).__name__}: {error}".rstrip(".")
     return SituationError(
-        f"{name} cannot be evaluated at its state: {told}; check q0, v0 and params"
+        f"{name} cannot be evaluated at its state: {description}; check q0, v0 and params"
     )
 
 

@@ -232,8 +232,8 @@ def errors_as_problems() -> Iterator[None]:
         message = f"must give the parameter {error}, which the model reads"
         raise refuse("parameters", message) from error
     except Exception as error:  # the model is the user's code and may raise anything
-        told = f"{type(error).__name__}: {error}"
-        raise refuse("model", f"cannot be computed: {told}") from error
+        description = f"{type(error).__name__}: {error}"
+        raise refuse("model", f"cannot be computed: {description}") from error
 
 
 def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:

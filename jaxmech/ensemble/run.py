@@ -131,12 +131,12 @@ def run_study(
             tell(f"{study.size:,} trajectories take {planned_.forecast}")
         shown: Shown = "bar" if progress is True else progress or "none"
         size = target.trajectories(blocks)
-        with RunProgress(size, size - target.trajectories(missing), shown) as told:
+        with RunProgress(size, size - target.trajectories(missing), shown) as report:
             if tasks:
-                away = AwayWork(tasks, accumulator, target, told, named, folder, stop)
+                away = AwayWork(tasks, accumulator, target, report, named, folder, stop)
                 away.all(blocks, set(missing))
             else:
-                work = Work(kernel, accumulator, target, told, study, tell, stop)
+                work = Work(kernel, accumulator, target, report, study, tell, stop)
                 work.all(blocks, set(missing))
         if only is not None:
             done = target.count - len(target.missing(range(target.count)))

@@ -1,7 +1,7 @@
 """`cross_validate`: choose among models by recordings that they were not fitted to.
 
 The recordings are split into k sequences of neighbours, the folds. Each model is fitted k times, to
-all folds but one, and judged by the one that was left out (Stone 1974). The error of a model is the
+all folds but one, and tested on the one that was left out (Stone 1974). The error of a model is the
 mean over the folds. Errors are compared fold by fold, because a fold that is hard for one model is
 hard for all. The rule of one standard error takes the model with the fewest numbers that is not
 worse than the best by more than the standard error of their difference (Breiman, Friedman, Olshen
@@ -271,11 +271,11 @@ def _computed(job: _Job, folder: Path | None) -> tuple[int, list[float]]:
 
 def _fingerprint(job: _Job) -> str:
     c = job.candidate
-    told = [job.name, job.held.tolist(), job.score, c.system.coordinates, c.free, dict(c.bounds)]
+    facts = [job.name, job.held.tolist(), job.score, c.system.coordinates, c.free, dict(c.bounds)]
     # not the optimizer `Descent`: an optax transformation is a bundle of functions without names
     policies = [f"{k} {x!r}" for k, x in vars(job.settings).items() if not isinstance(x, Descent)]
-    told += [dict(c.prior), jax.tree.structure(c.params), policies]
-    code = hashlib.sha256(repr(told).encode())
+    facts += [dict(c.prior), jax.tree.structure(c.params), policies]
+    code = hashlib.sha256(repr(facts).encode())
     arrays = [x for r in job.recordings for x in (r.ts, r.observed, r.q0, r.v0, r.weights)]
     for leaf in [*jax.tree.leaves(c.params), *arrays]:
         code.update(np.asarray(0.0 if leaf is None else leaf, float).tobytes())

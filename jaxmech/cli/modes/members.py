@@ -102,7 +102,7 @@ def _members(
     found = {name: values[: study.size] for name, values in found.items()}
     met = found["status"] == EquilibriumStatus.FOUND
     stability = np.where(met, found["stability"], Stability.UNKNOWN)
-    judged = stability != Stability.UNKNOWN
+    with_verdict = stability != Stability.UNKNOWN
     return Members(
         coordinates=tuple(subject.system.coordinates),
         variables=variables,
@@ -111,7 +111,7 @@ def _members(
         residual=found["residual"],
         q=np.where(met[:, None], found["q"], np.nan),
         v=np.where(met[:, None], found["v"], np.nan),
-        eigenvalues=np.where(judged[:, None], found["eigenvalues"], np.nan),
+        eigenvalues=np.where(with_verdict[:, None], found["eigenvalues"], np.nan),
         zero=found["zero"],
     )
 

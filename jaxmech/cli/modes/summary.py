@@ -21,8 +21,8 @@ def summarize(study: ModesStudy, found: Members) -> dict[str, Any]:
     """The content of `summary.json`, with Wilson's interval for independent members."""
     # Members without a verdict are in neither count; `bounds` says what the probability would be
     # among all members, were every one of those stable, or unstable.
-    judged, unstable = found.has_verdict, found.stability == Stability.UNSTABLE
-    count, hits = int(judged.sum()), int(unstable.sum())
+    with_verdict, unstable = found.has_verdict, found.stability == Stability.UNSTABLE
+    count, hits = int(with_verdict.sum()), int(unstable.sum())
     rows = {name: found.q[:, k] for k, name in enumerate(found.coordinates[:MOST_ROWS])}
     frequencies = found.frequencies
     shown = min(MOST_ROWS, int(np.isfinite(frequencies).any(axis=0).sum()))
@@ -33,7 +33,7 @@ def summarize(study: ModesStudy, found: Members) -> dict[str, Any]:
     return {
         "model": study.model,
         "size": study.size,
-        "stability": {s.name: int((found.stability[judged] == s).sum()) for s in _VERDICTS},
+        "stability": {s.name: int((found.stability[with_verdict] == s).sum()) for s in _VERDICTS},
         "no_verdict": _without_verdict(found),
         "judged": count,
         "unstable": hits,

@@ -133,6 +133,6 @@ def folder_of(study: Study) -> Path:
         >>> folder_of(study).as_posix().rpartition("-")[0]
         'runs/pendulum'
     """
-    told = {k: x for k, x in plain(study).items() if k not in ("chunk", "cluster")}
-    code = hashlib.sha256(json.dumps(told, sort_keys=True, default=repr).encode()).hexdigest()
+    settings = {k: x for k, x in plain(study).items() if k not in ("chunk", "cluster")}
+    code = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()
     return Path("runs") / f"{study.model.rpartition(':')[2]}-{code[:8]}"

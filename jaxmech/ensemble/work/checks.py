@@ -68,8 +68,8 @@ def facts_of_all(
             raise ClusterError(f"the worker {address} computes on {facts['platform']}, {text}")
         first = first or facts
         like = {**own, "platform": first["platform"]}
-        if told := refusal(like, facts, f"{address} on {facts['host']}"):
-            raise ClusterError(told)
+        if problem := refusal(like, facts, f"{address} on {facts['host']}"):
+            raise ClusterError(problem)
     assert first is not None
     several = {key: sorted({x[key] for x in found.values()}, key=str) for key in MAY_DIFFER}
     for key, kinds in several.items():

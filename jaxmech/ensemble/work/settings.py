@@ -93,8 +93,8 @@ class Cluster:
                 yield Problem(where, "must name the file of a scheduler, as in file:scheduler.json")
         elif name not in _WORDS:
             known = (*_WORDS, "tcp", "tls", "file")
-            told = not_one_of(name, known, "a kind of cluster")
-            yield Problem(where, f'must begin with "local:4", "slurm" or an address; {name} {told}')
+            what = not_one_of(name, known, "a kind of cluster")
+            yield Problem(where, f'must begin with "local:4", "slurm" or an address; {name} {what}')
         elif colon and (not rest.isdecimal() or int(rest) < 1):
             text = f"must have a number of workers, at least 1, as in {name}:4, but is "
             yield Problem(where, text + self.scheduler)

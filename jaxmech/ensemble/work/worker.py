@@ -75,9 +75,9 @@ def refusal(then: Mapping[str, Any], now: Mapping[str, Any], where: str) -> str 
     found = changes(then, now, SAME)
     if not found:
         return None
-    told = "; ".join(found)
+    differences = "; ".join(found)
     advice = "install the same versions everywhere, and start the workers again"
-    return f"the worker {where} differs from the others: {told}; {advice}"
+    return f"the worker {where} differs from the others: {differences}; {advice}"
 
 
 def compute_blocks(order: bytes, blocks: tuple[int, ...]) -> Computed:
@@ -122,8 +122,8 @@ def _prepared(order: bytes) -> tuple[Order, BlockProgram]:
     except FolderError as error:
         text = "the run folder must be on a file system that all workers share"
         raise ClusterError(f"the worker {where} cannot read {run.path}; {text}") from error
-    if told := refusal(then, now, where):
-        raise ClusterError(told)
+    if problem := refusal(then, now, where):
+        raise ClusterError(problem)
     found = planned(run.study, run.path, run.folder)
     study = replace(found.study, **found.functions)
     kernel = compile_kernel(study, found.subject, found.sampler)

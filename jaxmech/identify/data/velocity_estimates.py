@@ -28,12 +28,12 @@ def rates(values: Numbers, ts: Numbers) -> Numbers:
 
 
 def _rates(values: Numbers, ts: Numbers) -> Numbers:
-    judged = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _JUDGED)).astype(int))
+    compared = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _JUDGED)).astype(int))
     widths = [width for width in _WIDTHS if width <= len(ts)] or [len(ts)]
     # Without noise all may fit to round-off, which must not choose: then the widest is taken.
     finite = np.abs(values[np.isfinite(values)])
     rounding = (64 * np.finfo(float).eps * finite.max(initial=0.0)) ** 2
-    width = min(widths[::-1], key=lambda width: max(_error(values, ts, width, judged), rounding))
+    width = min(widths[::-1], key=lambda width: max(_error(values, ts, width, compared), rounding))
     places = np.arange(len(ts))
     parts = [places[k : k + _AT_ONCE] for k in range(0, len(ts), _AT_ONCE)]
     return np.concatenate([_parabolas(values, ts, width, part)[1] for part in parts])

@@ -77,8 +77,8 @@ class Checkpoint:
 
 def _digest(facts: Mapping[str, Any], tree: Path) -> str:
     """The digest of the contents of a checkpoint, to detect damage."""
-    told = json.dumps({key: x for key, x in facts.items() if key != "sha256"}, sort_keys=True)
-    return hashlib.sha256(told.encode() + tree.read_bytes()).hexdigest()
+    content = json.dumps({key: x for key, x in facts.items() if key != "sha256"}, sort_keys=True)
+    return hashlib.sha256(content.encode() + tree.read_bytes()).hexdigest()
 
 
 def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:

@@ -93,12 +93,12 @@ def descend(
                 "motion; take a smaller learning rate."
             )
         new, kept = update(slope, state.optimizer, y)
-        judged = loss_of(y[:size], validation) if watched and validation else loss
-        better = judged < state.best_loss
+        score = loss_of(y[:size], validation) if watched and validation else loss
+        better = score < state.best_loss
         best = jnp.where(better, y, state.best) if watched else new
         since = jnp.where(better, 0, state.since + 1)
-        least = jnp.minimum(judged, state.best_loss)
-        first = jnp.where(count == 0, judged, state.first_loss)
+        least = jnp.minimum(score, state.best_loss)
+        first = jnp.where(count == 0, score, state.first_loss)
         state = _DescentState(kept, best, least, since, jnp.asarray(count + 1), first)
         y = new
         ended = bool(watched) and int(since) >= (policy.patience or 0)

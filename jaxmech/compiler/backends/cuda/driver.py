@@ -91,10 +91,10 @@ class Driver:
         self.function("cuGetErrorName")(code, byref(name))
         self.function("cuGetErrorString")(code, byref(text))
         parts = [(x.value or b"unknown").decode(errors="replace") for x in (name, text)]
-        told = f"NVIDIA's driver: {what}: {parts[0]} (error {code}: {parts[1]})"
-        told += f"; {_ADVICE[code]}" if code in _ADVICE else ""
-        told += f"\n{log.decode(errors='replace').strip()}\n" if log.strip() else ". "
-        raise CudaError(told + _OTHERWISE)
+        message = f"NVIDIA's driver: {what}: {parts[0]} (error {code}: {parts[1]})"
+        message += f"; {_ADVICE[code]}" if code in _ADVICE else ""
+        message += f"\n{log.decode(errors='replace').strip()}\n" if log.strip() else ". "
+        raise CudaError(message + _OTHERWISE)
 
     def kernel(self, ptx: str, entry: str) -> int:
         """The handle of a kernel, compiled for the devices that are in use.
