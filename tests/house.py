@@ -1,6 +1,6 @@
 """The layout of the package, read from its sources: layers, names, sizes of folders.
 
-The layers (`FLOORS`) are those of docs/design.md. A tree of sources is a dictionary, path in the
+The layers (`LAYERS`) are those of docs/design.md. A tree of sources is a dictionary, path in the
 package to text, so that the checker can be tested on wrong layouts too.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = "jaxmech"
-FLOORS = (
+LAYERS = (
     {"compiler", "linalg", "status", "utils"},
     {"constraints", "equations", "geometry", "properties", "system"},
     {"formulations", "models", "parts"},
@@ -22,8 +22,8 @@ FLOORS = (
     {"__main__", "animate", "cli", "plot"},
 )
 ONLY = {  # folders that may import less than their layer allows
-    "models": FLOORS[1],
-    "parts": FLOORS[1] | {"utils"},
+    "models": LAYERS[1],
+    "parts": LAYERS[1] | {"utils"},
     "linalg": set(),
     "compiler": {"utils"},
     "utils": set(),
@@ -37,7 +37,7 @@ ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 
 @dataclass(frozen=True)
 class File:
-    """One source file: `module` in dotted form, `room` the first name inside the package."""
+    """One source file: `module` in dotted form, `top_name` the first name inside the package."""
 
     path: str
     tree: ast.Module
@@ -52,8 +52,8 @@ class File:
         return ".".join(parts[:-1] if self.is_init else parts)
 
     @property
-    def room(self) -> str:
-        return room(self.module)
+    def top_name(self) -> str:
+        return top_name(self.module)
 
     def imports(self) -> Iterator[tuple[int, str, str]]:
         """(line, module, name) of everything imported, at any depth; the name may be empty."""
@@ -67,45 +67,45 @@ class File:
                 yield from ((node.lineno, module, alias.name) for alias in node.names)
 
 
-def room(module: str) -> str:
+def top_name(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def floor(room: str) -> int | None:
-    return next((level for level, rooms in enumerate(FLOORS) if room in rooms), None)
+def layer(top_name: str) -> int | None:
+    return next((level for level, names in enumerate(LAYERS) if top_name in names), None)
 
 
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.endswith("__")
 
 
-def house_imports(file: File, modules: set[str]) -> Iterator[tuple[int, str]]:
+def package_imports(file: File, modules: set[str]) -> Iterator[tuple[int, str]]:
     """(line, module) of each import from the package in a file."""
     for line, module, name in file.imports():
         if module.split(".")[0] == PACKAGE:
             yield line, f"{module}.{name}" if f"{module}.{name}" in modules else module
 
 
-def wrong_floors(file: File, modules: set[str]) -> Iterator[str]:
+def wrong_layers(file: File, modules: set[str]) -> Iterator[str]:
     if file.module == PACKAGE:
         return
-    own = floor(file.room)
+    own = layer(file.top_name)
     if own is None:
-        yield f"{file.path}: has no floor; give it one in tests/test_house.py"
+        yield f"{file.path}: has no layer; add it to LAYERS in tests/house.py"
         return
-    for line, module in house_imports(file, modules):
-        other, where = room(module), f"{file.path}:{line}"
-        level = floor(other)
+    for line, module in package_imports(file, modules):
+        other, where = top_name(module), f"{file.path}:{line}"
+        level = layer(other)
         if module == PACKAGE:
             yield f"{where}: imports the package itself; import from the file that defines the name"
         elif level is None or level > own:
-            yield f"{where}: floor {own} imports {module} of floor {level}"
-        elif file.room in ONLY and other not in ONLY[file.room] | {file.room}:
-            yield f"{where}: {file.room} must not import {module}"
+            yield f"{where}: layer {own} imports {module} of layer {level}"
+        elif file.top_name in ONLY and other not in ONLY[file.top_name] | {file.top_name}:
+            yield f"{where}: {file.top_name} must not import {module}"
 
 
 def circles(files: list[File], modules: set[str]) -> Iterator[str]:
-    direct = {f.module: {module for _, module in house_imports(f, modules)} for f in files}
+    direct = {f.module: {module for _, module in package_imports(f, modules)} for f in files}
 
     for module, others in direct.items():
         for other in sorted(others):
@@ -203,7 +203,7 @@ def faults(sources: dict[str, str]) -> list[str]:
         *circles(files, modules),
         *shared_class_names(files),
         *full_folders(files),
-        *(fault for file in files for fault in wrong_floors(file, modules)),
+        *(fault for file in files for fault in wrong_layers(file, modules)),
         *(
             fault
             for rule in (private_names, own_code_in_init, settings)
@@ -229,8 +229,10 @@ def unnamed(sources: dict[str, str]) -> list[str]:
             continue
         inside = (other[len(folder) + 1 :] for other in sources if other.startswith(f"{folder}/"))
         names = {other.partition("/")[0].removesuffix(".py") for other in inside} - {"__init__"}
-        told = ast.get_docstring(ast.parse(text)) or ""
-        found += [f"{path} does not name {x}" for x in names if not re.search(f"`{x}/?`", told)]
+        text = ast.get_docstring(ast.parse(text)) or ""
+        found += [
+            f"{path} does not name {x}" for x in names if not re.search(f"`{x}/?`", docstring)
+        ]
     return sorted(found)
 
 

@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import jaxmech
-from tests.house import FLOORS, PACKAGE, faults, foreign_packages, layers_of, unnamed
+from tests.house import LAYERS, PACKAGE, faults, foreign_packages, layers_of, unnamed
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,7 +23,7 @@ def sources(folder: str) -> dict[str, str]:
     return {p.relative_to(top).as_posix(): p.read_text("utf-8") for p in top.rglob("*.py")}
 
 
-def house() -> dict[str, str]:
+def package_sources() -> dict[str, str]:
     return sources(PACKAGE)
 
 
@@ -32,19 +32,19 @@ def packages(requirements: list[str]) -> set[str]:
 
 
 def test_the_layout_of_the_package() -> None:
-    assert len(house()) > 20
-    assert faults(house()) == []
+    assert len(package_sources()) > 20
+    assert faults(package_sources()) == []
 
 
 def test_folders_name_their_files() -> None:
-    assert unnamed(house()) == []
+    assert unnamed(package_sources()) == []
 
 
 def test_the_design_shows_the_layers() -> None:
     shown = layers_of((ROOT / "docs" / "design.md").read_text("utf-8"))
-    on_disk = {path.removesuffix(".py").partition("/")[0] for path in house()}
+    on_disk = {path.removesuffix(".py").partition("/")[0] for path in package_sources()}
     whole = {name: layer for name, layer in shown.items() if "/" not in name and name != "jaxmech"}
-    expected = {name: layer for layer, rooms in enumerate(FLOORS) for name in rooms}
+    expected = {name: layer for layer, names in enumerate(LAYERS) for name in names}
     assert on_disk == expected.keys() | {"__init__"}
     assert whole == {name: layer for name, layer in expected.items() if name != "__main__"}
     assert all((ROOT / PACKAGE / name).is_dir() for name in shown if "/" in name)
@@ -53,7 +53,7 @@ def test_the_design_shows_the_layers() -> None:
 def test_dependencies_are_what_is_imported() -> None:
     extras = project()["optional-dependencies"]
     extra = packages([*extras["cluster"], *extras["diffrax"], *extras["xarray"]])
-    found = foreign_packages(house()) - {"mpl_toolkits"} - extra  # a part of matplotlib
+    found = foreign_packages(package_sources()) - {"mpl_toolkits"} - extra  # a part of matplotlib
     assert found == packages(project()["dependencies"])
 
 
@@ -74,8 +74,8 @@ def test_shapes_are_checked_while_tests_run() -> None:
         jaxmech.EquationsOfMotion(M, jnp.zeros(3), M, jnp.zeros(2))
 
 
-SMALL_HOUSE = {
-    "__init__.py": '"""A house."""\nfrom jaxmech.system import System as System\n__version__ = "1"',
+SMALL_PACKAGE = {
+    "__init__.py": '"""Code."""\nfrom jaxmech.system import System as System\n__version__ = "1"',
     "cli/main.py": "import jax\nimport jaxmech.plot\njax.config.update('jax_enable_x64', True)",
     "linalg/__init__.py": "from jaxmech.linalg.ldl import LDL as LDL",
     "linalg/ldl.py": "import os\n_EPS = 1e-12\nclass LDL: pass\nflags = os.environ.get('X')",
@@ -87,7 +87,7 @@ SMALL_HOUSE = {
 
 
 def test_a_small_layout_is_accepted() -> None:
-    assert faults(SMALL_HOUSE) == []
+    assert faults(SMALL_PACKAGE) == []
 
 
 def test_a_folder_that_does_not_name_its_files_is_reported() -> None:
@@ -100,7 +100,7 @@ def test_a_folder_that_does_not_name_its_files_is_reported() -> None:
 
 def test_a_full_folder_is_reported() -> None:
     full = {f"models/model{k}.py": "" for k in range(18)}
-    assert faults(SMALL_HOUSE | full) == [
+    assert faults(SMALL_PACKAGE | full) == [
         "models: holds 20 files, more than 19; split it by subject"
     ]
 
@@ -108,12 +108,12 @@ def test_a_full_folder_is_reported() -> None:
 @pytest.mark.parametrize(
     ("path", "line", "fault"),
     [
-        ("system.py", "from jaxmech.models.model import Model", "of floor 2"),
-        ("system.py", "def f():\n    import jaxmech.plot.trajectories", "of floor 6"),
-        ("system.py", "from .simulate import simulate", "of floor 4"),
+        ("system.py", "from jaxmech.models.model import Model", "of layer 2"),
+        ("system.py", "def f():\n    import jaxmech.plot.trajectories", "of layer 6"),
+        ("system.py", "from .simulate import simulate", "of layer 4"),
         ("system.py", "from jaxmech import System", "imports the package itself"),
         ("system.py", "import jaxmech as jm", "imports the package itself"),
-        ("garden.py", "", "has no floor"),
+        ("garden.py", "", "has no layer"),
         ("models/model.py", "class LDL: pass", "each has a class LDL"),
         ("models/model.py", "from jaxmech.linalg import LDL", "models must not import"),
         ("models/model.py", "from jaxmech.formulations import Law", "models must not import"),
@@ -121,8 +121,8 @@ def test_a_full_folder_is_reported() -> None:
         ("parts/joint_base.py", "from jaxmech.models.model import Model", "parts must not import"),
         ("linalg/ldl.py", "from jaxmech.linalg import LDL", "import each other"),
         ("linalg/ldl.py", "from jaxmech.status import Status", "linalg must not import"),
-        ("linalg/ldl.py", "from jaxmech.system import System", "of floor 1"),
-        ("compiler/block.py", "from jaxmech.equations import mass_matrix", "of floor 1"),
+        ("linalg/ldl.py", "from jaxmech.system import System", "of layer 1"),
+        ("compiler/block.py", "from jaxmech.equations import mass_matrix", "of layer 1"),
         ("system.py", "from jaxmech.linalg.ldl import _EPS", "private name"),
         ("system.py", "from jaxmech.linalg import ldl as l\nl._EPS", "private name"),
         ("system.py", "import jaxmech.linalg.ldl\njaxmech.linalg.ldl._EPS", "private name"),
@@ -141,5 +141,5 @@ def test_a_full_folder_is_reported() -> None:
     ],
 )
 def test_a_wrong_layout_is_reported(path: str, line: str, fault: str) -> None:
-    found = faults({**SMALL_HOUSE, path: SMALL_HOUSE.get(path, "") + "\n" + line})
+    found = faults({**SMALL_PACKAGE, path: SMALL_PACKAGE.get(path, "") + "\n" + line})
     assert any(fault in message for message in found), found

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MANY = STUDY.replace("size = 20", "size = 399").replace("substeps = 8", "substeps = 3000")
 
 
-# A shell starts background jobs, and all that they start, deaf to SIGINT: here they hear it.
+# A shell starts background jobs with SIGINT ignored, which child processes inherit; restore it.
 LISTENING = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)

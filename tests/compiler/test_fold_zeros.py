@@ -56,7 +56,7 @@ def stopping(x: Any) -> Any:
 
 
 MASK = np.array([1.0, 0.0])
-# In x = (2, 1) everything is finite; two of the others are meant to find what is not.
+# In x = (2, 1) everything is finite; two of the others contain non-finite values.
 FUNCTIONS: dict[str, Function] = {
     "argument": lambda x: 0.0 * x[0] + x[1],
     "root": lambda x: 0.0 * jnp.sqrt(x[0]) + x[1],

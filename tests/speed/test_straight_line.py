@@ -105,7 +105,7 @@ def test_nan_and_signs_of_zero() -> None:
 
     odd = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan])
     grid = np.stack(np.meshgrid(odd, odd, [1.0, -1.0]), axis=-1).reshape(-1, 3)
-    # Which zero is the larger one, and the sign of what is not a number, are nobody's business.
+    # The larger of two zeros and the sign of a NaN are unspecified.
     grid = grid[~((grid[:, 0] == 0) & (grid[:, 1] == 0))]
     assert_same(lambda x, y: tuple(map(_without_sign_of_nan, fn(x, y))), grid, grid[:, :2])
 
