@@ -229,10 +229,8 @@ def unnamed(sources: dict[str, str]) -> list[str]:
             continue
         inside = (other[len(folder) + 1 :] for other in sources if other.startswith(f"{folder}/"))
         names = {other.partition("/")[0].removesuffix(".py") for other in inside} - {"__init__"}
-        text = ast.get_docstring(ast.parse(text)) or ""
-        found += [
-            f"{path} does not name {x}" for x in names if not re.search(f"`{x}/?`", docstring)
-        ]
+        about = ast.get_docstring(ast.parse(text)) or ""
+        found += [f"{path} does not name {x}" for x in names if not re.search(f"`{x}/?`", about)]
     return sorted(found)
 
 
