@@ -182,7 +182,7 @@ class Discrete:
     """One of several values, equally likely unless `probabilities` say otherwise."""
 
     values: tuple[float, ...] = field(metadata=doc("the values"))
-    probabilities: tuple[float, ...] = setting((), "their probabilities, with the sum 1")
+    probabilities: tuple[float, ...] = setting((), "their probabilities, which sum to 1")
 
     def __post_init__(self) -> None:
         if not self.values or not all(map(isfinite, self.values)):
@@ -192,7 +192,7 @@ class Discrete:
                 text = f"must have the length of `values`, {len(self.values)}, but has"
                 raise refuse("probabilities", f"{text} {len(self.probabilities)}")
             if min(self.probabilities) < 0 or abs(sum(self.probabilities) - 1) > 1e-9:
-                text = f"must be at least 0 with the sum 1, but are {list(self.probabilities)}"
+                text = f"must be at least 0 and sum to 1, but are {list(self.probabilities)}"
                 raise refuse("probabilities", text)
 
     def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:

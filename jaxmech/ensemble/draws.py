@@ -148,7 +148,8 @@ def _from_table(
     columns = read_table(folder / sampling.table)
     rows = len(next(iter(columns.values())))
     if rows < size:
-        raise refuse("size", f"must be at most {rows}, the rows of {sampling.table}; but is {size}")
+        text = f"must be at most {rows}, the number of rows of {sampling.table}, but is {size}"
+        raise refuse("size", text)
     found, problems = {}, []
     for key, column in wanted.items():
         name = column or next((n for n in (key, key.partition(".")[2]) if n in columns), None)

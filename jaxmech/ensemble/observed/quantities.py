@@ -137,7 +137,9 @@ def _found(
     named: str, folder: Path, kinds: tuple[type, ...], what: str, files: list[Path]
 ) -> object:
     if named.startswith("python:"):
-        raise refuse("function", f"must name a file: {named} was given in Python")
+        raise refuse(
+            "function", f"must name a function in a file, but {named} was passed as an object"
+        )
     loaded = find(named, {}, folder, (*kinds, _FUNCTION))
     if kinds and not isinstance(loaded.found, kinds):
         raise refuse(

@@ -76,7 +76,7 @@ class Sampling:
             i, j = (keys.index(named(name, keys, where)) for name in pair.of)
             matrix[i, j] = matrix[j, i] = pair.value
         if np.linalg.eigvalsh(matrix)[0] <= 1e-10:
-            text = "must fit together, but no variables have all these correlations: their matrix "
+            text = "must be consistent, but no variables have all these correlations: their matrix "
             text += f"has the eigenvalue {np.linalg.eigvalsh(matrix)[0]:.2g}; make them smaller"
             raise refuse(("sampling", "correlation"), text)
         return matrix

@@ -165,7 +165,7 @@ def test_draws_come_from_a_parquet_file(tmp_path) -> None:
     found = drawn.columns(0, 3)
     np.testing.assert_array_equal(found["parameters.m1"], columns["m1"])
     np.testing.assert_array_equal(found["parameters.m2"], columns["mass"])
-    with pytest.raises(StudyError, match=r"at most 3, the rows of draws.parquet"):
+    with pytest.raises(StudyError, match=r"at most 3, the number of rows of draws.parquet"):
         sampler(4, rules=rules, folder=tmp_path, table="draws.parquet")
 
 
@@ -173,7 +173,7 @@ def test_draws_come_from_a_parquet_file(tmp_path) -> None:
     ("text", "size", "weight", "key", "message"),
     [
         ("m2\n1\n2\n", 2, None, "parameters.m1", "is not a column of it; did you mean `m2`"),
-        ("m1\n1\n", 2, None, "size", "must be at most 1, the rows of draws.csv"),
+        ("m1\n1\n", 2, None, "size", "must be at most 1, the number of rows of draws.csv"),
         ("m1\n1\nx\n", 2, None, "sampling.table", "must hold numbers below its first line"),
         ("m1\n1\nnan\n", 2, None, "sampling.table", "m1 is not in row 1"),
         ("m1,m1\n1,2\n", 1, None, "sampling.table", "different names"),
@@ -200,7 +200,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"distribution": "gamma", "a": -1.0}, "must have valid parameters, but has a = -1.0"),
     ({"distribution": "gamma", "a": "big"}, "`a` must be a number"),
     ({"distribution": "normal", "sd": 1.0, "low": 2.0, "high": 1.0}, "`low` must be below `high`"),
-    ({"distribution": "choice", "values": [1.0], "probabilities": [0.5]}, "with the sum 1"),
+    ({"distribution": "choice", "values": [1.0], "probabilities": [0.5]}, "and sum to 1"),
     ({"distribution": "triangular", "low": 0.0, "high": 1.0, "mode": 2.0}, "`mode` must lie"),
 ]
 
@@ -232,7 +232,7 @@ def test_any_distribution_of_scipy_is_stored_as_it_was_given() -> None:
                     Correlation(("m1", "l1"), -0.9),
                 )
             },
-            "must fit together",
+            "must be consistent",
         ),
         ({"proposal": {"m9": Normal(mean=1.0, sd=1.0)}}, "m9 is not a variable"),
         ({"proposal": {"m1": Normal(sd=1.0)}}, "must have a `mean`"),
