@@ -75,10 +75,10 @@ def run_study(
 ) -> dict[str, Any]:
     """Run a study, or continue it where it was interrupted.
 
-    The whole study is checked before any work. Results and statistics have the same bits whatever
-    the chunks and the number of devices, and however often the run was interrupted. Every device of
-    this process computes a block, or the one that `jax.default_device` names; meanwhile the one
-    before it is copied and stored. No more than a chunk and a few blocks are in memory at a time.
+    The whole study is checked before any work. Results and statistics are bit-identical for all
+    chunk sizes and numbers of devices, and after any interruption. Blocks are computed on all
+    devices of this process, or on `jax.default_device` if set; meanwhile the previous block is
+    copied and stored. No more than a chunk and a few blocks are in memory at a time.
 
     Args:
         study: the study.

@@ -27,7 +27,7 @@ class AbstractDerivative(abc.ABC):
         self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
         tolerance: Tolerance | None = None, watch: Watch | None = None,
     ) -> Trajectory:  # fmt: skip
-        """The rollout, with its derivative rule; with steps by a tolerance if there is one.
+        """The rollout with its derivative rule, in adaptive steps if the method has a tolerance.
 
         With a watch, it has its events.
         """

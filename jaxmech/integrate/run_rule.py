@@ -1,6 +1,6 @@
 """A run as one JAX operation, and the common derivative rules of all runs.
 
-A run has fixed steps or steps by a tolerance, with events or without. Its derivatives go through
+A run has fixed or adaptive steps, with events or without. Its derivatives go through
 its steps again, from states that the forward run has kept.
 """
 

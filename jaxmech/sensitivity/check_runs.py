@@ -56,7 +56,7 @@ class CheckedMotion:
 
 
 class Steps(NamedTuple):
-    """The steps of a motion by a tolerance, along which its neighbours go."""
+    """The adaptive steps of a motion, reused for changed initial states and parameters."""
 
     record: StepRecord
     q: Array  # saved q and v minus those of the same steps without interpolation, (T, n)

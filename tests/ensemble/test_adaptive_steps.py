@@ -1,4 +1,4 @@
-"""Studies in steps by a tolerance, and with methods for stiff systems."""
+"""Studies with adaptive steps, and with methods for stiff systems."""
 
 import shutil
 from pathlib import Path

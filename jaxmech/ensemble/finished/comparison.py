@@ -170,7 +170,7 @@ def _card(found: RunComparison) -> Iterator[str]:
     yield from (f"  only one has {name}" for name in found.only)
     differ = {name: count for name, count in found.arrays.items() if count}
     if found.arrays and not differ:
-        yield f"the same bits in {len(found.arrays)} stored arrays"
+        yield f"{len(found.arrays)} stored arrays are bit-identical"
     for name, count in differ.items():
         yield f"  {name} differs in {count:,} trajectories"
 

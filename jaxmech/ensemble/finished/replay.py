@@ -1,4 +1,4 @@
-"""`replay`: one trajectory of a run alone, from the seed and its number, with the same bits."""
+"""`replay`: one trajectory of a run, recomputed alone from the seed and its number, bit-identical."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

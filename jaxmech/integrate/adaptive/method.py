@@ -1,4 +1,4 @@
-"""`Adaptive`: a method with an error estimate, whose step size is chosen by a tolerance."""
+"""`Adaptive`: a method with an error estimate, whose step size follows from a tolerance."""
 
 from dataclasses import dataclass, replace
 from math import isfinite

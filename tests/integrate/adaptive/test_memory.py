@@ -1,4 +1,4 @@
-"""Memory of gradients through steps by a tolerance, and that batches of them are native code."""
+"""Memory of gradients through adaptive steps, and native code for batches of them."""
 
 from collections.abc import Callable
 from typing import Any

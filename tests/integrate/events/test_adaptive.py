@@ -1,4 +1,4 @@
-"""Events in steps by a tolerance: the same events as in fixed steps."""
+"""Events in adaptive steps are those in fixed steps."""
 
 from collections.abc import Callable
 from typing import Any

@@ -30,7 +30,7 @@ class Source:
     Args:
         kernel: the kernel of one trajectory.
         moving: indices of the arguments that differ in a batch.
-        size: number of trajectories; a batch of one has code of its own, with the same bits.
+        size: number of trajectories; a batch of one has its own code, with identical results.
 
     Attributes:
         lanes: number of trajectories computed side by side.

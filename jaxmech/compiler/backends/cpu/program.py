@@ -36,7 +36,7 @@ class Program:
     Args:
         kernel: the kernel of one trajectory.
         moving: indices of the arguments that differ in a batch.
-        alone: whether it is a batch of one, which has code of its own with the same bits.
+        alone: whether it is a batch of one, which has its own code, with identical results.
     """
 
     def __init__(self, kernel: Kernel, moving: frozenset[int], alone: bool) -> None:
