@@ -1,4 +1,4 @@
-"""`replay`: one trajectory of a run, recomputed alone from the seed and its number, bit-identical."""
+"""`replay`: recompute one trajectory of a run alone and bit-identically, from its number."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
