@@ -114,7 +114,7 @@ def test_batches_of_symbolic_size_are_refused() -> None:
     """Native code is written for a batch of known size."""
     (size,) = export.symbolic_shape("size")
     states = jax.ShapeDtypeStruct((size, 2), float)
-    with pytest.raises(ValueError, match="must have a size that is known, but has size; give"):
+    with pytest.raises(ValueError, match="must have a known size, but has size; give"):
         export.export(jax.jit(jax.vmap(VERBS["simulate"])))(states)
 
 

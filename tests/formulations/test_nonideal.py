@@ -287,7 +287,7 @@ def test_a_jammed_slider_has_a_status_and_its_neighbours_go_on() -> None:
 
 def test_the_message_says_what_to_do() -> None:
     with pytest.raises(
-        SimulationError, match=r"^NONIDEAL_FAILED at t = 0 s: .*weaken the friction"
+        SimulationError, match=r"^NONIDEAL_FAILED at t = 0 s: .*reduce the friction"
     ):
         simulate(
             SLIDER,

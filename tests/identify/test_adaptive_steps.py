@@ -114,7 +114,7 @@ def test_refusals(recordings: list[Recording]) -> None:
 
     with pytest.raises(ValueError, match=r"`step` is for methods with fixed steps; leave it out"):
         run(method=Adaptive(), step=0.01)
-    with pytest.raises(ValueError, match=r"MAX_STEPS.*`max_steps`; give more of them") as error:
+    with pytest.raises(ValueError, match=r"MAX_STEPS.*`max_steps`; increase") as error:
         run(method=Adaptive(Tsitouras5(), max_steps=5))
     assert "`step`" not in str(error.value)
 

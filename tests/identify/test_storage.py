@@ -141,14 +141,14 @@ def test_damage_is_found(tmp_path) -> None:
         try:
             again = load_fit(file)
         except ValueError as error:
-            refused += "damaged or something else" in str(error)
+            refused += "damaged or another file" in str(error)
         else:
             assert repr(again) == repr(whole)
             np.testing.assert_array_equal(again.values, whole.values)
     assert refused > 50
     for share in (0.0, 0.3, 0.99):
         file.write_bytes(data[: int(share * len(data))])
-        with pytest.raises(ValueError, match="damaged or something else"):
+        with pytest.raises(ValueError, match="damaged or another file"):
             load_fit(file)
 
 

@@ -134,7 +134,7 @@ def test_all_problems_of_a_table_are_reported() -> None:
         ("a,0.1", "a,0.0", "csv:4: the time `t` must increase, but 0 follows 0"),
         ("b,1.2", "b,", "csv:7: the time `t` is missing"),
         ("0.50", "", "csv:6: column `theta` is missing where b begins"),
-        ("b,1.2,,nan\nb,1.3,0.44,-0.2\n", "", "csv:6: b has 1 samples, but needs two"),
+        ("b,1.2,,nan\nb,1.3,0.44,-0.2\n", "", "csv:6: b has 1 samples, but needs at least two"),
         ("omega", "theta", "csv:2: column 'theta' appears twice"),
         ("swing,t,theta,omega\n", "", "csv:2: must name the columns, but holds numbers"),
     ],

@@ -182,7 +182,7 @@ def test_files_that_cannot_be_written_are_refused(short: Animation, tmp_path: Pa
     with pytest.raises(FileNotFoundError, match="folder that exists"):
         short.save(tmp_path / "none" / "rod.gif")
     quick = jm.animate(rod, (TS, TS[:, None]), {"l": 1.0}, fps=30.0)
-    with pytest.raises(ValueError, match=r"must be 100 over .* choose 25 or 33.33 or 50"):
+    with pytest.raises(ValueError, match=r"must be 100 divided by .* choose 25 or 33.33 or 50"):
         quick.save(tmp_path / "rod.gif")
 
 
@@ -197,7 +197,7 @@ BARE = jm.models.Model("bare", "", MODEL.system, MODEL.params, MODEL.start, MODE
         ((MODEL, (TS, TS[:, None])), {}, ValueError, "the 2 coordinates .* x1, x2, but has 1"),
         ((rod, (TS, TS[:5, None])), {}, ValueError, "times .T,. and coordinates"),
         ((rod, (TS[::-1] * 0, TS[:, None])), {}, ValueError, "times that increase"),
-        ((rod, (TS, np.nan * TS[:, None])), {}, ValueError, "two states to show"),
+        ((rod, (TS, np.nan * TS[:, None])), {}, ValueError, "two finite states"),
         ((rod, (TS, TS[:, None])), {"speed": 0.0}, ValueError, "`speed` must be positive"),
         ((rod, (TS, TS[:, None])), {"fps": -1.0}, ValueError, "`fps` must be positive"),
         ((rod, (TS, TS[:, None])), {"members": [1]}, ValueError, "numbers from 0 to 0"),

@@ -120,7 +120,7 @@ def test_mixed_processors_are_reported_and_recorded() -> None:
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        ([OWN, OWN | {"jax": "9"}], r'tcp://host1:1 on here is not like .* and "9" here'),
+        ([OWN, OWN | {"jax": "9"}], r'tcp://host1:1 on here differs from .* and "9" here'),
         ([OWN, OWN | {"jaxmech_sha256": "0"}], "the source files of jaxmech differ"),
         ([ModuleNotFoundError("no jaxmech")], "host0:1 cannot compute: no jaxmech; install"),
         ([OWN | {"platform": "gpu"}], "computes on gpu, but `cluster.device` is cpu"),
