@@ -95,7 +95,7 @@ def test_the_speed_suits_the_motion(seconds: float, speed: float) -> None:
     assert motion.speed == pytest.approx(speed)
     assert (len(motion.ts) - 1) / motion.fps == pytest.approx(seconds / speed)
     said = motion.draw(0.0).get_title(loc="left")
-    assert ("slower" in said, "quicker" in said) == (speed < 1, speed > 1)
+    assert ("slower" in said, "faster" in said) == (speed < 1, speed > 1)
 
 
 def test_members_of_a_batch_have_parameters_of_their_own() -> None:
