@@ -31,7 +31,6 @@ AUDIT = (
     "worst_velocity_residual",
 )  # fmt: skip
 _FUNCTION: Any = Callable
-TAKEN = ("model.py",)  # names of files in a run folder
 _KEPT: dict[str, Callable[[Array], Array]] = {
     "final": lambda x: x[-1],
     "max": lambda x: x.max(0),
@@ -165,7 +164,7 @@ def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
     for path in files:
         if path not in names:
             name, count = path.name, 1
-            while name in names.values() or name in TAKEN:
+            while name in {"model.py", *names.values()}:
                 name, count = f"{path.stem}_{count}.py", count + 1
             names[path] = name
     return names

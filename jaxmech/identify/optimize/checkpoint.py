@@ -39,6 +39,11 @@ class Checkpoint:
     folder: Path
     digests: Mapping[str, str]  # of the parts of the task; a different task is not continued
 
+    @property
+    def file(self) -> Path:
+        """The file that exists once anything is saved."""
+        return self.folder / "checkpoint.json"
+
     def save(self, kept: FitState) -> None:
         """Replace the previous checkpoint, so that a complete one exists at any time."""
         tree = self.folder / f"checkpoint-{len(kept.history) % 2}.eqx"
@@ -48,15 +53,12 @@ class Checkpoint:
         facts["sha256"] = _digest(facts, tree)
         new = self.folder / "checkpoint.json.new"
         new.write_text(json.dumps(facts), encoding="utf-8")
-        new.replace(self.folder / "checkpoint.json")
+        new.replace(self.file)
 
-    def load(self, like: Any) -> FitState | None:
-        """Load the last checkpoint, or None; `like` has arrays of the same shapes."""
-        path = self.folder / "checkpoint.json"
-        if not path.is_file():
-            return None
+    def load(self, like: Any) -> FitState:
+        """Load the last checkpoint; `like` has arrays of the same shapes."""
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
+            facts = json.loads(self.file.read_text(encoding="utf-8"))
             if others := differing(facts["digests"], self.digests):
                 raise CheckpointError(
                     f"Argument `folder` {self.folder} holds another fit, which differs in "

@@ -73,7 +73,7 @@ def _optimizer(
 
 
 def _continued(task: Task, policy: Any, validation: Any, checkpoint: Checkpoint) -> FitState | None:
-    if not (checkpoint.folder / "checkpoint.json").is_file():
+    if not checkpoint.file.is_file():
         return None
     # only a first step tells the shapes of the arrays in the state of the optimizer
     first = next(_optimizer(task, policy, task.y, task.conditions, validation, None))
