@@ -17,7 +17,13 @@ from jaxmech.ensemble.observed.quantities import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
-from jaxmech.ensemble.store import RunFolder, open_run, with_stored_block, with_stored_substeps
+from jaxmech.ensemble.store import (
+    RunContent,
+    RunFolder,
+    open_run,
+    with_stored_block,
+    with_stored_substeps,
+)
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.work.away import AwayWork
@@ -118,13 +124,12 @@ def run_study(
     at_rest = stored_study(named, files, folder)
     copies = {name: path for path, name in files.items() if path != subject.source}
     facts = origin(subject, kernel, layout.variables, study)
+    may_differ = MAY_DIFFER if study.cluster else ()
+    content = RunContent(at_rest, subject, layout, facts, copies, may_differ)
     with (
         _tasks(study, tell) as (tasks, theirs),
-        open_run(
-            out, at_rest, subject, layout, facts | theirs, tell, copies, only,
-            may_differ=MAY_DIFFER if tasks else (),
-        ) as target,
-    ):  # fmt: skip
+        open_run(out, replace(content, facts=facts | theirs), tell, only) as target,
+    ):
         blocks = only or range(target.count)
         missing = target.missing(blocks)
         if missing and max(planned_.forecast.disk, planned_.forecast.memory) > LARGE:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -130,38 +129,61 @@ class RunFolder:
         add_to_seal(self.path, (self.path / name for name in files))
 
 
+@dataclass(frozen=True, eq=False)
+class RunContent:
+    """The content of a run folder before any block is computed."""
+
+    study: Study  # its configuration, with functions named by the copies of their files
+    subject: Subject  # its system
+    layout: Layout  # its arrays
+    facts: Mapping[str, Any]  # its environment
+    copies: Mapping[str, Path]  # further Python files by their names in the folder
+    may_differ: tuple[str, ...]  # facts in which the processes that compute blocks may differ
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The stored configuration, which names the copy of the model file."""
+        name = f"model.py:{self.subject.name.rpartition(':')[2]}"
+        return plain(replace(self.study, model=name) if self.subject.source else self.study)
+
+    def create(self, path: Path) -> None:
+        """Write all of it into a folder."""
+        for name in _CREATED:  # left behind by an interrupted creation
+            if (path / name).is_dir():
+                shutil.rmtree(path / name)
+        (path / BLOCKS).mkdir()
+        with warnings.catch_warnings():  # xarray reads consolidated metadata first
+            warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
+            self.layout.create(path / RESULTS)
+            zarr.consolidate_metadata(path / RESULTS)
+        if self.subject.source:
+            shutil.copyfile(self.subject.source, path / "model.py")
+        for name, source in self.copies.items():
+            shutil.copyfile(source, path / name)
+        (path / "environment.json").write_text(environment_json(self.facts))
+        (path / "config.toml").write_text(tomli_w.dumps(self.config))
+        for file in path.glob("**/*"):
+            flush(file)
+
+
 @contextmanager
 def open_run(
-    path: Path,
-    study: Study,
-    subject: Subject,
-    layout: Layout,
-    facts: Mapping[str, Any],
-    tell: Callable[[str], None],
-    copies: Mapping[str, Path] = MappingProxyType({}),
-    only: range | None = None,
-    may_differ: Iterable[str] = (),
+    path: Path, content: RunContent, tell: Callable[[str], None], only: range | None = None
 ) -> Iterator[RunFolder]:
     """Create a run folder, or repair and continue the one that is there, locked meanwhile."""
     # A folder of which `only` some blocks are to be computed is shared with processes that compute
     # others; the first of them creates it.
-    if subject.source:  # the stored configuration names the copy of the file
-        study = replace(study, model=f"model.py:{subject.name.rpartition(':')[2]}")
-    folder = RunFolder(path, study.size, study.block_size)
-    created = (*_CREATED, *copies)
-
-    def create(at: Path) -> None:
-        _create(at, study, subject, layout, environment_json(facts), copies)
-
+    folder = RunFolder(path, content.study.size, content.study.block_size)
     with opened(path, shared=only is not None):
         with locked(path, CREATION, wait=True):
             begun = (path / SEAL).is_file() or bool(marked_blocks(path))
             if not begun:
-                create(path)
-                found = [f for n in created for f in (path / n, *(path / n).rglob("*"))]
+                content.create(path)
+                created = (path / name for name in (*_CREATED, *content.copies))
+                found = [file for at in created for file in (at, *at.rglob("*"))]
                 write_seal(path, digests(path, filter(Path.is_file, found)))
         if begun:
-            _check(folder, plain(study), facts, only, create, tell, tuple(may_differ))
+            _check(folder, content, tell, only)
         yield folder
 
 
@@ -191,13 +213,7 @@ def _stored_number(path: Path, *keys: str) -> int | None:
 
 
 def _check(
-    folder: RunFolder,
-    study: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    only: range | None,
-    create: Callable[[Path], None],
-    tell: Callable[[str], None],
-    may_differ: tuple[str, ...],
+    folder: RunFolder, content: RunContent, tell: Callable[[str], None], only: range | None
 ) -> None:
     """Require a folder to be of the same origin, and repair it, or `only` some of its blocks."""
     path, seal = folder.path, read_seal(folder.path)
@@ -206,9 +222,9 @@ def _check(
         text = "the same command without --blocks repairs it where possible"
         raise FolderError(f"{path} was damaged: {damage_text(lost)}; {text}")
     if lost:
-        _repair(path, [one for one in lost if one.file not in SUMMARY], seal, create)
+        _repair(path, [one for one in lost if one.file not in SUMMARY], seal, content)
         tell(f"{path} was damaged: {damage_text(lost)}; written again")
-    require_same_config(path, study, _MAY_CHANGE)
+    require_same_config(path, content.config, _MAY_CHANGE)
     marked = [block for block in marked_blocks(path) if only is None or block in only]
     found = [one for block in marked for one in block_damage(path, block)]
     if only is None:
@@ -218,7 +234,7 @@ def _check(
         numbers = ", ".join(map(str, blocks))
         tell(f"{path} was damaged: {damage_text(found)}; to be recomputed: block {numbers}")
     finished = only is None and not found and not folder.missing(range(folder.count))
-    _require_same(path, facts, may_differ, finished, tell)
+    _require_same(path, content, finished, tell)
     for block in blocks:
         remove_block(path, block)
     if only is not None:
@@ -230,13 +246,10 @@ def _check(
 
 
 def _require_same(
-    path: Path,
-    facts: Mapping[str, Any],
-    may_differ: tuple[str, ...],
-    finished: bool,
-    tell: Callable[[str], None],
+    path: Path, content: RunContent, finished: bool, tell: Callable[[str], None]
 ) -> None:
     """Require the environment of the existing blocks, except for what may differ."""
+    facts, may_differ = content.facts, content.may_differ
     decisive = INPUT if finished else [key for key in DECISIVE if key not in may_differ]
     require_same_environment(path, facts, decisive)
     other = changes(stored_environment(path), facts, VERSIONS if finished else may_differ)
@@ -247,14 +260,12 @@ def _require_same(
         tell(f"{'; '.join(other)}: {text}")
 
 
-def _repair(
-    path: Path, lost: list[Damage], seal: Mapping[str, str], create: Callable[[Path], None]
-) -> None:
+def _repair(path: Path, lost: list[Damage], seal: Mapping[str, str], content: RunContent) -> None:
     """Write files of the creation again, or raise a FolderError if they would differ."""
     fresh = path / ".fresh"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    create(fresh)
+    content.create(fresh)
     names = [one.file for one in lost]
     whole = digests(fresh, (fresh / name for name in names if (fresh / name).is_file()))
     left = [one for one in lost if whole.get(one.file) != seal[one.file]]
@@ -268,29 +279,3 @@ def _repair(
             f"{path} was damaged: {damage_text(left)}. Restore it, or compute the study again in "
             "another folder with --out"
         )
-
-
-def _create(
-    path: Path,
-    study: Study,
-    subject: Subject,
-    layout: Layout,
-    environment: str,
-    copies: Mapping[str, Path],
-) -> None:
-    for name in _CREATED:  # left behind by an interrupted creation
-        if (path / name).is_dir():
-            shutil.rmtree(path / name)
-    (path / BLOCKS).mkdir()
-    with warnings.catch_warnings():  # xarray reads consolidated metadata first
-        warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
-        layout.create(path / RESULTS)
-        zarr.consolidate_metadata(path / RESULTS)
-    if subject.source:
-        shutil.copyfile(subject.source, path / "model.py")
-    for name, source in copies.items():
-        shutil.copyfile(source, path / name)
-    (path / "environment.json").write_text(environment)
-    (path / "config.toml").write_text(tomli_w.dumps(plain(study)))
-    for file in path.glob("**/*"):
-        flush(file)
