@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxmech.assemble import assemble
 from jaxmech.config.errors import InputError, StudyError
-from jaxmech.config.load import load
+from jaxmech.config.load import Subject, load
 from jaxmech.constraints import Acceleration
 from jaxmech.models import Model
 from jaxmech.system import System
@@ -67,7 +67,7 @@ def situation(
     if subject.model is not None:
         found = _of_model(name, subject.model, given, changed)
     else:
-        found = _of_file(name, subject.system, subject.beside, given, changed)
+        found = _of_file(name, subject, given, changed)
     _require_evaluated(found)
     return found
 
@@ -84,12 +84,9 @@ def _of_model(
 
 
 def _of_file(
-    name: str,
-    system: System,
-    beside: Mapping[str, Any],
-    start: Mapping[str, Any],
-    changed: Mapping[str, Any],
+    name: str, subject: Subject, start: Mapping[str, Any], changed: Mapping[str, Any]
 ) -> Situation:
+    system, beside = subject.system, subject.beside
     params = beside.get("params")
     if params is None and "q0" not in beside:
         params = _guessed_parameters(system, changed)

@@ -36,6 +36,7 @@ _TITLES = {
 }
 STATES = "statistics"  # the array that holds the states of the statistics
 _BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
+Dims = tuple[str, ...]  # names of the dimensions of an array
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Layout:
     variables: Iterable[Variable]  # the draws of one block
     block: int  # trajectories of a block
     # names of the first dimensions of other arrays than those of `simulate`
-    dimensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dimensions: Mapping[str, Dims] = field(default_factory=dict)
     state_bytes: int = 0  # bytes of the statistics of one block; zero without statistics
     compression: str = "zstd"  # of the arrays
     attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes of the whole group
@@ -100,7 +101,7 @@ class Layout:
         group: zarr.Group,
         name: str,
         values: np.ndarray,
-        dims: tuple[str, ...],
+        dims: Dims,
         attributes: dict[str, Any],
     ) -> None:
         """Create an array and write it at once."""
@@ -116,12 +117,7 @@ class Layout:
         array[...] = values
 
     def _empty(
-        self,
-        group: zarr.Group,
-        name: str,
-        block: Any,
-        dims: tuple[str, ...],
-        attributes: dict[str, Any],
+        self, group: zarr.Group, name: str, block: Any, dims: Dims, attributes: dict[str, Any]
     ) -> None:
         if name == "status":  # CF conventions, section 3.5
             attributes["flag_values"] = [int(status) for status in Status]
@@ -137,7 +133,7 @@ class Layout:
             attributes=attributes,
         )
 
-    def _dimensions(self, name: str, count: int) -> tuple[str, ...]:
+    def _dimensions(self, name: str, count: int) -> Dims:
         last = "coordinate" if name in _BY_COORDINATE else f"{name}_row"
         first = self.dimensions.get(name, ("time",))
         own = (*first, last, *(f"{name}_{k}" for k in range(count)))
