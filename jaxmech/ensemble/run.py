@@ -30,7 +30,7 @@ from jaxmech.ensemble.work.away import AwayWork
 from jaxmech.ensemble.work.checks import facts_of_all
 from jaxmech.ensemble.work.connect import connected
 from jaxmech.ensemble.work.here import Work
-from jaxmech.ensemble.work.plan import layout_of, planned, require_use
+from jaxmech.ensemble.work.plan import layout_of, planned, require_used
 from jaxmech.ensemble.work.tasks import Tasks
 from jaxmech.ensemble.work.worker import MAY_DIFFER
 
@@ -116,7 +116,7 @@ def run_study(
     kernel = compile_kernel(study, subject, sampler)
     shapes = kernel.shapes()
     first = kernel.inputs(0)
-    require_use(study, subject, first)
+    require_used(subject, first.varying, first.same, study)
     only = None if part is None else part.of(-(-study.size // study.block_size))
     accumulator = Accumulator(kernel, shapes.states, study.until if only is None else None)
     layout = layout_of(study, kernel, shapes, accumulator.state_bytes)

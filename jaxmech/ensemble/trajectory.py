@@ -94,8 +94,7 @@ class StudyTrajectory:
     @cached_property
     def watch(self) -> Watch | None:
         """The watch of the events."""
-        study = self.study
-        return study_watch(study.events, study.inactive, self.system, study.observe)
+        return study_watch(self.study, self.system)
 
     def switched(self, params: Any) -> tuple[System, Any]:
         """The system and its parameters, with the constraints that are on at the start."""

@@ -78,9 +78,7 @@ def members(
         for k, end in zip(starts, ends, strict=True)
     ]
     with errors_as_problems():
-        varying, same = inputs[0]
-        first = {name: values[0] for name, values in varying["parameters"].items()}
-        require_used(subject, first | same["parameters"])
+        require_used(subject, *inputs[0])
         blocks = blocks_in(kept, study, subject, inputs[0])
         compute = _program(study, subject, inputs[0])
         bar = tqdm(total=study.size, unit=" members", disable=None if progress else True)

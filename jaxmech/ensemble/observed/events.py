@@ -94,15 +94,12 @@ class StudyEvent:
         return lambda q, v, t, p: own(q, v, t, p) - level
 
 
-def study_watch(
-    events: Mapping[str, StudyEvent], inactive: tuple[str, ...], system: System,
-    observe: Mapping[str, Observed],
-) -> Watch | None:  # fmt: skip
+def study_watch(study: Any, system: System) -> Watch | None:
     """The events of a study for `simulate`, or a StudyError."""
     coordinates = tuple(system.coordinates)
     try:
-        made = [one.event(name, coordinates, observe) for name, one in events.items()]
-        return watch_of(system, made, inactive)
+        made = [one.event(name, coordinates, study.observe) for name, one in study.events.items()]
+        return watch_of(system, made, study.inactive)
     except (TypeError, ValueError) as error:
         raise refuse("events", f"cannot be used: {error}") from error
 
@@ -141,13 +138,26 @@ def event_dimensions(events: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return dims
 
 
-def event_problems(
-    events: Mapping[str, StudyEvent], observe: Mapping[str, Observed], taken: Iterable[str],
-    coordinates: tuple[str, ...],
-) -> Iterator[Problem]:  # fmt: skip
-    """Report events whose quantities have used names, or that refer to no known quantity."""
-    taken = {*taken, *observe, *coordinates}
-    known = (*coordinates, *observe)
+def name_problems_of(study: Any, coordinates: Iterable[str]) -> Iterator[Problem]:
+    """Quantities and events that are named twice, or not at all."""
+    coordinates, observe, store = tuple(coordinates), study.observe, study.store
+    own, of_events = (*SERIES, *AUDIT), event_names(study.events)
+    for name in observe:
+        if name in own or name in coordinates:
+            text = "must have another name: there is a quantity of that name"
+            yield Problem(("observe", name), text)
+    yield from _of_events(study.events, {*own, *coordinates, *observe}, (*coordinates, *observe))
+    yield from _of_statistics(study, (*own, *coordinates, *observe, *of_events))
+    stored = (*SERIES, *observe, *of_events)
+    for place, name in enumerate(() if isinstance(store, str) else store):
+        if name not in stored:
+            yield Problem((f"store[{place}]",), not_one_of(name, stored, "a quantity to store"))
+
+
+def _of_events(
+    events: Mapping[str, StudyEvent], taken: set[str], known: tuple[str, ...]
+) -> Iterator[Problem]:
+    """Events whose quantities have names that are taken, or that refer to no known quantity."""
     for name, one in events.items():
         if both := taken & set(event_names([name])):
             text = f"must have another name: there is a quantity `{min(both)}` already"
@@ -155,29 +165,6 @@ def event_problems(
         if one.of is not None and one.of not in known:
             what = not_one_of(one.of, known, "a coordinate or an observed quantity")
             yield Problem(("events", name, "of"), what)
-
-
-def name_problems_of(study: Any, coordinates: Iterable[str]) -> list[Problem]:
-    """Quantities and events that are named twice, or not at all."""
-    coordinates, observe, store = tuple(coordinates), study.observe, study.store
-    own = (*SERIES, *AUDIT)
-    problems = [
-        Problem(("observe", name), "must have another name: there is a quantity of that name")
-        for name in observe
-        if name in own or name in coordinates
-    ]
-    problems += event_problems(study.events, observe, own, coordinates)
-    of_events = event_names(study.events)
-    known = (*own, *coordinates, *observe, *of_events)
-    problems += _of_statistics(study, known)
-    if not isinstance(store, str):
-        stored = (*SERIES, *observe, *of_events)
-        problems += [
-            Problem((f"store[{place}]",), not_one_of(name, stored, "a quantity to store"))
-            for place, name in enumerate(store)
-            if name not in stored
-        ]
-    return problems
 
 
 def _of_statistics(study: Any, known: tuple[str, ...]) -> Iterator[Problem]:

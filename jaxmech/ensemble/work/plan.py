@@ -16,12 +16,12 @@ from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.device_size import sized
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible
-from jaxmech.ensemble.kernel import Block, BlockProgram, Inputs
+from jaxmech.ensemble.kernel import Block, BlockProgram
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.observed.events import event_dimensions, name_problems_of, study_watch
 from jaxmech.ensemble.observed.quantities import Observed, loaded
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.trajectory import save_times
+from jaxmech.ensemble.trajectory import Tree, save_times
 from jaxmech.formulations import observed_at
 
 
@@ -73,17 +73,12 @@ def layout_of(study: Study, kernel: BlockProgram, shapes: Block, state_bytes: in
     )
 
 
-def require_use(study: Study, subject: Subject, inputs: Inputs) -> None:
-    """Raise a StudyError for parameters that a bare `System` does not use."""
-    first = {name: values[0] for name, values in inputs.varying["parameters"].items()}
-    require_used(subject, first | inputs.same["parameters"], study)
-
-
-def require_used(subject: Subject, params: dict[str, Any], study: Study | None = None) -> None:
+def require_used(subject: Subject, varying: Tree, same: Tree, study: Study | None = None) -> None:
     """Raise a StudyError for parameters that neither a bare `System` nor its study uses."""
     if subject.model:
         return
-    zero = jnp.zeros(subject.system.n)
+    first = {name: values[0] for name, values in varying["parameters"].items()}
+    params, zero = first | same["parameters"], jnp.zeros(subject.system.n)
     state = State(zero, zero, zero[0], params)
     unused = unused_parameters(
         subject.system, state, energy=True, also=_state_reads(study, subject)
@@ -98,7 +93,7 @@ def _state_reads(study: Study | None, subject: Subject) -> Callable[..., Any] | 
     if study is None or not (study.events or study.observe):
         return None
     system = subject.system
-    watch = study_watch(study.events, study.inactive, system, study.observe)
+    watch = study_watch(study, system)
 
     def reads(q: Array, v: Array, t: Array, params: Any) -> Any:
         seen = observed_at(system, study.formulation, q, v, t, params)
