@@ -158,8 +158,7 @@ def _tasks(
         yield None, {}
         return
     with connected(study.cluster, tell) as tasks:
-        wait, device = study.cluster.wait, study.cluster.device
-        yield tasks, facts_of_all(tasks.client, device, wait, tell)
+        yield tasks, facts_of_all(tasks.client, study.cluster, tell)
 
 
 def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:

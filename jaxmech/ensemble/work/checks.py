@@ -41,19 +41,17 @@ def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -
     """
     tell = tell or warn
     with connected(cluster, tell) as tasks:
-        facts_of_all(tasks.client, cluster.device, cluster.wait, tell)
+        facts_of_all(tasks.client, cluster, tell)
         yield tasks
 
 
-def facts_of_all(
-    client: "Client", device: str, wait: float, tell: Callable[[str], None]
-) -> dict[str, Any]:
+def facts_of_all(client: "Client", cluster: Cluster, tell: Callable[[str], None]) -> dict[str, Any]:
     """The environment of the workers, as stored; differences in the last bits are reported."""
-    until = time.monotonic() + wait
+    until = time.monotonic() + cluster.wait
     while not client.nthreads():
         if time.monotonic() > until:
             text = "start some, or increase `cluster.wait`"
-            raise ClusterError(f"the cluster has no workers after {wait:g} s; {text}")
+            raise ClusterError(f"the cluster has no workers after {cluster.wait:g} s; {text}")
         time.sleep(0.2)
     x64 = bool(jax.config.read("jax_enable_x64"))
     found = client.run(facts_of_worker, x64, on_error="return")
@@ -63,8 +61,8 @@ def facts_of_all(
         if isinstance(facts, BaseException):
             text = "install jaxmech there, with the packages of this environment"
             raise ClusterError(f"the worker {address} cannot compute: {facts}; {text}") from facts
-        if (facts["platform"] == "cpu") != (device == "cpu"):
-            text = f"but `cluster.device` is {device}"
+        if (facts["platform"] == "cpu") != (cluster.device == "cpu"):
+            text = f"but `cluster.device` is {cluster.device}"
             raise ClusterError(f"the worker {address} computes on {facts['platform']}, {text}")
         first = first or facts
         like = {**own, "platform": first["platform"]}

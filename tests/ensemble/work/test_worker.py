@@ -14,6 +14,7 @@ from jaxmech.ensemble.checksums import marked_blocks
 from jaxmech.ensemble.run import BlockRange
 from jaxmech.ensemble.study import Study as Studied
 from jaxmech.ensemble.work.checks import facts_of_all
+from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.ensemble.work.tasks import ClusterError
 from jaxmech.ensemble.work.worker import Order, compute_blocks, facts_of_worker, lease_of
 from tests.ensemble.studies import same_bits, write_study
@@ -103,14 +104,18 @@ OWN = {**environment(), "host": "here"}
 
 def test_equal_workers_are_accepted() -> None:
     told = list[str]()
-    facts = facts_of_all(Known(OWN, OWN), "cpu", 1.0, told.append)
+    facts = facts_of_all(Known(OWN, OWN), Cluster(scheduler="local:1", wait=1.0), told.append)
     assert facts == environment()
     assert told == []
 
 
 def test_mixed_processors_are_reported_and_recorded() -> None:
     told = list[str]()
-    facts = facts_of_all(Known(OWN, OWN | {"processor": "Other"}), "cpu", 1.0, told.append)
+    facts = facts_of_all(
+        Known(OWN, OWN | {"processor": "Other"}),
+        Cluster(scheduler="local:1", wait=1.0),
+        told.append,
+    )
     assert facts["processor"] == sorted(["Other", OWN["processor"]])
     (text,) = told
     assert "the workers differ in their processor: " in text
@@ -129,4 +134,4 @@ def test_mixed_processors_are_reported_and_recorded() -> None:
 )
 def test_other_workers_are_refused_by_name(facts, message) -> None:
     with pytest.raises(ClusterError, match=message):
-        facts_of_all(Known(*facts), "cpu", 0.1, print)
+        facts_of_all(Known(*facts), Cluster(scheduler="local:1", wait=0.1), print)
