@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxmech.config.digest import digest, system_digests
@@ -16,7 +15,7 @@ from jaxmech.ensemble.draws import Variable, stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.trajectory import Tree, merged, params_of
+from jaxmech.ensemble.trajectory import Tree, first_of, params_of
 from jaxmech.utils.digests import sha256
 
 
@@ -40,7 +39,7 @@ def function_digests(
     subject: Subject, varying: Tree, same: Tree, dtype: Any
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """The digests of the functions of a model at the first of some draws, and its parameters."""
-    one = merged(same, jax.tree.map(lambda x: x[0], varying))
+    one = first_of(varying, same)
     params = params_of(subject, one)
     found = system_digests(subject.system, params, dtype)
     if subject.model:

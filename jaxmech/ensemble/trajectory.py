@@ -38,6 +38,11 @@ def merged(same: Tree, own: Tree) -> Tree:
     return {section: same[section] | own[section] for section in SECTIONS}
 
 
+def first_of(varying: Tree, same: Tree) -> Tree:
+    """All inputs of the first trajectory of some."""
+    return merged(same, jax.tree.map(lambda x: x[0], varying))
+
+
 def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
     """The parameters of one trajectory, with the defaults of the model."""
     return {**(subject.model.params if subject.model else {}), **inputs["parameters"]}

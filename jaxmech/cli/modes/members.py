@@ -19,7 +19,7 @@ from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.kernel import errors_as_problems, inputs_of
-from jaxmech.ensemble.trajectory import Tree, guess, merged, params_of
+from jaxmech.ensemble.trajectory import Tree, first_of, guess, merged, params_of
 from jaxmech.ensemble.work.plan import require_used
 
 FLOAT = np.dtype(np.float64)
@@ -71,12 +71,10 @@ def members(
         text = "must hold a distribution, here or in another table: all members would be the same"
         raise refuse("parameters", text)
     block = min(study.block, study.size)
-    starts = range(0, study.size, block)
-    ends = [min(k + block, study.size) for k in starts]
-    inputs = [
-        inputs_of(sampler.rows(k, end), FLOAT, k + block - end)
-        for k, end in zip(starts, ends, strict=True)
-    ]
+    inputs = []
+    for k in range(0, study.size, block):
+        end = min(k + block, study.size)
+        inputs.append(inputs_of(sampler.rows(k, end), FLOAT, k + block - end))
     with errors_as_problems():
         require_used(subject, *inputs[0])
         blocks = blocks_in(kept, study, subject, inputs[0])
@@ -118,7 +116,6 @@ def _program(
     study: ModesStudy, subject: Subject, first: tuple[Tree, Tree]
 ) -> Callable[[Tree, Tree], Arrays]:
     """The equilibria and eigenvalues of one block as a function of its draws."""
-    varying, _ = first
     system = subject.system
 
     def arguments(inputs: Tree) -> dict[str, Any]:
@@ -127,9 +124,7 @@ def _program(
         params = params_of(subject, inputs)
         return {"q": q, "params": params, "t": study.time, "fixed": study.fixed, "v": rates}
 
-    example = jax.tree.map(lambda x: x[0], varying)
-
-    symmetries = _symmetries(subject, arguments(merged(first[1], example)))
+    symmetries = _symmetries(subject, arguments(first_of(*first)))
 
     def compute(varying: Tree, same: Tree) -> Arrays:
         def one(own: Tree) -> Equilibrium:

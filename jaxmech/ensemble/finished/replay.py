@@ -19,7 +19,7 @@ from jaxmech.ensemble.layout import array_of
 from jaxmech.ensemble.observed.quantities import Series
 from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.study import LANES, Study
-from jaxmech.ensemble.trajectory import StudyTrajectory, merged
+from jaxmech.ensemble.trajectory import StudyTrajectory, first_of
 from jaxmech.ensemble.work.plan import planned
 from jaxmech.status import Status, succeeded
 
@@ -115,13 +115,12 @@ def _replayed(
     inputs = Inputs(varying, same, weight, {}, number(index), np.int32(1))
     found = jax.device_get(program.finished(inputs, program.run(inputs)))
     values = {name: np.asarray(array[0]) for name, array in found.arrays.items()}
-    own = merged(same, jax.tree.map(lambda x: x[0], varying))
     return ReplayedTrajectory(
         results=results,
         subject=program.trajectory.subject,
         index=index,
         drawn={stored_name(v): np.asarray(v.values[0]) for v in rows if v.varies},
-        params=program.trajectory.params(own),
+        params=program.trajectory.params(first_of(varying, same)),
         ts=program.trajectory.ts,
         values=values,
         compared=dict(_compared(results, study, index, values)),

@@ -21,7 +21,7 @@ from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.observed.events import event_dimensions, name_problems_of, study_watch
 from jaxmech.ensemble.observed.quantities import Observed, loaded
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.trajectory import Tree, save_times
+from jaxmech.ensemble.trajectory import Tree, first_of, save_times
 from jaxmech.formulations import observed_at
 
 
@@ -77,8 +77,7 @@ def require_used(subject: Subject, varying: Tree, same: Tree, study: Study | Non
     """Raise a StudyError for parameters that neither a bare `System` nor its study uses."""
     if subject.model:
         return
-    first = {name: values[0] for name, values in varying["parameters"].items()}
-    params, zero = first | same["parameters"], jnp.zeros(subject.system.n)
+    params, zero = first_of(varying, same)["parameters"], jnp.zeros(subject.system.n)
     state = State(zero, zero, zero[0], params)
     unused = unused_parameters(
         subject.system, state, energy=True, also=_state_reads(study, subject)

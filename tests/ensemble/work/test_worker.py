@@ -100,22 +100,19 @@ class Known:
 
 
 OWN = {**environment(), "host": "here"}
+CLUSTER = Cluster(scheduler="local:1", wait=0.1)
 
 
 def test_equal_workers_are_accepted() -> None:
     told = list[str]()
-    facts = facts_of_all(Known(OWN, OWN), Cluster(scheduler="local:1", wait=1.0), told.append)
+    facts = facts_of_all(Known(OWN, OWN), CLUSTER, told.append)
     assert facts == environment()
     assert told == []
 
 
 def test_mixed_processors_are_reported_and_recorded() -> None:
     told = list[str]()
-    facts = facts_of_all(
-        Known(OWN, OWN | {"processor": "Other"}),
-        Cluster(scheduler="local:1", wait=1.0),
-        told.append,
-    )
+    facts = facts_of_all(Known(OWN, OWN | {"processor": "Other"}), CLUSTER, told.append)
     assert facts["processor"] == sorted(["Other", OWN["processor"]])
     (text,) = told
     assert "the workers differ in their processor: " in text
@@ -134,4 +131,4 @@ def test_mixed_processors_are_reported_and_recorded() -> None:
 )
 def test_other_workers_are_refused_by_name(facts, message) -> None:
     with pytest.raises(ClusterError, match=message):
-        facts_of_all(Known(*facts), Cluster(scheduler="local:1", wait=0.1), print)
+        facts_of_all(Known(*facts), CLUSTER, print)
