@@ -2,7 +2,6 @@
 
 import hashlib
 import inspect
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from jaxmech.config.digest import digest, system_digests
 from jaxmech.config.environment import environment
 from jaxmech.config.load import Subject
-from jaxmech.ensemble.draws import Variable, stored_name
+from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
 from jaxmech.ensemble.study import Study
@@ -19,19 +18,17 @@ from jaxmech.ensemble.trajectory import Tree, first_of, params_of
 from jaxmech.utils.digests import sha256
 
 
-def origin(
-    subject: Subject, kernel: BlockProgram, variables: Iterable[Variable], study: Study
-) -> dict[str, Any]:
+def origin(kernel: BlockProgram) -> dict[str, Any]:
     """The content of `environment.json` but the time: facts, digests of functions and draws."""
-    inputs = kernel.inputs(0)
+    inputs, sampler, subject = kernel.inputs(0), kernel.sampler, kernel.trajectory.subject
     functions, params = function_digests(subject, inputs.varying, inputs.same, kernel.dtype)
-    functions |= _observed(study, subject, params, kernel.dtype)
-    size = kernel.sampler.size
-    last = {stored_name(v): v.values for v in kernel.sampler.rows(size - 1, size)}
-    draws = {stored_name(v): _of_arrays(v.values, last[stored_name(v)]) for v in variables}
-    if kernel.sampler.weighted:
-        ends = inputs.weight, kernel.sampler.weights(size - 1, size)
-        draws["weights"] = _of_arrays(*ends)
+    functions |= _observed(kernel.trajectory.study, subject, params, kernel.dtype)
+    size = sampler.size
+    block, last = sampler.rows(0, min(kernel.block, size)), sampler.rows(size - 1, size)
+    pairs = zip(block, last, strict=True)
+    draws = {stored_name(v): _of_arrays(v.values, end.values) for v, end in pairs}
+    if sampler.weighted:
+        draws["weights"] = _of_arrays(inputs.weight, sampler.weights(size - 1, size))
     return {**environment(subject), "functions": functions, "draws": draws}
 
 

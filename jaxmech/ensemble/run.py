@@ -119,11 +119,11 @@ def run_study(
     require_used(subject, first.varying, first.same, study)
     only = None if part is None else part.of(-(-study.size // study.block_size))
     accumulator = Accumulator(kernel, shapes.states, study.until if only is None else None)
-    layout = layout_of(study, kernel, shapes, accumulator.state_bytes)
+    layout = layout_of(kernel, shapes, accumulator.state_bytes)
     files = copies_of(planned_.files, subject)
     at_rest = stored_study(named, files, folder)
     copies = {name: path for path, name in files.items() if path != subject.source}
-    facts = origin(subject, kernel, layout.variables, study)
+    facts = origin(kernel)
     may_differ = MAY_DIFFER if study.cluster else ()
     content = RunContent(at_rest, subject, layout, facts, copies, may_differ)
     with (

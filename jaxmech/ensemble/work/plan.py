@@ -50,16 +50,16 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     return Planned(study, subject, sampler, forecast, functions, files)
 
 
-def layout_of(study: Study, kernel: BlockProgram, shapes: Block, state_bytes: int) -> Layout:
+def layout_of(kernel: BlockProgram, shapes: Block, state_bytes: int) -> Layout:
     """The layout of the arrays of the run folder."""
-    last = min(kernel.block, study.size)
+    study = kernel.trajectory.study
     ts = save_times(study)
     return Layout(
         size=study.size,
         coordinates=tuple(kernel.trajectory.system.coordinates),
         ts=ts[-1:] if study.store == "final" else ts,
         shapes=shapes.arrays,
-        variables=kernel.sampler.rows(0, last),
+        variables=kernel.sampler.rows(0, min(kernel.block, study.size)),
         block=kernel.block,
         dimensions={
             name: () if quantity.keep != "all" else (f"time_every_{quantity.every}",)

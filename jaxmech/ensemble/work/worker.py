@@ -127,9 +127,7 @@ def _prepared(order: bytes) -> tuple[Order, BlockProgram]:
     found = planned(run.study, run.path, run.folder)
     study = replace(found.study, **found.functions)
     kernel = compile_kernel(study, found.subject, found.sampler)
-    last = min(kernel.block, study.size)
-    facts = origin(found.subject, kernel, kernel.sampler.rows(0, last), study)
-    if other := changes(then, facts, ("functions", "draws")):
+    if other := changes(then, origin(kernel), ("functions", "draws")):
         text = f"{'; '.join(other)}; the files of the study must be the same for all workers"
         raise ClusterError(f"the worker {where} would compute another study: {text}")
     return run, kernel
