@@ -17,13 +17,7 @@ from jaxmech.ensemble.observed.quantities import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
-from jaxmech.ensemble.store import (
-    RunContent,
-    RunFolder,
-    open_run,
-    with_stored_block,
-    with_stored_substeps,
-)
+from jaxmech.ensemble.store import RunContent, RunFolder, open_run, with_stored_sizes
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.work.away import AwayWork
@@ -108,10 +102,9 @@ def run_study(
         StoppedError: `stop` returned true; finished results are kept.
     """
     tell = tell or warn
-    planned_ = planned(with_stored_block(study, out), out, folder)
+    planned_ = planned(with_stored_sizes(study, out), out, folder)
     study, subject, sampler = planned_.study, planned_.subject, planned_.sampler
-    study = replace(with_stored_substeps(study, out), **planned_.functions)
-    study = with_substeps(study, subject, sampler)
+    study = with_substeps(replace(study, **planned_.functions), subject, sampler)
     named = replace(planned_.study, method=study.method)
     kernel = compile_kernel(study, subject, sampler)
     shapes = kernel.shapes()

@@ -187,29 +187,18 @@ def open_run(
         yield folder
 
 
-def with_stored_substeps(study: Study, path: Path) -> Study:
-    """The study with the substeps of an existing run folder, if it names none itself."""
-    stored, method = _stored_number(path, "method", "substeps"), study.method
-    if not isinstance(method, AbstractFixedStep) or method.substeps is not None or stored is None:
-        return study
-    return replace(study, method=replace(method, substeps=stored))
-
-
-def with_stored_block(study: Study, path: Path) -> Study:
-    """The study with the block of an existing run folder, if it names none itself."""
-    stored = _stored_number(path, "block")
-    return study if study.block is not None or stored is None else replace(study, block=stored)
-
-
-def _stored_number(path: Path, *keys: str) -> int | None:
-    """A positive integer of a stored configuration."""
+def with_stored_sizes(study: Study, path: Path) -> Study:
+    """The study with the block and substeps of an existing run folder, where it names none."""
     try:
-        found: Any = tomllib.loads((path / "config.toml").read_text())
-        for key in keys:
-            found = found[key]
-    except (OSError, ValueError, KeyError, TypeError):  # `open_run` reports it
-        return None
-    return found if isinstance(found, int) and found >= 1 else None
+        stored: Any = tomllib.loads((path / "config.toml").read_text())
+        sizes = stored.get("block"), stored.get("method", {}).get("substeps")
+    except (OSError, ValueError, AttributeError):  # `open_run` reports it
+        return study
+    block, substeps = (x if isinstance(x, int) and x >= 1 else None for x in sizes)
+    method = study.method
+    if isinstance(method, AbstractFixedStep) and method.substeps is None and substeps:
+        study = replace(study, method=replace(method, substeps=substeps))
+    return replace(study, block=block) if study.block is None and block else study
 
 
 def _check(

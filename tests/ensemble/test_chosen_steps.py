@@ -10,7 +10,7 @@ import pytest
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import RunWarning, Study, run_study
-from jaxmech.ensemble.store import with_stored_substeps
+from jaxmech.ensemble.store import with_stored_sizes
 from tests.ensemble.studies import arrays, same_bits, write_study
 
 TEXT = """
@@ -62,10 +62,10 @@ def test_a_continued_run_keeps_its_substeps(whole, tmp_path) -> None:
 
 def test_a_given_number_overrides_the_stored_one(whole, tmp_path) -> None:
     study = read(write_study(tmp_path, TEXT), Study)
-    assert with_stored_substeps(study, whole).method.substeps == substeps(whole)
-    assert with_stored_substeps(study, tmp_path).method.substeps is None
+    assert with_stored_sizes(study, whole).method.substeps == substeps(whole)
+    assert with_stored_sizes(study, tmp_path).method.substeps is None
     other = replace(study, method=replace(study.method, substeps=4))
-    assert with_stored_substeps(other, whole) == other
+    assert with_stored_sizes(other, whole).method == other.method
 
 
 def test_a_step_that_is_too_coarse_is_reported(tmp_path) -> None:

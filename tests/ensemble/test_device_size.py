@@ -12,7 +12,7 @@ from jaxmech.ensemble import Study, Times, estimate
 from jaxmech.ensemble.device_size import LARGEST_RESULTS, sized
 from jaxmech.ensemble.estimate import slice_of
 from jaxmech.ensemble.kernel import BlockProgram
-from jaxmech.ensemble.store import with_stored_block
+from jaxmech.ensemble.store import with_stored_sizes
 from jaxmech.ensemble.work.here import computed_blocks
 from jaxmech.integrate import RK4
 
@@ -70,12 +70,12 @@ def test_a_block_beyond_the_memory_of_the_device_is_refused(
 
 def test_the_block_of_a_run_folder_is_kept(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("block = 4096\n")
-    assert with_stored_block(FEW, tmp_path).block == 4096
-    assert with_stored_block(replace(FEW, block=64), tmp_path).block == 64
-    assert with_stored_block(FEW, tmp_path / "none").block is None
+    assert with_stored_sizes(FEW, tmp_path).block == 4096
+    assert with_stored_sizes(replace(FEW, block=64), tmp_path).block == 64
+    assert with_stored_sizes(FEW, tmp_path / "none").block is None
     for text in ("block = 0", "block = 'all'", "block = ", ""):
         (tmp_path / "config.toml").write_text(text)
-        assert with_stored_block(FEW, tmp_path).block is None
+        assert with_stored_sizes(FEW, tmp_path).block is None
 
 
 def test_short_trajectories_come_in_large_blocks_on_a_cpu() -> None:
