@@ -124,12 +124,9 @@ class Quantiles(AbstractStatistic):
         total = x["weights"].sum(-1)
         with np.errstate(divide="ignore", invalid="ignore"):
             effective = np.where(total > 0, total**2 / x["squares"], 0.0)
-        edges = first[..., None] + np.arange(self.bins + 1)
 
         def at(p: np.ndarray) -> np.ndarray:
-            place = _inverse(x["weights"], p)
-            values = np.interp(place.ravel(), np.arange(self.bins + 1), np.arange(self.bins + 1.0))
-            values = (edges[..., :1] + values.reshape(place.shape)) * width[..., None]
+            values = (first[..., None] + _inverse(x["weights"], p)) * width[..., None]
             inside = np.clip(values, x["min"][..., None], x["max"][..., None])
             return np.where(total[..., None] > 0, inside, np.nan)
 

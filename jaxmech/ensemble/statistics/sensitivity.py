@@ -54,14 +54,14 @@ class SobolIndices(AbstractStatistic):
         a, b, mixed = value[:, :1], value[:, 1:2], value[:, 2:]
         one = whole[:, None].astype(value.dtype)
         parts = [one, a + b, a**2 + b**2, b * (mixed - a), mixed - a, (mixed - a) ** 2]
-        products = jnp.concatenate([jnp.broadcast_to(p, (len(p), p.shape[1])) for p in parts], 1)
+        products = jnp.concatenate(parts, axis=1)
         counts = self._counts(sample.number[::size] // size).astype(value.dtype)
         own = {"sums": counts.T @ products, "groups": whole.sum().astype(state["groups"].dtype)}
         return self.merge(state, own)
 
     def _group(self, sample: Sample) -> int:
         """The number of trajectories in a group: the other values are the inputs."""
-        return len(sample.values) - 1 + 2
+        return len(sample.values) + 1
 
     def _counts(self, groups: Array) -> Array:
         """The weight of each group: one in the estimate, else from the Poisson distribution."""
