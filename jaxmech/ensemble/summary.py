@@ -29,53 +29,39 @@ def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -
     """The content of `summary.json`; worst values are None where no trajectory is good."""
     statistics = results.statistics if statistics is None else statistics
     own = {name: statistic_summary(found) for name, found in statistics.items() if name != AUDIT}
-    whole = _of_audit(results, statistics[AUDIT]) if AUDIT in statistics else _of_arrays(results)
-    blocks = {"blocks": len(results.blocks)}
-    return whole | blocks | ({"statistics": own} if own else {})
-
-
-def _of_audit(results: Results, audit: Found) -> dict[str, Any]:
-    """The summary of a study that stores only statistics."""
-    return {
+    audit = statistics[AUDIT] if AUDIT in statistics else _audit_of_arrays(results)
+    counts = {s: audit["count"][s.name] for s in Status}
+    occurring = {s: count for s, count in counts.items() if count or s == Status.OK}
+    whole = {
         "model": results.name,
         "size": results.size,
-        "done": sum(audit["count"].values()),
-        "status": _status_entries(audit["count"]),
-        "failed": audit["failed"],
+        "done": sum(counts.values()),
+        "status": {s.name: {"count": n, "message": s.message} for s, n in occurring.items()},
+        **({"failed": audit["failed"]} if AUDIT in statistics else {}),
         "worst": audit["worst"],
         "smallest_rank": audit["smallest_rank"],
         "too_coarse": audit["too_coarse"],
-        "quantiles": None,
+        "quantiles": _quantiles(results) if results.has("q") else None,
+        "blocks": len(results.blocks),
     }
+    return whole | ({"statistics": own} if own else {})
 
 
-def _of_arrays(results: Results) -> dict[str, Any]:
-    """The summary of a study that stores its trajectories."""
-    status = results.status
-    ranks = results.good("rank")
+def _audit_of_arrays(results: Results) -> Found:
+    """The figures of the statistic `Audit`, from stored trajectories."""
+    status, ranks, coarse = results.status, results.good("rank"), 0
     worst: dict[str, Any] = dict.fromkeys(WORST)
-    coarse = 0
     for key, name in WORST.items():
         if results.has(name):
             values = results.good(name)
             worst[key] = _largest(values)
             coarse += int(np.sum(values > TOO_COARSE)) if key == "integration_error" else 0
     return {
-        "model": results.name,
-        "size": results.size,
-        "done": len(status),
-        "status": _status_entries({s.name: int(np.sum(status == s)) for s in Status}),
+        "count": {s.name: int(np.sum(status == s)) for s in Status},
         "worst": worst,
         "smallest_rank": int(ranks.min()) if len(ranks) else None,
         "too_coarse": coarse,
-        "quantiles": _quantiles(results) if results.has("q") else None,
     }
-
-
-def _status_entries(counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Each status that occurs, and the good one in any case."""
-    known = {s: counts[s.name] for s in Status if s == Status.OK or counts[s.name]}
-    return {s.name: {"count": count, "message": s.message} for s, count in known.items()}
 
 
 def failed(summary: dict[str, Any]) -> int:
