@@ -1,7 +1,7 @@
 """The arrays of a run folder: names, dimensions, types and units."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,11 @@ import numpy as np
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
-from jaxmech.ensemble.draws import Variable, stored_name
+from jaxmech.ensemble.draws import stored_name
+from jaxmech.ensemble.kernel import BlockProgram
+from jaxmech.ensemble.observed.events import event_dimensions
+from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.trajectory import save_times
 from jaxmech.status import Status
 
 _META = {
@@ -39,31 +43,30 @@ _BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
 Dims = tuple[str, ...]  # names of the dimensions of an array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """The arrays of a run folder."""
 
-    size: int  # trajectories of the study
-    coordinates: tuple[str, ...]  # their names
-    ts: np.ndarray  # saved times [s]
-    shapes: Mapping[str, Any]  # results of the kernel for one block, by name
-    variables: Iterable[Variable]  # the draws of one block
-    block: int  # trajectories of a block
-    # names of the first dimensions of other arrays than those of `simulate`
-    dimensions: Mapping[str, Dims] = field(default_factory=dict)
-    state_bytes: int = 0  # bytes of the statistics of one block; zero without statistics
-    compression: str = "zstd"  # of the arrays
-    attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes of the whole group
+    kernel: BlockProgram  # which computes them
+    shapes: Mapping[str, Any]  # its results for one block, by name
+    state_bytes: int  # bytes of the states of all statistics of one block
+
+    @property
+    def study(self) -> Study:
+        """The study that is stored."""
+        return self.kernel.trajectory.study
 
     def create(self, path: Path) -> None:
         """Create the Zarr group, with times and draws, and all other arrays empty."""
+        study, block = self.study, self.kernel.block
         # `coordinates` makes xarray take `t` as a coordinate (CF conventions, section 5)
-        attributes = {**self.attributes, "coordinates": "t"}
+        attributes: dict[str, Any] = {"model": study.model, "coordinates": "t"}
         group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
-        time = {"long_name": "time", "units": "s"}
-        self._whole(group, "t", self.ts, ("time",), time)
-        self._whole(group, "coordinate", np.array(self.coordinates), ("coordinate",), {})
-        for variable in self.variables:
+        ts = save_times(study)[-1 if study.store == "final" else 0 :]
+        names = np.array(tuple(self.kernel.trajectory.system.coordinates))
+        self._whole(group, "t", ts, ("time",), {"long_name": "time", "units": "s"})
+        self._whole(group, "coordinate", names, ("coordinate",), {})
+        for variable in self.kernel.sampler.rows(0, min(block, study.size)):
             name = stored_name(variable)
             extra = variable.values.ndim - variable.varies
             dims = tuple(f"{name}_{k}" for k in range(extra))
@@ -75,10 +78,10 @@ class Layout:
         for name, shape in self.shapes.items():
             dims = self._dimensions(name, len(shape.shape) - 1)
             self._empty(group, name, shape, dims, _attributes(name))
-        if self.state_bytes:
+        if study.statistics and self.state_bytes:
             group.create_array(
                 STATES,
-                shape=(-(-self.size // self.block), self.state_bytes),
+                shape=(-(-study.size // block), self.state_bytes),
                 chunks=(1, self.state_bytes),
                 dtype="uint8",
                 compressors=self.codecs,
@@ -94,7 +97,7 @@ class Layout:
             "blosc": [BloscCodec(cname="zstd", shuffle="shuffle")],
             "none": [],
         }
-        return [*by[self.compression], Crc32cCodec()]
+        return [*by[self.study.compression], Crc32cCodec()]
 
     def _whole(
         self,
@@ -124,8 +127,8 @@ class Layout:
             attributes["flag_meanings"] = " ".join(status.name for status in Status)
         group.create_array(
             name,
-            shape=(self.size, *block.shape[1:]),
-            chunks=(self.block, *(max(1, n) for n in block.shape[1:])),
+            shape=(self.study.size, *block.shape[1:]),
+            chunks=(self.kernel.block, *(max(1, n) for n in block.shape[1:])),
             dtype=block.dtype,
             compressors=self.codecs,
             fill_value=_fill(block.dtype),
@@ -133,10 +136,24 @@ class Layout:
             attributes=attributes,
         )
 
+    @property
+    def _first_dimensions(self) -> dict[str, Dims]:
+        """Those of other arrays than the series of `simulate`."""
+        study, found = self.study, event_dimensions(self.study.events)
+        for name, quantity in study.observe.items():
+            if quantity.keep != "all":
+                found[name] = ()
+            elif quantity.every > 1 and study.store != "final":
+                found[name] = (f"time_every_{quantity.every}",)
+        return found
+
     def _dimensions(self, name: str, count: int) -> Dims:
         last = "coordinate" if name in _BY_COORDINATE else f"{name}_row"
-        first = self.dimensions.get(name, ("time",))
-        own = (*first, last, *(f"{name}_{k}" for k in range(count)))
+        own = (
+            *self._first_dimensions.get(name, ("time",)),
+            last,
+            *(f"{name}_{k}" for k in range(count)),
+        )
         return own[:count]
 
 

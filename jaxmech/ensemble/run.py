@@ -13,6 +13,7 @@ from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
 from jaxmech.ensemble.kernel import compile_kernel, with_substeps
+from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.observed.quantities import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
@@ -24,7 +25,7 @@ from jaxmech.ensemble.work.away import AwayWork
 from jaxmech.ensemble.work.checks import facts_of_all
 from jaxmech.ensemble.work.connect import connected
 from jaxmech.ensemble.work.here import Work
-from jaxmech.ensemble.work.plan import layout_of, planned, require_used
+from jaxmech.ensemble.work.plan import planned, require_used
 from jaxmech.ensemble.work.tasks import Tasks
 from jaxmech.ensemble.work.worker import MAY_DIFFER
 
@@ -112,7 +113,7 @@ def run_study(
     require_used(subject, first.varying, first.same, study)
     only = None if part is None else part.of(-(-study.size // study.block_size))
     accumulator = Accumulator(kernel, shapes.states, study.until if only is None else None)
-    layout = layout_of(kernel, shapes, accumulator.state_bytes)
+    layout = Layout(kernel, shapes.arrays, accumulator.state_bytes)
     files = copies_of(planned_.files, subject)
     at_rest = stored_study(named, files, folder)
     copies = {name: path for path, name in files.items() if path != subject.source}

@@ -16,12 +16,10 @@ from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.device_size import sized
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible
-from jaxmech.ensemble.kernel import Block, BlockProgram
-from jaxmech.ensemble.layout import Layout
-from jaxmech.ensemble.observed.events import event_dimensions, name_problems_of, study_watch
+from jaxmech.ensemble.observed.events import name_problems_of, study_watch
 from jaxmech.ensemble.observed.quantities import Observed, loaded
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.trajectory import Tree, first_of, save_times
+from jaxmech.ensemble.trajectory import Tree, first_of
 from jaxmech.formulations import observed_at
 
 
@@ -48,29 +46,6 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     study = sized(study, subject.system.n, sampler.points.group)
     forecast = require_possible(study, subject.system.n, out)
     return Planned(study, subject, sampler, forecast, functions, files)
-
-
-def layout_of(kernel: BlockProgram, shapes: Block, state_bytes: int) -> Layout:
-    """The layout of the arrays of the run folder."""
-    study = kernel.trajectory.study
-    ts = save_times(study)
-    return Layout(
-        size=study.size,
-        coordinates=tuple(kernel.trajectory.system.coordinates),
-        ts=ts[-1:] if study.store == "final" else ts,
-        shapes=shapes.arrays,
-        variables=kernel.sampler.rows(0, min(kernel.block, study.size)),
-        block=kernel.block,
-        dimensions={
-            name: () if quantity.keep != "all" else (f"time_every_{quantity.every}",)
-            for name, quantity in study.observe.items()
-            if quantity.keep != "all" or (quantity.every > 1 and study.store != "final")
-        }
-        | event_dimensions(study.events),
-        state_bytes=state_bytes if study.statistics else 0,
-        compression=study.compression,
-        attributes={"model": study.model},
-    )
 
 
 def require_used(subject: Subject, varying: Tree, same: Tree, study: Study | None = None) -> None:
