@@ -15,7 +15,7 @@ import os
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ from jaxmech.identify.cross_validation import cross_validate
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.table import Recordings, read_table
 from jaxmech.identify.fit import fit_identifiable
-from jaxmech.identify.identifiable import Identifiable, MapLike
+from jaxmech.identify.identifiable import Identifiable
 from jaxmech.identify.result import Fit
 from jaxmech.identify.storage import load_fit, save_fit
 from jaxmech.plot.fit_figures import draw_fit
@@ -82,8 +82,9 @@ def run_fit(
     study = _resolved(study, found, folder, out)
     with opened(out):
         _begin(out, study, found, facts, tell or warn)
-        with _workers(study, tell or warn) as workers:
-            how: dict[str, Any] = {"progress": progress, "workers": workers}
+        away = cluster_tasks(study.cluster, tell) if study.cluster else nullcontext()
+        with away as tasks:
+            how: dict[str, Any] = {"progress": progress, "workers": tasks.map if tasks else map}
             comparison = None
             if (choice := study.choice) is not None:
                 with _one_line():
@@ -215,16 +216,6 @@ def _lost(out: Path) -> list[str]:
             "with --out"
         )
     return [one.file for one in lost]
-
-
-@contextmanager
-def _workers(study: FitStudy, tell: Callable[[str], None]) -> Iterator[MapLike]:
-    """Provide a `map` for the fits: of the workers of the study, or of this process."""
-    if study.cluster is None:
-        yield map
-        return
-    with cluster_tasks(study.cluster, tell) as tasks:
-        yield tasks.map
 
 
 def _fitted(
