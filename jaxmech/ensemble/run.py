@@ -1,8 +1,7 @@
 """`run_study`: compute a study block by block into its run folder, or complete an existing one."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,9 @@ from jaxmech.ensemble.store import RunContent, RunFolder, open_run, with_stored_
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.work.away import AwayWork
-from jaxmech.ensemble.work.checks import facts_of_all
-from jaxmech.ensemble.work.connect import connected
+from jaxmech.ensemble.work.checks import checked_tasks
 from jaxmech.ensemble.work.here import Work
 from jaxmech.ensemble.work.plan import planned, require_used
-from jaxmech.ensemble.work.tasks import Tasks
 from jaxmech.ensemble.work.worker import MAY_DIFFER
 
 
@@ -121,7 +118,7 @@ def run_study(
     may_differ = MAY_DIFFER if study.cluster else ()
     content = RunContent(at_rest, subject, layout, facts, copies, may_differ)
     with (
-        _tasks(study, tell) as (tasks, theirs),
+        checked_tasks(study.cluster, tell) as (tasks, theirs),
         open_run(out, replace(content, facts=facts | theirs), tell, only) as target,
     ):
         blocks = only or range(target.count)
@@ -141,18 +138,6 @@ def run_study(
             done = target.count - len(target.missing(range(target.count)))
             return {"blocks": target.count, "done": done, "part": [only.start, only.stop]}
         return _conclude(target, accumulator)
-
-
-@contextmanager
-def _tasks(
-    study: Study, tell: Callable[[str], None]
-) -> Iterator[tuple[Tasks | None, dict[str, Any]]]:
-    """The workers of a study, if it has any, and the program that they run."""
-    if study.cluster is None:
-        yield None, {}
-        return
-    with connected(study.cluster, tell) as tasks:
-        yield tasks, facts_of_all(tasks.client, study.cluster, tell)
 
 
 def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:

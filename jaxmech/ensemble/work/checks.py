@@ -39,10 +39,21 @@ def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -
             with cluster_tasks(Cluster(scheduler="local:4")) as tasks:
                 found = jm.fit(..., multistart=jm.MultiStart(refine=4), workers=tasks.map)
     """
-    tell = tell or warn
-    with connected(cluster, tell) as tasks:
-        facts_of_all(tasks.client, cluster, tell)
+    with checked_tasks(cluster, tell or warn) as (tasks, _):
+        assert tasks is not None
         yield tasks
+
+
+@contextmanager
+def checked_tasks(
+    cluster: Cluster | None, tell: Callable[[str], None]
+) -> Iterator[tuple[Tasks | None, dict[str, Any]]]:
+    """The workers of a cluster, if there is one, and their environment."""
+    if cluster is None:
+        yield None, {}
+        return
+    with connected(cluster, tell) as tasks:
+        yield tasks, facts_of_all(tasks.client, cluster, tell)
 
 
 def facts_of_all(client: "Client", cluster: Cluster, tell: Callable[[str], None]) -> dict[str, Any]:
