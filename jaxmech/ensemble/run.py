@@ -132,7 +132,7 @@ def run_study(
                 away = AwayWork(tasks, accumulator, target, report, named, folder, stop)
                 away.all(blocks, set(missing))
             else:
-                work = Work(kernel, accumulator, target, report, study, tell, stop)
+                work = Work(kernel, accumulator, target, report, tell, stop)
                 work.all(blocks, set(missing))
         if only is not None:
             done = target.count - len(target.missing(range(target.count)))

@@ -18,7 +18,6 @@ from jaxmech.ensemble.kernel import Block, BlockProgram, Inputs
 from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.progress import RunProgress
 from jaxmech.ensemble.store import RunFolder
-from jaxmech.ensemble.study import Study
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +28,15 @@ class Work:
     accumulator: Accumulator  # of the statistics
     target: RunFolder  # the run folder
     progress: RunProgress  # receives finished blocks
-    study: Study  # with its chunk
     tell: Callable[[str], None]  # called with the estimated time
     stop: Callable[[], bool] = lambda: False  # called before each block: whether to stop
 
     def all(self, blocks: range, missing: set[int]) -> None:
         """Compute the missing ones of some blocks, and add up the statistics of all of them."""
-        most = max(self.study.chunk_size // self.study.block_size, 1)
+        study = self.kernel.trajectory.study
+        most = max(study.chunk_size // study.block_size, 1)
         waiting: list[Future[None]] = []  # of the thread that writes
-        with_states = bool(self.study.statistics)
+        with_states = bool(study.statistics)
         clock = _Clock(len(missing), self.tell)
         computed = computed_blocks(self.kernel, sorted(missing))
         with ThreadPoolExecutor(1) as writer:
