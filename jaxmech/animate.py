@@ -4,7 +4,7 @@ The drawing itself is in `jaxmech.plot`, imported at the first call, since matpl
 """
 
 from collections.abc import Sequence
-from math import floor, isfinite, log10
+from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,6 +17,7 @@ from jaxmech.models.model import Model
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.solution import Solution
 from jaxmech.system import System
+from jaxmech.utils.checks import require_positive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,21 +102,16 @@ def animate(
     else:
         track, params, label = _members(_arrays(motion, system), params, members, params_axes)
     for name, value in (("speed", speed), ("fps", fps)):
-        if value is not None and not (isfinite(value) and value > 0):
-            raise ValueError(f"Argument `{name}` must be positive, but is {value:g}.")
+        if value is not None:
+            require_positive(name, value)
     first, last = track.span
     speed = _speed(abs(last - first)) if speed is None else float(speed)
+    label = label if isinstance(motion, Equilibrium) else _pace(speed) + label
+    batched = params_axes is not None
     return animation(
-        geometry,
-        track,
-        params,
-        batched=params_axes is not None,
-        speed=speed,
-        fps=fps,
-        trails=trails,
-        label=label if isinstance(motion, Equilibrium) else _pace(speed) + label,
-        ax=ax,
-    )
+        geometry, track, params,
+        batched=batched, speed=speed, fps=fps, trails=trails, label=label, ax=ax,
+    )  # fmt: skip
 
 
 def _geometry(subject: Any) -> tuple[Geometry, System | None]:
@@ -206,7 +202,11 @@ def _members(
         )
     if params_axes is not None:
         params = jax.tree.map(lambda x: x[chosen], _each(params, params_axes, count))
-    _require_motion(q[chosen])
+    if np.isfinite(q[chosen]).all(axis=2).sum(axis=1).max(initial=0) < 2:
+        raise ValueError(
+            "Argument `motion` must have a trajectory with at least two finite states, but all of "
+            "them failed earlier; look at `status` and `t_failed`."
+        )
     label = f", {len(chosen)} of {count}" if len(chosen) < count else ""
     return Track(ts[chosen], q[chosen], v[chosen]), params, label
 
@@ -219,15 +219,6 @@ def _each(params: Any, axes: Any, count: int) -> Any:
         raise ValueError(
             f"Argument `params_axes` must fit `params` and {count} trajectories, but: {error}"
         ) from error
-
-
-def _require_motion(q: np.ndarray) -> None:
-    known = np.isfinite(q).all(axis=2).sum(axis=1)
-    if known.max(initial=0) < 2:
-        raise ValueError(
-            "Argument `motion` must have a trajectory with at least two finite states, but all of "
-            "them failed earlier; look at `status` and `t_failed`."
-        )
 
 
 def _speed(seconds: float) -> float:

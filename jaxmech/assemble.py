@@ -14,7 +14,13 @@ from jaxmech.nearest_point import Level, nearest
 from jaxmech.properties import with_mass_rank
 from jaxmech.stabilization import Projection, metric_mass, violations
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
+from jaxmech.utils.checks import (
+    coordinate_indices,
+    is_known,
+    require_finite,
+    require_kind,
+    with_standard_promotion,
+)
 from jaxmech.utils.jit_cache import jit_of
 
 Start = Callable[[Array, Array, Params], tuple[Array, Array]]
@@ -124,18 +130,8 @@ def _with_free(
 
 
 def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...]:
-    if isinstance(names, str):
-        raise TypeError(
-            f"Argument `{argument}` must be a sequence of names, but is {names!r}; "
-            f"write ({names!r},)."
-        )
-    for name in names:
-        if name not in system.coordinates:
-            raise ValueError(
-                f"Argument `{argument}` must hold names of coordinates, but holds {name!r}; the "
-                f"coordinates are {', '.join(system.coordinates)}."
-            )
-    return tuple(i for i, name in enumerate(system.coordinates) if name not in names)
+    fixed = coordinate_indices(argument, names, system.coordinates)
+    return tuple(i for i in range(system.n) if i not in fixed)
 
 
 def _require_found(q: Array, v: Array, t: Array) -> None:

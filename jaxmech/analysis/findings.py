@@ -3,6 +3,7 @@
 import textwrap
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 
 class Severity(IntEnum):
@@ -39,11 +40,11 @@ class Finding:
 
     def __str__(self) -> str:
         what = f"{self.severity.name.lower()}: {self.what}"
-        wrapped = textwrap.wrap(what, 100, subsequent_indent="  ")
-        wrapped += textwrap.wrap(
-            self.remedy, 100, initial_indent="  -> ", subsequent_indent=" " * 5
-        )
-        return "\n".join(wrapped)
+        remedy = textwrap.fill(self.remedy, 100, initial_indent="  -> ", subsequent_indent=" " * 5)
+        return f"{textwrap.fill(what, 100, subsequent_indent='  ')}\n{remedy}"
+
+
+note, warning, serious = (partial(Finding, severity) for severity in Severity)
 
 
 def listed(names: tuple[str, ...] | list[str]) -> str:

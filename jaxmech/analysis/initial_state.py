@@ -5,33 +5,25 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.findings import Finding, listed, serious
 from jaxmech.analysis.row_dependence import dependences, independence, owners
-from jaxmech.analysis.states import Pose, State, violated
+from jaxmech.analysis.states import Numbers, Pose, State
 from jaxmech.assemble import assemble
-from jaxmech.formulations import Motion
-from jaxmech.stabilization import Violation
+from jaxmech.stabilization import Violation, violations
 from jaxmech.system import System
 
 
 def start_findings(
-    system: System,
-    sizes: Sequence[int],
-    state: State,
-    broken: Sequence[Violation],
-    settled: Pose,
-    *,
-    reached: bool,
+    system: System, state: State, broken: Sequence[Violation], settled: State, *, reached: bool
 ) -> list[Finding]:
     """Findings on the constraints `broken` at a state, given the nearest consistent state found."""
     if not broken:
         return []
     if not reached:
-        return [_cannot_be_met(violated(system, sizes, settled.state) or broken)]
+        return [_cannot_be_met(violations(system, *settled) or broken)]
     remedy = f"start from `assemble(system, q, v, t, params)`{_changes(system, state)}"
     return [
-        Finding(
-            Severity.SERIOUS,
+        serious(
             f"the state violates constraint {found.name!r} at the level of its {found.level} by "
             f"{found.size:.3g}",
             remedy,
@@ -44,8 +36,7 @@ def _cannot_be_met(left: Sequence[Violation]) -> Finding:
     names = list(dict.fromkeys(found.name for found in left))
     how = "cannot be met" if len(names) == 1 else "contradict each other"
     worst = max(found.size for found in left)
-    return Finding(
-        Severity.SERIOUS,
+    return serious(
         f"constraints {listed(names)} {how} near this state; the smallest violation found is "
         f"{worst:.3g}",
         "correct them or their parameters; if they agree at another state, start there",
@@ -65,14 +56,11 @@ def _changes(system: System, state: State) -> str:
 
 
 def contradictions(
-    system: System, sizes: Sequence[int], pose: Pose, motion: Motion, tolerance: float
+    system: System, sizes: Sequence[int], pose: Pose, qdd: Numbers, tolerance: float
 ) -> dict[str, Finding]:
-    """Findings, by name, on the constraints whose accelerations exclude each other.
-
-    The test is that of a step of `simulate`: A qdd differs from b by over eps^(1/4) of its terms.
-    """
-    eps = float(np.finfo(np.asarray(motion.qdd).dtype).eps)
-    qdd = np.asarray(motion.qdd, float)
+    """Findings, by name, on the constraints whose accelerations exclude each other."""
+    # The test is that of a step of `simulate`.
+    eps, qdd = float(np.finfo(qdd.dtype).eps), qdd.astype(float)
     miss = np.abs(pose.A @ qdd - pose.b)
     terms = np.abs(pose.A).sum(1) * np.abs(qdd).max() + np.abs(pose.b)
     bad = np.nonzero(miss > eps**0.25 * terms)[0]
@@ -82,8 +70,7 @@ def contradictions(
     for k in bad:
         missed[owner[k]] = max(float(miss[k]), missed.get(owner[k], 0.0))
     return {
-        d.name: Finding(
-            Severity.SERIOUS,
+        d.name: serious(
             f"no acceleration satisfies constraint {d.name!r}"
             + (f" and {listed(d.others)} at once" if d.others else ", whose row of A is zero")
             + f"; it is missed by {missed[d.name]:.3g}",

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.findings import Finding, listed, note
 from jaxmech.analysis.states import Numbers, State
 from jaxmech.constraints import Nonholonomic
+from jaxmech.linalg import unit
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import wide
@@ -68,7 +69,8 @@ def integrability(system: System, states: Sequence[State]) -> Integrability | No
         if not failing:
             break
         held = [k for k in held if k not in failing]
-    reachable = min(system.n - _rank(_stacked(held, fixed, own)[:, :-1]) for fixed, own in found)
+    rows = [_stacked(held, fixed, own)[:, :-1] for fixed, own in found]
+    reachable = system.n - max(int(np.linalg.matrix_rank(x, tol=SMALL)) for x in rows)
     return Integrability(tuple(names[k] for k in held), tuple(bent), reachable)
 
 
@@ -78,8 +80,7 @@ def integrability_findings(found: Integrability) -> list[Finding]:
         return []
     words = ("is", "a derivative") if len(found.integrable) == 1 else ("are", "derivatives")
     return [
-        Finding(
-            Severity.NOTE,
+        note(
             f"{listed(found.integrable)} {words[0]} integrable: {words[1]} of constraints on "
             f"positions, which leave {found.reachable} degrees of freedom of position",
             "harmless; written as `Holonomic` constraints, they would not drift",
@@ -114,12 +115,8 @@ def _covectors(
 
 def _stacked(held: Sequence[int], fixed: Numbers, own: Any) -> Numbers:
     rows = np.concatenate([fixed, *(own[k][0] for k in held)])
-    lengths = np.linalg.norm(rows, axis=1)
-    return rows[lengths > 0] / lengths[lengths > 0][:, None]
-
-
-def _rank(rows: Numbers) -> int:
-    return int(np.linalg.matrix_rank(rows, tol=SMALL)) if rows.size else 0
+    rows, lengths = unit(rows)
+    return rows[lengths > 0]
 
 
 def _closes(k: int, held: Sequence[int], fixed: Numbers, own: Any) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.findings import Finding, listed, note, serious, warning
 from jaxmech.analysis.states import Numbers, Pose, mass_scale
 from jaxmech.linalg import unit
 from jaxmech.properties import singular_mass
@@ -65,26 +65,23 @@ def mass_findings(system: System, found: MassMatrix) -> list[Finding]:
     if found.negative:
         what = f"the kinetic energy is negative in a direction of {listed(found.negative)}"
         remedy = "check the masses, and the sign of the kinetic energy in `lagrangian`"
-        findings.append(Finding(Severity.SERIOUS, what, remedy))
+        findings.append(serious(what, remedy))
     if found.undetermined:
         what = (
             f"neither a mass nor a constraint determines the acceleration of "
             f"{listed(found.undetermined)}: [M; A] lacks full column rank"
         )
         remedy = "give it a mass in `lagrangian`, tie it with a constraint, or remove it"
-        findings.append(Finding(Severity.SERIOUS, what, remedy))
+        findings.append(serious(what, remedy))
     elif found.rank < system.n and not found.negative:
-        findings.append(_singular(system, found))
+        what = f"M is singular, rank {found.rank} of {system.n}; with the constraints it is not"
+        if found.foreseen:
+            findings.append(note(what, "none needed: M is singular everywhere, and handled"))
+        else:
+            remedy = "only at this state: pass formulation=UdwadiaKalaba(singular_mass=True)"
+            findings.append(serious(what, f"{remedy} everywhere"))
     elif BADLY_CONDITIONED < found.condition < float("inf"):
         what = f"M with a unit diagonal has the condition number {found.condition:.1e}"
         remedy = "choose coordinates that share less of their mass, or check the masses"
-        findings.append(Finding(Severity.WARNING, what, remedy))
+        findings.append(warning(what, remedy))
     return findings
-
-
-def _singular(system: System, found: MassMatrix) -> Finding:
-    what = f"M is singular, rank {found.rank} of {system.n}; with the constraints it is not"
-    if found.foreseen:
-        return Finding(Severity.NOTE, what, "none needed: M is singular everywhere, and handled")
-    remedy = "only at this state: pass formulation=UdwadiaKalaba(singular_mass=True) everywhere"
-    return Finding(Severity.SERIOUS, what, remedy)

@@ -6,16 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.row_dependence import without_rows
-from jaxmech.analysis.states import (
-    Numbers,
-    Pose,
-    State,
-    as_pose,
-    holds,
-    mass_scale,
-    moved,
-    numbers,
-)
+from jaxmech.analysis.states import Numbers, Pose, State, mass_scale, moved, pose
 from jaxmech.linalg import unit
 from jaxmech.system import System
 
@@ -38,9 +29,9 @@ def nearest_consistent(
     """The nearest consistent state by Gauss-Newton, and whether the constraints hold there."""
     small = 1e3 * tolerance**2
     for _ in range(60):
-        x = numbers(system, state)
-        dq = _step(x.metric, x.A_position, x.position, np.asarray(state.q), slices[0], tolerance)
-        dv = _step(x.metric, x.A_velocity, x.velocity, np.asarray(state.v), slices[1], tolerance)
+        x, q, v = pose(system, state), np.asarray(state.q), np.asarray(state.v)
+        dq = _step(x.metric, x.A_position, x.position, q, slices[0], tolerance)
+        dv = _step(x.metric, x.A_velocity, x.velocity, v, slices[1], tolerance)
         if not np.isfinite([*dq, *dv]).all() or (
             _tiny(dq, state.q, small) and _tiny(dv, state.v, small)
         ):
@@ -48,9 +39,14 @@ def nearest_consistent(
         state = state._replace(
             q=state.q - jnp.asarray(dq, state.q.dtype), v=state.v - jnp.asarray(dv, state.v.dtype)
         )
-    x = numbers(system, state)
-    reached = holds(x.position, x.A_position, state.q, small)
-    return as_pose(x, state), reached and holds(x.velocity, x.A_velocity, state.v, small)
+    x = pose(system, state)
+    reached = _holds(x.position, x.A_position, state.q, small)
+    return x, reached and _holds(x.velocity, x.A_velocity, state.v, small)
+
+
+def _holds(level: Numbers, A: Numbers, x: Any, tolerance: float) -> bool:
+    """Whether changes of x by at most tolerance (1 + |x|) cancel the residuals, row by row."""
+    return bool(np.all(np.abs(level) <= tolerance * (np.abs(A) @ (1 + np.abs(np.asarray(x))))))
 
 
 def _step(
@@ -76,7 +72,7 @@ def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
     """Consistent states, a few hundredths away from a state in several directions."""
     # Each is sought on a plane that does not contain the state: a singular pose is the apex of a
     # cone, and Gauss-Newton without such a plane would return to the apex.
-    x = numbers(system, state)
+    x = pose(system, state)
     found = []
     for seed in range(NEARBY):
         away = moved(state, seed)

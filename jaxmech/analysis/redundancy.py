@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.findings import Finding, listed, note, serious, warning
 from jaxmech.analysis.row_dependence import (
     Dependence,
     dependences,
@@ -19,9 +19,7 @@ from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.system import System
 
 NEAR_SINGULAR = 1e-3  # largest relative size of the weakest direction in a nearly singular pose
-VANISHING = (
-    0.1  # a row that vanishes on the constraints has at most this part of its length off them
-)
+VANISHING = 0.1  # part of its usual length that a row which vanishes on the constraints keeps
 
 
 @dataclass(frozen=True)
@@ -138,16 +136,50 @@ def rank_findings(found: Ranks, contradictory: Collection[str]) -> list[Finding]
     """Findings on the ranks; the redundancy of contradictory constraints is not reported."""
     harmless = [d for d in found.redundant if d.name not in contradictory]
     findings = [_redundant(d, found.removable) for d in harmless]
-    findings += [_fragile(found)] if found.fragile else []
-    findings += [_flat(name) for name in found.flat]
-    findings += [_silent(name) for name in found.silent]
+    if found.fragile:
+        what = (
+            f"{listed(found.fragile)} {'is' if len(found.fragile) == 1 else 'are'} redundant for "
+            "these values of the parameters alone: with slightly different ones the mechanism locks"
+        )
+        remedy = (
+            "use one parameter for all lengths that must be equal, and vary or differentiate with "
+            "respect to that one; or leave the constraint out"
+        )
+        findings.append(warning(what, remedy))
+    for name in found.flat:
+        what = (
+            f"the gradient of constraint {name!r} vanishes wherever it holds, as that of a square: "
+            "no constraint force can act along it"
+        )
+        remedy = "give phi itself, which must vanish, not phi^2, another power or its norm"
+        findings.append(serious(what, remedy))
+    for name in found.silent:
+        what = f"an equation of constraint {name!r} does not depend on the coordinates"
+        remedy = "remove it, or check the coordinates it should depend on"
+        findings.append(warning(what, remedy))
     if found.here < found.nearby:
-        findings.append(_singular_pose(found))
+        what = (
+            f"singular pose: {found.here} independent equations here, {found.nearby} nearby. Only "
+            f"here {'; '.join(map(clause_of, found.only_here))}. The constraints admit more than "
+            "one acceleration"
+        )
+        remedy = (
+            "start elsewhere; a trajectory may pass through such a pose, but not start or end there"
+        )
+        findings.append(serious(what, remedy))
     elif found.nearly_singular:
-        findings.append(_nearly_singular(found))
+        what = (
+            "nearly singular pose, or masses that differ greatly: A M^-1 A^T has the condition "
+            f"number {found.condition:.1e}"
+        )
+        remedy = (
+            "formulation=UdwadiaKalaba(solver=QR()) and projection=Projection(solver=QR()) keep "
+            "twice as many digits; a constraint that nearly repeats others is better left out"
+        )
+        findings.append(warning(what, remedy))
     if found.velocity_freedom == 0:
         what = "no degree of freedom is left: the constraints alone determine the motion"
-        findings.append(Finding(Severity.NOTE, what, "leave a constraint out if it should move"))
+        findings.append(note(what, "leave a constraint out if it should move"))
     return findings
 
 
@@ -174,59 +206,4 @@ def _redundant(d: Dependence, may_go: tuple[str, ...]) -> Finding:
         "harmless: accelerations and the sum of the constraint forces are unique; single "
         f"multipliers are not (those of minimum norm are returned); keep it{instead}"
     )
-    return Finding(Severity.NOTE, clause_of(d), remedy)
-
-
-def _fragile(found: Ranks) -> Finding:
-    what = (
-        f"{listed(found.fragile)} {_are(found.fragile)} redundant for these values of the "
-        "parameters alone: with slightly different ones the mechanism locks"
-    )
-    remedy = (
-        "use one parameter for all lengths that must be equal, and vary or differentiate with "
-        "respect to that one; or leave the constraint out"
-    )
-    return Finding(Severity.WARNING, what, remedy)
-
-
-def _flat(name: str) -> Finding:
-    what = (
-        f"the gradient of constraint {name!r} vanishes wherever it holds, as that of a square: "
-        "no constraint force can act along it"
-    )
-    remedy = "give phi itself, which must vanish, not phi^2, another power or its norm"
-    return Finding(Severity.SERIOUS, what, remedy)
-
-
-def _silent(name: str) -> Finding:
-    what = f"an equation of constraint {name!r} does not depend on the coordinates"
-    remedy = "remove it, or check the coordinates it should depend on"
-    return Finding(Severity.WARNING, what, remedy)
-
-
-def _singular_pose(found: Ranks) -> Finding:
-    cause = "; ".join(clause_of(d) for d in found.only_here)
-    what = (
-        f"singular pose: {found.here} independent equations here, {found.nearby} nearby. Only here "
-        f"{cause}. The constraints admit more than one acceleration"
-    )
-    remedy = (
-        "start elsewhere; a trajectory may pass through such a pose, but not start or end there"
-    )
-    return Finding(Severity.SERIOUS, what, remedy)
-
-
-def _nearly_singular(found: Ranks) -> Finding:
-    what = (
-        f"nearly singular pose, or masses that differ greatly: A M^-1 A^T has the condition number "
-        f"{found.condition:.1e}"
-    )
-    remedy = (
-        "formulation=UdwadiaKalaba(solver=QR()) and projection=Projection(solver=QR()) keep twice "
-        "as many digits; a constraint that nearly repeats others is better left out"
-    )
-    return Finding(Severity.WARNING, what, remedy)
-
-
-def _are(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
+    return note(clause_of(d), remedy)

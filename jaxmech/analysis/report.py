@@ -44,15 +44,15 @@ class Structure:
 
     coordinates: tuple[str, ...]
     constraints: tuple[Equations, ...]
-    ranks: Ranks | None
-    integrability: Integrability | None
-    mass: MassMatrix | None
-    violations: tuple[Violation, ...]
-    unused: tuple[str, ...]
-    idle: tuple[str, ...]
-    slopes: tuple[Slope, ...] | None
-    lanes: Explanation | None
-    findings: tuple[Finding, ...]
+    ranks: Ranks | None = None
+    integrability: Integrability | None = None
+    mass: MassMatrix | None = None
+    violations: tuple[Violation, ...] = ()
+    unused: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    slopes: tuple[Slope, ...] | None = None
+    lanes: Explanation | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def serious(self) -> bool:

@@ -32,15 +32,10 @@ class Dependence:
 
 @dataclass(frozen=True)
 class Independence:
-    """A partition of the rows into independent and dependent ones.
+    """A partition of the rows into independent and dependent ones."""
 
-    Attributes:
-        kept: indices of the independent rows.
-        combinations: coefficients of each dependent row on the kept rows.
-    """
-
-    kept: tuple[int, ...]
-    combinations: dict[int, NDArray[np.floating]]
+    kept: tuple[int, ...]  # indices of the independent rows
+    combinations: dict[int, NDArray[np.floating]]  # coefficients of the others on the kept rows
 
     @property
     def rank(self) -> int:

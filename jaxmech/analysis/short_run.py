@@ -1,6 +1,6 @@
 """A few steps of a system: gradients against differences, and the compilation of a batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.analysis.row_dependence import without_rows
-from jaxmech.analysis.states import Pose, State
+from jaxmech.analysis.findings import Finding, serious, warning
+from jaxmech.analysis.states import Numbers, State
 from jaxmech.compiler import Explanation, explain
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, Scheme
 from jaxmech.integrate.step import step
+from jaxmech.sensitivity.tangents import consistent_change
 from jaxmech.simulate import simulate
-from jaxmech.stabilization import Projection, constraint_jacobians
+from jaxmech.stabilization import Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.jit_cache import jit_of
@@ -64,10 +65,10 @@ class Slope:
     agrees: bool
 
 
-def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, ...]:
+def slopes(system: System, state: State, run: ShortRun, qdd: Numbers) -> tuple[Slope, ...]:
     """Compare the reverse gradient of a short run with central differences, for each parameter."""
-    q, v, t, params = pose.state
-    h = run.h or _step_size(pose, np.asarray(qdd))
+    q, v, t, params = state
+    h = run.h or _step_size(state, qdd)
     draw = np.random.default_rng(5)
     weights = jnp.asarray(draw.normal(size=2 * system.n), q.dtype)
     ts = jnp.stack([t, t + run.steps * h])
@@ -88,7 +89,8 @@ def slopes(system: System, pose: Pose, run: ShortRun, qdd: Any) -> tuple[Slope, 
     at = (q, v, numbers)
     gradient = jax.jit(jax.grad(simulated))(at)
     still = jax.tree.map(jnp.zeros_like, at)
-    found = [_slope("start", stepped, at, gradient, (*_along(system, pose, draw), still[2]))]
+    moved = consistent_change(system, *state) or still[:2]
+    found = [_slope("start", stepped, at, gradient, (*moved, still[2]))]
     leaves, structure = jax.tree.flatten(params)
     for k, (name, leaf) in enumerate(zip(leaf_names(params), leaves, strict=True)):
         if jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -143,34 +145,27 @@ def _scheme(system: System, steps: int, q: Array, v: Array, t: Array, params: Pa
     return Scheme.of(system, *policies, q, v, t, params)
 
 
-def _along(system: System, pose: Pose, draw: np.random.Generator) -> tuple[Array, Array]:
-    """A pseudo-random change of q and v along the constraints, to first order."""
-    q, v, t, params = pose.state
-    n = system.n
-    A_position, A_velocity, turn = _tangents(system, q, v, t, params)
-    rows = np.vstack([
-        np.hstack([A_position, np.zeros((A_position.shape[0], n))]),
-        np.hstack([turn, A_velocity]),
-    ])  # fmt: skip
-    along = without_rows(rows, draw.normal(size=2 * n), 1e-8)
-    return jnp.asarray(along[:n], q.dtype), jnp.asarray(along[n:], q.dtype)
-
-
-@jit_of("system")
-def _tangents(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> tuple[Array, Array, Array]:
-    """The constraint Jacobians, and the derivative of the velocity level with respect to q."""
-    turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
-    return *constraint_jacobians(system, q, v, t, params), turn
-
-
-def _step_size(pose: Pose, qdd: np.ndarray) -> float:
-    size = 1 + np.abs(np.asarray(pose.state.q))
-    fastest = max(
-        np.max(np.abs(np.asarray(pose.state.v)) / size), np.sqrt(np.max(np.abs(qdd) / size))
-    )
+def _step_size(state: State, qdd: Numbers) -> float:
+    size = 1 + np.abs(np.asarray(state.q))
+    fastest = max(np.max(np.abs(np.asarray(state.v)) / size), np.sqrt(np.max(np.abs(qdd) / size)))
     return float(1e-3 / max(1.0, fastest))
+
+
+def slope_findings(found: Sequence[Slope]) -> list[Finding]:
+    """Findings on gradients that do not agree with differences."""
+    remedy = (
+        "look for a jump or a kink in the functions of the system there (round, where, abs, a "
+        "contact), for a stop_gradient, or for a constraint that is redundant for these values only"
+    )
+    return [
+        serious(
+            f"the gradient of a short run by {slope.name!r} is {slope.reverse:.6g}, but "
+            f"differences give {slope.difference:.6g}",
+            remedy,
+        )
+        for slope in found
+        if not slope.agrees
+    ]
 
 
 def lanes_of(system: System, state: State) -> Explanation:
@@ -182,3 +177,16 @@ def lanes_of(system: System, state: State) -> Explanation:
         return step(scheme, q, v, t, 1e-3 * jnp.ones_like(t), params)[:2]
 
     return explain(one, q[None], v[None], t, params, in_axes=(0, 0, None, None))
+
+
+def lanes_findings(found: Explanation | None) -> list[Finding]:
+    """Findings on the parts of a step that are not compiled for lanes."""
+    reasons = {part.reason for part in found.parts if part.reason} if found else set()
+    return [
+        warning(
+            f"batches run under plain vmap instead of as native code, because of {reason}",
+            "the results are the same but take many times longer on a CPU: write that part with "
+            "other operations",
+        )
+        for reason in sorted(reasons)
+    ]

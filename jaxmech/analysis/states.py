@@ -5,8 +5,8 @@ closes for these lengths only), or everywhere (an equation written twice). So A 
 state, at states nearby on the constraints, and at states nearby on no constraint.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.linalg import row_weights, unit, weighted_gram
-from jaxmech.stabilization import Violation, constraint_jacobians
+from jaxmech.stabilization import constraint_jacobians
 from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of
 
 Numbers = NDArray[np.floating]
@@ -33,77 +33,71 @@ class State(NamedTuple):
     params: Params
 
 
+def checked_state(system: Any, q: Any, v: Any, t: Any, params: Params) -> State:
+    """The arguments as arrays, or an error for one of another kind or shape, or not finite."""
+    require_kind("system", system, System, "System(...)")
+    q, v, t, params = system.arguments(q, v, t, params)
+    require_finite(q=q, v=v, t=t, params=params)
+    return State(q, v, t, params)
+
+
 @dataclass(frozen=True)
 class Pose:
-    """The equations at a state.
-
-    Attributes:
-        state: the state.
-        M: mass matrix, shape (n, n).
-        Q: generalized force, shape (n,).
-        A: constraint rows, shape (m, n).
-        b: right-hand side, shape (m,).
-        rows: the rows of A L^-T with M = L L^T, of unit length, shape (m, n).
-        lengths: the lengths of the rows of A L^-T, shape (m,).
-        level: residuals of the constraints at the levels of position and velocity.
-    """
+    """The equations at a state, as numpy arrays in double precision."""
 
     state: State
-    M: Numbers
-    Q: Numbers
-    A: Numbers
-    b: Numbers
-    rows: Numbers
-    lengths: Numbers
-    level: Numbers
+    M: Numbers  # mass matrix, (n, n)
+    metric: Numbers  # M, made definite with the constraints where it is singular
+    Q: Numbers  # generalized force, (n,)
+    A: Numbers  # constraint rows, (m, n)
+    b: Numbers  # right-hand side, (m,)
+    position: Numbers  # residuals of the constraints on positions, (k,)
+    A_position: Numbers  # their derivatives with respect to q, (k, n)
+    velocity: Numbers  # residuals of the constraints on velocities, (l,)
+    A_velocity: Numbers  # their derivatives with respect to v, (l, n)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether the equations are neither NaN nor infinite."""
+        parts = self.M, self.Q, self.A, self.b, self.position, self.velocity
+        return all(np.isfinite(x).all() for x in parts)
 
-class Values(NamedTuple):
-    """M, Q, A and b, and the constraint residuals with their derivatives."""
+    @property
+    def rows(self) -> Numbers:
+        """The rows of A L^-T with M = L L^T, of unit length, shape (m, n)."""
+        return self._scaled[0]
 
-    M: Any
-    metric: Any  # M, definite with the constraints where it is singular
-    Q: Any
-    A: Any
-    b: Any
-    position: Any
-    A_position: Any
-    velocity: Any
-    A_velocity: Any
+    @property
+    def lengths(self) -> Numbers:
+        """The lengths of the rows of A L^-T, shape (m,)."""
+        return self._scaled[1]
 
-
-@jit_of("system")
-def _values(system: System, q: Array, v: Array, t: Array, params: Params) -> Values:
-    eom = system.equations(q, v, t, params)
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-    return Values(
-        M=eom.M,
-        metric=eom.M + weighted_gram(eom.A, row_weights(eom.M, eom.A)),
-        Q=eom.Q,
-        A=eom.A,
-        b=eom.b,
-        position=system.position_level(q, t, params),
-        A_position=A_position,
-        velocity=system.velocity_level(q, v, t, params),
-        A_velocity=A_velocity,
-    )
+    @cached_property
+    def _scaled(self) -> tuple[Numbers, Numbers]:
+        return unit(_in_metric(self.A, self.M, self.metric))
 
 
 def pose(system: System, state: State) -> Pose:
     """The equations at a state; NaN where the functions of the system are NaN."""
-    return as_pose(numbers(system, state), state)
+    found = _equations(system, *state)
+    return Pose(state, **{name: np.asarray(x, float) for name, x in found.items()})
 
 
-def as_pose(x: Values, state: State) -> Pose:
-    """The pose of the values at a state, as numpy arrays."""
-    rows, lengths = unit(_in_metric(x.A, x.M, x.metric))
-    level = np.concatenate([x.position, x.velocity])
-    return Pose(state, x.M, x.Q, x.A, x.b, rows, lengths, level)
-
-
-def numbers(system: System, state: State) -> Values:
-    """All values at a state, as numpy arrays in double precision."""
-    return Values(*(np.asarray(x, float) for x in _values(system, *state)))
+@jit_of("system")
+def _equations(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:
+    eom = system.equations(q, v, t, params)
+    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+    return {
+        "M": eom.M,
+        "metric": eom.M + weighted_gram(eom.A, row_weights(eom.M, eom.A)),
+        "Q": eom.Q,
+        "A": eom.A,
+        "b": eom.b,
+        "position": system.position_level(q, t, params),
+        "A_position": A_position,
+        "velocity": system.velocity_level(q, v, t, params),
+        "A_velocity": A_velocity,
+    }
 
 
 def mass_scale(M: Numbers) -> Numbers:
@@ -123,33 +117,6 @@ def _in_metric(A: Any, *metrics: Any) -> Numbers:
             continue
         return np.linalg.solve(L, (A / scale).T).T
     return np.asarray(A)
-
-
-def violated(system: System, sizes: Sequence[int], state: State) -> tuple[Violation, ...]:
-    """The constraints violated at a state, by the test of `stabilization.violations`."""
-    x = numbers(system, state)
-    tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.375
-    found = []
-    for level, kinds, value, A, at in (
-        ("position", Holonomic, x.position, x.A_position, state.q),
-        ("velocity", Holonomic | Nonholonomic, x.velocity, x.A_velocity, state.v),
-    ):
-        named = [
-            (c.name, k)
-            for c, k in zip(system.constraints, sizes, strict=True)
-            if isinstance(c, kinds)
-        ]
-        ends = np.cumsum([k for _, k in named])[:-1]
-        parts = zip(named, np.split(value, ends), np.split(A, ends), strict=False)
-        for (name, size), own, rows in parts:
-            if size and not holds(own, rows, at, tolerance):
-                found.append(Violation(name, level, float(np.abs(own).max())))
-    return tuple(found)
-
-
-def holds(level: Any, A: Any, x: Any, tolerance: float) -> bool:
-    """Whether changes of x by at most tolerance (1 + |x|) cancel the residuals, row by row."""
-    return bool(np.all(np.abs(level) <= tolerance * (np.abs(A) @ (1 + np.abs(np.asarray(x))))))
 
 
 def moved(state: State, seed: int) -> State:

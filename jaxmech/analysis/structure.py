@@ -1,7 +1,6 @@
 """`structure`: examine a system at a state without simulating it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,24 +9,26 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.initial_state import contradictions, start_findings
-from jaxmech.analysis.integrability import (
-    Integrability,
-    integrability,
-    integrability_findings,
-)
-from jaxmech.analysis.mass import MassMatrix, mass, mass_findings
+from jaxmech.analysis.integrability import integrability, integrability_findings
+from jaxmech.analysis.mass import mass, mass_findings
 from jaxmech.analysis.nan_functions import not_numbers
 from jaxmech.analysis.nearby_states import NEARBY, nearby, nearest_consistent
-from jaxmech.analysis.redundancy import Ranks, rank_findings, ranks
+from jaxmech.analysis.redundancy import rank_findings, ranks
 from jaxmech.analysis.report import Equations, Structure
-from jaxmech.analysis.short_run import ShortRun, Slope, lanes_of, slopes
-from jaxmech.analysis.states import Pose, State, moved, pose, violated
+from jaxmech.analysis.short_run import (
+    ShortRun,
+    lanes_findings,
+    lanes_of,
+    slope_findings,
+    slopes,
+)
+from jaxmech.analysis.states import State, checked_state, moved, pose
 from jaxmech.analysis.unused import idle_coordinates, idle_findings, unused_parameters
-from jaxmech.compiler import Explanation, why_not
-from jaxmech.formulations import Motion, acceleration
-from jaxmech.stabilization import Violation
+from jaxmech.compiler import why_not
+from jaxmech.formulations import acceleration
+from jaxmech.stabilization import violations
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import require_finite, require_kind, with_standard_promotion
+from jaxmech.utils.checks import require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 
 
@@ -58,9 +59,6 @@ def structure(
         run: `ShortRun()` to take a few steps as well, which compares the reverse-mode gradient with
             differences, reports whether batches run as lanes, and compiles a gradient.
 
-    Returns:
-        A `Structure`, which prints itself.
-
     Raises:
         TypeError: `system` is not a `System`.
         ValueError: a shape is wrong, or a value is not finite.
@@ -79,122 +77,66 @@ def structure(
         >>> found.ranks.position_freedom, found.serious
         (1, False)
     """
-    require_kind("system", system, System, "System(...)")
+    state = checked_state(system, q, v, t, params)
     if run is not None:
         require_kind("run", run, ShortRun, "ShortRun() or None")
-    q, v, t, params = system.arguments(q, v, t, params)
-    require_finite(q=q, v=v, t=t, params=params)
-    state = State(q, v, t, params)
     sizes = system.sizes(*state)
     unused = unused_parameters(system, state)
     findings = not_numbers(system, state)
-    found = _Examined()
-    if _is_finite(pose(system, state)):
-        found = _examine(system, sizes, state, findings, run)
+    found: dict[str, Any] = {}
+    if pose(system, state).is_finite:
+        found = _examined(system, sizes, state, findings, run)
     lanes = lanes_of(system, state) if run and why_not() is None else None
-    findings += _lanes_findings(lanes) + idle_findings(unused, found.idle)
+    findings += lanes_findings(lanes) + idle_findings(unused, found.get("idle", ()))
     return Structure(
         coordinates=tuple(system.coordinates),
         constraints=tuple(
             Equations(c.name, type(c).__name__, size)
             for c, size in zip(system.constraints, sizes, strict=True)
         ),
-        ranks=found.ranks,
-        integrability=found.integrability,
-        mass=found.mass,
-        violations=found.violations,
         unused=unused,
-        idle=found.idle,
-        slopes=found.slopes,
         lanes=lanes,
         findings=tuple(sorted(findings, key=lambda finding: -finding.severity)),
+        **found,
     )
 
 
-@dataclass(frozen=True)
-class _Examined:
-    """The part of the report that needs finite equations."""
-
-    ranks: Ranks | None = None
-    integrability: Integrability | None = None
-    mass: MassMatrix | None = None
-    violations: tuple[Violation, ...] = ()
-    idle: tuple[str, ...] = ()
-    slopes: tuple[Slope, ...] | None = None
-
-
-def _examine(
-    system: System,
-    sizes: Sequence[int],
-    state: State,
-    findings: list[Finding],
+def _examined(
+    system: System, sizes: Sequence[int], state: State, findings: list[Finding],
     run: ShortRun | None,
-) -> _Examined:
+) -> dict[str, Any]:  # fmt: skip
+    """The fields of the report that need finite equations; appends to the findings."""
     tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
-    broken = violated(system, sizes, state)
+    broken = tuple(violations(system, *state))
     here, reached = nearest_consistent(system, state, tolerance)
-    findings += start_findings(system, sizes, state, broken, here, reached=reached)
+    findings += start_findings(system, state, broken, here.state, reached=reached)
     if not broken:
         here, reached = pose(system, state), True
-    around = [p for p in nearby(system, here.state, tolerance) if _is_finite(p)]
-    found = _ranks(system, sizes, here, around, tolerance)
-    closed = integrability(system, [p.state for p in (around or [here])])
-    massed = mass(system, here, tolerance)
-    motion = _motion(system, *here.state)
-    excluded = contradictions(system, sizes, here, motion, tolerance) if reached else {}
-    never_met = () if reached else [v.name for v in violated(system, sizes, here.state)]
-    findings += rank_findings(found, {*excluded, *never_met}) + mass_findings(system, massed)
-    findings += integrability_findings(closed) if closed else []
-    findings += [finding for name, finding in excluded.items() if name not in found.flat]
-    own_slopes = None
+    around = [p for p in nearby(system, here.state, tolerance) if p.is_finite]
+    off = [pose(system, moved(here.state, seed)) for seed in range(NEARBY)]
+    off = [p for p in off if p.is_finite] or [here]
+    rank = ranks(system, sizes, here, around, off, tolerance)
+    integrable = integrability(system, [p.state for p in (around or [here])])
+    masses = mass(system, here, tolerance)
+    qdd = np.asarray(_accelerations(system, *here.state))
+    excluded = contradictions(system, sizes, here, qdd, tolerance) if reached else {}
+    never_met = () if reached else [v.name for v in violations(system, *here.state)]
+    findings += rank_findings(rank, {*excluded, *never_met}) + mass_findings(system, masses)
+    findings += integrability_findings(integrable) if integrable else []
+    findings += [finding for name, finding in excluded.items() if name not in rank.flat]
+    found: dict[str, Any] = {
+        "ranks": rank,
+        "integrability": integrable,
+        "mass": masses,
+        "violations": broken,
+        "idle": idle_coordinates(system, state),
+    }
     if run and not any(finding.severity == Severity.SERIOUS for finding in findings):
-        own_slopes = slopes(system, here, run, motion.qdd)
-        findings += _slope_findings(own_slopes)
-    return _Examined(found, closed, massed, broken, idle_coordinates(system, state), own_slopes)
+        found["slopes"] = slopes(system, here.state, run, qdd)
+        findings += slope_findings(found["slopes"])
+    return found
 
 
 @jit_of("system")
-def _motion(system: System, q: Array, v: Array, t: Array, params: Params) -> Motion:
-    return acceleration(system, q, v, t, params)
-
-
-def _is_finite(pose: Pose) -> bool:
-    return all(np.isfinite(x).all() for x in (pose.M, pose.Q, pose.A, pose.b, pose.level))
-
-
-def _ranks(
-    system: System, sizes: Sequence[int], here: Pose, around: Sequence[Pose], tolerance: float
-) -> Ranks:
-    off = [pose(system, moved(here.state, seed)) for seed in range(NEARBY)]
-    off = [p for p in off if _is_finite(p)] or [here]
-    return ranks(system, sizes, here, around, off, tolerance)
-
-
-def _slope_findings(found: Sequence[Slope]) -> list[Finding]:
-    remedy = (
-        "look for a jump or a kink in the functions of the system there (round, where, abs, a "
-        "contact), for a stop_gradient, or for a constraint that is redundant for these values only"
-    )
-    return [
-        Finding(
-            Severity.SERIOUS,
-            f"the gradient of a short run by {slope.name!r} is {slope.reverse:.6g}, but "
-            f"differences give {slope.difference:.6g}",
-            remedy,
-        )
-        for slope in found
-        if not slope.agrees
-    ]
-
-
-def _lanes_findings(found: Explanation | None) -> list[Finding]:
-    reasons = {part.reason for part in found.parts if part.reason} if found else set()
-    return [
-        Finding(
-            Severity.WARNING,
-            f"batches run under plain vmap instead of as native code, because of {reason}",
-            "the results are the same but take many times longer on a CPU: write that part with "
-            "other operations",
-        )
-        for reason in sorted(reasons)
-    ]
+def _accelerations(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    return acceleration(system, q, v, t, params).qdd

@@ -9,7 +9,7 @@ import numpy as np
 from jax.extend.core import Literal
 from jaxtyping import Array
 
-from jaxmech.analysis.findings import Finding, Severity, listed
+from jaxmech.analysis.findings import Finding, listed, note
 from jaxmech.analysis.states import State, pose
 from jaxmech.system import System
 from jaxmech.utils.probing import generic
@@ -69,13 +69,11 @@ def idle_findings(unused: tuple[str, ...], idle: tuple[str, ...]) -> list[Findin
     findings = []
     if unused:
         what = f"nothing in the motion depends on {_what('parameter', unused)}"
-        findings.append(
-            Finding(Severity.NOTE, what, "remove it, or look for a formula that should use it")
-        )
+        findings.append(note(what, "remove it, or look for a formula that should use it"))
     if idle:
         what = f"nothing acts on {_what('coordinate', idle)}: its velocity is constant"
         remedy = "harmless if it may drift or turn freely; otherwise look for a missing force"
-        findings.append(Finding(Severity.NOTE, what, remedy))
+        findings.append(note(what, remedy))
     return findings
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
-from jaxmech.equations import EquationsOfMotion
 from jaxmech.linalg import QR, cholesky, shortest, times
 from jaxmech.properties import with_mass_rank
 from jaxmech.stabilization import constraint_jacobians, metric_mass, near, violations
@@ -92,9 +91,6 @@ def inverse_dynamics(
             `B(q, t, params)`: the directions of the forces as columns, shape (n, k).
         throw: whether to raise for a path that cannot be followed; never under `jit` or `vmap`.
 
-    Returns:
-        An `InverseDynamics`.
-
     Raises:
         TypeError: `system` is not a `System` or `path` not a function.
         ValueError: a shape is wrong; the path violates a constraint or cannot be followed, and
@@ -156,6 +152,12 @@ def _at(
     multipliers = shortest(carried, root.lower(rest))
     missing = rest - times(eom.A.T, multipliers)
     residual = jnp.linalg.norm(root.lower(missing))
+    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+    consistent = (
+        near(system.position_level(q, t, params), A_position, q)
+        & near(system.velocity_level(q, v, t, params), A_velocity, v)
+        & near(times(eom.A, qdd) - eom.b, eom.A, qdd)
+    )
     at_play = jnp.linalg.norm(root.lower(eom.Q)) + jnp.linalg.norm(root.lower(times(eom.M, qdd)))
     return InverseDynamics(
         ts=t,
@@ -169,7 +171,7 @@ def _at(
         missing=missing,
         missed=root.upper(root.lower(missing)),
         residual=residual,
-        consistent=_holds(system, eom, q, v, qdd, t, params),
+        consistent=consistent,
         followed=residual <= float(jnp.finfo(q.dtype).eps) ** 0.5 * at_play,
     )
 
@@ -186,24 +188,6 @@ def _complement(carried: Array, pushed: Array) -> Array:
         return jnp.where((rest * rest).sum() > least, rest, 0.0)
 
     return jnp.stack([column(x) for x in pushed.T], axis=1) if pushed.shape[1] else pushed
-
-
-def _holds(
-    system: System,
-    eom: EquationsOfMotion,
-    q: Array,
-    v: Array,
-    qdd: Array,
-    t: Array,
-    params: Params,
-) -> Bool[Array, ""]:
-    """Whether the path satisfies the constraints in position, velocity and acceleration."""
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-    return (
-        near(system.position_level(q, t, params), A_position, q)
-        & near(system.velocity_level(q, v, t, params), A_velocity, v)
-        & near(times(eom.A, qdd) - eom.b, eom.A, qdd)
-    )
 
 
 def _require_followed(system: System, found: InverseDynamics, params: Params) -> None:

@@ -23,7 +23,7 @@ from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.linalg import shortest, times
 from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import is_known, require_kind
+from jaxmech.utils.checks import coordinate_indices, is_known, require_kind
 from jaxmech.utils.jit_cache import jit_of
 
 Actuators = Sequence[str] | Callable[..., Any]
@@ -158,12 +158,7 @@ def checked_actuators(plant: System, actuators: Any) -> Actuators:
             "Argument `actuators` must be a sequence of coordinates or a function B(q, t, params), "
             f"but is {actuators!r}; write [name] for a single coordinate."
         )
-    for name in actuators:
-        if name not in plant.coordinates:
-            raise ValueError(
-                f"Argument `actuators` must hold names of coordinates, but holds {name!r}; the "
-                f"coordinates are {', '.join(plant.coordinates)}."
-            )
+    coordinate_indices("actuators", actuators, plant.coordinates)
     return tuple(actuators)
 
 
@@ -172,7 +167,7 @@ def directions(
 ) -> Float[Array, " n k"]:
     """The matrix B, whose columns are the directions of the actuators."""
     if not callable(actuators):
-        columns = [plant.coordinates.index(name) for name in actuators]
+        columns = coordinate_indices("actuators", actuators, plant.coordinates)
         return jnp.asarray(np.eye(plant.n)[:, columns], q.dtype)
     B = jnp.asarray(actuators(q, t, params))
     if B.ndim != 2 or B.shape[0] != plant.n:

@@ -10,6 +10,9 @@
     applied_force    a point of a body                   force
 
 The energy of a mechanism with potentials alone is conserved, and audited in every simulation.
+
+Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
+for bodies, points or directions that do not fit; the message names the force.
 """
 
 from jaxmech.parts.body import AbstractBody, ground
@@ -24,10 +27,6 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
     Args:
         acceleration: acceleration of gravity [m/s^2].
         down: the direction of gravity; by default -y in the plane and -z in space.
-
-    Raises:
-        ValueError: the direction is zero.
-        TypeError: an argument is not a value.
 
     Example:
         >>> gravity("g")
@@ -61,10 +60,6 @@ def spring(
         stiffness: spring constant [N/m].
         length: natural length [m]. The points must never meet, unless it is the number 0.
 
-    Raises:
-        ValueError: the bodies or points do not fit; the message names the spring.
-        TypeError: an argument is not a body or not a value.
-
     Example:
         >>> from jaxmech.parts import point_mass
         >>> bob = point_mass("bob", mass=1.0)
@@ -88,10 +83,6 @@ def damper(
         b: second body.
         at_b: the point on b [m].
         damping: damping coefficient [N s/m].
-
-    Raises:
-        ValueError: the bodies or points do not fit; the message names the damper.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import point_mass
@@ -124,10 +115,6 @@ def torsion_spring(
         axis: in space, the shared axis on a; the angle is as in `given_angle`, between -pi and pi.
         axis_b: the axis on b, by default the same components as `axis`.
 
-    Raises:
-        ValueError: the bodies or axes do not fit; the message names the spring.
-        TypeError: an argument is not a body or not a value.
-
     Example:
         >>> from jaxmech.parts import planar_body
         >>> door = planar_body("door", mass=1.0, inertia=0.1)
@@ -151,10 +138,6 @@ def torsion_damper(
         b: second body.
         damping: damping coefficient [N m s/rad].
         axis: in space, the axis of the damper on a.
-
-    Raises:
-        ValueError: the bodies or axis do not fit; the message names the damper.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import planar_body
@@ -180,10 +163,6 @@ def torque(
         value: the torque on b [N m].
         axis: in space, the direction of the torque on a.
 
-    Raises:
-        ValueError: the bodies or axis do not fit; the message names the torque.
-        TypeError: an argument is not a body or not a value.
-
     Example:
         >>> from jaxmech.parts import planar_body
         >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
@@ -207,10 +186,6 @@ def applied_force(
         at: the point on the body [m].
         force: components [N], two or three values.
         follows: whether the components are along the axes of the body instead of the ground.
-
-    Raises:
-        ValueError: the body, point or force do not fit; the message names the force.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import point_mass

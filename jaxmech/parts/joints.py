@@ -11,6 +11,9 @@
 
 Freedoms are those of b relative to a. Forces and torques are those of a on b, at the point of b
 (`position_equations.py`).
+
+Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
+for bodies, points or axes that do not fit; the message names the joint.
 """
 
 from typing import Any
@@ -44,10 +47,6 @@ def revolute(
         at_b: the point on b [m].
         axis: direction of the axis on a; in space only.
         axis_b: direction of the axis on b, by default the same components as `axis`.
-
-    Raises:
-        ValueError: the bodies, points or axes do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import ground, planar_body
@@ -92,10 +91,6 @@ def prismatic(
         axis: direction of the line on a.
         turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
 
-    Raises:
-        ValueError: the bodies, points or axes do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
-
     Example:
         >>> from jaxmech.parts import ground, planar_body
         >>> piston = planar_body("piston", mass=1.0, inertia=0.1)
@@ -123,10 +118,6 @@ def weld(
         b: second body.
         at_b: the point on b [m].
         turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
-
-    Raises:
-        ValueError: the bodies or points do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import ground, planar_body
@@ -168,10 +159,6 @@ def cylindrical(
         axis: direction of the axis on a.
         axis_b: direction of the axis on b, by default the same components as `axis`.
 
-    Raises:
-        ValueError: the bodies, points or axes do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
-
     Example:
         >>> from jaxmech.parts import ground, spatial_body
         >>> shaft = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1))
@@ -195,10 +182,6 @@ def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: V
         at_a: the point on a [m].
         b: second body.
         at_b: the point on b [m].
-
-    Raises:
-        ValueError: the bodies or points do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import ground, point_mass
@@ -234,10 +217,6 @@ def universal(
         at_b: the point on b [m].
         axis_a: direction of the arm on a.
         axis_b: direction of the arm on b.
-
-    Raises:
-        ValueError: the bodies, points or axes do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import ground, spatial_body

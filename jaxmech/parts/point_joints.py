@@ -11,6 +11,9 @@
 
 Freedoms are those of b relative to a. Forces and torques are those of a on b, at the point of b
 (`position_equations.py`).
+
+Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
+for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from collections.abc import Callable
@@ -44,10 +47,6 @@ def distance(
         at_b: the point on b [m].
         length: length of the rod [m], positive.
 
-    Raises:
-        ValueError: the bodies, points or length do not fit; the message names the tie.
-        TypeError: an argument is not a body or not a value.
-
     Example:
         >>> from jaxmech.parts import point_mass
         >>> bob = point_mass("bob", mass=1.0)
@@ -76,10 +75,6 @@ def point_on_line(
         b: the body with the point.
         at_b: the point on b [m].
         axis: direction of the line on a.
-
-    Raises:
-        ValueError: the bodies, points or direction do not fit; the message names the tie.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import point_mass
@@ -113,10 +108,6 @@ def point_on_plane(
         normal: normal of the plane on a.
         height: height over the plane [m], by default 0.
 
-    Raises:
-        ValueError: the bodies, points or normal do not fit; the message names the tie.
-        TypeError: an argument is not a body or not a value.
-
     Example:
         >>> from jaxmech.parts import point_mass
         >>> foot = point_mass("foot", mass=1.0, dimension=3)
@@ -141,10 +132,6 @@ def point_on_surface(
         b: the body with the point.
         at_b: the point on b [m].
 
-    Raises:
-        ValueError: the bodies or point do not fit; the message names the tie.
-        TypeError: `surface` is not a function, or an argument not a body or not a value.
-
     Example:
         >>> from jaxmech.parts import point_mass
         >>> bead = point_mass("bead", mass=1.0)
@@ -168,10 +155,6 @@ def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Join
         at: the point on the body [m].
         path: position of the point [m], along the axes of the ground: a function of (t, params) of
             shape (2,) or (3,), or two or three values.
-
-    Raises:
-        ValueError: the body, point or path do not fit; the message names the drive.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> import jax.numpy as jnp
@@ -205,10 +188,6 @@ def given_angle(
         axis: in space, the axis on a that both bodies share, as in their hinge. The angle is then
             that between fixed normals of the axis on both bodies; zero where a and b are parallel.
         axis_b: the axis on b, by default the same components as `axis`.
-
-    Raises:
-        ValueError: the bodies or axes do not fit; the message names the drive.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import planar_body

@@ -10,6 +10,9 @@
 
 A rolling contact has two constraints, `name.contact` on positions and `name.slip` on velocities.
 Forces are those of a on b at the contact.
+
+Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
+for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from jaxmech.parts.body import AbstractBody, ground
@@ -39,10 +42,6 @@ def rolling_disk(
         at_b: centre of the disk on b [m].
         normal: normal of the line, on a, towards the disk.
         radius: radius of the disk [m].
-
-    Raises:
-        ValueError: the bodies, points or normal do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import planar_body
@@ -75,10 +74,6 @@ def rolling_sphere(
         at_b: centre of the sphere on b [m].
         normal: normal of the plane, on a, towards the sphere.
         radius: radius of the sphere [m].
-
-    Raises:
-        ValueError: the bodies, points or normal do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import spatial_body
@@ -117,10 +112,6 @@ def rolling_wheel(
         axle: direction of the axle on b.
         radius: radius of the wheel [m].
 
-    Raises:
-        ValueError: the bodies, points or directions do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
-
     Example:
         >>> from jaxmech.parts import spatial_body
         >>> coin, o = spatial_body("coin", mass=1.0, inertia=(0.1, 0.2, 0.1)), (0, 0, 0)
@@ -149,10 +140,6 @@ def knife_edge(
         at_b: the point on b [m].
         along: direction of the blade on b.
         on: the body on which it moves.
-
-    Raises:
-        ValueError: the bodies, point or direction do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import planar_body
@@ -194,10 +181,6 @@ def gear(
         axis_a: in space, the axis of the first wheel, on that wheel.
         axis_b: in space, the axis of the second wheel, on that wheel. Parallel axes must point in
             the same direction, as in the plane.
-
-    Raises:
-        ValueError: the bodies or axes do not fit; the message names the joint.
-        TypeError: an argument is not a body or not a value.
 
     Example:
         >>> from jaxmech.parts import planar_body

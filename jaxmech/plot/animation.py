@@ -69,9 +69,6 @@ class Animation:
             dpi: pixels per inch of the figure, which is about five inches wide.
             progress: whether to show a progress bar, in a terminal.
 
-        Returns:
-            The path.
-
         Raises:
             ValueError: the suffix is unknown, ffmpeg is needed and not installed, or a GIF cannot
                 have this frame rate.

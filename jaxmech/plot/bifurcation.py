@@ -49,7 +49,7 @@ def bifurcation(
         color = COLORS[number % len(COLORS)]
         stable = branch.stability > Stability.UNSTABLE
         x, y = branch.values, branch.q[:, shown]
-        cuts = np.flatnonzero(stable[1:] != stable[:-1]) + 1
+        cuts = np.flatnonzero(np.diff(stable)) + 1
         between = {point.behind: (point.value, point.q[shown]) for point in branch.special}
         for piece in np.split(np.arange(len(x)), cuts):
             first, last = int(piece[0]), int(piece[-1])

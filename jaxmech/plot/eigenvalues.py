@@ -7,10 +7,8 @@ from matplotlib.axes import Axes
 
 from jaxmech.analysis.equilibrium import RootLocus
 from jaxmech.analysis.stability import Modes
-from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, labelled
+from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, heat_map, labelled
 
-MOST_WRITTEN = 12  # coordinates and modes up to which numbers are written into the cells
-_DARK = 0.6
 _AXIS = 1e-9  # relative to the largest eigenvalue: real parts that count as positive
 
 
@@ -56,9 +54,6 @@ def modes(found: Modes, *, ax: Axes | None = None) -> Axes:
         found: a result of `modes` for one linearization.
         ax: axes to draw into.
 
-    Returns:
-        The axes.
-
     Raises:
         ValueError: the modes are a batch.
 
@@ -72,21 +67,13 @@ def modes(found: Modes, *, ax: Axes | None = None) -> Axes:
     """
     if np.ndim(found.eigenvalues) != 1:
         raise ValueError("Argument `found` must be the modes of one linearization, not a batch.")
-    ax = axes_or_new(ax)
-    values = np.asarray(found.eigenvalues)
+    ax, values = axes_or_new(ax), np.asarray(found.eigenvalues)
     kept = (values.imag >= 0) & ~np.asarray(found.zero)
     shapes, values = np.asarray(found.shapes)[:, kept], values[kept]
-    ax.imshow(shapes.real, vmin=-1, vmax=1, cmap="RdBu_r", aspect="auto")
-    rows, columns = shapes.shape
-    for i, j in np.ndindex(rows, columns) if max(rows, columns) <= MOST_WRITTEN else ():
-        color = "white" if abs(shapes[i, j].real) > _DARK else "black"
-        text = _cell(complex(shapes[i, j]))
-        ax.text(j, i, text, ha="center", va="center", fontsize="x-small", color=color)
-    ax.set_xticks(range(columns), [_column(complex(x)) for x in values], rotation=45, ha="right")
-    ax.set_yticks(range(rows), found.coordinates)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    return ax
+    texts = [[_cell(complex(x)) for x in row] for row in shapes]
+    columns = [_column(complex(x)) for x in values]
+    names = found.coordinates
+    return heat_map(ax, shapes.real, texts, names, columns, aspect="auto", rotation=45, ha="right")
 
 
 def root_locus(found: RootLocus, *, over_parameter: bool = False, ax: Axes | None = None) -> Axes:
@@ -98,9 +85,6 @@ def root_locus(found: RootLocus, *, over_parameter: bool = False, ax: Axes | Non
             parameter, with stable intervals shaded. By default branches are drawn in the complex
             plane, from a circle at the first value to a cross at the last.
         ax: axes to draw into.
-
-    Returns:
-        The axes.
 
     Example:
         >>> import jax.numpy as jnp

@@ -7,12 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.result import Fit, Predicted
-from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, labelled
+from jaxmech.identify.result import Fit
+from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, heat_map, labelled
 
 MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a line
-MOST_WRITTEN = 12  # numbers of parameters up to which values are written into the cells
-_DARK = 0.6  # correlation from which the text on a cell is white
 
 
 def fit_over_data(
@@ -33,9 +31,6 @@ def fit_over_data(
         sensors: names for the legend.
         ax: axes to draw into.
 
-    Returns:
-        The axes.
-
     Raises:
         ValueError: the recording does not exist.
 
@@ -45,15 +40,13 @@ def fit_over_data(
         'swing: RMS 0.00408'
     """
     ax = axes_or_new(ax)
-    part = fit.validation if validation else fit.train
-    one, values, error = _chosen(part, recording)
+    one, values = _chosen(fit, recording, validation=validation, ax=ax)
     stride = -(-len(one.ts) // MOST_MARKS)
     for k, name, color in _sensors(one, sensors):
         seen, ts = one.observed[::stride, k], one.ts[::stride]
         label = f"{name} measured" if name else "measured"
         ax.plot(ts, seen, ".", color=color, markersize=3, alpha=0.45, label=label)
         ax.plot(one.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
-    ax.set_title(f"{one.name}: RMS {error:.3g}", fontsize="small")
     return labelled(ax, "t [s]", "measured and fitted")
 
 
@@ -74,9 +67,6 @@ def residuals(
         sensors: names for the legend.
         ax: axes to draw into.
 
-    Returns:
-        The axes.
-
     Raises:
         ValueError: the recording does not exist.
 
@@ -86,12 +76,11 @@ def residuals(
         'predicted - measured'
     """
     ax = axes_or_new(ax)
-    one, values, error = _chosen(fit.validation if validation else fit.train, recording)
+    one, values = _chosen(fit, recording, validation=validation, ax=ax)
     ax.axhline(0, color=GREY, linewidth=0.6)
     for k, name, color in _sensors(one, sensors):
         left = values[:, k] - one.observed[:, k]
         ax.plot(one.ts, left, color=color, linewidth=0.9, label=name or None)
-    ax.set_title(f"{one.name}: RMS {error:.3g}", fontsize="small")
     return labelled(ax, "t [s]", "predicted - measured")
 
 
@@ -101,9 +90,6 @@ def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
     Args:
         fit: the fit.
         ax: axes to draw into.
-
-    Returns:
-        The axes.
 
     Example:
         >>> from jaxmech.identify.storage import made_up
@@ -131,9 +117,6 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
         by_recording: whether to assume independent residuals between recordings only.
         ax: axes to draw into.
 
-    Returns:
-        The axes.
-
     Raises:
         ValueError: the recordings are too few for `by_recording`.
 
@@ -151,20 +134,15 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
         )
     ax = axes_or_new(ax)
     ax.set_facecolor("#DDDDDD")
-    ax.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r")
-    count = len(found.names)
-    for i, j in np.argwhere(np.isfinite(values)) if count <= MOST_WRITTEN else ():
-        color = "white" if abs(values[i, j]) > _DARK else "black"
-        text = f"{values[i, j]:.2f}"
-        ax.text(j, i, text, ha="center", va="center", fontsize="x-small", color=color)
-    ax.set_xticks(range(count), found.names, rotation=90)
-    ax.set_yticks(range(count), found.names)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    return ax
+    texts = [[f"{x:.2f}" for x in row] for row in values]
+    return heat_map(ax, values, texts, found.names, found.names, rotation=90)
 
 
-def _chosen(part: Predicted, recording: int) -> tuple[Recording, np.ndarray, float]:
+def _chosen(
+    fit: Fit, recording: int, *, validation: bool, ax: Axes
+) -> tuple[Recording, np.ndarray]:
+    """The recording and its predicted values; the title of the axes names it with its error."""
+    part = fit.validation if validation else fit.train
     count = len(part.recordings)
     if not 0 <= recording < count:
         raise ValueError(
@@ -172,7 +150,9 @@ def _chosen(part: Predicted, recording: int) -> tuple[Recording, np.ndarray, flo
             if count
             else "Argument `validation` must be False: the fit has no validation recordings."
         )
-    return part.recordings[recording], part.values[recording], float(part.errors[recording])
+    one = part.recordings[recording]
+    ax.set_title(f"{one.name}: RMS {float(part.errors[recording]):.3g}", fontsize="small")
+    return one, part.values[recording]
 
 
 def _sensors(one: Recording, names: Sequence[str]) -> Iterator[tuple[int, str, str]]:

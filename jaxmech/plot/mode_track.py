@@ -1,16 +1,14 @@
 """The motion of a mode: its shape about an equilibrium, projected onto the constraints."""
 
-from typing import Any
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.equilibrium import Equilibrium
 from jaxmech.analysis.stability import Modes, modes
+from jaxmech.analysis.symmetry.symmetries import levels, smallest_change
 from jaxmech.geometry import Geometry
 from jaxmech.plot.paths import Track, at_rest, bounds, shapes_at
 from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_positive
 
 _SAVES = 65  # states per period
 _TIMES = 3.0  # exponent of e by which a motion without oscillation grows or decays
@@ -18,27 +16,18 @@ _STEPS = 6  # Newton steps onto the constraints
 
 
 def mode_track(
-    geometry: Geometry,
-    system: System,
-    about: Equilibrium,
-    mode: int,
-    amplitude: float,
+    geometry: Geometry, system: System, about: Equilibrium, mode: int, amplitude: float,
     params: Params,
-) -> tuple[Track, str]:
+) -> tuple[Track, str]:  # fmt: skip
     """A period of a mode as a motion, with its name.
 
     An oscillation is shown at constant amplitude, even if it is damped or grows; a mode without
     oscillation grows or decays. The largest displacement of a point is the amplitude times the size
     of the moving shapes.
-
-    Raises:
-        ValueError: the mode does not exist, the equilibrium is a batch, or the amplitude is not
-            positive.
     """
     if np.ndim(about.q) != 1:
         raise ValueError("Argument `motion` must be one equilibrium to show a mode, not a batch.")
-    if not amplitude > 0:
-        raise ValueError(f"Argument `amplitude` must be positive, but is {amplitude:g}.")
+    require_positive("amplitude", amplitude)
     found = modes(about.linearization)
     value, shape = _chosen(found, mode)
     oscillates = value.imag != 0
@@ -50,7 +39,9 @@ def mode_track(
         change = np.exp(value.real * ts - (_TIMES if value.real > 0 else 0.0))
     away = (shape[None] * change[:, None]).real
     scale = _scale(geometry, np.asarray(about.q), away, params)
-    q = _onto(system, np.asarray(about.q) + amplitude * scale * away, params)
+    q, still = np.asarray(about.q) + amplitude * scale * away, np.zeros_like(away)
+    for _ in range(_STEPS):
+        q = q - smallest_change(*levels(system, q, still, still[:, 0], params)[0])
     rates = np.gradient(q, ts, axis=0)
     ratio = -value.real / abs(value)
     name = f"{value.imag / (2 * np.pi):.4g} Hz, damping ratio {ratio + 0.0:.3g}"
@@ -86,17 +77,3 @@ def _scale(geometry: Geometry, q: np.ndarray, away: np.ndarray, params: Params) 
     low, high = bounds(moving or shapes)
     size = float((high - low).max())
     return small * (size if size > 10 * largest else 1.0) / (largest or 1.0)
-
-
-def _onto(system: System, q: np.ndarray, params: Params) -> np.ndarray:
-    """Move states (K, n) onto the constraints by minimum-norm changes."""
-
-    def level(q: Any) -> Any:
-        return system.position_level(q, jnp.zeros(()), params)
-
-    both = jax.jit(jax.vmap(lambda q: (level(q), jax.jacfwd(level)(q))))
-    for _ in range(_STEPS):
-        phi, A = (np.asarray(x) for x in both(jnp.asarray(q)))
-        if phi.shape[1]:
-            q = q - np.einsum("kij,kj->ki", np.linalg.pinv(A, rcond=1e-9), phi)
-    return q

@@ -4,10 +4,12 @@ The colours are those of Okabe and Ito ("Color universal design", 2008), which a
 to colour-blind readers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import ceil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -15,6 +17,8 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#5A5A5A"
 COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 MOST_PANELS = 24
 _DPI = 130
+_MOST_WRITTEN = 12  # rows and columns up to which numbers are written into cells
+_DARK = 0.6  # number from which the text on its cell is white
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
@@ -34,6 +38,23 @@ def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
     ax.spines[["top", "right"]].set_visible(False)
     if legend:
         ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def heat_map(
+    ax: Axes, values: np.ndarray, texts: Sequence[Sequence[str]], names: Sequence[str],
+    columns: Sequence[str], *, aspect: Any = "equal", **ticks: Any,
+) -> Axes:  # fmt: skip
+    """Draw numbers from -1 to 1 as coloured cells, with their texts unless there are too many."""
+    ax.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", aspect=aspect)
+    rows = np.argwhere(np.isfinite(values)) if max(values.shape) <= _MOST_WRITTEN else ()
+    for i, j in rows:
+        color = "white" if abs(values[i, j]) > _DARK else "black"
+        ax.text(j, i, texts[i][j], ha="center", va="center", fontsize="x-small", color=color)
+    ax.set_xticks(range(len(columns)), columns, **ticks)
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
     return ax
 
 

@@ -17,17 +17,11 @@ _STILL = 1e-9  # motion relative to the size of the picture below which a shape 
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """Coordinates of one or several trajectories at their saved times.
+    """Coordinates of one or several trajectories at their saved times."""
 
-    Attributes:
-        ts: times [s], shape (N, T), increasing or decreasing.
-        q: coordinates, shape (N, T, n); NaN after a failure.
-        v: rates of the coordinates, shape (N, T, n).
-    """
-
-    ts: np.ndarray
-    q: np.ndarray
-    v: np.ndarray
+    ts: np.ndarray  # [s], (N, T), increasing or decreasing
+    q: np.ndarray  # (N, T, n), NaN after a failure
+    v: np.ndarray  # rates of the coordinates, (N, T, n)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -61,12 +55,7 @@ def _cubic(ts: np.ndarray, q: np.ndarray, v: np.ndarray, times: np.ndarray) -> n
 def shapes_at(
     geometry: Geometry, track: Track, times: np.ndarray, params: Any, *, batched: bool
 ) -> Shapes:
-    """The shapes at times (K,) of all trajectories; params may have one entry for each.
-
-    Raises:
-        TypeError: the geometry does not return a dictionary.
-        ValueError: a shape is neither a dot nor a line, or there are no shapes.
-    """
+    """The shapes at times (K,) of all trajectories; params may have one entry for each."""
     q, ts = jnp.asarray(track.at(times)), jnp.asarray(times)
     names: list[str] = []  # in insertion order, which is lost in a dictionary: JAX sorts its keys
 

@@ -28,9 +28,6 @@ def quantile_bands(
         color: color of the bands and the median.
         ax: axes to draw into.
 
-    Returns:
-        The axes.
-
     Example:
         >>> ax = quantile_bands([0.0, 1.0], [[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]], name="x [m]")
         >>> ax.get_ylabel()
@@ -91,9 +88,6 @@ def drift(
         velocity: largest |dphi/dt| and |psi|, shape (N, T), if known.
         ax: axes to draw into.
 
-    Returns:
-        The axes.
-
     Example:
         >>> ax = drift([0.0, 1.0], [[1e-16, 2e-16]])
         >>> ax.get_yscale()
@@ -115,9 +109,6 @@ def energy_drift(ts: ArrayLike, energy: ArrayLike, *, ax: Axes | None = None) ->
         ts: times [s], shape (T,).
         energy: energy of each trajectory [J], shape (N, T).
         ax: axes to draw into.
-
-    Returns:
-        The axes.
 
     Example:
         >>> ax = energy_drift([0.0, 1.0], [[2.0, 2.0000001]])

@@ -5,7 +5,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
@@ -13,14 +12,12 @@ from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.sensitivity import check_runs, nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
 from jaxmech.sensitivity.check_runs import Base, CheckedMotion, Loss
-from jaxmech.sensitivity.differences import Sweep, step_sizes, sweep
+from jaxmech.sensitivity.differences import Numbers, Sweep, step_sizes, sweep
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_function
 from jaxmech.utils.trees import number_names
-
-Numbers = NDArray[np.floating]
 
 
 def check_gradients(

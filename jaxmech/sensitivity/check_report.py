@@ -4,12 +4,10 @@ import textwrap
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from jaxmech.sensitivity.differences import Sweep
+from jaxmech.sensitivity.differences import Numbers, Sweep
 from jaxmech.sensitivity.nan_origins import REMEDY, NanOrigin
 
-Numbers = NDArray[np.floating]
 START = "start"
 _SAFETY = 3.0  # factor on the uncertainty of a difference, which is an estimate itself
 _PLATEAU = 0.01  # relative uncertainty above which there is no plateau

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.assemble import Start, onto
 from jaxmech.formulations import AbstractFormulation
@@ -24,7 +23,8 @@ from jaxmech.integrate import (
 from jaxmech.integrate.adaptive.record import StepRecord
 from jaxmech.integrate.adaptive.replay import recorded, replayed, shortened
 from jaxmech.integrate.default_steps import resolved_method
-from jaxmech.sensitivity.tangents import along, geometry, tangents
+from jaxmech.sensitivity.differences import Numbers
+from jaxmech.sensitivity.tangents import consistent_change
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization
@@ -33,7 +33,6 @@ from jaxmech.system import Params, System, as_dtype
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import numbers_of
 
-Numbers = NDArray[np.floating]
 Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n), ts, params)
 
 
@@ -93,24 +92,13 @@ def prepared(
     value = run.loss(solution.q, solution.v, solution.ts, params)
     if np.shape(value) != () or not np.isfinite(value):
         raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
-    base = Base(q0, v0, solution.ts, params, _change(run.system, solution, params))
+    first = solution.q[0], solution.v[0], solution.ts[0]
+    base = Base(q0, v0, solution.ts, params, consistent_change(run.system, *first, params))
     if isinstance(run.method, Adaptive):
         record = shortened(_recorded(run, base, x := numbers(base)[0]))
         q, v, _ = _replayed(run, base, x, record)
         base = base._replace(steps=Steps(record, solution.q - q, solution.v - v))
     return run, base, solution
-
-
-def _change(system: System, solution: Solution, params: Params) -> tuple[Array, Array] | None:
-    """A consistent change of the initial state, of each number x by 1 + |x| at most."""
-    q, v, t = solution.q[0], solution.v[0], solution.ts[0]
-    found = geometry(system, q[None], v[None], t[None], params)
-    basis = tangents(found, 0, float(jnp.finfo(q.dtype).eps) ** 0.5)
-    if not basis.q.size:
-        return None
-    dq, dv = (jnp.asarray(d, q.dtype) for d in along(basis))
-    size = jnp.maximum(jnp.max(abs(dq) / (1 + abs(q))), jnp.max(abs(dv) / (1 + abs(v))))
-    return dq / size, dv / size
 
 
 def numbers(base: Base) -> tuple[Array, Numbers]:

@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractMethod, Adaptive, ForwardMode
 from jaxmech.integrate.default_steps import resolved_method
+from jaxmech.sensitivity.differences import Numbers
 from jaxmech.sensitivity.growth_report import Growth
 from jaxmech.sensitivity.tangents import Tangents, geometry, tangents
 from jaxmech.simulate import simulate
@@ -28,7 +28,6 @@ from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 
-Numbers = NDArray[np.floating]
 _FIRST_STEPS = 30  # attempts by which an interval alone may take more than its part of a motion
 
 

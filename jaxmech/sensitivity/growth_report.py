@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.floating]
+from jaxmech.sensitivity.differences import Numbers
+from jaxmech.utils.checks import require_positive
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,9 +63,8 @@ class Growth:
             >>> Growth(ts, 2 * ts, rate=1.0, eps=2e-16).horizon(1e-3, 1e-3 * np.exp(3.0))
             1.5
         """
-        for name, value in (("sd", sd), ("tolerance", tolerance)):
-            if not value > 0:
-                raise ValueError(f"Argument `{name}` must be positive, but is {value}.")
+        require_positive("sd", sd)
+        require_positive("tolerance", tolerance)
         level = float(np.log(tolerance) - np.log(sd))
         above = np.flatnonzero(self.logarithm >= level)
         if not above.size:

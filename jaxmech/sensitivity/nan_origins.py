@@ -49,7 +49,7 @@ def origins_in_system(
     scheme: Scheme, q: Array, v: Array, ts: Array, params: Params, names: tuple[str, ...]
 ) -> list[NanOrigin]:
     """The functions of a system without a derivative along a motion, the earliest first."""
-    inputs = (*_states(scheme.system.coordinates), *names)
+    inputs = (*state_names(scheme.system.coordinates), *names)
     # The projection and the law of motion have no derivative where the rank of the constraints
     # changes, but also where one of the functions has none: they are tried last.
     for whole in (False, True):
@@ -60,7 +60,8 @@ def origins_in_system(
     return []
 
 
-def _states(coordinates: Sequence[str]) -> tuple[str, ...]:
+def state_names(coordinates: Sequence[str]) -> tuple[str, ...]:
+    """The names of the coordinates, then those of the velocities, such as x'."""
     return (*coordinates, *(f"{name}'" for name in coordinates))
 
 
@@ -71,10 +72,19 @@ def _origins(what: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOri
     return [NanOrigin(what, (inputs[k],), float(ts[int(bad[:, k].argmax())])) for k in columns]
 
 
-def _nan(fn: Callable[..., Any], *args: Any) -> list[Array]:
-    """Flags of the non-finite derivatives with respect to each argument, in reverse mode."""
+def _nan(fn: Callable[..., Any], *args: Any) -> tuple[Any, list[Array]]:
+    """The value, and flags of the non-finite derivatives by each argument, in reverse mode."""
     value, pull = jax.vjp(fn, *args)
-    return [~jnp.isfinite(x) for x in pull(jax.tree.map(jnp.ones_like, value))]
+    return value, [~jnp.isfinite(x) for x in pull(jax.tree.map(jnp.ones_like, value))]
+
+
+def bad_slopes(
+    fn: Callable[..., Any], q: Array, v: Array, t: Array, params: Params
+) -> tuple[Any, Array]:
+    """The value of a function, and flags of its non-finite derivatives by q, v and numbers."""
+    numbers, with_numbers = numbers_of(params)
+    value, bad = _nan(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers)
+    return value, jnp.concatenate(bad)
 
 
 @jit_of("scheme", "whole")
@@ -82,13 +92,11 @@ def _bad(
     scheme: Scheme, whole: bool, q: Array, v: Array, ts: Array, params: Params
 ) -> dict[str, Array]:
     """Whether the derivatives of each function by q, v and numbers are non-finite, (T, 2 n + p)."""
-    numbers, with_numbers = numbers_of(params)
     functions = _wholes(scheme) if whole else functions_of(scheme.system)
-
-    def one(fn: Callable[..., Any], q: Array, v: Array, t: Array) -> Array:
-        return jnp.concatenate(_nan(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers))
-
-    return {what: jax.vmap(partial(one, fn))(q, v, ts) for what, fn in functions.items()}
+    return {
+        what: jax.vmap(partial(bad_slopes, fn), (0, 0, 0, None))(q, v, ts, params)[1]
+        for what, fn in functions.items()
+    }
 
 
 def functions_of(system: System) -> Functions:
@@ -134,7 +142,7 @@ def origins_in_start(
     if start is None:
         return []
     numbers, with_numbers = numbers_of(params)
-    (bad,) = _nan(lambda x: start(q0, v0, with_numbers(x)), numbers)
+    _, (bad,) = _nan(lambda x: start(q0, v0, with_numbers(x)), numbers)
     return _origins("`start`", bad[None], names, [t])
 
 
@@ -143,10 +151,11 @@ def origins_in_loss(
 ) -> list[NanOrigin]:
     """The coordinates, velocities and numbers by which `loss` has no derivative."""
     numbers, with_numbers = numbers_of(params)
-    by_q, by_v, by_numbers = _nan(
+    _, (by_q, by_v, by_numbers) = _nan(
         lambda q, v, x: loss(q, v, solution.ts, with_numbers(x)), solution.q, solution.v, numbers
     )
-    found = _origins("`loss`", np.hstack([by_q, by_v]), _states(solution.coordinates), solution.ts)
+    inputs = state_names(solution.coordinates)
+    found = _origins("`loss`", np.hstack([by_q, by_v]), inputs, solution.ts)
     return found + [NanOrigin("`loss`", (names[k],), None) for k in np.flatnonzero(by_numbers)]
 
 

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.linalg import unit
 from jaxmech.properties import with_mass_rank
+from jaxmech.sensitivity.differences import Numbers
 from jaxmech.stabilization import constraint_jacobians, metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
-
-Numbers = NDArray[np.floating]
 
 
 class Geometry(NamedTuple):
@@ -99,3 +98,16 @@ def along(basis: Tangents, seed: int = 5) -> tuple[Numbers, Numbers]:
     draw = np.asarray(np.random.default_rng(seed).normal(size=basis.q.shape[1]))
     mix = draw / np.linalg.norm(draw)
     return basis.q @ mix, basis.v @ mix
+
+
+def consistent_change(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array] | None:
+    """A consistent change of a state, of each number x by 1 + |x| at most; None without freedom."""
+    found = geometry(system, q[None], v[None], t[None], params)
+    basis = tangents(found, 0, float(jnp.finfo(q.dtype).eps) ** 0.5)
+    if not basis.q.size:
+        return None
+    dq, dv = (jnp.asarray(d, q.dtype) for d in along(basis))
+    size = jnp.maximum(jnp.max(abs(dq) / (1 + abs(q))), jnp.max(abs(dv) / (1 + abs(v))))
+    return dq / size, dv / size

@@ -1,6 +1,6 @@
 """Argument checks, for concrete values only: traced ones pass, and are reported in a status."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
@@ -45,6 +45,35 @@ def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
         raise ValueError(
             f"Argument `{argument}` must be a positive integer, but is {value!r}; {remedy}."
         )
+
+
+def require_positive(argument: str, value: Any) -> None:
+    """Raise a ValueError unless the number is positive and finite."""
+    if not 0 < float(value) < float("inf"):
+        raise ValueError(f"Argument `{argument}` must be positive, but is {float(value):g}.")
+
+
+def require_sequence(argument: str, names: Any) -> None:
+    """Raise a TypeError for a single name in the place of a sequence of names."""
+    if isinstance(names, str):
+        raise TypeError(
+            f"Argument `{argument}` must be a sequence of names, but is {names!r}; "
+            f"write ({names!r},)."
+        )
+
+
+def coordinate_indices(
+    argument: str, names: Iterable[str], coordinates: Sequence[str], hint: str = ""
+) -> list[int]:
+    """The indices of named coordinates, or an error for what is not the name of one."""
+    require_sequence(argument, names)
+    for name in names:
+        if name not in coordinates:
+            raise ValueError(
+                f"Argument `{argument}` must hold names of coordinates, but holds {name!r}; the "
+                f"coordinates are {', '.join(coordinates)}.{hint}"
+            )
+    return [list(coordinates).index(name) for name in names]
 
 
 def require_seed(value: Any) -> None:

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.stability.linearization import Linearization, is_negligible
-from jaxmech.analysis.stability.spectrum import Numbers, eigenvalues
-from jaxmech.utils.checks import is_known
+from jaxmech.analysis.stability.spectrum import Numbers, eigenvalues, on_host
 
 AXIS = 1e-7  # relative to the largest eigenvalue: on the imaginary axis, also when repeated
 FLAT = 1e-9  # relative to the largest stiffness: counts as zero
@@ -70,10 +69,7 @@ class Assessment(NamedTuple):
 
 
 def assess(lin: Linearization) -> Assessment:
-    """The assessment of a linearization; it has no derivative.
-
-    Args:
-        lin: a result of `linearize` for one motion.
+    """The assessment of the linearization of one motion; it has no derivative.
 
     Example:
         >>> import jaxmech as jm
@@ -82,30 +78,15 @@ def assess(lin: Linearization) -> Assessment:
         >>> Stability(int(assess(up).stability)), int(assess(up).index)
         (<Stability.UNSTABLE: 0>, 1)
     """
-    small, k = lin.reduced, lin.reduced.Z.shape[1]
+    full, small, k = lin.full, lin.reduced, lin.reduced.Z.shape[1]
     A = jnp.where(is_negligible(lin.unsteadiness), lin.space.A, jnp.nan)
-    given = jax.lax.stop_gradient((A, small.M, small.C, small.K, _stiffness(lin)))
-    if is_known(given):
-        return Assessment(*(jnp.asarray(x) for x in _assess(*map(np.asarray, given))))
-    kinds = {"stability": jnp.int32, "index": jnp.int32, "unstable": jnp.int32, "zeros": jnp.int32}
-    scalars = {name: jax.ShapeDtypeStruct((), kind) for name, kind in kinds.items()}
-    dtype = lin.space.A.dtype
-    shapes = Assessment(
-        **scalars,
-        growth=jax.ShapeDtypeStruct((), dtype),
-        free_directions=jax.ShapeDtypeStruct((k, k), dtype),
-    )
-
-    def host(*given: Any) -> Assessment:
-        return _assess(*map(np.asarray, given))
-
-    return jax.pure_callback(host, shapes, *given, vmap_method="sequential")
-
-
-def _stiffness(lin: Linearization) -> Any:
-    """The size relative to which the reduced stiffness counts as zero."""
-    full = lin.full
-    return jnp.max(jnp.abs(full.K), initial=0.0) + jnp.max(jnp.abs(full.geometric), initial=0.0)
+    # The size relative to which the reduced stiffness counts as zero.
+    stiffness = sum(jnp.max(jnp.abs(x), initial=0.0) for x in (full.K, full.geometric))
+    given = jax.lax.stop_gradient((A, small.M, small.C, small.K, stiffness))
+    count, growth = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), A.dtype)
+    free = jax.ShapeDtypeStruct((k, k), A.dtype)
+    shapes = Assessment(count, count, count, count, growth, free)
+    return on_host(_assess, shapes, *given, vmap_method="sequential")
 
 
 def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) -> Assessment:

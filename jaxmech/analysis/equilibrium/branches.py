@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmech.analysis.equilibrium.assessment import Stability
-from jaxmech.analysis.symmetry.symmetries import Numbers
+from jaxmech.analysis.states import Numbers
 
 
 class SpecialPoint(NamedTuple):

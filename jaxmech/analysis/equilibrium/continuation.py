@@ -16,7 +16,8 @@ from jaxmech.analysis.equilibrium.curve import Curve, PointOnCurve, all_numbers,
 from jaxmech.analysis.equilibrium.equilibrium import equilibrium, prepared
 from jaxmech.analysis.stability.freedom import freedom_at
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
-from jaxmech.analysis.symmetry.symmetries import Numbers, Symmetries
+from jaxmech.analysis.states import Numbers, State
+from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_positive_integer, with_standard_promotion
 
@@ -62,9 +63,6 @@ def continuation(
         most: largest number of points of a branch.
         switch: whether to follow branches that cross the first one.
 
-    Returns:
-        A `Bifurcation`.
-
     Raises:
         TypeError: `system` is not a `System`.
         ValueError: an argument is invalid, or there is no equilibrium at the first value.
@@ -92,7 +90,7 @@ def continuation(
     if float(to) == first:
         raise ValueError(f"Argument `to` must differ from the first value of {parameter}, {first}.")
     params_, _, t_, _ = case.theta
-    freedom = freedom_at(case.system, (own.q, own.v, t_, params_))
+    freedom = freedom_at(case.setup.system, State(own.q, own.v, t_, params_))
     curve = Curve(case, where, freedom, first, float(to), float(1 + jnp.max(jnp.abs(own.q))))
     begin = PointOnCurve(np.asarray(own.q), np.asarray(own.v), first, own.assessment)
     ahead = np.zeros(system.n + 1)
@@ -150,14 +148,14 @@ def _follow(curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, 
 def _between(curve: Curve, points: list[PointOnCurve], new: PointOnCurve) -> list[SpecialPoint]:
     """Special points between the last point of a branch and a new one."""
     before = points[-1]
-    here, there = curve.scaled(before), curve.scaled(new)
-    along = (there - here) / np.linalg.norm(there - here)
-    length = float(np.linalg.norm(there - here))
+    here = curve.scaled(before)
+    length = float(np.linalg.norm(curve.scaled(new) - here))
+    along = (curve.scaled(new) - here) / length
 
     def at(s: float) -> PointOnCurve | None:
         return curve.at(here + s * along, along)
 
-    counts = [(int(p.assessment.index), int(p.assessment.unstable)) for p in (before, new)]
+    counts = before.counts, new.counts
     if counts[0] == counts[1] or (len(points) == 1 and before.assessment.zeros):
         return []
     low, high, place = 0.0, length, new
@@ -166,8 +164,7 @@ def _between(curve: Curve, points: list[PointOnCurve], new: PointOnCurve) -> lis
         point = at(middle)
         if point is None:
             break
-        own = (int(point.assessment.index), int(point.assessment.unstable))
-        low, high = (middle, high) if own == counts[0] else (low, middle)
+        low, high = (middle, high) if point.counts == counts[0] else (low, middle)
         place = point
     # Stability changes by a real eigenvalue at folds and branch points, by a pair at Hopf points.
     is_real = counts[0][0] != counts[1][0] or abs(counts[0][1] - counts[1][1]) == 1
@@ -187,12 +184,11 @@ def _crossing(
     points = main.points
     along = curve.scaled(points[special.behind + 1]) - curve.scaled(points[special.behind])
     along = along / np.linalg.norm(along)
-    _, _, t, symmetries = case.theta
     numbers, with_numbers = all_numbers(case.theta)
-    theta = with_numbers(numbers.at[curve.where].set(special.value))
+    params, _, t, symmetries = with_numbers(numbers.at[curve.where].set(special.value))
     q, v = jnp.asarray(special.q), jnp.asarray(points[special.behind].v)
     W = jnp.tensordot(symmetries.along(q, v), symmetries.W, 1)
-    lin = linearized(case.system, curve.freedom, NOTHING, (q, v, t, theta[0]), W)
+    lin = linearized(case.setup.system, curve.freedom, NOTHING, State(q, v, t, params), W)
     if lin.reduced.K.shape[0] != lin.reduced.K.shape[1]:
         return []
     K = np.asarray(lin.reduced.K)
@@ -226,9 +222,9 @@ def _branch(curve: Curve, line: _Line, parameter: str) -> Branch:
         q=np.stack([p.q for p in points]),
         v=np.stack([p.v for p in points]),
         stability=np.array([int(p.assessment.stability) for p in points]),
-        index=np.array([int(p.assessment.index) for p in points]),
-        unstable=np.array([int(p.assessment.unstable) for p in points]),
+        index=np.array([p.counts[0] for p in points]),
+        unstable=np.array([p.counts[1] for p in points]),
         special=tuple(line.special),
         ended=line.ended,
-        coordinates=tuple(curve.case.system.coordinates),
+        coordinates=tuple(curve.case.setup.system.coordinates),
     )

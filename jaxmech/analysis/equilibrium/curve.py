@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis.equilibrium.assessment import Assessment, assess
-from jaxmech.analysis.equilibrium.equilibrium import Case, problem
+from jaxmech.analysis.equilibrium.equilibrium import Case, Setup, problem
 from jaxmech.analysis.equilibrium.result import EquilibriumStatus
 from jaxmech.analysis.equilibrium.root import root
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.stability.reduction import Freedom
-from jaxmech.analysis.symmetry.symmetries import Numbers
-from jaxmech.system import Params, System
+from jaxmech.analysis.states import Numbers, State
+from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import number_names, numbers_of
 
@@ -28,6 +28,11 @@ class PointOnCurve(NamedTuple):
     v: Numbers
     value: float
     assessment: Assessment
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The numbers of negative eigenvalues of the Hessian, and of unstable ones."""
+        return int(self.assessment.index), int(self.assessment.unstable)
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,8 @@ class Curve:
     def at(self, start: Numbers, direction: Numbers) -> PointOnCurve | None:
         """The equilibrium on the plane through `start` perpendicular to a direction."""
         case, scales = self.case, (self.size, self.first, self.range)
-        plan = _Plan(case.system, case.names, case.moving, self.where, self.freedom)
         plane = jnp.asarray(start), jnp.asarray(direction)
-        found = _corrected(plan, plane, case.v, case.theta, scales)
+        found = _corrected(case.setup, self.where, self.freedom, plane, case.v, case.theta, scales)
         q, v, value, status, assessment = jax.device_get(found)
         if status != EquilibriumStatus.FOUND or not np.isfinite(assessment.growth):
             return None
@@ -66,8 +70,8 @@ def place_of(case: Case, params: Params, parameter: str, fixed: Sequence[str]) -
     """The index of the parameter among all numbers of params, then the rates."""
     names = list(number_names(jax.tree.map(jnp.asarray, params)))
     extra = len(fixed)  # values of held coordinates follow those of params
-    if parameter in case.names:
-        return len(names) + extra + case.names.index(parameter)
+    if parameter in case.setup.names:
+        return len(names) + extra + case.setup.names.index(parameter)
     if parameter not in names:
         raise ValueError(
             f"Argument `parameter` must name a number among the parameters, or a rate in `v`, but "
@@ -83,22 +87,13 @@ def all_numbers(theta: Any) -> tuple[Array, Callable[[Array], Any]]:
     return numbers, lambda x: (*with_numbers(x), t, symmetries)
 
 
-class _Plan(NamedTuple):
-    """The static arguments of the compiled programs."""
-
-    system: System
-    names: tuple[str, ...]
-    moving: bool
-    where: int
-    freedom: Freedom
-
-
-@jit_of("plan")
+@jit_of("setup", "where", "freedom")
 def _corrected(
-    plan: _Plan, plane: tuple[Array, Array], v: Array, theta: Any, scales: Any
-) -> tuple[Array, Array, Array, Array, Assessment]:
+    setup: Setup, where: int, freedom: Freedom, plane: tuple[Array, Array], v: Array, theta: Any,
+    scales: Any,
+) -> tuple[Array, Array, Array, Array, Assessment]:  # fmt: skip
     """q, v, the parameter, the status and the assessment of the point on a plane."""
-    system, names, moving, where, freedom = plan
+    system = setup.system
     (start, direction), (size, first, extent) = plane, scales
     numbers, with_numbers = all_numbers(theta)
 
@@ -106,7 +101,7 @@ def _corrected(
         return with_numbers(numbers.at[where].set(first + part * extent))
 
     q = start[:-1] * size
-    given, z = problem(system, names, moving, q, v, theta_of(start[-1]))
+    given, z = problem(setup, q, v, theta_of(start[-1]))
 
     def equations(x: Array, _: None) -> Array:
         z, part = x[:-1], x[-1]
@@ -116,6 +111,6 @@ def _corrected(
     x = root(equations, jnp.append(z, start[-1]), None)
     theta = theta_of(x[-1])
     found = given.solved(x[:-1], theta)
-    state = found.q, found.v, theta[2], theta[0]
+    state = State(found.q, found.v, theta[2], theta[0])
     lin = linearized(system, freedom, NOTHING, state, found.W)
     return found.q, found.v, first + x[-1] * extent, found.status, assess(lin)

@@ -1,6 +1,6 @@
 """`equilibria`: the distinct equilibria reached from many random starts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,9 +86,6 @@ def equilibria(
         periods: periods of named coordinates, such as `{"angle": 2 * pi}`.
         seed: seed of the random starts.
 
-    Returns:
-        `Equilibria`.
-
     Raises:
         TypeError: `system` is not a `System`.
         ValueError: an argument is invalid, or no start led to an equilibrium.
@@ -106,8 +103,11 @@ def equilibria(
     require_finite(spread=spread)
     cycles = _periods(system, periods or {})
     case = prepared(system, q, params, t, fixed, v, symmetries)
-    qs = _starts(case.q, spread, starts, seed, [system.coordinates.index(x) for x in fixed])
-    found = jax.vmap(lambda q: solve(*case[:3], q, *case[4:]))(jnp.asarray(qs, case.q.dtype))
+    middle, held = np.asarray(case.q), np.isin(system.coordinates, fixed)
+    away = np.random.default_rng(seed).uniform(-1, 1, (starts, system.n)) * np.asarray(spread)
+    away[0], away[:, held] = 0.0, 0.0
+    qs = jnp.asarray(middle + away, case.q.dtype)
+    found = jax.vmap(lambda q: solve(case.setup, q, case.v, case.theta))(qs)
     good = np.asarray(found.status) == EquilibriumStatus.FOUND
     places = np.asarray(found.q)[good]
     if not len(places):
@@ -116,46 +116,33 @@ def equilibria(
             "`spread`, or check that there is one."
         )
     symmetric = None if v is None else case.theta[3]
-    held = _fixed(system, fixed)
-
-    def assessed(place: np.ndarray) -> Equilibrium:
-        start = np.where(held, np.asarray(case.q), place)
-        return equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
-
-    def energy(one: Equilibrium) -> float:
-        return float(system.energy(one.q, one.v, jnp.asarray(t, one.q.dtype), params))
-
-    distinct, energies, hits = _distinct(places, cycles, assessed, energy)
-    order = np.argsort(energies, kind="stable")
+    distinct: list[_Distinct] = []
+    for place in places:
+        known = next((x for x in distinct if _same(x.found.q, place, cycles)), None)
+        if known is None:
+            start = np.where(held, middle, place)
+            one = equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
+            energy = float(system.energy(one.q, one.v, jnp.asarray(t, one.q.dtype), params))
+            new = _Distinct(one, energy)
+            known = next((x for x in distinct if _is_one_family(new, x)), new)
+            distinct += [new] if known is new else []
+        known.hits += 1
+    distinct.sort(key=lambda x: x.energy)
     return Equilibria(
-        tuple(distinct[k] for k in order),
-        tuple(energies[k] for k in order),
-        tuple(hits[k] for k in order),
+        tuple(x.found for x in distinct),
+        tuple(x.energy for x in distinct),
+        tuple(x.hits for x in distinct),
         starts,
     )
 
 
-def _distinct(
-    places: np.ndarray, cycles: np.ndarray, assessed: Callable[[np.ndarray], Equilibrium],
-    energy_of: Callable[[Equilibrium], float],
-) -> tuple[list[Equilibrium], list[float], list[int]]:  # fmt: skip
-    """The distinct equilibria at some places, with their energies and numbers of hits."""
-    distinct: list[Equilibrium] = []
-    energies: list[float] = []
-    hits: list[int] = []
-    for place in places:
-        known = next((k for k, x in enumerate(distinct) if _same(x.q, place, cycles)), None)
-        if known is None:
-            one = assessed(place)
-            energy = energy_of(one)
-            known = _of_family(one, energy, distinct, energies)
-            if known is None:
-                distinct.append(one)
-                energies.append(energy)
-                hits.append(1)
-                continue
-        hits[known] += 1
-    return distinct, energies, hits
+@dataclass
+class _Distinct:
+    """An equilibrium, its energy, and the number of starts that led to it."""
+
+    found: Equilibrium
+    energy: float
+    hits: int = 0
 
 
 def _periods(system: System, periods: Mapping[str, float]) -> np.ndarray:
@@ -168,36 +155,16 @@ def _periods(system: System, periods: Mapping[str, float]) -> np.ndarray:
     return np.array([float(periods.get(name, np.inf)) for name in system.coordinates])
 
 
-def _fixed(system: System, fixed: Sequence[str]) -> np.ndarray:
-    return np.isin(np.array(system.coordinates), np.array(list(fixed), dtype=str))
-
-
-def _starts(q: Any, spread: Any, starts: int, seed: int, kept: list[int]) -> np.ndarray:
-    middle = np.asarray(q)
-    away = np.random.default_rng(seed).uniform(-1, 1, (starts, len(middle))) * np.asarray(spread)
-    away[0] = 0.0
-    away[:, kept] = 0.0
-    return middle + away
-
-
 def _same(q: Any, place: np.ndarray, cycles: np.ndarray) -> bool:
     difference = np.asarray(q) - place
-    whole = np.where(np.isfinite(cycles), cycles, 1.0)
-    turned = difference - whole * np.round(difference / whole)
-    difference = np.where(np.isfinite(cycles), turned, difference)
+    whole = np.where(np.isfinite(cycles), cycles, 0.0)
+    difference = difference - whole * np.round(difference / cycles)
     return bool(np.abs(difference).max() <= SAME * (1 + np.abs(place).max()))
 
 
-def _of_family(
-    one: Equilibrium, energy: float, distinct: list[Equilibrium], energies: list[float]
-) -> int | None:
-    """The index of an equilibrium with the same free directions, energy and stiffness."""
-    if not np.any(np.asarray(one.free_directions)):
-        return None
-    for k, other in enumerate(distinct):
-        same = abs(energy - energies[k]) <= SAME * (1 + abs(energy))
-        same &= bool(one.index == other.index)
-        same &= bool(one.assessment.zeros == other.assessment.zeros)
-        if same and np.allclose(one.assessment.growth, other.assessment.growth, rtol=1e-5):
-            return k
-    return None
+def _is_one_family(one: _Distinct, other: _Distinct) -> bool:
+    """Whether an equilibrium with free directions has the energy and stability of another one."""
+    a, b = one.found.assessment, other.found.assessment
+    same = np.any(np.asarray(a.free_directions)) and a.index == b.index and a.zeros == b.zeros
+    same = same and abs(one.energy - other.energy) <= SAME * (1 + abs(one.energy))
+    return bool(same) and np.allclose(a.growth, b.growth, rtol=1e-5)

@@ -9,7 +9,6 @@ given rates; `root` solves them together.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
@@ -21,17 +20,24 @@ from jaxmech.analysis.equilibrium.assessment import assess
 from jaxmech.analysis.equilibrium.held import held
 from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
 from jaxmech.analysis.equilibrium.root import root
-from jaxmech.analysis.stability.balance import balance, row_order
+from jaxmech.analysis.stability.balance import acceleration_rows, balance, row_order
 from jaxmech.analysis.stability.freedom import freedom_at, require_regular
 from jaxmech.analysis.stability.linearization import is_negligible
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.stability.reduction import Freedom
+from jaxmech.analysis.states import State
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.linalg import column_space_projector, times, unit_rows
 from jaxmech.stabilization import reach, violations
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
+from jaxmech.utils.checks import (
+    coordinate_indices,
+    is_known,
+    require_finite,
+    require_kind,
+    with_standard_promotion,
+)
 from jaxmech.utils.jit_cache import jit_of
 
 EASY = 1e3  # ratio of the scale of multipliers to that of coordinates
@@ -68,9 +74,6 @@ def equilibrium(
             computed at the guess; under `jit` and `vmap` a steady motion needs it.
         freedom: as for `linearize`.
 
-    Returns:
-        An `Equilibrium`.
-
     Raises:
         TypeError: `system` is not a `System`, or names are not in a sequence.
         ValueError: a name is unknown, a shape is wrong, a value not finite, no equilibrium is found
@@ -87,16 +90,16 @@ def equilibrium(
         [1.167557 0.      ] 9.81
     """
     case = prepared(system, q, params, t, fixed, v, symmetries)
-    found = solve(*case)
-    known = is_known(case[3:])
+    found, whole = solve(*case), case.setup.system
+    known = is_known(case[1:])
     if known:
         _require_found(case, found, fixed)
     params, _, t, _ = case.theta
-    state = found.q, found.v, t, params
-    freedom = freedom or freedom_at(case.system, state)
+    state = State(found.q, found.v, t, params)
+    freedom = freedom or freedom_at(whole, state)
     if known:
-        require_regular(case.system, state, freedom)
-    lin = linearized(case.system, freedom, NOTHING, state, found.W)
+        require_regular(whole, state, freedom)
+    lin = linearized(whole, freedom, NOTHING, state, found.W)
     if known and not found.v.any() and not is_negligible(lin.full.change):
         warnings.warn(
             "The linear equations about this equilibrium change with time: its `stability` is "
@@ -117,24 +120,21 @@ def equilibrium(
     )
 
 
+class Setup(NamedTuple):
+    """What does not change while equilibria are sought."""
+
+    system: System  # with held coordinates as constraints
+    names: tuple[str, ...]  # coordinates with given rates
+    moving: bool  # whether to solve for a steady motion
+
+
 class Case(NamedTuple):
-    """The arguments of `solve`.
+    """The arguments of `solve`."""
 
-    Attributes:
-        system: the system, with held coordinates as constraints.
-        names: coordinates with given rates.
-        moving: whether to solve for a steady motion.
-        q: guess, shape (n,).
-        v: guess, shape (n,).
-        theta: params, the rates, t and the symmetries.
-    """
-
-    system: System
-    names: tuple[str, ...]
-    moving: bool
-    q: Any
-    v: Any
-    theta: Any
+    setup: Setup
+    q: Any  # guess, shape (n,)
+    v: Any  # guess, shape (n,)
+    theta: Any  # params, the rates, t and the symmetries
 
 
 def prepared(
@@ -145,20 +145,23 @@ def prepared(
     require_kind("system", system, System, "System(...)")
     given, guess = _rates(system, v)
     q, guess, t, params = system.arguments(q, guess, t, params)
-    _require_names(system, fixed)
-    known = is_known((q, guess, given, t, params))
-    if known:
-        require_finite(q=q, v=(guess, given), t=t, params=params)
+    places = coordinate_indices("fixed", fixed, system.coordinates)
+    require_finite(q=q, v=(guess, given), t=t, params=params)
     if fixed:
-        values = q[np.array([list(system.coordinates).index(name) for name in fixed])]
-        system, params = held(system, fixed), (params, values)
+        system, params = held(system, fixed), (params, q[np.array(places)])
     if v is None:
-        symmetries = _none(system, q)
+        none = jnp.zeros((0, system.n, system.n), q.dtype)
+        symmetries = Symmetries(none[:, 0], none, none[:, 0, 0], tuple(system.coordinates))
     elif symmetries is None:
-        symmetries = _found_symmetries(system, q, guess, t, params, known=known)
-    names = tuple(given)
-    rates = jnp.stack([jnp.asarray(given[n], q.dtype) for n in names]) if names else q[:0]
-    return Case(system, names, v is not None, q, guess, (params, rates, t, symmetries))
+        if not is_known((q, guess, given, t, params)):
+            raise ValueError(
+                "Argument `symmetries` must be given for a steady motion under `jit` or `vmap`; "
+                "find them outside by `symmetries(system, q, v, t, params)`."
+            )
+        symmetries = find(system, q, guess, t, params)
+    rates = jnp.stack([jnp.asarray(x, q.dtype) for x in given.values()]) if given else q[:0]
+    setup = Setup(system, tuple(given), v is not None)
+    return Case(setup, q, guess, (params, rates, t, symmetries))
 
 
 def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
@@ -167,87 +170,33 @@ def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
         return {}, np.zeros(system.n)
     if not isinstance(v, Mapping):
         return {}, v
-    for name in v:
-        if name not in system.coordinates:
-            raise ValueError(
-                f"Argument `v` must hold names of coordinates, but holds {name!r}; the coordinates "
-                f"are {', '.join(system.coordinates)}."
-            )
+    coordinate_indices("v", v, system.coordinates)
     return dict(v), jnp.stack([1.0 * jnp.asarray(v.get(name, 0.0)) for name in system.coordinates])
 
 
-def _require_names(system: System, fixed: Sequence[str]) -> None:
-    if isinstance(fixed, str):
-        raise TypeError(
-            f"Argument `fixed` must be a sequence of names, but is {fixed!r}; write ({fixed!r},)."
-        )
-    for name in fixed:
-        if name not in system.coordinates:
-            raise ValueError(
-                f"Argument `fixed` must hold names of coordinates, but holds {name!r}; the "
-                f"coordinates are {', '.join(system.coordinates)}."
-            )
-
-
-def _found_symmetries(
-    system: System, q: Array, v: Array, t: Array, params: Params, *, known: bool
-) -> Symmetries:
-    if not known:
-        raise ValueError(
-            "Argument `symmetries` must be given for a steady motion under `jit` or `vmap`; "
-            "find them outside by `symmetries(system, q, v, t, params)`."
-        )
-    return find(system, q, v, t, params)
-
-
-def _none(system: System, q: Array) -> Symmetries:
-    n = system.n
-    empty = jnp.zeros((0,), q.dtype)
-    return Symmetries(empty.reshape(0, n), empty.reshape(0, n, n), empty, tuple(system.coordinates))
-
-
 class Balanced(NamedTuple):
-    """A solution of the equations of equilibrium, before its stability is assessed.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        multipliers: multipliers by constraint name.
-        reactions: reactions by constraint name, shape (n,) each.
-        residual: the largest of the scaled equations.
-        W: derivative of the velocity field of the symmetry, shape (n, n).
-        status: an `EquilibriumStatus`.
-    """
+    """A solution of the equations of equilibrium, before its stability is assessed."""
 
     q: Any
     v: Any
-    multipliers: dict[str, Any]
-    reactions: dict[str, Any]
-    residual: Any
-    W: Any
-    status: Any
+    multipliers: dict[str, Any]  # by constraint name
+    reactions: dict[str, Any]  # by constraint name, shape (n,) each
+    residual: Any  # the largest of the scaled equations
+    W: Any  # derivative of the velocity field of the symmetry, shape (n, n)
+    status: Any  # an `EquilibriumStatus`
 
 
 @dataclass(frozen=True)
 class ScaledProblem:
-    """The scaled equations of equilibrium at a guess.
+    """The scaled equations of equilibrium at a guess."""
 
-    Args:
-        system: the system.
-        names: coordinates with given rates.
-        moving: whether to solve for a steady motion.
-        scales: scales of forces, of the rows on velocities, and of those on positions.
-    """
-
-    system: System
-    names: tuple[str, ...]
-    moving: bool
-    scales: tuple[Array, Array, Array]
+    setup: Setup
+    scales: tuple[Array, Array, Array]  # of forces, of the rows on velocities and on positions
 
     def state(self, z: Array, symmetries: Symmetries) -> tuple[Array, ...]:
         """Unpack the scaled unknowns: q, v, W, the multipliers, the rates of the symmetries."""
         size, row, _ = self.scales
-        q, scaled, alpha = jnp.split(z, [self.system.n, self.system.n + row.size])
+        q, scaled, alpha = jnp.split(z, np.cumsum([self.setup.system.n, row.size]))
         W = jnp.tensordot(alpha, symmetries.W, 1)
         v = jnp.tensordot(alpha, symmetries.c, 1) + W @ q
         return q, v, W, scaled * EASY * size * row, alpha
@@ -255,14 +204,15 @@ class ScaledProblem:
     def equations(self, z: Array, theta: Any) -> Array:
         """The residuals of the equations, the balance of forces first."""
         params, rates, t, symmetries = theta
+        system, names, moving = self.setup
         size, row, row_p = self.scales
         q, v, W, multipliers, alpha = self.state(z, symmetries)
-        found = balance(self.system, q, v, t, params, W @ v, multipliers)
+        found = balance(system, q, v, t, params, W @ v, multipliers)
         count = found.speed.size
-        parts = [found.force / size, row_p * self.system.position_level(q, t, params)]
+        parts = [found.force / size, row_p * system.position_level(q, t, params)]
         parts += [row[:count] * found.speed, row[count:] * found.rows[count:]]
-        if self.moving:
-            named = [list(self.system.coordinates).index(name) for name in self.names]
+        if moving:
+            named = coordinate_indices("v", names, system.coordinates)
             parts += [v[np.array(named, dtype=int)] - rates, (alpha @ symmetries.s)[None] - 1]
         return jnp.concatenate(parts)
 
@@ -270,46 +220,47 @@ class ScaledProblem:
         """The state, multipliers, reactions and status at a zero of the equations."""
         params, _, t, symmetries = theta
         q, v, W, multipliers, _ = self.state(z, symmetries)
-        order = row_order(self.system, self.system.sizes(q, v, t, params))
-        none = jnp.zeros(len(order), q.dtype)
-
-        def rows(a: Array) -> Array:
-            return balance(self.system, q, v, t, params, a, none).rows
-
-        A = jax.jacfwd(rows)(jnp.zeros_like(q))
+        system, sizes = self.setup.system, self.setup.system.sizes(q, v, t, params)
+        A = acceleration_rows(system, q, v, t, params)
         multipliers = times(column_space_projector(A), multipliers)
-        back = np.argsort(order)
-        by_name = _by_name(self.system, multipliers[back], A[back], q, v, t, params)
+        back = np.argsort(row_order(system, sizes))
+        of_names = np.split(back, np.cumsum(sizes)[:-1])
+        rows = dict(zip((c.name for c in system.constraints), of_names, strict=False))
         missed = jax.lax.stop_gradient(self.equations(z, theta))
-        status = _status(missed, self.system.n)
-        return Balanced(q, v, *by_name, jnp.max(jnp.abs(missed)), W, status)
+        return Balanced(
+            q=q,
+            v=v,
+            multipliers={name: multipliers[k] for name, k in rows.items()},
+            reactions={name: A[k].T @ multipliers[k] for name, k in rows.items()},
+            residual=jnp.max(jnp.abs(missed)),
+            W=W,
+            status=_status(missed, system.n),
+        )
 
 
-def problem(
-    system: System, names: tuple[str, ...], moving: bool, q: Array, guess: Array, theta: Any
-) -> tuple[ScaledProblem, Array]:  # fmt: skip
+def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledProblem, Array]:
     """The equations and the vector of unknowns at a guess of q and v."""
     params, _, t, symmetries = theta
-    order = row_order(system, system.sizes(q, guess, t, params))
-    rest, none = jnp.zeros_like(q), jnp.zeros(len(order), q.dtype)
-    at_guess = balance(system, q, guess, t, params, rest, none)
+    system, rest = setup.system, jnp.zeros_like(q)
+    A = acceleration_rows(system, q, guess, t, params)
+    none = jnp.zeros(len(A), q.dtype)
+
+    def force(q: Array) -> Array:
+        return balance(system, q, guess, t, params, rest, none).force
+
     # The effect of a relative change of q on forces, which themselves vanish at an equilibrium.
-    stiffness = jax.jacfwd(lambda q: balance(system, q, guess, t, params, rest, none).force)(q)
-    largest = jnp.max(jnp.abs(at_guess.force) + reach(stiffness, q))
-    A = jax.jacfwd(lambda a: balance(system, q, guess, t, params, a, none).rows)(rest)
+    largest = jnp.max(jnp.abs(force(q)) + reach(jax.jacfwd(force)(q), q))
     A_p = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
     row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
     scales = jax.lax.stop_gradient((jnp.where(largest > 0, largest, 1.0), row, row_p))
     start = jnp.concatenate([q, none, symmetries.along(q, guess)])
-    return ScaledProblem(system, names, moving, scales), start
+    return ScaledProblem(setup, scales), start
 
 
-@jit_of("system", "names", "moving")
-def solve(
-    system: System, names: tuple[str, ...], moving: bool, q: Array, guess: Array, theta: Any
-) -> Balanced:  # fmt: skip
+@jit_of("setup")
+def solve(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
     """An equilibrium near a guess of q and v; theta holds params, rates, t and symmetries."""
-    given, start = problem(system, names, moving, q, guess, theta)
+    given, start = problem(setup, q, guess, theta)
     return given.solved(root(given.equations, start, theta), theta)
 
 
@@ -325,27 +276,16 @@ def _status(missed: Array, n: int) -> Array:
     return jnp.where(jnp.all(jnp.isfinite(missed)), status, EquilibriumStatus.NONFINITE)
 
 
-def _by_name(
-    system: System, multipliers: Array, A: Array, q: Array, v: Array, t: Array, params: Params
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    ends = list(accumulate(system.sizes(q, v, t, params)))
-    rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-    found = {c.name: multipliers[k] for c, k in zip(system.constraints, rows, strict=True)}
-    forces = {c.name: A[k].T @ found[c.name] for c, k in zip(system.constraints, rows, strict=True)}
-    return found, forces
-
-
 def _require_found(case: Case, found: Balanced, fixed: Sequence[str]) -> None:
     status = EquilibriumStatus(int(found.status))
     if status is EquilibriumStatus.FOUND:
         return
-    what = "steady motion" if case.moving else "equilibrium"
+    what = "steady motion" if case.setup.moving else "equilibrium"
     why, remedy = status.message, "give a closer guess, or check that there is one"
     if status is EquilibriumStatus.UNMET:
         params, _, t, _ = case.theta
-        for violation in violations(case.system, found.q, found.v, t, params):
+        for violation in violations(case.setup.system, found.q, found.v, t, params)[:1]:
             why += f" ({violation.name!r} is missed by {violation.size:.2g})"
-            break
         if fixed:
             remedy = f"release {' or '.join(fixed)}, or {remedy}"
     elif status is EquilibriumStatus.UNBALANCED:

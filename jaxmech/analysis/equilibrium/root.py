@@ -28,11 +28,6 @@ def root(equations: Equations, start: Array, theta: Any) -> Array:
     Its derivatives of any order with respect to theta, and to traced values in the equations, are
     those of the zero that moves least (implicit function theorem), whatever the start.
 
-    Args:
-        equations: function of z (k,) and theta, shape (e,).
-        start: shape (k,).
-        theta: a pytree.
-
     Example:
         >>> circle = lambda z, r: jnp.stack([z @ z - r**2, 2 * (z @ z - r**2), z[0] - z[1]])
         >>> z, slope = jax.jvp(lambda r: root(circle, jnp.array([3.0, 1.0]), r), (2.0,), (1.0,))

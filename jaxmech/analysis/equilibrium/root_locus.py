@@ -12,7 +12,7 @@ from jaxtyping import Array, Complex, Float
 from numpy.typing import NDArray
 
 from jaxmech.analysis.equilibrium.result import Equilibrium
-from jaxmech.analysis.stability.linearization import Linearization
+from jaxmech.analysis.stability.linearization import Linearization, is_negligible
 from jaxmech.analysis.stability.modes import modes
 from jaxmech.utils.checks import as_numbers, require_finite, require_function
 
@@ -85,9 +85,6 @@ def root_locus(linearization_of: Of, values: Any, *, name: str = "parameter") ->
         values: values of the parameter in increasing order, shape (T,), T > 1.
         name: name of the parameter, for prints and pictures.
 
-    Returns:
-        A `RootLocus`.
-
     Raises:
         TypeError: `linearization_of` is not a function, or returns something else.
         ValueError: the values do not increase, or for one of them the state is not steady or its
@@ -136,24 +133,19 @@ def _linear(found: Any) -> Linearization:
 
 
 def _with_slopes(of: Of, x: Array) -> tuple[Array, ...]:
-    def parts(x: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+    """The eigenvalues with their derivatives, the unsteadiness, and whether ranks are right."""
+
+    def values(x: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         lin = _linear(of(x))
-        values = modes(lin).eigenvalues
-        return values.real, values.imag, (lin.unsteadiness, lin.regular)
+        found = modes(lin).eigenvalues
+        return (found.real, found.imag), (lin.unsteadiness, lin.regular)
 
-    def smooth(x: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        real, imaginary, rest = parts(x)
-        return (real, imaginary), rest
-
-    (real, imaginary), (d_real, d_imaginary), rest = jax.jvp(
-        smooth, (x,), (jnp.ones_like(x),), has_aux=True
-    )
-    return jax.lax.complex(real, imaginary), jax.lax.complex(d_real, d_imaginary), *rest
+    found, slopes, rest = jax.jvp(values, (x,), (jnp.ones_like(x),), has_aux=True)
+    return jax.lax.complex(*found), jax.lax.complex(*slopes), *rest
 
 
 def _require_steady(name: str, values: Any, missed: Any, regular: Any) -> None:
-    tolerance = float(np.finfo(missed.dtype).eps) ** 0.375
-    wrong = ~(missed <= tolerance) | ~regular
+    wrong = ~(is_negligible(missed) & regular)
     if wrong.any():
         k = int(np.argmax(wrong))
         why = "the state is not steady" if regular[k] else "the constraints have another rank"

@@ -13,19 +13,12 @@ from jaxmech.system import Params, System
 
 
 class Balance(NamedTuple):
-    """The residuals of the equations of motion at a state, its accelerations and multipliers.
+    """The residuals of the equations of motion at a state, its accelerations and multipliers."""
 
-    Attributes:
-        force: M a - Q - A^T lambda - C, shape (n,).
-        rows: A a - b, shape (m,).
-        pull: A^T lambda, shape (n,).
-        speed: residual of the constraints at the velocity level, shape (l,).
-    """
-
-    force: Any
-    rows: Any
-    pull: Any
-    speed: Any
+    force: Any  # M a - Q - A^T lambda - C, shape (n,)
+    rows: Any  # A a - b, shape (m,)
+    pull: Any  # A^T lambda, shape (n,)
+    speed: Any  # residual of the constraints at the velocity level, shape (l,)
 
 
 def balance(
@@ -64,12 +57,13 @@ def balance(
     return Balance(force, jnp.concatenate([rate, wanted]), pull, level)
 
 
-def row_order(system: System, sizes: tuple[int, ...]) -> np.ndarray:
-    """The order of the rows of the system with `Acceleration` constraints last.
+def acceleration_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    """The rows of the constraints on the accelerations, shape (m, n), in the order of `balance`."""
+    none = jnp.zeros(sum(system.sizes(q, v, t, params)), q.dtype)
+    return jax.jacfwd(lambda a: balance(system, q, v, t, params, a, none).rows)(jnp.zeros_like(q))
 
-    Args:
-        system: the system.
-        sizes: number of equations of each constraint.
-    """
+
+def row_order(system: System, sizes: tuple[int, ...]) -> np.ndarray:
+    """The order of the rows of the system with `Acceleration` constraints last."""
     servo = [isinstance(c, Acceleration) for c in system.constraints]
     return np.argsort(np.repeat(servo, sizes), kind="stable")

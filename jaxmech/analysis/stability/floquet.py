@@ -8,22 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
-from jaxmech.analysis.stability.freedom import (
-    State,
-    freedom_at,
-    require_consistent,
-    require_regular,
-)
+from jaxmech.analysis.stability.freedom import freedom_at, require_consistent, require_regular
 from jaxmech.analysis.stability.linearization import Linearization
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.stability.reduction import Freedom
+from jaxmech.analysis.states import State, checked_state
 from jaxmech.integrate import RK4, AbstractFixedStep
 from jaxmech.sensitivity.forward import Sensitivities, sensitivities
 from jaxmech.status import Status
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
-    require_finite,
-    require_kind,
+    coordinate_indices,
+    require_positive,
     require_positive_integer,
     with_standard_promotion,
 )
@@ -99,9 +95,6 @@ def floquet(
         steps: number of steps in one period.
         method: as for `simulate`.
 
-    Returns:
-        A `Floquet`.
-
     Raises:
         TypeError: `system` is not a `System`.
         ValueError: an argument is invalid, the start is not on the constraints or a singular pose,
@@ -119,13 +112,9 @@ def floquet(
         1
         0
     """
-    require_kind("system", system, System, "System(...)")
+    q, v, t, params = state = checked_state(system, q, v, t, params)
     require_positive_integer("steps", steps, "such as 1000")
-    q, v, t, params = system.arguments(q, v, t, params)
-    require_finite(q=q, v=v, t=t, params=params, period=period)
-    if not float(period) > 0:
-        raise ValueError(f"Argument `period` must be positive, but is {float(period):g}.")
-    state = q, v, t, params
+    require_positive("period", period)
     require_consistent(system, state)
     freedom = freedom_at(system, state)
     require_regular(system, state, freedom)
@@ -164,12 +153,7 @@ def _over_a_period(
 def _closure(
     system: System, q_end: Array, v_end: Array, q: Array, v: Array, advance: Mapping[str, float]
 ) -> float:
-    for name in advance:
-        if name not in system.coordinates:
-            raise ValueError(
-                f"Argument `advance` must hold names of coordinates, but holds {name!r}; the "
-                f"coordinates are {', '.join(system.coordinates)}."
-            )
+    coordinate_indices("advance", advance, system.coordinates)
     more = np.array([float(advance.get(name, 0.0)) for name in system.coordinates])
     missed = np.abs(np.asarray(q_end - q) - more), np.abs(np.asarray(v_end - v))
     sizes = 1 + np.abs(np.asarray(q)).max(), 1 + np.abs(np.asarray(v)).max()

@@ -9,14 +9,15 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis.stability.reduction import Freedom
+from jaxmech.analysis.states import State
 from jaxmech.constraints import Acceleration
+from jaxmech.linalg import unit
 from jaxmech.stabilization import constraint_jacobians, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import cached_by_shapes, concrete, generic
 from jaxmech.utils.tracers import actual
 
-State = tuple[Array, Array, Array, Params]
 SAMPLES = 4  # number of batch members whose ranks are counted
 ASIDE = 1e-3  # relative distance of the states with which a pose is compared
 
@@ -77,9 +78,8 @@ def _rows(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple
 
 def _singular_values(rows: Any) -> np.ndarray:
     """Singular values of the rows scaled to unit length."""
-    rows = np.asarray(rows)
-    lengths = np.linalg.norm(rows, axis=1)
-    return np.linalg.svd(rows[lengths > 0] / lengths[lengths > 0][:, None], compute_uv=False)
+    rows, lengths = unit(np.asarray(rows))
+    return np.linalg.svd(rows[lengths > 0], compute_uv=False)
 
 
 def _freedom(rows: tuple[Any, ...]) -> Freedom:

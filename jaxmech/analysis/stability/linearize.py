@@ -13,12 +13,7 @@ from jaxmech.analysis.stability.channels import (
     named_outputs,
     output_rows,
 )
-from jaxmech.analysis.stability.freedom import (
-    State,
-    freedom_at,
-    require_consistent,
-    require_regular,
-)
+from jaxmech.analysis.stability.freedom import freedom_at, require_consistent, require_regular
 from jaxmech.analysis.stability.linearization import Linearization, StateSpace, is_negligible
 from jaxmech.analysis.stability.reduction import (
     Freedom,
@@ -26,11 +21,12 @@ from jaxmech.analysis.stability.reduction import (
     reduced_equations,
     unsteadiness,
 )
+from jaxmech.analysis.states import State, checked_state
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.compiler import batched_closure
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import is_known, require_finite, require_kind
+from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
 
 NOTHING: tuple[Named, Named] = ((), ())  # neither inputs nor outputs
@@ -87,9 +83,6 @@ def linearize(
         freedom: the numbers of positions, velocities and accelerations that the constraints leave
             free; the last is less than the second with `Acceleration` constraints alone.
 
-    Returns:
-        A `Linearization`, which prints itself.
-
     Raises:
         TypeError: `system` is not a `System`, or an input or output is neither name nor function.
         ValueError: a shape is wrong, a value not finite, a name unknown, the state violates a
@@ -108,16 +101,12 @@ def linearize(
         >>> print(values.imag.max().round(4))  # sqrt((2 + sqrt(2)) g / l)
         5.7874
     """
-    require_kind("system", system, System, "System(...)")
-    q, v, t, params = system.arguments(q, v, t, params)
+    q, v, t, params = state = checked_state(system, q, v, t, params)
     named = named_inputs(system, params, inputs), named_outputs(system, outputs)
-    state = q, v, t, params
     known = is_known(state)
     if known:
-        require_finite(q=q, v=v, t=t, params=params)
         require_consistent(system, state)
-    if freedom is None:
-        freedom = freedom_at(system, state)
+    freedom = freedom or freedom_at(system, state)
     if known:
         require_regular(system, state, freedom)
     W = _frame(system, state, symmetries)
@@ -162,10 +151,10 @@ def linearized(
 
     def at(state: State, W: Array) -> Linearization:
         v = state[1]
-        found = full_equations(system, *state, freedom)
+        found = full_equations(system, state, freedom)
         small = reduced_equations(found, W, freedom)
         B, moved = input_columns(system, found, small, inputs, state)
-        C, D = output_rows(system, small, outputs, inputs, state)
+        C, D = output_rows(small, outputs, inputs, state)
         zeros = jnp.zeros((small.Z.shape[1], len(inputs)), B.dtype)
         regular = small.regular & jnp.all(is_negligible(moved))
         nan = jnp.where(regular, 0.0, jnp.nan).astype(v.dtype)

@@ -28,11 +28,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.analysis.stability.balance import Balance, balance, row_order
+from jaxmech.analysis.stability.balance import Balance, acceleration_rows, balance, row_order
+from jaxmech.analysis.states import State
 from jaxmech.constraints import Nonholonomic
 from jaxmech.linalg import QR, column_space_projector, metric, null_basis, times
 from jaxmech.stabilization import reach
-from jaxmech.system import Params, System
+from jaxmech.system import System
 
 Freedom = tuple[int, int, int]  # numbers of positions, velocities and accelerations
 
@@ -121,22 +122,12 @@ class ReducedEquations(eqx.Module):
         return jnp.concatenate([jnp.concatenate([self.R, self.P], 1), below])
 
 
-def full_equations(
-    system: System, q: Array, v: Array, t: Array, params: Params, freedom: Freedom
-) -> FullEquations:
-    """The linear equations in all coordinates about a state that satisfies the constraints.
-
-    Args:
-        system: the system.
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        t: time.
-        params: parameters.
-        freedom: numbers of free positions, velocities and accelerations.
-    """
+def full_equations(system: System, state: State, freedom: Freedom) -> FullEquations:
+    """The linear equations in all coordinates about a state that satisfies the constraints."""
+    q, v, t, params = state
     order = row_order(system, system.sizes(q, v, t, params))
     at_rest = balance(system, q, v, t, params, jnp.zeros_like(q), jnp.zeros(len(order), q.dtype))
-    M, A, a, force, multipliers = _accelerations(system, (q, v, t, params), freedom, at_rest)
+    M, A, a, force, multipliers = _accelerations(system, state, freedom, at_rest)
 
     def parts(q: Array, v: Array, t: Array) -> Balance:
         return balance(system, q, v, t, params, a, multipliers)
@@ -174,13 +165,11 @@ def full_equations(
 
 
 def _accelerations(
-    system: System, state: Any, freedom: Freedom, at_rest: Balance
+    system: System, state: State, freedom: Freedom, at_rest: Balance
 ) -> tuple[Array, Array, Array, Array, Array]:
     """M, A, the accelerations, M a - Q, and the minimum-norm multipliers that balance it."""
     q, v, t, params = state
-    none = jnp.zeros_like(at_rest.rows)
-    M = system.mass(q, v, t, params)
-    A = jax.jacfwd(lambda a: balance(system, q, v, t, params, a, none).rows)(jnp.zeros_like(q))
+    M, A = system.mass(q, v, t, params), acceleration_rows(system, q, v, t, params)
     # a = A^+ b plus the null-space component that balances the forces there
     N, _ = null_basis(A, freedom[2])
     rows = QR().factor(A)
@@ -211,13 +200,7 @@ def _solved(M: Array, force: Array) -> Array:
 def reduced_equations(
     found: FullEquations, W: Float[Array, " n n"], freedom: Freedom
 ) -> ReducedEquations:
-    """The linear equations in independent coordinates.
-
-    Args:
-        found: the equations in all coordinates.
-        W: derivative of the velocity field of the symmetry that the motion follows, shape (n, n).
-        freedom: numbers of free positions, velocities and accelerations.
-    """
+    """The linear equations in independent coordinates, with W of the symmetry that is followed."""
     count = found.A_v.shape[0]  # of rows on velocities
     Z, right_position = null_basis(found.A_p, freedom[0])
     same = found.A_p.shape == found.A_v.shape  # then no constraint is nonholonomic
@@ -266,12 +249,6 @@ def unsteadiness(
     with the largest force at play; in the second condition over the time in which the motion
     changes a deviation of one unit, or a second at rest. At rest the matrices must not change with
     time either: the eigenvalues of a shaken pendulum do not determine its stability.
-
-    Args:
-        found: the equations in all coordinates.
-        small: the equations in independent coordinates.
-        v: velocities, shape (n,).
-        W: derivative of the velocity field of the symmetry, shape (n, n).
     """
     turned = W @ v
     rate = jnp.max(jnp.abs(v))

@@ -8,6 +8,8 @@ vehicle has many of them, since its place and heading have no effect. So null sp
 by orthogonal transformations, one after the other, until the rest is regular.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,55 +18,46 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
+from jaxmech.utils.checks import is_known
+
 Numbers = NDArray[Any]
 NULL = 1e-9  # relative to the largest singular value: counts as zero
 SAME = 1e-7  # relative to the largest eigenvalue: counts as repeated
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues and eigenvectors of a matrix A, zero eigenvalues first.
+    """Eigenvalues and eigenvectors of a matrix A (j, j), zero eigenvalues first.
 
-    Attributes:
-        eigenvalues: shape (j,), complex.
-        right: A right = right diag(eigenvalues), except that the columns of zero eigenvalues are a
-            basis of their Jordan chains, shape (j, j).
-        left: left^H A = diag(eigenvalues) left^H with left^H right = 1; zero for zero eigenvalues.
-        zero: whether an eigenvalue is zero, shape (j,).
-        simple: whether it is neither zero nor repeated, shape (j,).
+    A right = right diag(eigenvalues) and left^H A = diag(eigenvalues) left^H with left^H right = 1.
+    The columns of zero eigenvalues are a basis of their Jordan chains in `right`, zero in `left`.
     """
 
-    eigenvalues: Any
-    right: Any
-    left: Any
-    zero: Any
-    simple: Any
+    eigenvalues: Any  # (j,), complex
+    right: Any  # (j, j)
+    left: Any  # (j, j)
+    zero: Any  # whether an eigenvalue is zero, (j,)
+    simple: Any  # whether it is neither zero nor repeated, (j,)
 
 
 @jax.custom_jvp
 def spectrum(A: Array, M: Array, K: Array) -> Spectrum:
-    """The spectrum of A, from a symmetric problem where A is that of M x'' + K x = 0.
-
-    Args:
-        A: matrix of the first-order system, shape (j, j).
-        M: mass matrix, shape (l, l).
-        K: stiffness matrix, shape (l, k).
-    """
+    """The spectrum of A (j, j), from a symmetric problem where A is that of M x'' + K x = 0."""
     j, kind = A.shape[-1], jnp.result_type(A.dtype, jnp.complex64)
-    shapes = Spectrum(
-        jax.ShapeDtypeStruct((j,), kind),
-        jax.ShapeDtypeStruct((j, j), kind),
-        jax.ShapeDtypeStruct((j, j), kind),
-        jax.ShapeDtypeStruct((j,), jnp.bool_),
-        jax.ShapeDtypeStruct((j,), jnp.bool_),
-    )
-    if not isinstance(A, jax.core.Tracer):
-        found = _many(np.asarray(A), np.asarray(M), np.asarray(K), kind)
-        return Spectrum(*(jnp.asarray(x) for x in found))
+    matrix, vector = jax.ShapeDtypeStruct((j, j), kind), jax.ShapeDtypeStruct((j,), kind)
+    flags = jax.ShapeDtypeStruct((j,), jnp.bool_)
+    shapes = Spectrum(vector, matrix, matrix, flags, flags)
+    return on_host(partial(_many, kind), shapes, A, M, K, vmap_method="broadcast_all")
 
-    def host(A: Any, M: Any, K: Any) -> Spectrum:
-        return _many(np.asarray(A), np.asarray(M), np.asarray(K), kind)
 
-    return jax.pure_callback(host, shapes, A, M, K, vmap_method="broadcast_all")
+def on_host(fn: Callable[..., Any], shapes: Any, *args: Any, vmap_method: str) -> Any:
+    """Call a function of numpy arrays at once, or as a callback where values are traced."""
+
+    def host(*args: Any) -> Any:
+        return fn(*map(np.asarray, args))
+
+    if is_known(args):
+        return jax.tree.map(jnp.asarray, host(*args))
+    return jax.pure_callback(host, shapes, *args, vmap_method=vmap_method)
 
 
 @spectrum.defjvp
@@ -86,17 +79,15 @@ def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[
     return found, Spectrum(moved, right, left, *none)
 
 
-def _many(A: Numbers, M: Numbers, K: Numbers, kind: Any) -> Spectrum:
+def _many(kind: Any, A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
     """Compute the spectra of a batch in a loop over its members."""
     batch = A.shape[:-2]
-    found = [_one(A[i], M[i], K[i]) for i in np.ndindex(batch)]
+    members = [_one(A[i], M[i], K[i]) for i in np.ndindex(batch)]
 
-    def stacked(k: int, dtype: Any) -> Numbers:
-        first = np.stack([x[k] for x in found]).astype(dtype)
-        return first.reshape(*batch, *first.shape[1:])
+    def stacked(dtype: Any, *parts: Numbers) -> Numbers:
+        return np.stack(parts).astype(dtype).reshape(*batch, *parts[0].shape)
 
-    types = (kind, kind, kind, bool, bool)
-    return Spectrum(*(stacked(k, dtype) for k, dtype in enumerate(types)))
+    return jax.tree.map(stacked, Spectrum(kind, kind, kind, np.bool_, np.bool_), *members)
 
 
 def _one(A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
@@ -147,18 +138,14 @@ def _vibrations(M: Numbers, K: Numbers) -> tuple[Numbers, ...]:
     squares, X = eigh((K + K.T) / 2, (M + M.T) / 2)
     k = len(squares)
     zero = np.abs(squares) <= NULL * np.abs(squares).max()
-    values = np.where(zero, 0.0, np.sqrt(-squares.astype(complex)))
-    right = np.zeros((2 * k, 2 * k), complex)
-    left = np.zeros_like(right)
-    for i in range(k):
-        x, y = X[:, i], M @ X[:, i]
-        for column, value in ((i, values[i]), (k + i, -values[i])):
-            right[:, column] = np.concatenate([x, value * x])
-            if zero[i]:
-                right[:, column] = np.concatenate([x, 0 * x] if column < k else [0 * x, x])
-            else:
-                left[:, column] = np.concatenate([np.conj(value) * y, y]) / (2 * np.conj(value))
-    return np.concatenate([values, -values]), right, left, np.concatenate([zero, zero])
+    root = np.where(zero, 0.0, np.sqrt(-squares.astype(complex)))
+    values, zeros = np.concatenate([root, -root]), np.concatenate([zero, zero])
+    twice, momenta = np.hstack([X, X]), np.hstack([M @ X, M @ X])
+    right = np.vstack([twice, values * twice])
+    right[:, k:][:, zero] = np.vstack([0 * X, X])[:, zero]  # a zero has the chain (x, 0), (0, x)
+    conjugate = np.where(zeros, 1.0, values.conj())
+    left = np.vstack([momenta / 2, momenta / (2 * conjugate)]) * ~zeros
+    return values, right, left, zeros
 
 
 def _split(A: Numbers) -> tuple[Numbers, ...]:

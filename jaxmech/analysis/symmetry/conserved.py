@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmech.analysis.states import Numbers, checked_state
 from jaxmech.analysis.symmetry.symmetries import (
-    Numbers,
     Symmetries,
     generic_states,
     null_vectors,
@@ -30,12 +30,7 @@ from jaxmech.formulations import acceleration
 from jaxmech.properties import with_mass_rank
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import (
-    require_finite,
-    require_function,
-    require_kind,
-    with_standard_promotion,
-)
+from jaxmech.utils.checks import require_function, with_standard_promotion
 
 SMALL = 1e-9  # rate of a conserved quantity over the rates of its parts
 Field = Callable[[Array, Array, Any], Array]
@@ -129,9 +124,6 @@ def conserved(
         t: time [s].
         fields: symmetries to try, by name, each xi(q, t, params) of shape (n,).
 
-    Returns:
-        A `Conserved`.
-
     Raises:
         TypeError: `system` is not a `System`, or a field is not a function.
         ValueError: a shape is wrong, or a value is not finite.
@@ -148,9 +140,7 @@ def conserved(
         >>> print(found.values([1.0, 0.0], [0.0, 1.1])["momentum of x: y, y: -x"])
         -1.1
     """
-    require_kind("system", system, System, "System(...)")
-    q, v, t, params = system.arguments(q, v, t, params)
-    require_finite(q=q, v=v, t=t, params=params)
+    q, v, t, params = checked_state(system, q, v, t, params)
     for name, field in (fields or {}).items():
         require_function(f"fields[{name!r}]", field)
     n = system.n
@@ -158,12 +148,7 @@ def conserved(
     rates, sizes, values = (np.asarray(x) for x in _basis_rates(system, qs, vs, ts, params))
     good = np.isfinite(rates).all(1) & np.isfinite(values).all((1, 2))
     basis = _integrals(rates[good], sizes[good], values[good], n)
-    found = Symmetries(
-        c=jnp.asarray(basis[:, :n], q.dtype),
-        W=jnp.asarray(basis[:, n:-1].reshape(-1, n, n), q.dtype),
-        s=jnp.asarray(basis[:, -1], q.dtype),
-        coordinates=tuple(system.coordinates),
-    )
+    found = Symmetries.of(basis, system.coordinates, q.dtype)
     own = [_quantity(found, k, name) for k, name in enumerate(_names(found))]
     given = [
         _tested(system, name, field, qs, vs, ts, params) for name, field in (fields or {}).items()
@@ -221,12 +206,8 @@ def _integrals(rates: Numbers, sizes: Numbers, values: Numbers, n: int) -> Numbe
     scale = np.maximum(sizes.max(1, keepdims=True), 1e-300)
     rows = rates / scale
     found: Numbers = np.zeros((0, rates.shape[1]))
-    energy = np.zeros((1, rates.shape[1]))
-    energy[0, -1] = 1.0
-    constant = np.zeros((n, rates.shape[1]))
-    constant[:, :n] = np.eye(n)
-    parts = [energy, constant, np.eye(rates.shape[1])]
-    for part in parts:
+    every = np.eye(rates.shape[1])
+    for part in (every[-1:], every[:n], every):
         null = null_vectors(rows @ part.T) @ part
         if len(null):
             found = np.concatenate([found, _nontrivial(null, found, values)])
@@ -252,10 +233,8 @@ def _names(found: Symmetries) -> list[str]:
     names = []
     for text, W, s in zip(found.texts(), found.W, found.s, strict=True):
         cyclic = not np.any(W) and not float(s) and text.endswith(": 1")
-        only_time = text == "time: 1"
-        names.append(
-            "energy" if only_time else f"momentum of {text.removesuffix(': 1') if cyclic else text}"
-        )
+        short = text.removesuffix(": 1") if cyclic else text
+        names.append("energy" if text == "time: 1" else f"momentum of {short}")
     return names
 
 

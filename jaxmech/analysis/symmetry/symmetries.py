@@ -12,6 +12,7 @@ form in Cartesian coordinates, angles and quaternions alike. Noether: dL/dv . xi
 is conserved where no force and no constraint does work along xi.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -19,15 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import NDArray
 
+from jaxmech.analysis.states import Numbers, checked_state
 from jaxmech.constraints import Acceleration
-from jaxmech.linalg import shortest
+from jaxmech.linalg import shortest, unit
+from jaxmech.stabilization import constraint_jacobians
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import is_known, require_finite, require_kind
+from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
 
-Numbers = NDArray[np.floating]
 _NULL = 1e-8  # relative size of a singular value that counts as zero; round-off is about 1e-13
 
 
@@ -45,6 +46,13 @@ class Symmetries(eqx.Module):
     W: Float[Array, " k n n"]
     s: Float[Array, " k"]
     coordinates: tuple[str, ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, basis: Numbers, coordinates: Sequence[str], dtype: Any) -> "Symmetries":
+        """The fields of vectors (c, W, s), one in each row."""
+        n = len(coordinates)
+        c, W, s = (jnp.asarray(x, dtype) for x in np.split(basis, [n, n + n * n], axis=1))
+        return cls(c, W.reshape(-1, n, n), s[:, 0], tuple(coordinates))
 
     def fields(self, q: Any) -> Float[Array, " k n"]:
         """All xi(q) at a state, shape (k, n)."""
@@ -125,30 +133,18 @@ def symmetries(
           time: 1
           x: y, y: -x
     """
-    require_kind("system", system, System, "System(...)")
-    q, v, t, params = system.arguments(q, v, t, params)
-    require_finite(q=q, v=v, t=t, params=params)
+    q, v, t, params = checked_state(system, q, v, t, params)
     n = system.n
     states = generic_states(system, q, v, t, params, 12 + (n if linear else 0))
-    rows = np.concatenate([_conditions(*parts) for parts in _pieces(system, states, params)])
-    rows = rows[np.isfinite(rows).all(1)]
-    lengths = np.linalg.norm(rows, axis=1)
-    rows = rows[lengths > 0] / lengths[lengths > 0][:, None]
-    constant = np.r_[np.arange(n), n + n * n]
-    first = np.zeros((0, n + n * n + 1))
-    basis = null_vectors(rows[:, constant])
-    first = np.zeros((len(basis), n + n * n + 1))
-    first[:, constant] = basis
-    found = first
+    conditions = _conditions(system, *states, params)
+    rows = np.concatenate([np.asarray(x).reshape(-1, x.shape[2]) for x in conditions])
+    rows, lengths = unit(rows[np.isfinite(rows).all(1)])
+    rows = rows[lengths > 0]
+    constant = np.eye(n + n * n + 1)[np.r_[np.arange(n), n + n * n]]
+    found = null_vectors(rows @ constant.T) @ constant
     if linear:
-        found = np.concatenate([first, outside_span(null_vectors(rows), first)])
-    dtype = q.dtype
-    return Symmetries(
-        c=jnp.asarray(found[:, :n], dtype),
-        W=jnp.asarray(found[:, n:-1].reshape(-1, n, n), dtype),
-        s=jnp.asarray(found[:, -1], dtype),
-        coordinates=tuple(system.coordinates),
-    )
+        found = np.concatenate([found, outside_span(null_vectors(rows), found)])
+    return Symmetries.of(found, system.coordinates, q.dtype)
 
 
 def null_vectors(rows: Numbers) -> Numbers:
@@ -186,91 +182,55 @@ def outside_span(basis: Numbers, first: Numbers) -> Numbers:
     return _echelon(V[sizes > 1e-6])
 
 
-Pieces = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-
-
-def _conditions(by_q: Numbers, by_v: Numbers, by_t: Numbers, q: Numbers, extra: Numbers) -> Numbers:
-    """Rows on (c, W, s) of by_q . (c + W q) + by_v . W v + s by_t; `extra` is by_v v^T."""
-    linear = by_q[:, :, None] * q[:, None, :] + extra
-    flat = linear.reshape(len(by_q), q.shape[1] ** 2)
-    return np.concatenate([by_q, flat, by_t[:, None]], axis=1)
-
-
-def _pieces(system: System, states: tuple[Array, ...], params: Params) -> list[Pieces]:
-    """The derivatives of each function at every state, as arguments of `_conditions`."""
-    found = _derivatives(system, *states, params)
-    q = np.asarray(states[0])
-    pieces = []
-    for by_q, by_v, by_t, extra in (jax.tree.map(np.asarray, x) for x in found):
-        rows = by_q.shape[1]
-        flat = [x.reshape(-1, *x.shape[2:]) for x in (by_q, by_v, by_t, extra)]
-        pieces.append((*flat[:3], np.repeat(q, rows, axis=0), flat[3]))
-    return pieces
-
-
 @jit_of("system")
-def _derivatives(
+def _conditions(
     system: System, q: Array, v: Array, wild: Array, t: Array, params: Params
-) -> list[tuple[Array, ...]]:
-    """Derivatives of L, F and the constraints by q, v, t, and further coefficients of W."""
+) -> list[Array]:
+    """The rows on (c, W, s) by L, the forces and the constraints, (N, k, n + n^2 + 1) each."""
 
-    def at(q: Array, v: Array, wild: Array, t: Array) -> list[tuple[Array, ...]]:
-        found = [_of(lambda q, v, t: _energies(system, q, v, t, params), q, wild, t)]
-        slope = jax.jacfwd(lambda q, v, t: system.lagrangian(q, v, t, params), 1)
-        by_q, by_v, by_t, extra = _of(slope, q, wild, t)
-        # d/dv of dL/dv . W v is W^T dL/dv beside the change of dL/dv
-        covector = jnp.eye(len(q))[:, None, :] * slope(q, wild, t)[None, :, None]
-        found.append((by_q, by_v, by_t, extra + covector))
-        for force in _forces(system, q, wild, params):
-            by_q, by_v, by_t, extra = _of(force, q, wild, t)
-            covector = jnp.eye(len(q))[:, None, :] * force(q, wild, t)[None, :, None]
-            found.append((by_q, by_v, by_t, extra + covector))
-        position = _of(lambda q, v, t: system.position_level(q, t, params), q, v, t)
-        velocity = _of(lambda q, v, t: system.velocity_level(q, v, t, params), q, v, t)
-        found += [position, velocity]
+    def lagrangian(q: Array, v: Array, t: Array) -> Array:
+        return jnp.asarray(system.lagrangian(q, v, t, params))[None].astype(q.dtype)
+
+    def at(q: Array, v: Array, wild: Array, t: Array) -> list[Array]:
+        rows = [_rows(lagrangian, q, wild, t)]
+        # d/dv of dL/dv . W v is W^T dL/dv beside the change of dL/dv, as for a force.
+        momentum = jax.jacfwd(lambda q, v, t: system.lagrangian(q, v, t, params), 1)
+        for force in (momentum, *_forces(system, q, wild, params)):
+            turned = jnp.eye(q.size)[:, None, :] * force(q, wild, t)[None, :, None]
+            rows.append(_rows(force, q, wild, t, turned))
+        rows.append(_rows(lambda q, v, t: system.position_level(q, t, params), q, v, t))
+        rows.append(_rows(lambda q, v, t: system.velocity_level(q, v, t, params), q, v, t))
         for c in system.constraints:
             if isinstance(c, Acceleration):
-                found.append(_servo(c, q, v, t, params))
-        return found
+                A, b = c.rows(q, v, t, params)
+                a = shortest(A, b)  # an acceleration that satisfies it, which W turns as well
+                turned = A[:, :, None] * a[None, None, :]
+                level = _rows(
+                    lambda q, v, t, c=c, a=a: c.value(q, v, a, t, params), q, v, t, turned
+                )
+                rows.append(level)
+        return rows
 
     return jax.vmap(at)(q, v, wild, t)
 
 
-def _energies(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """L as a vector of one entry, which is invariant along a symmetry."""
-    return jnp.asarray(system.lagrangian(q, v, t, params))[None].astype(q.dtype)
+def _rows(fn: Any, q: Array, v: Array, t: Array, turned: Array | float = 0.0) -> Array:
+    """The change of fn(q, v, t), shape (k,), by unit (c, W, s); `turned` is added to that by W."""
+    by_q, by_v, by_t = jax.jacfwd(fn, (0, 1, 2))(q, v, t)
+    by_W = by_q[:, :, None] * q + by_v[:, :, None] * v + turned
+    return jnp.concatenate([by_q, by_W.reshape(len(by_q), q.size**2), by_t[:, None]], axis=1)
 
 
 def _forces(system: System, q: Array, v: Array, params: Params) -> list[Any]:
-    forces = []
-    if system.force is not None:
-        given = system.force
+    forces: list[Any] = []
+    if (given := system.force) is not None:
         forces.append(lambda q, v, t: jnp.asarray(given(q, v, t, params)).astype(q.dtype))
     if system.nonideal is not None:
         count = sum(system.sizes(q, v, jnp.zeros((), q.dtype), params))
-        # Friction must be invariant along a symmetry for any multipliers, so generic ones are
-        # used.
+        # Friction must be invariant for any multipliers, so generic ones are used.
         multipliers = jnp.asarray(np.random.default_rng(5).uniform(0.5, 1.5, count), q.dtype)
         forces.append(lambda q, v, t: system.nonideal_force(q, v, multipliers, t, params))
     return forces
-
-
-def _of(fn: Any, q: Array, v: Array, t: Array) -> tuple[Array, ...]:
-    """Derivatives of fn(q, v, t), shape (k,), and (dfn/dv) v^T."""
-    by_q, by_v, by_t = jax.jacfwd(fn, (0, 1, 2))(q, v, t)
-    return by_q, by_v, by_t, by_v[:, :, None] * v[None, None, :]
-
-
-def _servo(c: Acceleration, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
-    """The same derivatives of chi(q, v, a, t), at an acceleration that satisfies it."""
-    A, b = c.rows(q, v, t, params)
-    a = jax.vmap(lambda r: shortest(A, r), 1, 1)(b[:, None])[:, 0]
-
-    def chi(q: Array, v: Array, t: Array) -> Array:
-        return c.value(q, v, a, t, params)
-
-    by_q, by_v, by_t, extra = _of(chi, q, v, t)
-    return by_q, by_v, by_t, extra + A[:, :, None] * a[None, None, :]
 
 
 def generic_states(
@@ -284,43 +244,32 @@ def generic_states(
     vs = np.asarray(v) + size_v * draw.uniform(-1, 1, shape)
     wild = size_v * draw.uniform(-2, 2, shape)
     ts = np.asarray(t) + draw.uniform(0, 1, count)
-    # Gauss-Newton on the host for all states side by side; those that do not converge are left out
-    # below.
+    # Gauss-Newton for all states at once; those that do not converge are left out.
     for _ in range(40):
-        level, A = map(np.asarray, _level(system, qs, ts, params))
-        qs = qs - _least(A, level)
+        qs = qs - smallest_change(*levels(system, qs, vs, ts, params)[0])
     for _ in range(10):
-        level, A = map(np.asarray, _speed(system, qs, vs, ts, params))
-        vs = vs - _least(A, level)
-    levels = _level(system, qs, ts, params)[0], _speed(system, qs, vs, ts, params)[0]
-    close = np.all([(np.abs(np.asarray(level)) < 1e-9).all(1) for level in levels], axis=0)
-    dtype = q.dtype
-    return tuple(jnp.asarray(x[close], dtype) for x in (qs, vs, wild, ts))
+        vs = vs - smallest_change(*levels(system, qs, vs, ts, params)[1])
+    residuals = [level for level, _ in levels(system, qs, vs, ts, params)]
+    close = np.abs(np.hstack(residuals)).max(axis=1, initial=0.0) < 1e-9
+    return tuple(jnp.asarray(x[close], q.dtype) for x in (qs, vs, wild, ts))
 
 
-def _least(A: Numbers, level: Numbers) -> Numbers:
-    if not level.shape[1]:
-        return np.zeros((len(level), A.shape[2]))
-    return (np.linalg.pinv(A, rcond=1e-9) @ level[:, :, None])[:, :, 0]
+Level = tuple[Array, Array]  # residuals of N states, (N, k), and their Jacobians, (N, k, n)
 
 
 @jit_of("system")
-def _level(system: System, q: Any, t: Any, params: Params) -> tuple[Array, Array]:
-    def at(q: Array, t: Array) -> tuple[Array, Array]:
-        def level(q: Array) -> Array:
-            return system.position_level(q, t, params)
+def levels(system: System, q: Any, v: Any, t: Any, params: Params) -> tuple[Level, Level]:
+    """The constraints on positions and on velocities at N states."""
 
-        return level(q), jax.jacfwd(level)(q)
-
-    return jax.vmap(at)(jnp.asarray(q), jnp.asarray(t))
-
-
-@jit_of("system")
-def _speed(system: System, q: Any, v: Any, t: Any, params: Params) -> tuple[Array, Array]:
-    def at(q: Array, v: Array, t: Array) -> tuple[Array, Array]:
-        def level(v: Array) -> Array:
-            return system.velocity_level(q, v, t, params)
-
-        return level(v), jax.jacfwd(level)(v)
+    def at(q: Array, v: Array, t: Array) -> tuple[Level, Level]:
+        A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+        position = system.position_level(q, t, params), A_position
+        return position, (system.velocity_level(q, v, t, params), A_velocity)
 
     return jax.vmap(at)(jnp.asarray(q), jnp.asarray(v), jnp.asarray(t))
+
+
+def smallest_change(level: Array, A: Array) -> Numbers:
+    """The minimum-norm change of each state that cancels its residuals to first order, (N, n)."""
+    inverse = np.linalg.pinv(np.asarray(A), rcond=1e-9) if level.size else np.swapaxes(A, 1, 2)
+    return np.einsum("kij,kj->ki", inverse, np.asarray(level))
