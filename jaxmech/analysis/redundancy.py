@@ -7,13 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jaxmech.analysis.findings import Finding, listed, note, serious, warning
-from jaxmech.analysis.row_dependence import (
-    Dependence,
-    dependences,
-    independence,
-    owners,
-    removable,
-)
+from jaxmech.analysis.row_dependence import Dependence, dependences, independence, owners, removable
 from jaxmech.analysis.states import Numbers, Pose
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.system import System

@@ -15,13 +15,7 @@ from jaxmech.analysis.nan_functions import not_numbers
 from jaxmech.analysis.nearby_states import NEARBY, nearby, nearest_consistent
 from jaxmech.analysis.redundancy import rank_findings, ranks
 from jaxmech.analysis.report import Equations, Structure
-from jaxmech.analysis.short_run import (
-    ShortRun,
-    lanes_findings,
-    lanes_of,
-    slope_findings,
-    slopes,
-)
+from jaxmech.analysis.short_run import ShortRun, lanes_findings, lanes_of, slope_findings, slopes
 from jaxmech.analysis.states import State, checked_state, moved, pose
 from jaxmech.analysis.unused import idle_coordinates, idle_findings, unused_parameters
 from jaxmech.compiler import why_not

@@ -12,12 +12,7 @@ _SMALLEST = 1e-18  # stands in for an exact zero on a logarithmic axis
 
 
 def quantile_bands(
-    ts: ArrayLike,
-    values: ArrayLike,
-    *,
-    name: str = "",
-    color: str = BLUE,
-    ax: Axes | None = None,
+    ts: ArrayLike, values: ArrayLike, *, name: str = "", color: str = BLUE, ax: Axes | None = None
 ) -> Axes:
     """Draw the median of all trajectories over time, and the bands of 50 % and 90 % around it.
 
@@ -74,11 +69,7 @@ def phase_portrait(
 
 
 def drift(
-    ts: ArrayLike,
-    position: ArrayLike,
-    velocity: ArrayLike | None = None,
-    *,
-    ax: Axes | None = None,
+    ts: ArrayLike, position: ArrayLike, velocity: ArrayLike | None = None, *, ax: Axes | None = None
 ) -> Axes:
     """Draw the median and the largest constraint residual over time, logarithmic.
 
