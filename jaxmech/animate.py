@@ -95,7 +95,16 @@ def animate(
         params = dict(subject.params)
     label = ""
     if isinstance(motion, Equilibrium):
-        track, label = _mode(geometry, system, motion, mode, amplitude, params)
+        from jaxmech.plot.mode_track import mode_track
+
+        if system is None:
+            raise ValueError(
+                "Argument `subject` must be a Model or a Mechanism to show a mode, since its "
+                "states are moved onto the constraints; wrap the geometry and its system in a "
+                "Model."
+            )
+        track, name = mode_track(geometry, system, motion, mode, amplitude, params)
+        label = f",  {name}"
         first, last = track.span
         speed = (last - first) / _PERIOD if speed is None else speed
         trails, params_axes = trails or (), None
@@ -164,32 +173,10 @@ def _arrays(motion: Any, system: System | None) -> tuple[np.ndarray, np.ndarray,
     return ts, q, v.reshape(q.shape)
 
 
-def _mode(
-    geometry: Geometry,
-    system: System | None,
-    about: Equilibrium,
-    mode: int,
-    amplitude: float,
-    params: Any,
-) -> tuple["Track", str]:
-    """A mode of an equilibrium as a motion, with the text beside the time."""
-    from jaxmech.plot.mode_track import mode_track
-
-    if system is None:
-        raise ValueError(
-            "Argument `subject` must be a Model or a Mechanism to show a mode, since its states "
-            "are moved onto the constraints; wrap the geometry and its system in a Model."
-        )
-    track, name = mode_track(geometry, system, about, mode, amplitude, params)
-    return track, f",  {name}"
-
-
 def _members(
-    motion: tuple[np.ndarray, np.ndarray, np.ndarray],
-    params: Any,
-    members: Sequence[int] | None,
-    params_axes: Any,
-) -> tuple["Track", Any, str]:
+    motion: tuple[np.ndarray, np.ndarray, np.ndarray], params: Any,
+    members: Sequence[int] | None, params_axes: Any,
+) -> tuple["Track", Any, str]:  # fmt: skip
     """The drawn trajectories, their parameters, and a text with their number and the total."""
     from jaxmech.plot.paths import Track
 

@@ -76,11 +76,12 @@ def _card(found: Structure) -> list[str]:
     rows = sum(c.equations for c in found.constraints)
     if found.ranks and found.mass:
         r, m = found.ranks, found.mass
+        together = "lacks full" if m.undetermined else "has full"
         lines += [
             ("freedom", f"{r.position_freedom} of position, {r.velocity_freedom} of velocity"),
             ("independent", f"{r.here} of {rows} equations here, {r.nearby} nearby"),
             ("condition", f"M {m.condition:.2g}, A M^-1 A^T {r.condition:.2g}, both scaled"),
-            ("mass", f"rank {m.rank} of {len(found.coordinates)}; {_together(m)}"),
+            ("mass", f"rank {m.rank} of {len(found.coordinates)}; [M; A] {together} column rank"),
             ("state", "violates constraints" if found.violations else "consistent"),
         ]
     if found.slopes is not None:
@@ -98,7 +99,3 @@ def _card(found: Structure) -> list[str]:
         )
     ]
     return ["Structure", *shown]
-
-
-def _together(found: MassMatrix) -> str:
-    return "[M; A] lacks full column rank" if found.undetermined else "[M; A] has full column rank"

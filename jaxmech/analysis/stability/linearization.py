@@ -107,11 +107,7 @@ class Linearization(eqx.Module):
 
     @property
     def circulatory(self) -> Array:
-        """The skew part of the reduced K, of forces without a potential, shape (k, k).
-
-        Raises:
-            ValueError: a nonholonomic constraint makes K rectangular.
-        """
+        """The skew part of the reduced K, of forces without a potential; raises as `stiffness`."""
         K = self._square()
         return (K - _transposed(K)) / 2
 
