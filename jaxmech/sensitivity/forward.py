@@ -92,19 +92,16 @@ def sensitivities(
             method=method, projection=projection, formulation=formulation,
         )  # fmt: skip
 
-    def run(flat: Array) -> Solution:
+    def states(flat: Array) -> tuple[tuple[Array, Array], Solution]:
         q0, v0, params = start(unravel(flat))
         policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
-        return simulate(
+        solution = simulate(
             system, q0, v0, ts, params,
             method=method, derivative=ForwardMode(), throw=False, **policies,
         )  # fmt: skip
+        return (solution.q, solution.v), solution
 
     def along(flat: Array, directions: Array) -> tuple[tuple[Array, Array], Solution]:
-        def states(flat: Array) -> tuple[tuple[Array, Array], Solution]:
-            solution = run(flat)
-            return (solution.q, solution.v), solution
-
         def one(direction: Array) -> tuple[tuple[Array, Array], Solution]:
             _, slopes, solution = jax.jvp(states, (flat,), (direction,), has_aux=True)
             return slopes, solution
@@ -118,11 +115,8 @@ def sensitivities(
     solution = jax.tree.map(lambda x: x[0], solutions)
     failed = jnp.isnan(solution.q[:, :1, None])
 
-    def shaped(slope: Array) -> Any:
-        rows = jax.vmap(jax.vmap(unravel))
-        return rows(jnp.where(failed, jnp.nan, slope))
-
-    return Sensitivities(solution, *(shaped(slope) for slope in slopes))
+    shaped = jax.vmap(jax.vmap(unravel))
+    return Sensitivities(solution, *(shaped(jnp.where(failed, jnp.nan, x)) for x in slopes))
 
 
 def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions count"]:
