@@ -21,7 +21,7 @@ def not_numbers(system: System, state: State) -> list[Finding]:
     """Findings on functions with NaN or infinite values or derivatives at a state."""
     findings = []
     inputs = (*state_names(system.coordinates), *number_names(state.params))
-    for what, (value, needed, bad) in _probed(system, *state).items():
+    for what, (value, needed, bad) in _probe(system, *state).items():
         names = [name for name, is_bad in zip(inputs, bad, strict=True) if is_bad]
         if not _finite(value):
             findings.append(serious(f"{what} is non-finite", _NOT_A_NUMBER))
@@ -38,7 +38,7 @@ def not_numbers(system: System, state: State) -> list[Finding]:
 
 
 @jit_of("system")
-def _probed(
+def _probe(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> dict[str, tuple[Any, Any, Array]]:
     """The value of each function, what the motion needs of it, and flags of `bad_slopes`."""

@@ -79,7 +79,7 @@ def structure(
     findings = not_numbers(system, state)
     found: dict[str, Any] = {}
     if pose(system, state).is_finite:
-        found = _examined(system, sizes, state, findings, run)
+        found = _report_fields(system, sizes, state, findings, run)
     lanes = lanes_of(system, state) if run and why_not() is None else None
     findings += lanes_findings(lanes) + idle_findings(unused, found.get("idle", ()))
     return Structure(
@@ -95,7 +95,7 @@ def structure(
     )
 
 
-def _examined(
+def _report_fields(
     system: System, sizes: Sequence[int], state: State, findings: list[Finding],
     run: ShortRun | None,
 ) -> dict[str, Any]:  # fmt: skip

@@ -6,7 +6,7 @@ from jaxmech.analysis.equilibrium import Equilibrium
 from jaxmech.analysis.stability import Modes, modes
 from jaxmech.analysis.symmetry.symmetries import levels, smallest_change
 from jaxmech.geometry import Geometry
-from jaxmech.plot.paths import Track, at_rest, bounds, shapes_at
+from jaxmech.plot.paths import Track, bounds, moving, shapes_at
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive
 
@@ -69,11 +69,9 @@ def _scale(geometry: Geometry, q: np.ndarray, away: np.ndarray, params: Params) 
     ts = np.arange(len(states), dtype=float)
     track = Track(ts[None], states[None], np.zeros_like(states)[None])
     shapes = shapes_at(geometry, track, ts, params, batched=False)
-    still = at_rest(shapes)
-    moving = {name: points for name, points in shapes.items() if name not in still}
-    largest = max(
-        (float(np.linalg.norm(x - x[:, :1], axis=-1).max()) for x in moving.values()), default=0.0
-    )
-    low, high = bounds(moving or shapes)
+    in_motion = moving(shapes)
+    sizes = [float(np.linalg.norm(x - x[:, :1], axis=-1).max()) for x in in_motion.values()]
+    largest = max(sizes, default=0.0)
+    low, high = bounds(in_motion or shapes)
     size = float((high - low).max())
     return small * (size if size > 10 * largest else 1.0) / (largest or 1.0)

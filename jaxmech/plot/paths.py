@@ -98,20 +98,16 @@ def is_dot(points: np.ndarray) -> bool:
     return points.ndim == 3
 
 
-def at_rest(shapes: Shapes) -> set[str]:
-    """The names of the shapes that never move."""
+def moving(shapes: Shapes) -> Shapes:
+    """The shapes that are not always at rest."""
     low, high = bounds(shapes)
-    size = float((high - low).max())
-    return {
-        name
-        for name, points in shapes.items()
-        if np.nanmax(np.ptp(_known_times(points), axis=1), initial=0.0) <= _STILL * size
-    }
+    least = _STILL * float((high - low).max())
 
+    def moves(points: np.ndarray) -> bool:
+        known = np.where(np.isfinite(points), points, points[:, :1])
+        return bool(np.nanmax(np.ptp(known, axis=1), initial=0.0) > least)
 
-def _known_times(points: np.ndarray) -> np.ndarray:
-    """Fill unknown points with those of the first time."""
-    return np.where(np.isfinite(points), points, points[:, :1])
+    return {name: points for name, points in shapes.items() if moves(points)}
 
 
 def bounds(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
 from jaxmech.plot.panels import COLORS, GREY, ORANGE
-from jaxmech.plot.paths import Shapes, at_rest, bounds, dimension, is_dot, is_empty
+from jaxmech.plot.paths import Shapes, bounds, dimension, is_dot, is_empty, moving
 
 DARK = "#333333"  # dots
 _THICK = 20  # number of points up to which a line is drawn as a rod, and above as a curve
@@ -29,21 +29,20 @@ class Scene:
         """Make the artists; times are `every` entries of the shapes apart."""
         self.ax, self._every = ax, every
         shapes = {name: points for name, points in shapes.items() if not is_empty(points)}
-        self._d, still = dimension(shapes), at_rest(shapes)
-        moving = {name: points for name, points in shapes.items() if name not in still}
-        self._frame(moving or shapes)
+        self._d, in_motion = dimension(shapes), moving(shapes)
+        self._frame(in_motion or shapes)
         self._artists: list[tuple[Any, np.ndarray]] = []
-        for name in still:
+        for name in (name for name in shapes if name not in in_motion):
             for points in _different(shapes[name]):
                 _move(_artist(ax, points, GREY, still=True), points[0])
         count = next(iter(shapes.values())).shape[0]
         self._trails = [
-            (self._line(color, linewidth=0.9, alpha=0.6, zorder=1.5), moving[name][k])
+            (self._line(color, linewidth=0.9, alpha=0.6, zorder=1.5), in_motion[name][k])
             for name in trails
             for k, color in enumerate(_colors(count, ORANGE))
         ]
-        colors = _by_body(moving)
-        for name, points in moving.items():
+        colors = _by_body(in_motion)
+        for name, points in in_motion.items():
             for k, color in enumerate(_colors(count, colors.get(name, DARK))):
                 artist = _artist(ax, points[k], color, many=count > 1)
                 self._artists.append((artist, points[k]))
@@ -82,8 +81,7 @@ def new_axes(shapes: Shapes) -> Axes:
     if dimension(shapes) == 3:
         figure = Figure(figsize=(_WIDTH, 0.85 * _WIDTH), layout="constrained")
         return figure.add_subplot(projection="3d", computed_zorder=False)
-    still = at_rest(shapes)
-    low, high = bounds({k: x for k, x in shapes.items() if k not in still} or shapes)
+    low, high = bounds(moving(shapes) or shapes)
     size = np.maximum(high - low, _FLAT * (high - low).max())
     height = float(np.clip(_WIDTH * size[1] / (size[0] or 1.0), 0.45 * _WIDTH, 1.1 * _WIDTH))
     return Figure(figsize=(_WIDTH, height + 0.4), layout="constrained").subplots()
@@ -91,8 +89,7 @@ def new_axes(shapes: Shapes) -> Axes:
 
 def moving_dots(shapes: Shapes) -> list[str]:
     """The names of the moving dots, in order."""
-    still = at_rest(shapes)
-    return [name for name, points in shapes.items() if is_dot(points) and name not in still]
+    return [name for name, points in moving(shapes).items() if is_dot(points)]
 
 
 def _different(points: np.ndarray) -> Iterator[np.ndarray]:
