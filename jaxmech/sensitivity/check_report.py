@@ -88,9 +88,8 @@ class GradientCheck:
         return "\n".join([title, f"{head}  verdict", *rows, *self._notes()])
 
     def _row(self, k: int, width: int) -> str:
-        forward = np.nan if self.forward is None else self.forward[k]
-        numbers = f"{self.reverse[k]:>18.10g}"
-        numbers += f"{'none' if self.forward is None else format(forward, '.10g'):>18}"
+        forward = "none" if self.forward is None else f"{self.forward[k]:.10g}"
+        numbers = f"{self.reverse[k]:>18.10g}{forward:>18}"
         numbers += f"{self.difference[k]:>18.10g}{self.uncertainty[k]:>18.1g}"
         return f"  {self.names[k]:<{width}}{numbers}  {self.verdicts[k]}"
 

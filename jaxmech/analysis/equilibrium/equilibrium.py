@@ -150,8 +150,8 @@ def prepared(
     if fixed:
         system, params = held(system, fixed), (params, q[np.array(places)])
     if v is None:
-        none = jnp.zeros((0, system.n, system.n), q.dtype)
-        symmetries = Symmetries(none[:, 0], none, none[:, 0, 0], tuple(system.coordinates))
+        none = np.zeros((0, system.n + system.n**2 + 1))
+        symmetries = Symmetries.of(none, system.coordinates, q.dtype)
     elif symmetries is None:
         if not is_known((q, guess, given, t, params)):
             raise ValueError(

@@ -1,6 +1,5 @@
 """The degrees of freedom that the constraints leave, and whether a state is regular."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ from jaxmech.linalg import unit
 from jaxmech.stabilization import constraint_jacobians, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.probing import cached_by_shapes, concrete, generic
+from jaxmech.utils.probing import cached_by_shapes, generic, outside_traces
 from jaxmech.utils.tracers import actual
 
 SAMPLES = 4  # number of batch members whose ranks are counted
@@ -92,18 +91,11 @@ def _freedom(rows: tuple[Any, ...]) -> Freedom:
 @cached_by_shapes
 def _generic_freedom(system: System, q: Array, v: Array, t: Array, params: Params) -> Freedom:
     """The degrees of freedom at almost every state."""
-
-    def all_rows(*state: Any) -> Array:
-        return jnp.concatenate(_rows(system, *state))
-
-    point = generic((q, v, t, params), seed=21)
-    counts = [A.shape[0] for A in jax.eval_shape(partial(_rows, system), *point)]
-    found = concrete(all_rows, *point)
+    found = outside_traces(_rows, system, *generic((q, v, t, params), seed=21))
     if found is None:
         raise ValueError(
             "Argument `freedom` must be given here, since the functions of the system close over "
             "values that are being traced; pass (positions, velocities, accelerations), as "
             "`structure` counts."
         )
-    p, v_, a = np.split(found, np.cumsum(counts)[:-1])
-    return _freedom((p, v_, a))
+    return _freedom(found)
