@@ -90,17 +90,15 @@ def assess(lin: Linearization) -> Assessment:
 
 
 def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) -> Assessment:
-    dtype, k = A.dtype, K.shape[1]
-    free = np.zeros((k, k), dtype)
+    k = K.shape[1]
+    free = np.zeros((k, k), A.dtype)
 
-    def assessment(
-        stability: int, index: int, unstable: int, zeros: int, growth: float
-    ) -> Assessment:
-        first, second, third, last = np.array([stability, index, unstable, zeros], np.int32)
-        return Assessment(first, second, third, last, np.asarray(growth, dtype), free)
+    def assessment(*counts: int, growth: float) -> Assessment:
+        first, second, third, last = np.array(counts, np.int32)
+        return Assessment(first, second, third, last, np.asarray(growth, A.dtype), free)
 
     if not np.isfinite(A).all():
-        return assessment(Stability.UNKNOWN, -1, 0, 0, np.nan)
+        return assessment(Stability.UNKNOWN, -1, 0, 0, growth=np.nan)
     values, zero = eigenvalues(A, M, K)
     size = np.abs(values).max(initial=0.0)
     moving = values[~zero]
@@ -126,4 +124,4 @@ def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) 
         stability = Stability.ASYMPTOTICALLY_STABLE
     elif definite:
         stability = Stability.STABLE
-    return assessment(stability, index, unstable, int(zero.sum()), growth)
+    return assessment(stability, index, unstable, int(zero.sum()), growth=growth)
