@@ -17,7 +17,7 @@ for bodies, points or directions that do not fit; the message names the force.
 
 from jaxmech.parts.body import AbstractBody, ground
 from jaxmech.parts.force_elements import Applied, Damper, Gravity, Spring, Torque, TorsionSpring
-from jaxmech.parts.joint_base import axes_of, called, partners, pinned, point
+from jaxmech.parts.joint_base import called, partners, pinned, point, turning_pair
 from jaxmech.parts.values import Value, Vector, direction, number, vector
 
 
@@ -121,10 +121,9 @@ def torsion_spring(
         >>> torsion_spring("closer", ground, door, stiffness=2.0).part
         "torsion spring 'closer'"
     """
-    part = called("torsion spring", name)
-    (a, b), size = partners(part, (a, b), turning=True)
+    part, bodies, axes = turning_pair("torsion spring", name, (a, b), axis, axis_b)
     k, kept = number(part, "stiffness", stiffness), number(part, "rest", rest)
-    return TorsionSpring(part, (a, b), k, kept, _axes(part, axis, axis_b, size))
+    return TorsionSpring(part, bodies, k, kept, axes)
 
 
 def torsion_damper(
@@ -145,10 +144,8 @@ def torsion_damper(
         >>> torsion_damper("grease", ground, door, damping=0.3).part
         "torsion damper 'grease'"
     """
-    part = called("torsion damper", name)
-    (a, b), size = partners(part, (a, b), turning=True)
-    axes = _axes(part, axis, None, size)
-    return Torque(part, (a, b), 0.0, number(part, "damping", damping), axes and axes[0])
+    part, bodies, axes = turning_pair("torsion damper", name, (a, b), axis)
+    return Torque(part, bodies, 0.0, number(part, "damping", damping), axes and axes[0])
 
 
 def torque(
@@ -169,10 +166,8 @@ def torque(
         >>> torque("motor", ground, crank, lambda t, p: p["peak"] * t).part
         "torque 'motor'"
     """
-    part = called("torque", name)
-    (a, b), size = partners(part, (a, b), turning=True)
-    axes = _axes(part, axis, None, size)
-    return Torque(part, (a, b), number(part, "value", value), 0.0, axes and axes[0])
+    part, bodies, axes = turning_pair("torque", name, (a, b), axis)
+    return Torque(part, bodies, number(part, "value", value), 0.0, axes and axes[0])
 
 
 def applied_force(
@@ -197,9 +192,3 @@ def applied_force(
     kept = vector(part, "force", force, size)
     at_b = point(part, "at", b, at, size)
     return Applied(part, (b,) if follows else (a, b), at_b, kept)
-
-
-def _axes(
-    part: str, axis: Vector | None, axis_b: Vector | None, size: int
-) -> tuple[Vector, Vector] | None:
-    return None if size == 2 else axes_of(part, axis, axis_b)

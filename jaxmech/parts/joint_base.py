@@ -184,3 +184,12 @@ def axes_of(part: str, axis: Vector | None, axis_b: Vector | None) -> tuple[Vect
         )
     kept = direction(part, "axis", axis, 3)
     return kept, kept if axis_b is None else direction(part, "axis_b", axis_b, 3)
+
+
+def turning_pair(
+    kind: str, name: str, bodies: tuple[Any, Any], axis: Vector | None, axis_b: Vector | None = None
+) -> tuple[str, tuple[AbstractBody, ...], tuple[Vector, Vector] | None]:
+    """The checked name, bodies and axes of a part that turns; axes are None in the plane."""
+    part = called(kind, name)
+    checked, size = partners(part, bodies, turning=True)
+    return part, checked, None if size == 2 else axes_of(part, axis, axis_b)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, axes_of, called, partners, pinned, point
+from jaxmech.parts.joint_base import Joint, called, partners, pinned, point, turning_pair
 from jaxmech.parts.position_equations import (
     Across,
     Apart,
@@ -195,10 +195,7 @@ def given_angle(
         >>> given_angle("motor", ground, crank, lambda t, p: p["w"] * t).kind
         'given angle'
     """
-    part = called("given angle", name)
-    (a, b), size = partners(part, (a, b), turning=True)
+    part, bodies, axes = turning_pair("given angle", name, (a, b), axis, axis_b)
     kept = number(part, "angle", angle)
-    if size == 2:
-        return Joint("given angle", name, (a, b), (Turned(kept),))
-    axes = axes_of(part, axis, axis_b)
-    return Joint("given angle", name, (a, b), (TurnedAbout(*axes, kept),))
+    equation = Turned(kept) if axes is None else TurnedAbout(*axes, kept)
+    return Joint("given angle", name, bodies, (equation,))
