@@ -82,20 +82,23 @@ def input_columns(
 ) -> tuple[Array, Array]:
     """du/dt per unit of every input, (l, j), and the motion of the constraints by inputs, (j,)."""
     q, v, t, params = state
-    count, m = found.A_v.shape[0], found.A.shape[0]
-    forces = jnp.zeros((len(inputs), system.n), q.dtype)
-    shifts, moved = jnp.zeros((len(inputs), m), q.dtype), jnp.zeros(len(inputs), q.dtype)
-    for k, (_, what) in enumerate(inputs):
+
+    def column(what: Any) -> tuple[Array, Array, Array]:
+        """The generalized force of an input, and its effect on A a - b and on the constraints."""
         if isinstance(what, Parameter):
             force, shift, level = _by_parameter(system, found, what, state)
-            forces, shifts = forces.at[k].set(force), shifts.at[k].set(shift)
-            moved = moved.at[k].set(jnp.max(jnp.abs(level), initial=0.0))
-        elif isinstance(what, int):
-            forces = forces.at[k, what].set(1.0)
+            return force, shift, jnp.max(jnp.abs(level), initial=0.0)
+        if isinstance(what, int):
+            force = jnp.zeros_like(q).at[what].set(1.0)
         else:
-            force = _shaped(what(q, v, t, params), (system.n,), "inputs")
-            forces = forces.at[k].set(force.astype(q.dtype))
-    return small.solve(small.Y.T @ forces.T, -shifts[:, count:].T), moved
+            force = _shaped(what(q, v, t, params), (system.n,), "inputs").astype(q.dtype)
+        return force, jnp.zeros(found.A.shape[0], q.dtype), jnp.zeros((), q.dtype)
+
+    if not inputs:
+        return jnp.zeros((small.M.shape[0], 0), q.dtype), jnp.zeros((0,), q.dtype)
+    columns = zip(*(column(what) for _, what in inputs), strict=True)
+    forces, shifts, moved = (jnp.stack(x) for x in columns)
+    return small.solve(small.Y.T @ forces.T, -shifts[:, found.A_v.shape[0] :].T), moved
 
 
 def _by_parameter(
