@@ -101,9 +101,10 @@ def _one(A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
     size = np.abs(values).max(initial=0.0)
     apart = np.abs(values[:, None] - values[None, :]) + np.diag(np.full(len(values), np.inf))
     simple = ~zero & (apart.min(1, initial=np.inf) > SAME * size)
-    place = sorted(
-        range(len(values)), key=lambda i: _key(complex(values[i]), bool(zero[i]), float(size))
-    )
+    # Zeros first, then by frequency, then by damping, then positive ones first.
+    unit = 1e-9 * size or 1.0
+    frequency, damping = np.round(np.abs(values.imag) / unit), np.round(values.real / unit)
+    place = np.lexsort((-values.imag, damping, frequency, ~zero))
     return Spectrum(values[place], right[:, place], left[:, place], zero[place], simple[place])
 
 
@@ -111,12 +112,6 @@ def eigenvalues(A: Numbers, M: Numbers, K: Numbers) -> tuple[Numbers, NDArray[np
     """The eigenvalues of one matrix on the host, and which of them are zero."""
     found = _one(A, M, K)
     return found.eigenvalues, found.zero
-
-
-def _key(value: complex, zero: bool, size: float) -> tuple[Any, ...]:
-    """A sort key: zeros first, then by frequency, then by damping, then positive ones first."""
-    unit = 1e-9 * size or 1.0
-    return (not zero, round(abs(value.imag) / unit), round(value.real / unit), -value.imag)
 
 
 def is_undamped(A: Numbers, M: Numbers, K: Numbers) -> bool:
