@@ -160,21 +160,21 @@ def _signature(lin: Linearization, zero: Array, values: Array, z: Array) -> Arra
 
 
 def _card(found: Modes) -> list[str]:
-    values = np.asarray(found.eigenvalues)
+    values, is_zero = np.asarray(found.eigenvalues), np.asarray(found.zero)
     names = found.coordinates
+    largest = [names[k] for k in np.abs(np.asarray(found.shapes)).argmax(axis=0)]
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     lines = [f"Modes: {len(values)} eigenvalues of coordinates {shown}"]
-    zeros = int(np.sum(found.zero))
-    if zeros < len(values):
+    if not is_zero.all():
         lines.append("    eigenvalue [1/s]  frequency [Hz]  damping  largest in")
     for i, value in enumerate(values):
-        if found.zero[i] or value.imag < 0:
+        if is_zero[i] or value.imag < 0:
             continue
-        largest = names[int(np.argmax(np.abs(np.asarray(found.shapes)[:, i])))]
         where = f"{_text(value):<20} {float(found.frequencies[i]):>11.6g}"
-        lines.append(f"  {where} {float(found.damping[i]) + 0.0:>8.4g}     {largest}")
-    if zeros:
-        lines.append(f"  and {zeros} zero: {', '.join(_zero_names(found))}")
+        lines.append(f"  {where} {float(found.damping[i]) + 0.0:>8.4g}     {largest[i]}")
+    if is_zero.any():
+        of_zeros = dict.fromkeys(name for name, zero in zip(largest, is_zero, strict=True) if zero)
+        lines.append(f"  and {is_zero.sum()} zero: {', '.join(of_zeros)}")
     return lines
 
 
@@ -182,9 +182,3 @@ def _text(value: Any) -> str:
     size = abs(value)
     real = 0.0 if abs(value.real) < 1e-12 * size else value.real
     return f"{real:.6g} + {value.imag:.6g}i" if value.imag else f"{real:.6g}"
-
-
-def _zero_names(found: Modes) -> list[str]:
-    """The coordinate in which each zero mode is largest."""
-    shapes = np.abs(np.asarray(found.shapes))[:, np.asarray(found.zero)]
-    return list(dict.fromkeys(found.coordinates[int(i)] for i in shapes.argmax(0)))
