@@ -48,7 +48,8 @@ def shapes(
     round_ones: set[str] = set()
     drawn: Shapes = {}
     for connection, between in connections:
-        name, read = _named(connection, t, params)
+        name = connection.name if isinstance(connection, Joint) else connection.part
+        read = Reader(connection.part, t, params)
         frames = tuple(place.frame(q) for place in between)
         for element in _elements(connection):
             for k, local in _marks(element):
@@ -67,12 +68,6 @@ def shapes(
             bodies |= {body.name: place.frame(q).origin}
     lines = {name: shape for name, shape in bodies.items() if shape.ndim == 2}
     return {**lines, **drawn, **bodies}
-
-
-def _named(connection: Joint | AbstractForce, t: Array, params: Any) -> tuple[str, Reader]:
-    if isinstance(connection, Joint):
-        return connection.name, Reader(f"{connection.kind} {connection.name!r}", t, params)
-    return connection.part, Reader(connection.part, t, params)
 
 
 def _elements(connection: Joint | AbstractForce) -> Sequence[Any]:

@@ -56,15 +56,20 @@ class Joint:
     positions: tuple[AbstractPosition, ...] = ()
     velocities: tuple[AbstractVelocity, ...] = ()
 
+    @property
+    def part(self) -> str:
+        """The name of the joint in messages."""
+        return called(self.kind, self.name)
+
     def constraints(self, places: Places) -> Iterator[Holonomic | Nonholonomic]:
         """The equations as constraints, for bodies at these places."""
-        part, both = called(self.kind, self.name), self.positions and self.velocities
+        both = self.positions and self.velocities
         if self.positions:
             name = f"{self.name}.contact" if both else self.name
-            yield Holonomic(_Positions(part, self.positions, places), name=name)
+            yield Holonomic(_Positions(self.part, self.positions, places), name=name)
         if self.velocities:
             name = f"{self.name}.slip" if both else self.name
-            yield Nonholonomic(_Velocities(part, self.velocities, places), name=name)
+            yield Nonholonomic(_Velocities(self.part, self.velocities, places), name=name)
 
 
 @dataclass(frozen=True)

@@ -132,8 +132,8 @@ class OnSurface(AbstractPosition):
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual f(x, t, params) at x along the axes of a."""
         a, b = frames
-        away = b.point(read.vector(self.at_b, b.origin.shape[0])) - a.origin
-        return read.called(self.surface, a.components(away))[None]
+        x = a.components(b.point(read.vector(self.at_b, b.origin.shape[0])) - a.origin)
+        return read.array(lambda t, params: self.surface(x, t, params), ())[None]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.force_elements import AbstractForce, Gravity
-from jaxmech.parts.joint_base import Joint, called
+from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.values import capital
 
 AnyJoint = Joint | AbstractConstraint
@@ -21,14 +21,12 @@ def require_consistent(
     _require_kinds(bodies, joints, forces)
     _require_distinct("bodies", (body.name for body in bodies))
     _require_distinct("joints", (joint.name for joint in joints))
-    named = [force for force in forces if isinstance(force, AbstractForce)]
-    _require_distinct("forces", (force.part for force in named))
+    named = (force.part for force in forces if isinstance(force, AbstractForce))
+    _require_distinct("forces", named)
     _require_one_dimension(bodies, [f for f in forces if isinstance(f, Gravity)])
-    for joint in joints:
-        if isinstance(joint, Joint):
-            _require_known(called(joint.kind, joint.name), joint.bodies, bodies)
-    for force in named:
-        _require_known(force.part, force.bodies, bodies)
+    for part in (*joints, *forces):
+        if isinstance(part, Joint | AbstractForce):
+            _require_known(part.part, part.bodies, bodies)
 
 
 def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequence[Any]) -> None:

@@ -6,7 +6,7 @@ time or on several parameters, such as `lambda t, p: p["length"] / 2`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,10 +40,6 @@ class Reader:
         if isinstance(value, float):
             return np.asarray(value, self._dtype)
         return self.array(value, ())
-
-    def called(self, fn: Callable[..., Any], x: Array) -> Array:
-        """Return fn(x, t, params), a scalar."""
-        return self.array(lambda t, p: fn(x, t, p), ())
 
     def vector(self, values: Vector, size: int) -> Numbers:
         """Read values as an array of shape (size,)."""
