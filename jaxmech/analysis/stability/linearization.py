@@ -172,6 +172,6 @@ def _rows(matrix: np.ndarray) -> list[str]:
     ]
 
 
-def is_negligible(share: Array) -> Array:
+def is_negligible(share: Any) -> Any:
     """Whether a share, such as `unsteadiness`, is zero to within rounding errors."""
     return share <= float(jnp.finfo(share.dtype).eps) ** 0.375

@@ -217,7 +217,7 @@ def _conditions(
 def _rows(fn: Any, q: Array, v: Array, t: Array, turned: Array | float = 0.0) -> Array:
     """The change of fn(q, v, t), shape (k,), by unit (c, W, s); `turned` is added to that by W."""
     by_q, by_v, by_t = jax.jacfwd(fn, (0, 1, 2))(q, v, t)
-    by_W = by_q[:, :, None] * q + by_v[:, :, None] * v + turned
+    by_W = by_q[:, :, None] * q[None, None] + by_v[:, :, None] * v[None, None] + turned
     return jnp.concatenate([by_q, by_W.reshape(len(by_q), q.size**2), by_t[:, None]], axis=1)
 
 
