@@ -101,8 +101,8 @@ def run_alone(fn: Callable[..., Any], args: Sequence[Array]) -> list[Array]:
     """Run one trajectory with the code of a batch of one, to the bits of any batch."""
     # XLA would take two to three times as long to compile it. One batched argument is enough: the
     # parts that do not depend on it are left to XLA.
-    flags = [True] + [False] * (len(args) - 1)
-    return [x[0] for x in run_batched(fn, flags, (args[0][None], *args[1:]))]
+    flags = [True] * len(args)
+    return [x[0] for x in run_batched(fn, flags, [x[None] for x in args])]
 
 
 def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:

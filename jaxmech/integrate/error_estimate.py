@@ -7,13 +7,11 @@ The errors of the steps are added up, relative to the motion. Later growth of an
 included, and errors that cancel are counted.
 """
 
-from itertools import pairwise
-from typing import Any
+from itertools import accumulate, pairwise
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -145,24 +143,12 @@ def _step_errors(
 
 def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tuple[Array, Array]:
     """q^(level) h^level / level! for an odd level, and its rate times h."""
-    spans = np.ones(STATES - 1) if recent.h is None else recent.h / h
-    weights = (jnp.asarray(x, q.dtype) for x in _weights(spans, level))
-    of_value, of_slope, of_rate_value, of_rate_slope = weights
-    # The weights of the values add up to zero.
-    values, slopes = recent.q - q[None], h * jnp.concatenate([recent.v, v[None]])
-    derivative = of_value[:-1] @ values + of_slope @ slopes
-    return derivative, of_rate_value[:-1] @ values + of_rate_slope @ slopes
-
-
-def _weights(spans: Any, level: int) -> tuple[Any, Any, Any, Any]:
-    """The weights of values and slopes in the derivative, and in its rate: each (4,)."""
-    # The rate compares only differences with every state taken twice: the others have errors of
-    # either sign where q and v do not quite agree.
-    values, slopes = np.eye(STATES, 2 * STATES), np.eye(STATES, 2 * STATES, STATES)
+    # Differences of vectors, not weights of the states: native code cannot fold zeros among weights
+    # that it does not know.
+    spans = [1.0] * (STATES - 1) if recent.h is None else list(recent.h / h)
+    ends = list(accumulate(spans, initial=0.0))
+    values, slopes = [*recent.q, q], [h * x for x in (*recent.v, v)]
     places = [k for k in range(STATES) for _ in range(2)]
-    ends = [0.0]
-    for step in spans:
-        ends.append(ends[-1] + step)
     row = [
         slopes[a] if a == b else (values[b] - values[a]) / (ends[b] - ends[a])
         for a, b in pairwise(places)
@@ -170,7 +156,8 @@ def _weights(spans: Any, level: int) -> tuple[Any, Any, Any, Any]:
     for k in range(2, level + 1):
         apart = [ends[b] - ends[a] for a, b in zip(places, places[k:], strict=False)]
         row = [(y - x) / over for (x, y), over in zip(pairwise(row), apart, strict=True)]
-    # The two differences are of states one apart, whose means lie (last - first) / states apart.
+    # The rate compares only differences with every state taken twice: the others have errors of
+    # either sign where q and v do not quite agree. These two are of states one apart, whose means
+    # lie (last - first) / states apart.
     states = (level + 1) // 2
-    rate = (row[-1] - row[-3]) * (states / (ends[-1] - ends[-1 - states]))
-    return row[-1][:STATES], row[-1][STATES:], rate[:STATES], rate[STATES:]
+    return row[-1], (row[-1] - row[-3]) * (states / (ends[-1] - ends[-1 - states]))

@@ -9,7 +9,7 @@ from jaxmech.compiler.frontend.build import Kernel
 
 LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
 FEW = 500  # operations: most wait for another one, and code for twice the lanes is still short
-ALONE = 2  # for a single trajectory: code for two lanes is short, and the spare lane costs little
+ALONE = 1  # for a single trajectory: code for two lanes is short, and the spare lane costs little
 LONG = 4000  # operations of a kernel with a `while`: with fewer lanes, less waiting for the slowest
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
 
