@@ -14,7 +14,8 @@ in a, each becomes (Udwadia and Kalaba 1992; for phi, Kalaba et al. 1995, equati
 
 import abc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -50,6 +51,17 @@ class AbstractConstraint(abc.ABC):
 
     def value(self, *state: Any) -> Array:
         """The value of `fn` as a (k,) array; a scalar has k = 1."""
+        return self._traced(*state)
+
+    @cached_property
+    def _traced(self) -> Callable[..., Array]:
+        """`value`, traced once for all its uses and their derivatives."""
+        return jax.jit(self._value, inline=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def _value(self, *state: Any) -> Array:
         with naming_missing(f"constraint {self.name!r}", state[-1]):
             value = self.fn(*state)
         if value is None:

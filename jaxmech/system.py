@@ -3,7 +3,8 @@
 import inspect
 import pickle
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -180,10 +181,10 @@ class System:
 
     def sizes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[int, ...]:
         """The number of equations of each constraint."""
-        rows = jax.eval_shape(
-            lambda q, v, t, p: [c.rows(q, v, t, p)[1] for c in self.constraints], q, v, t, params
+        residuals = jax.eval_shape(
+            lambda *state: [c.residual(q, v, v, *state) for c in self.constraints], t, params
         )
-        return tuple(b.shape[0] for b in rows)
+        return tuple(residual.shape[0] for residual in residuals)
 
     def arguments(
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
@@ -199,12 +200,21 @@ class System:
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
 
     def _lagrangian(self, params: Params) -> Callable[[Array, Array, Array], Array]:
-        def lagrangian(q: Array, v: Array, t: Array) -> Array:
+        return lambda q, v, t: self._traced(q, v, t, params)
+
+    @cached_property
+    def _traced(self) -> Callable[..., Array]:
+        """The Lagrangian, traced once for all its uses and their derivatives."""
+
+        def lagrangian(q: Array, v: Array, t: Array, params: Params) -> Array:
             with naming_missing("`lagrangian`", params):
                 value = _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
             return value.astype(q.dtype)
 
-        return lagrangian
+        return jax.jit(lagrangian, inline=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def _is_called_from(package: str) -> bool:

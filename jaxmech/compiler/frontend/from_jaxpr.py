@@ -113,21 +113,21 @@ class JaxprReader:
 
     def _equation(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
         name = eqn.primitive.name
-        if any(np.size(v) > LARGEST_ARRAY for v in values if isinstance(v, np.ndarray)):
+        if any(x.size > LARGEST_ARRAY for x in values if isinstance(x, np.ndarray)):
             raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
+        if name in PRIMITIVES:
+            arrays = self._arrays(values, f"`{name}` of a whole sequence")
+            return list(PRIMITIVES[name](self.graph, eqn, *arrays))
         if name in self.structured:
             return self.structured[name](eqn, values)
-        content = call_content(eqn)
-        if content is not None:
+        if (content := call_content(eqn)) is not None:
             return self.read(content, values)
         if name in _IDENTITIES:
             return values
-        arrays = self._arrays(values, f"`{name}` of a whole sequence")
         if name == "cond":
+            arrays = self._arrays(values, "`cond` of a whole sequence")
             return self._cond(eqn.params["branches"], arrays)
-        if name not in PRIMITIVES:
-            raise UnsupportedError(f"the primitive `{name}`")
-        return list(PRIMITIVES[name](self.graph, eqn, *arrays))
+        raise UnsupportedError(f"the primitive `{name}`")
 
     def _write(self, rows: Value, place: Value, row: Value, when: Value) -> Rows:
         """Write a row in this iteration, if the lane is active and the index is in range."""

@@ -33,16 +33,27 @@ def constant(g: Graph, value: np.ndarray) -> Ids:
 def _each(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
     """Apply an operation elementwise to arrays of the same shape."""
     places = zip(*(np.ravel(a).tolist() for a in arrays), strict=True)
-    ids = [folded(g, op, *inputs, params=params) for inputs in places]
+    known = g.folded  # most are: asked here, since a call takes longer
+    ids = []
+    for inputs in places:
+        number = known.get((op, inputs, params))
+        ids.append(folded(g, op, *inputs, params=params) if number is None else number)
     return np.array(ids, np.int64).reshape(np.shape(arrays[0]))
 
 
 def _elementwise(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
     name, shape = eqn.primitive.name, shape_of(eqn.outvars[0])
-    params: Any = tuple(sorted((k, v) for k, v in eqn.params.items() if v is not None))
+    params: Any = ()
+    if eqn.params:
+        params = tuple(sorted((k, v) for k, v in eqn.params.items() if v is not None))
     if name == "convert_element_type":
         params = str(np.dtype(eqn.params["new_dtype"]))
-    yield _each(g, name, *(np.broadcast_to(a, shape) for a in arrays), params=params)
+    yield _each(
+        g,
+        name,
+        *(a if a.shape == shape else np.broadcast_to(a, shape) for a in arrays),
+        params=params,
+    )
 
 
 def _slice(x: Ids, p: Params) -> Ids:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+_INVARIANT = {"capture", "const"}  # kinds of leaves that are the same in all iterations
+
 
 class Node(NamedTuple):
     """A scalar: its operation or kind of leaf, the numbers of its inputs, parameters and type."""
@@ -58,6 +60,7 @@ class Graph:
         self.folded: dict[tuple[str, tuple[int, ...], Any], int] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
         self._numbers: dict[Node, int] = {}
+        self._constants: dict[tuple[bytes, np.dtype], int] = {}
 
     def add(self, op: str, inputs: tuple[int, ...], params: Any, dtype: Any) -> int:
         """Return the number of a node, which is added unless an equal one exists."""
@@ -77,10 +80,13 @@ class Graph:
         return self._numbers.get(node)
 
     def const(self, value: Any, dtype: Any) -> int:
-        """Add a constant, keyed by its repr, which distinguishes 0.0 from -0.0 and equates NaNs."""
+        """Add a constant, keyed by its bytes, which distinguish 0.0 from -0.0 and equate NaNs."""
         scalar = np.asarray(value, dtype)[()]
-        number = self.add("const", (), repr(scalar), dtype)
-        self.values[number] = scalar
+        key = scalar.tobytes(), scalar.dtype
+        number = self._constants.get(key)
+        if number is None:
+            number = self._constants[key] = self.add("const", (), key[0], dtype)
+            self.values[number] = scalar
         return number
 
     def capture(self, number: int) -> int:
@@ -106,8 +112,8 @@ class Graph:
 
     def _is_invariant(self, inputs: tuple[int, ...]) -> bool:
         # Operations on constants alone have been folded, so one input is a capture.
-        ops = {self.nodes[i].op for i in inputs}
-        return "capture" in ops and ops <= {"capture", "const"}
+        ops = [self.nodes[i].op for i in inputs]
+        return "capture" in ops and all(op in _INVARIANT for op in ops)
 
     def _hoist(self, node: Node) -> int:
         """Compute a loop-invariant operation in the graph around the loop."""
