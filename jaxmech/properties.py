@@ -1,5 +1,6 @@
 """Structural properties, which hold at almost every state and are found without concrete values."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,12 +10,19 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.constraints import Acceleration, Holonomic
+from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.equations import SingularMass
 from jaxmech.linalg import times
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.probing import cached_by_shapes, concrete_at, generic, outside_traces, wide
+from jaxmech.utils.probing import (
+    cached_by_shapes,
+    concrete_at,
+    depends_on,
+    generic,
+    outside_traces,
+    wide,
+)
 
 SAMPLES = 16  # number of states at which sets of rows are compared
 
@@ -53,8 +61,11 @@ def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Param
         return False
     if any(isinstance(c, Acceleration) for c in system.constraints):
         return False
+    sources = _work_sources(system, q, v, t, params)
+    if not sources:
+        return True
     states = _generic_states(q, v, t, params)
-    works = concrete_at(partial(_work_sources, system), states)
+    works = concrete_at(lambda *state: jnp.concatenate([work(*state) for work in sources]), states)
     return all(work is not None and np.allclose(work, 0, atol=1e-5) for work in works)
 
 
@@ -111,18 +122,36 @@ def _is_singular(M: np.ndarray) -> bool:
     return bool(np.linalg.matrix_rank(M, tol=1e-5 * np.abs(M).max()) < M.shape[0])
 
 
-def _work_sources(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """An array that is zero if energy is conserved: dL/dt, and each A v that need not vanish.
+def _work_sources(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> list[Callable[..., Array]]:
+    """Functions of the state that vanish if energy is conserved: dL/dt, and each A v that need not.
 
     The power of a constraint force is (A v) . lambda. For dphi/dt = A v + phi_t = 0 it vanishes if
     phi_t does; for psi = 0 if A v is psi itself, that is, if psi is linear and homogeneous in v.
     """
-    sources = [jax.grad(lambda t: system.lagrangian(q, v, t, params))(t)[None]]
-    for constraint in system.constraints:
-        if isinstance(constraint, Holonomic):
-            still = jnp.zeros_like(v)
-            sources.append(constraint.speed(q, still, t, params))
-        else:
-            A, _ = constraint.rows(q, v, t, params)
-            sources.append(times(A, v) - constraint.value(q, v, t, params))
-    return jnp.concatenate(sources)
+
+    def explicit(q: Array, v: Array, t: Array, params: Params) -> Array:
+        return jax.grad(lambda t: system.lagrangian(q, v, t, params))(t)[None]
+
+    def speed(constraint: Holonomic, q: Array, v: Array, t: Array, params: Params) -> Array:
+        return constraint.speed(q, jnp.zeros_like(v), t, params)
+
+    def power(constraint: Nonholonomic, q: Array, v: Array, t: Array, params: Params) -> Array:
+        A, _ = constraint.rows(q, v, t, params)
+        return times(A, v) - constraint.value(q, v, t, params)
+
+    # What does not contain the time need not be evaluated.
+    sources: list[Callable[..., Array]] = []
+    if depends_on(lambda t: system.lagrangian(q, v, t, params), (t,)):
+        sources.append(explicit)
+    for c in system.constraints:
+        if isinstance(c, Nonholonomic):
+            sources.append(partial(power, c))
+        elif isinstance(c, Holonomic) and depends_on(partial(_at_time, c, q, params), (t,)):
+            sources.append(partial(speed, c))
+    return sources
+
+
+def _at_time(constraint: Holonomic, q: Array, params: Params, t: Array) -> Array:
+    return constraint.value(q, t, params)

@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler.backends.partitioning import resharded, unsharded
 from jaxmech.compiler.platforms import NATIVE, is_on, lowered_for
-from jaxmech.compiler.vectorize import run_alone, run_batched, without_unused
+from jaxmech.compiler.vectorize import run_alone, run_jaxpr, without_unused
 from jaxmech.utils.jit_cache import jit_of
 
 Flags = tuple[bool, ...]
@@ -198,18 +198,18 @@ class BatchAxis:
     has_axis: Flags
     as_lanes: bool
 
-    def vectorized(
-        self, fn: Callable[..., list[Array]], *, native: bool
-    ) -> Callable[..., list[Array]]:
-        """Map fn over the axis, as native code or by `jax.vmap`."""
-        if native and self.as_lanes:
-            if not isinstance(self.size, int):
-                raise ValueError(
-                    "A batch that is compiled to native code must have a known size, but has "
-                    f"{self.size}; give `jax.export` a number, or export within "
-                    "`jaxmech.compiler.off()`."
-                )
-            return lambda *args: run_batched(fn, self.has_axis, args)
+    def as_native(self, call: ClosedJaxpr) -> Callable[..., list[Array]]:
+        """Map a function over the axis, as native code."""
+        if not isinstance(self.size, int):
+            raise ValueError(
+                "A batch that runs as lanes must have a size that is known, but has "
+                f"{self.size}; give `jax.export` a number, or export within "
+                "`jaxmech.compiler.off()`."
+            )
+        return lambda *args: run_jaxpr(call, self.has_axis, args)
+
+    def mapped(self, fn: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
+        """Map a function over the axis by `jax.vmap`."""
         return jax.vmap(fn, [0 if has else None for has in self.has_axis], axis_size=self.size)
 
 
@@ -271,11 +271,13 @@ def _evaluated(
     native: bool,
 ) -> list[Array]:  # fmt: skip
     """Compute the results while a program is lowered."""
-    fn = jaxpr_as_fun(call)
     if not levels and args and native and is_on():
-        return run_alone(fn, args)
+        return run_alone(call, args)
+    fn = jaxpr_as_fun(call)
+    if levels and native and levels[0].as_lanes:
+        fn, levels = levels[0].as_native(call), levels[1:]
     for level in levels:
-        fn = level.vectorized(fn, native=native)
+        fn = level.mapped(fn)
     return fn(*args)
 
 

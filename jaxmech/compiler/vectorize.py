@@ -73,7 +73,6 @@ def run_batched(
     leaves, structure = jax.tree.flatten(args)
     flags = jax.tree.leaves(batched)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
-    size = next(x.shape[0] for x, is_batched in zip(leaves, flags, strict=True) if is_batched)
     one = [
         jax.ShapeDtypeStruct(x.shape[1:] if is_batched else x.shape, x.dtype)
         for x, is_batched in zip(leaves, flags, strict=True)
@@ -81,28 +80,35 @@ def run_batched(
     closed, shape = jax.make_jaxpr(
         lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), return_shape=True
     )(*one)
-    closed = without_unused(closed)
+    outs = run_jaxpr(without_unused(closed), flags, leaves, found)
+    return jax.tree.unflatten(jax.tree.structure(shape), outs)
+
+
+def run_jaxpr(
+    closed: ClosedJaxpr, flags: Sequence[bool], args: Sequence[Array],
+    found: Explanation | None = None,
+) -> list[Array]:  # fmt: skip
+    """Run a function without unused operations over a batch; flagged arguments have its axis."""
+    size = next(x.shape[0] for x, is_batched in zip(args, flags, strict=True) if is_batched)
     try:
         if not is_one_kernel(closed.jaxpr, flags):
             raise UnsupportedError("a loop that must be compiled separately")
         kernel = function_kernel(closed)
-        outs = over_batch(kernel, flags, size, leaves)
+        outs = over_batch(kernel, flags, size, args)
         if found is not None:
             found.parts.append(part("function", kernel))
+        return outs
     except UnsupportedError as error:
-        pairs = run_partitioned(closed, leaves, flags, size, found)
+        pairs = run_partitioned(closed, args, flags, size, found)
         if found is not None and not found.parts:
             found.parts.append(Part("function", 0, 0, str(error)))
-        outs = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
-    return jax.tree.unflatten(jax.tree.structure(shape), outs)
+        return [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
 
 
-def run_alone(fn: Callable[..., Any], args: Sequence[Array]) -> list[Array]:
+def run_alone(closed: ClosedJaxpr, args: Sequence[Array]) -> list[Array]:
     """Run one trajectory with the code of a batch of one, to the bits of any batch."""
-    # XLA would take two to three times as long to compile it. One batched argument is enough: the
-    # parts that do not depend on it are left to XLA.
-    flags = [True] * len(args)
-    return [x[0] for x in run_batched(fn, flags, [x[None] for x in args])]
+    # XLA would take two to three times as long to compile it.
+    return [x[0] for x in run_jaxpr(closed, [True] * len(args), [x[None] for x in args])]
 
 
 def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Var
+from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array
 
 KEPT = 64  # cached answers of each query
@@ -119,12 +119,5 @@ def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         (True, False)
     """
     jaxpr = jax.make_jaxpr(fn)(*args).jaxpr
-    reached = set(jaxpr.invars[: len(jax.tree.leaves(args[0]))])
-
-    def any_reached(atoms: Any) -> bool:
-        return any(isinstance(atom, Var) and atom in reached for atom in atoms)
-
-    for eqn in jaxpr.eqns:
-        if any_reached(eqn.invars):
-            reached.update(eqn.outvars)
-    return any_reached(jaxpr.outvars)
+    _, used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    return any(used[: len(jax.tree.leaves(args[0]))])
