@@ -15,7 +15,7 @@ import jaxmech as jm
 from experiments.cuda import cases as of_models
 from jaxmech.compiler import Explanation, off, operation
 from jaxmech.compiler.platforms import why_not
-from jaxmech.compiler.vectorize import run_batched
+from jaxmech.compiler.vectorize import run_jaxpr
 from jaxmech.models import CATALOGUE
 
 Arrays = dict[str, Any]
@@ -198,11 +198,11 @@ def computed(cases: list[str], lanes: bool) -> Arrays:
     for case in cases:
         found: list[Explanation] = []
 
-        def noted(fn: Any, flags: Any, args: Any, found: list[Explanation] = found) -> Any:
+        def noted(call: Any, flags: Any, args: Any, found: list[Explanation] = found) -> Any:
             found.append(Explanation())
-            return run_batched(fn, flags, args, found[-1])
+            return run_jaxpr(call, flags, args, found[-1])
 
-        with patch.object(operation, "run_batched", noted), nullcontext() if lanes else off():
+        with patch.object(operation, "run_jaxpr", noted), nullcontext() if lanes else off():
             arrays |= {f"{case}/{key}": np.asarray(x) for key, x in CASES[case]().items()}
         arrays[f"{case}/as"] = np.array([part.reason for whole in found for part in whole.parts])
     return arrays

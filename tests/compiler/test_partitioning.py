@@ -34,8 +34,8 @@ EXPECTED: dict[str, Expected] = {
     "whole grid, turned": ([64], [], "P(('y', 'x'))"),
     "two axes on a grid": ([2 * 128], [], "P('y', 'x')"),
     "fewer than lanes": ([32], [], "P('x')"),
-    "one each": ([2], [], "P('x')"),
-    "single": ([2], [], "P()"),
+    "one each": ([1], [], "P('x')"),
+    "single": ([1], [], "P()"),
     "part of the mesh manual": ([128], [], "P('x')"),
 }
 AUTO: dict[str, Expected] = {
