@@ -12,21 +12,9 @@ import numpy as np
 import zarr
 
 from jaxmech.config.run_folder import FolderError
+from jaxmech.ensemble import checksums
 from jaxmech.ensemble.accumulate import from_file
-from jaxmech.ensemble.checksums import (
-    BLOCKS,
-    RESULTS,
-    SEAL,
-    STATISTICS,
-    SUMMARY,
-    Damage,
-    block_damage,
-    damage_text,
-    damaged,
-    marked_blocks,
-    missing_marks,
-    read_seal,
-)
+from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMARY, Damage
 from jaxmech.ensemble.layout import array_of
 from jaxmech.status import succeeded
 
@@ -95,7 +83,7 @@ class Results:
         """The finished blocks of an array in order; a damaged one raises a FolderError."""
         array, step = array_of(self.group, name), int(self.config["block"])
         for block in self.blocks:
-            _require_sound(self.path, block_damage(self.path, block, name))
+            _require_sound(self.path, checksums.block_damage(self.path, block, name))
             yield np.asarray(array[block * step : (block + 1) * step])
 
     def good(self, name: str, times: Any = slice(None), most: int | None = None) -> np.ndarray:
@@ -122,28 +110,28 @@ class Results:
 def open_results(path: Path) -> Results:
     """Open a run folder for reading; blocks are checked for damage when they are read."""
     seal = _seal(path)
-    _require_sound(path, damaged(path, seal))
+    _require_sound(path, checksums.damaged(path, seal))
     try:
         config = tomllib.loads((path / "config.toml").read_text())
         group = zarr.open_group(path / RESULTS, mode="r", use_consolidated=False)
     except (OSError, ValueError) as error:
         raise FolderError(f"{path} cannot be read: {error}") from error
-    _require_sound(path, missing_marks(path, seal, _count(config)))
-    return Results(path, group, config, tuple(marked_blocks(path)))
+    _require_sound(path, checksums.missing_marks(path, seal, _count(config)))
+    return Results(path, group, config, tuple(checksums.marked_blocks(path)))
 
 
 def verify(path: Path) -> tuple[Damage, ...]:
     """Compare every file of a run folder with its digest and return the damage; change nothing."""
     seal = _seal(path)
     try:
-        found = [*damaged(path, seal)]
+        found = [*checksums.damaged(path, seal)]
         if f"{RESULTS}/zarr.json" not in seal:  # the run is a fit
             return tuple(found)
         if not any(one.file == "config.toml" for one in found):
             config = tomllib.loads((path / "config.toml").read_text())
-            found += missing_marks(path, seal, _count(config))
-        for block in marked_blocks(path):
-            found += block_damage(path, block)
+            found += checksums.missing_marks(path, seal, _count(config))
+        for block in checksums.marked_blocks(path):
+            found += checksums.block_damage(path, block)
     except OSError as error:
         raise FolderError(f"{path} cannot be read: {error.strerror or error}") from error
     return tuple(found)
@@ -152,7 +140,7 @@ def verify(path: Path) -> tuple[Damage, ...]:
 def _seal(path: Path) -> dict[str, str]:
     if not any((path / name).exists() for name in ("config.toml", SEAL, BLOCKS)):
         raise FolderError(f"{path} holds no run; name a folder that `jaxmech ensemble` has written")
-    return read_seal(path)
+    return checksums.read_seal(path)
 
 
 def _count(config: Mapping[str, Any]) -> int:
@@ -163,6 +151,6 @@ def _require_sound(path: Path, damage: Iterable[Damage]) -> None:
     found = list(damage)
     if found:
         raise FolderError(
-            f"{path} is damaged: {damage_text(found)}; `jaxmech ensemble` with its configuration "
-            f"and --out {path} recomputes what is lost"
+            f"{path} is damaged: {checksums.damage_text(found)}; `jaxmech ensemble` with its "
+            f"configuration and --out {path} recomputes what is lost"
         )

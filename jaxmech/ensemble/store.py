@@ -40,25 +40,8 @@ from jaxmech.config.run_folder import (
     stored_environment,
     write_whole,
 )
-from jaxmech.ensemble.checksums import (
-    BLOCKS,
-    RESULTS,
-    SEAL,
-    SUMMARY,
-    Damage,
-    add_to_seal,
-    block_damage,
-    block_files,
-    damage_text,
-    damaged,
-    digests,
-    marked_blocks,
-    missing_marks,
-    read_seal,
-    remove_block,
-    write_mark,
-    write_seal,
-)
+from jaxmech.ensemble import checksums
+from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
 from jaxmech.ensemble.layout import STATES, Layout, array_of
 from jaxmech.ensemble.study import Study
 from jaxmech.integrate import AbstractFixedStep
@@ -83,7 +66,7 @@ class RunFolder:
 
     def missing(self, blocks: range) -> list[int]:
         """Select the blocks that are still to be computed."""
-        done = set(marked_blocks(self.path))
+        done = set(checksums.marked_blocks(self.path))
         return [block for block in blocks if block not in done]
 
     def trajectories(self, blocks: Iterable[int]) -> int:
@@ -98,10 +81,10 @@ class RunFolder:
             rows = slice(block, block + 1) if name == STATES else slice(first, last)
             self._array(name)[rows] = np.asarray(values)[: rows.stop - rows.start]
         # The data must be on the disk before the mark: a crash may reorder unflushed writes.
-        for file in block_files(self.path, block, arrays):
+        for file in checksums.block_files(self.path, block, arrays):
             flush(file)
             flush(file.parent)
-        write_mark(self.path, block, arrays)
+        checksums.write_mark(self.path, block, arrays)
 
     def states(self, block: int) -> np.ndarray:
         """The bytes of the states of a finished block."""
@@ -116,9 +99,9 @@ class RunFolder:
 
     def discard_after(self, last: int) -> None:
         """Remove the blocks that other processes have computed beyond the last one of the run."""
-        for block in marked_blocks(self.path):
+        for block in checksums.marked_blocks(self.path):
             if block >= last:
-                remove_block(self.path, block)
+                checksums.remove_block(self.path, block)
 
     def conclude(self, files: Mapping[str, bytes]) -> None:
         """Write the files at the end of a run, by name, unless they are there already."""
@@ -126,7 +109,7 @@ class RunFolder:
             file = self.path / name
             if not file.is_file() or file.read_bytes() != content:
                 write_whole(file, content)
-        add_to_seal(self.path, (self.path / name for name in files))
+        checksums.add_to_seal(self.path, (self.path / name for name in files))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,12 +159,12 @@ def open_run(
     folder = RunFolder(path, content.study.size, content.study.block_size)
     with opened(path, shared=only is not None):
         with locked(path, CREATION, wait=True):
-            begun = (path / SEAL).is_file() or bool(marked_blocks(path))
+            begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
             if not begun:
                 content.create(path)
                 created = (path / name for name in (*_CREATED, *content.copies))
                 found = [file for at in created for file in (at, *at.rglob("*"))]
-                write_seal(path, digests(path, filter(Path.is_file, found)))
+                checksums.write_seal(path, checksums.digests(path, filter(Path.is_file, found)))
         if begun:
             _check(folder, content, tell, only)
         yield folder
@@ -205,33 +188,34 @@ def _check(
     folder: RunFolder, content: RunContent, tell: Callable[[str], None], only: range | None
 ) -> None:
     """Require a folder to be of the same origin, and repair it, or `only` some of its blocks."""
-    path, seal = folder.path, read_seal(folder.path)
-    lost = list(damaged(path, seal))
+    path, seal = folder.path, checksums.read_seal(folder.path)
+    lost = list(checksums.damaged(path, seal))
     if lost and only is not None:
         text = "the same command without --blocks repairs it where possible"
-        raise FolderError(f"{path} was damaged: {damage_text(lost)}; {text}")
+        raise FolderError(f"{path} was damaged: {checksums.damage_text(lost)}; {text}")
     if lost:
         _repair(path, [one for one in lost if one.file not in SUMMARY], seal, content)
-        tell(f"{path} was damaged: {damage_text(lost)}; written again")
+        tell(f"{path} was damaged: {checksums.damage_text(lost)}; written again")
     require_same_config(path, content.config, _MAY_CHANGE)
-    marked = [block for block in marked_blocks(path) if only is None or block in only]
-    found = [one for block in marked for one in block_damage(path, block)]
+    marked = [block for block in checksums.marked_blocks(path) if only is None or block in only]
+    found = [one for block in marked for one in checksums.block_damage(path, block)]
     if only is None:
-        found = [*missing_marks(path, seal, folder.count), *found]
+        found = [*checksums.missing_marks(path, seal, folder.count), *found]
     blocks = sorted({one.block for one in found if one.block is not None})
     if found:
         numbers = ", ".join(map(str, blocks))
-        tell(f"{path} was damaged: {damage_text(found)}; to be recomputed: block {numbers}")
+        text = checksums.damage_text(found)
+        tell(f"{path} was damaged: {text}; to be recomputed: block {numbers}")
     finished = only is None and not found and not folder.missing(range(folder.count))
     _require_same(path, content, finished, tell)
     for block in blocks:
-        remove_block(path, block)
+        checksums.remove_block(path, block)
     if only is not None:
         return
     for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
         draft.unlink(missing_ok=True)
     if any(one.file in SUMMARY for one in lost):  # it is computed from the results again
-        write_seal(path, {name: sha for name, sha in seal.items() if name not in SUMMARY})
+        checksums.write_seal(path, {name: sha for name, sha in seal.items() if name not in SUMMARY})
 
 
 def _require_same(
@@ -256,7 +240,7 @@ def _repair(path: Path, lost: list[Damage], seal: Mapping[str, str], content: Ru
     fresh.mkdir()
     content.create(fresh)
     names = [one.file for one in lost]
-    whole = digests(fresh, (fresh / name for name in names if (fresh / name).is_file()))
+    whole = checksums.digests(fresh, (fresh / name for name in names if (fresh / name).is_file()))
     left = [one for one in lost if whole.get(one.file) != seal[one.file]]
     for name in names:
         if whole.get(name) == seal[name]:
@@ -265,6 +249,6 @@ def _repair(path: Path, lost: list[Damage], seal: Mapping[str, str], content: Ru
     shutil.rmtree(fresh)
     if left:
         raise FolderError(
-            f"{path} was damaged: {damage_text(left)}. Restore it, or compute the study again in "
-            "another folder with --out"
+            f"{path} was damaged: {checksums.damage_text(left)}. Restore it, or compute the study "
+            "again in another folder with --out"
         )

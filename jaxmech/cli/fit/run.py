@@ -39,15 +39,8 @@ from jaxmech.config.run_folder import (
     warn,
     write_whole,
 )
-from jaxmech.ensemble.checksums import (
-    SEAL,
-    add_to_seal,
-    damage_text,
-    damaged,
-    digests,
-    read_seal,
-    write_seal,
-)
+from jaxmech.ensemble import checksums
+from jaxmech.ensemble.checksums import SEAL
 from jaxmech.ensemble.work.checks import cluster_tasks
 from jaxmech.identify.cross_validation import cross_validate
 from jaxmech.identify.data.recording import Recording
@@ -93,10 +86,10 @@ def run_fit(
                         folds=choice.folds, rule=choice.rule, score=choice.score,
                         settings=settings(study), folder=out / _CANDIDATES, **how,
                     )  # fmt: skip
-            add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
+            checksums.add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
             chosen = comparison.chosen if comparison else next(iter(found.by_name))
             fit = _fitted(study, found.by_name[chosen], recordings, out, how)
-        add_to_seal(out, [out / FIT])
+        checksums.add_to_seal(out, [out / FIT])
         title = f"{name}, {chosen}" if comparison else name
         outcome = Outcome(title, fit, comparison, tuple(map(str, study.data.observed)))
         write_whole(out / "report.txt", as_text(outcome))
@@ -109,10 +102,10 @@ def redraw(out: Path) -> list[Path]:
     """Draw the pictures of a run folder again, from the stored fit."""
     try:
         config = tomllib.loads((out / "config.toml").read_text())
-        lost = list(damaged(out, read_seal(out)))
+        lost = list(checksums.damaged(out, checksums.read_seal(out)))
         if lost:
             raise FolderError(
-                f"{out} is damaged: {damage_text(lost)}; `jaxmech fit` computes it again"
+                f"{out} is damaged: {checksums.damage_text(lost)}; `jaxmech fit` computes it again"
             )
         fit = load_fit(out / FIT)
     except FolderError:
@@ -203,17 +196,17 @@ def _begin(
     write_whole(out / "environment.json", environment_json(facts))
     write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
     written = [out / name for name in _BEGUN if (out / name).is_file()]
-    write_seal(out, digests(out, written))
+    checksums.write_seal(out, checksums.digests(out, written))
 
 
 def _lost(out: Path) -> list[str]:
     """The damaged files that can be computed again, or a FolderError for others."""
-    lost = list(damaged(out, read_seal(out)))
+    lost = list(checksums.damaged(out, checksums.read_seal(out)))
     kept = [one for one in lost if one.file in _BEGUN]
     if kept:
         raise FolderError(
-            f"{out} was damaged: {damage_text(kept)}. Restore it, or fit in another folder "
-            "with --out"
+            f"{out} was damaged: {checksums.damage_text(kept)}. Restore it, or fit in another "
+            "folder with --out"
         )
     return [one.file for one in lost]
 

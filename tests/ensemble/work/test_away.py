@@ -23,7 +23,7 @@ from jaxmech.ensemble.work.tasks import ClusterError, Tasks
 from tests.ensemble.studies import OBSERVED, killed, resealed, same_results, write_study
 from tests.ensemble.work.crews import Crew
 
-RUN = import_module("jaxmech.ensemble.run")
+CHECKS = import_module("jaxmech.ensemble.work.checks")
 ON = OBSERVED + '\n[cluster]\nscheduler = "local:2"\n'
 UNTIL = '\n[until]\nquantity = "right"\nhalf_width = 0.45\nat_least = 4\n'
 
@@ -38,7 +38,7 @@ def crew(monkeypatch) -> Crew:
     def connected(cluster, tell) -> Iterator[Tasks]:
         yield Tasks(found, losses=0, waiting=tell)
 
-    monkeypatch.setattr(RUN, "connected", connected)
+    monkeypatch.setattr(CHECKS, "connected", connected)
     return found
 
 
