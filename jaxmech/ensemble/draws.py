@@ -16,16 +16,9 @@ from scipy.special import ndtr, ndtri
 
 from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
 from jaxmech.config.load import Subject
-from jaxmech.ensemble.distributions import (
-    Distribution,
-    Fixed,
-    FromTable,
-    Sobol,
-    Spread,
-    needs_default,
-)
+from jaxmech.ensemble.distributions import Fixed, FromTable, Sobol, Spread, needs_default
 from jaxmech.ensemble.sampling.designs import Points, inside
-from jaxmech.ensemble.sampling.plans import Drawn, DrawPlan, Index, plans_of
+from jaxmech.ensemble.sampling.plans import Drawn, DrawPlan, plans_of
 from jaxmech.ensemble.sampling.settings import Sampling, named
 from jaxmech.ensemble.sampling.table import read_table
 
@@ -67,20 +60,23 @@ class Sampler:
     ) -> None:
         self.size = study.size  # trajectories of the study
         self._plans = plans_of(study, subject)
-        rules = {p.key(i): (p, i, rule) for p in self._plans for i, rule in p.rules.items()}
-        self._columns, self._weights = _from_table(rules, sampling, study.size, folder)
-        self._drawn: dict[str, tuple[DrawPlan, Index, Spread]] = {
-            key: (plan, index, rule)
-            for key, (plan, index, rule) in rules.items()
-            if not isinstance(rule, Fixed | FromTable)
+        # each rule with the default value of the model
+        rules = {p.key(i): (x, float(p.base[i])) for p in self._plans for i, x in p.rules.items()}
+        self.keys = [*rules]  # full names of the numbers that vary, such as "parameters.m[3]"
+        wanted = {
+            key: rule.column for key, (rule, _) in rules.items() if isinstance(rule, FromTable)
+        }
+        self._columns, self._weights = _from_table(wanted, sampling, study.size, folder)
+        self._drawn: dict[str, tuple[Spread, float]] = {
+            key: (rule, default)
+            for key, (rule, default) in rules.items()
+            if not isinstance(rule, FromTable)
         }
         known = [*self._drawn]
-        # full names of the numbers that vary, such as "parameters.m[3]"
-        self.keys = [key for key in rules if key in self._drawn or key in self._columns]
         self._proposal = _proposal(sampling, known)
         # the factor of the correlation matrix of all drawn variables, if any are correlated
         self._factor = np.linalg.cholesky(sampling.matrix(known)) if sampling.correlation else None
-        spread = [key for key, (_, _, rule) in self._drawn.items() if isinstance(rule, Sobol)]
+        spread = [key for key, (rule, _) in self._drawn.items() if isinstance(rule, Sobol)]
         self.points = Points(sampling.design, study.seed, study.size, known, spread)
         _require_groups(sampling, self.points, study.size, self._columns)
 
@@ -101,9 +97,9 @@ class Sampler:
             normal = np.stack([ndtri(unit[key]) for key in self._drawn], axis=1) @ self._factor.T
             unit |= {key: inside(x) for key, x in zip(self._drawn, ndtr(normal).T, strict=True)}
         drawn = {
-            key: self._proposal.get(key, rule).quantile(unit[key], _default(plan, index))
-            for key, (plan, index, rule) in self._drawn.items()
-        }  # fmt: skip
+            key: self._proposal.get(key, rule).quantile(unit[key], default)
+            for key, (rule, default) in self._drawn.items()
+        }
         return drawn | {key: values[first:last] for key, values in self._columns.items()}
 
     def weights(self, first: int, last: int) -> np.ndarray:
@@ -112,8 +108,7 @@ class Sampler:
         if self._proposal:
             columns, total = self.columns(first, last), np.zeros(last - first)
             for key, rule in self._proposal.items():
-                plan, index, own = self._drawn[key]
-                default = _default(plan, index)
+                own, default = self._drawn[key]
                 total += own.log_density(columns[key], default)
                 total -= rule.log_density(columns[key], default)
             found = found * np.exp(total)
@@ -123,24 +118,16 @@ class Sampler:
         if not plan.rules:
             return Variable(plan.section, plan.name, plan.base, varies=False)
         values = np.array(np.broadcast_to(plan.base, (rows, *plan.base.shape)), float, order="C")
-        for index, rule in plan.rules.items():
-            column = rule.value if isinstance(rule, Fixed) else columns[plan.key(index)]
-            values.reshape(rows, -1)[:, plan.place(index)] = column
+        by_entry = np.moveaxis(values, 0, -1)
+        for index in plan.rules:
+            by_entry[index] = columns[plan.key(index)]
         return Variable(plan.section, plan.name, values, varies=True)
 
 
-def _default(plan: DrawPlan, index: Index) -> float:
-    return float(plan.base[index])
-
-
 def _from_table(
-    rules: Mapping[str, tuple[DrawPlan, Index, Distribution]],
-    sampling: Sampling,
-    size: int,
-    folder: Path,
+    wanted: Mapping[str, str | None], sampling: Sampling, size: int, folder: Path
 ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
     """The values of the variables that a table holds, and its weights."""
-    wanted = {k: rule.column for k, (_, _, rule) in rules.items() if isinstance(rule, FromTable)}
     if sampling.table is None:
         text = 'must not be of the distribution "table": `sampling.table` names no file'
         refuse_all(Problem(tuple(key.split(".", 1)), text) for key in wanted)

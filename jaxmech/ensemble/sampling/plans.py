@@ -10,7 +10,14 @@ import numpy as np
 
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, refuse_all
 from jaxmech.config.load import Subject, load
-from jaxmech.ensemble.distributions import Distribution, Fixed, Normal, needs_default
+from jaxmech.ensemble.distributions import (
+    Distribution,
+    Fixed,
+    FromTable,
+    Normal,
+    Spread,
+    needs_default,
+)
 
 Index = tuple[int, ...]
 _SCALARS = ("coordinates", "velocities")
@@ -58,11 +65,7 @@ class DrawPlan:
     section: str
     name: str
     base: np.ndarray
-    rules: Mapping[Index, Distribution]
-
-    def place(self, index: Index) -> int:
-        """The position of an entry in the flattened array."""
-        return int(np.ravel_multi_index(index, self.base.shape)) if index else 0
+    rules: Mapping[Index, Spread | FromTable]
 
     def key(self, index: Index) -> str:
         """The full name of an entry, such as "parameters.m[3]"."""
@@ -157,7 +160,7 @@ def _plan(
     if group and base.dtype.kind not in "fiu":
         message = f"must hold numbers to be drawn, but is of type {type(default).__name__}"
         raise StudyError(Problem((section, key), message) for key in group)
-    entries: dict[Index, Distribution] = {}
+    entries: dict[Index, Spread | FromTable] = {}
     for key, rule in group.items():
         indices = _indices(section, key, name, base)
         if isinstance(rule, Fixed):
