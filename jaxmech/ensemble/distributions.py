@@ -298,8 +298,7 @@ DISTRIBUTIONS: dict[str, type] = {
 }
 Spread = Uniform | Normal | LogNormal | Triangular | Discrete | Sobol | Scipy
 Distribution = Annotated[
-    Fixed | FromTable | Spread,
-    OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy),
+    Fixed | FromTable | Spread, OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy)
 ]
 
 

@@ -96,9 +96,7 @@ class Contravariant(AbstractFormulation):
         return Law(qdd, free, reactions, rows.rank, mass.definite, kept=rows.kept)
 
 
-def eliminated(
-    eom: EquationsOfMotion,
-) -> tuple[Float[Array, " n n"], Float[Array, " n"]]:
+def eliminated(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Array, " n"]]:
     """E and F of equation (4.3) as printed, with B' = A^+.
 
     The rank of E is that of M minus that of A: only E qdd = F and A qdd = b together determine the
