@@ -6,7 +6,7 @@ import jax
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.estimate import device_memory, estimate
-from jaxmech.ensemble.study import LARGEST_DEFAULT_BLOCK, Study, substeps_of
+from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, substeps_of
 
 # A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time with
 # the registers that a kernel needs; with twice as many trajectories, few threads idle at the end.
@@ -25,11 +25,8 @@ def sized(study: Study, coordinates: int, group: int = 1) -> Study:
             text = f"must be a multiple of {group}, the trajectories of a group of the design "
             raise refuse("block", f'{text}"{study.sampling.design}", but is {study.block}')
         return study.resolved()
-    block = _largest(study, coordinates)
-    if group > 1:
-        whole = -(-min(block, study.size) // group) * group
-        return replace(study, block=whole).resolved()
-    return study.resolved(block)
+    block, unit = _largest(study, coordinates), group if group > 1 else LANES
+    return replace(study, block=-(-min(block, study.size) // unit) * unit).resolved()
 
 
 def _largest(study: Study, coordinates: int) -> int:

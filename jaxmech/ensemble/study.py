@@ -170,20 +170,16 @@ class Study:
     @property
     def block_size(self) -> int:
         """The number of trajectories of one block."""
-        return self._block_size(LARGEST_DEFAULT_BLOCK)
+        return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
 
     @property
     def chunk_size(self) -> int:
         """Trajectories computed before they are stored, a whole number of blocks."""
         return _round_up(self.chunk or 1, self.block_size)
 
-    def resolved(self, largest: int = LARGEST_DEFAULT_BLOCK) -> "Study":
-        """Fill in the block and chunk sizes, the block up to a largest one."""
-        whole = replace(self, block=self._block_size(largest))
-        return replace(whole, chunk=whole.chunk_size)
-
-    def _block_size(self, largest: int) -> int:
-        return self.block or min(largest, _round_up(self.size, LANES))
+    def resolved(self) -> "Study":
+        """Fill in the block and chunk sizes."""
+        return replace(self, block=self.block_size, chunk=self.chunk_size)
 
 
 def substeps_of(study: Study) -> int | None:
