@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import Method, of_proportion, of_weighted
-from jaxmech.ensemble.statistics.moments import Moments, require_confidence
+from jaxmech.ensemble.statistics.moments import require_confidence
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
@@ -116,17 +116,18 @@ class FirstPassage(_Threshold):
         """The quantity, or those of the event."""
         return (self.of,) if self.of_event is None else (f"{self.of}_passed", f"{self.of}_time")
 
-    @property
-    def _times(self) -> Moments:
-        return Moments(of=self.names[1])
-
     def init(self, sample: Sample) -> State:
         """Initialize zero counts."""
-        places = sample.values[self.names[0]].shape[1] + 1  # the last one: never
-        none = jnp.zeros(places, sample.weight.dtype)
-        counts = jnp.zeros(places, sample.number.dtype)
-        state: State = {"passed": counts, "weights": none, "squares": none}
-        return state if self.of_event is None else state | {"times": self._times.init(sample)}
+        times, zero = sample.values[self.names[0]].shape[1], jnp.zeros((), sample.weight.dtype)
+        state = {
+            "passed": jnp.zeros(times + 1, sample.number.dtype),  # the last one: never
+            "weights": jnp.zeros(times + 1, sample.weight.dtype),
+            "squares": jnp.zeros(times + 1, sample.weight.dtype),
+        }
+        if self.of_event is None:
+            return state
+        ends = {"earliest": zero + jnp.inf, "latest": zero - jnp.inf}
+        return {**state, "mean": zero, "deviations": zero, **ends}
 
     def update(self, state: State, sample: Sample) -> State:
         """Count the trajectories by the time of their first passage."""
@@ -139,22 +140,29 @@ class FirstPassage(_Threshold):
         first = jnp.concatenate([past, never], axis=1).argmax(1)
         at = (first[:, None] == jnp.arange(past.shape[1] + 1)) & counts[:, None]
         w = jnp.where(at, sample.weight[:, None], 0)
-        own = {
-            "passed": state["passed"] + at.sum(0).astype(state["passed"].dtype),
-            "weights": state["weights"] + w.sum(0),
-            "squares": state["squares"] + (w**2).sum(0),
-        }
+        own = {"passed": at.sum(0).astype(state["passed"].dtype), "weights": w.sum(0)}
+        own["squares"] = (w**2).sum(0)
         if self.of_event is not None:
-            passed = sample._replace(weight=w[:, :-1].sum(1))
-            own["times"] = self._times.update(state["times"], passed)
-        return own
+            own |= _of_times(sample.values[self.names[1]], w[:, :-1].sum(1))
+        return self.merge(state, own)
 
     def merge(self, first: State, second: State) -> State:
-        """Sums, and the moments of the times."""
-        both = {key: first[key] + second[key] for key in ("passed", "weights", "squares")}
-        if self.of_event is not None:
-            both["times"] = self._times.merge(first["times"], second["times"])
-        return both
+        """Sums, and those of the times about their mean."""
+        whole = {key: first[key] + second[key] for key in ("passed", "weights", "squares")}
+        if self.of_event is None:
+            return whole
+        n, m = first["weights"][:-1].sum(), second["weights"][:-1].sum()
+        # Chan's formula as in `Moments`, of the trajectories that passed.
+        share = m / jnp.maximum(n + m, jnp.finfo(n.dtype).tiny)
+        apart = second["mean"] - first["mean"]
+        spread = first["deviations"] + second["deviations"] + apart**2 * n * share
+        return {
+            **whole,
+            "mean": first["mean"] + apart * share,
+            "deviations": spread,
+            "earliest": jnp.minimum(first["earliest"], second["earliest"]),
+            "latest": jnp.maximum(first["latest"], second["latest"]),
+        }
 
     def result(self, state: State) -> Found:
         """The number that first passed at each saved time, and the probability of it by then."""
@@ -177,15 +185,28 @@ class FirstPassage(_Threshold):
             **self._of_event(x),
         }
 
-    def _of_event(self, x: Found) -> Found:
+    def _of_event(self, x: dict[str, np.ndarray]) -> Found:
         """The exact times of an event [s]; NaN where it never occurs."""
         if self.of_event is None:
             return {}
-        times = x["times"]
-        known = times["weight"] > 0
+        weight = float(x["weights"][:-1].sum())
+        known = weight > 0
         return {
-            "mean": float(times["mean"]) if known else np.nan,
-            "sd": float(np.sqrt(times["spread"] / times["weight"])) if known else np.nan,
-            "earliest": float(times["min"]) if known else np.nan,
-            "latest": float(times["max"]) if known else np.nan,
+            "mean": float(x["mean"]) if known else np.nan,
+            "sd": float(np.sqrt(x["deviations"] / weight)) if known else np.nan,
+            "earliest": float(x["earliest"]) if known else np.nan,
+            "latest": float(x["latest"]) if known else np.nan,
         }
+
+
+def _of_times(times: Array, weight: Array) -> State:
+    """Weighted mean, sum of squared deviations, and the ends of the times with a weight."""
+    counts = weight > 0
+    known = jnp.where(counts, times, 0)
+    mean = (weight * known).sum() / jnp.maximum(weight.sum(), jnp.finfo(weight.dtype).tiny)
+    return {
+        "mean": mean,
+        "deviations": (weight * jnp.where(counts, known - mean, 0) ** 2).sum(),
+        "earliest": jnp.where(counts, times, jnp.inf).min(),
+        "latest": jnp.where(counts, times, -jnp.inf).max(),
+    }
