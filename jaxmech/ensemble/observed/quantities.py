@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.config.errors import Key, Problem, StudyError, refuse, refuse_all
-from jaxmech.config.load import Subject, find
-from jaxmech.ensemble.statistics.custom import Custom, Reduction
+from jaxmech.config.load import Found, Subject, find
+from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.utils.field_docs import doc, setting
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
@@ -31,6 +31,9 @@ AUDIT = (
     "worst_velocity_residual",
 )  # fmt: skip
 _FUNCTION: Any = Callable
+_NAMES_OF_FUNCTIONS = {  # fields of the settings of a study
+    "observe": ("function",), "statistics": ("functions",), "events": ("function", "jump"),
+}  # fmt: skip
 _KEPT: dict[str, Callable[[Array], Array]] = {
     "final": lambda x: x[-1],
     "max": lambda x: x.max(0),
@@ -91,14 +94,16 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
     problems: list[Problem] = []
     files: list[Path] = []
 
-    def get(named: Any, key: Key, kinds: tuple[type, ...] = (), what: str = "a function") -> Any:
+    def get(named: Any, key: Key) -> Any:
         if not isinstance(named, str):
             return named
         try:
-            return _found(named, folder, kinds, what, files)
+            found = _found(named, folder, is_reduction=key[0] == "statistics")
         except StudyError as error:
             problems.extend(Problem(key, p.message) for p in error.problems)
             return named
+        files.append(found.path)
+        return found.found
 
     named = _with_functions(study, get)
     for name, quantity in named["observe"].items():
@@ -107,45 +112,28 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
     return named, files
 
 
-def _with_functions(study: Any, get: Callable[..., Any]) -> dict[str, Any]:
+def _with_functions(study: Any, get: Callable[[Any, Key], Any]) -> dict[str, Any]:
     """Replace the names of functions in quantities, statistics and events by `get`."""
-    statistics = dict(study.statistics)
-    for name, one in study.statistics.items():
-        if isinstance(one, Custom):
-            key = ("statistics", name, "functions")
-            own = get(one.functions, key, (Reduction,), "a jaxmech.ensemble.Reduction")
-            statistics[name] = replace(one, functions=own)
-    return {
-        "observe": {
-            name: replace(one, function=get(one.function, ("observe", name, "function")))
-            for name, one in study.observe.items()
-        },
-        "statistics": statistics,
-        "events": {
-            name: replace(
-                one,
-                function=get(one.function, ("events", name, "function")),
-                jump=get(one.jump, ("events", name, "jump")),
-            )
-            for name, one in study.events.items()
-        },
-    }
+    found: dict[str, Any] = {}
+    for section, fields in _NAMES_OF_FUNCTIONS.items():
+        found[section] = dict(getattr(study, section))
+        for name, one in found[section].items():
+            named = {f: getattr(one, f) for f in fields if hasattr(one, f)}
+            own = {f: get(given, (section, name, f)) for f, given in named.items()}
+            found[section][name] = replace(one, **own)
+    return found
 
 
-def _found(
-    named: str, folder: Path, kinds: tuple[type, ...], what: str, files: list[Path]
-) -> object:
+def _found(named: str, folder: Path, *, is_reduction: bool) -> Found:
     if named.startswith("python:"):
         raise refuse(
             "function", f"must name a function in a file, but {named} was passed as an object"
         )
-    loaded = find(named, {}, folder, (*kinds, _FUNCTION))
-    if kinds and not isinstance(loaded.found, kinds):
-        raise refuse(
-            "function", f"must name {what}, but {named} is a {type(loaded.found).__name__}"
-        )
-    files.append(loaded.path)
-    return loaded.found
+    found = find(named, {}, folder, (Reduction, _FUNCTION) if is_reduction else (_FUNCTION,))
+    if is_reduction and not isinstance(found.found, Reduction):
+        kind = type(found.found).__name__
+        raise refuse("function", f"must name a jaxmech.ensemble.Reduction, but {named} is a {kind}")
+    return found
 
 
 def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
@@ -173,7 +161,7 @@ def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
 def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
     """A study whose functions are named by the copies of their files."""
 
-    def renamed(named: Any, *of: Any) -> Any:
+    def renamed(named: Any, key: Key) -> Any:
         if not isinstance(named, str) or named.startswith("python:"):
             return named
         file, _, name = named.rpartition(":")
