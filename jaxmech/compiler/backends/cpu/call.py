@@ -17,7 +17,7 @@ def cpu_call(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) ->
     """
     code = program(kernel, moving, size)
     some = code.facts.some
-    spare = 0 if size == 1 else max(code.facts.lanes - size, 0)
+    spare = max(code.facts.lanes - size, 0)
     whole = jnp.asarray(size + spare, jnp.int32)
     filled = [_filled(x, spare) if k in moving else x for k, x in enumerate(args)]
     shapes = [

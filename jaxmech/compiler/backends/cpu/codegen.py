@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from jaxmech.compiler.backends.cpu.runtime import array_address, module
+from jaxmech.compiler.backends.cpu.runtime import array_address, has_fma, module
 from jaxmech.compiler.backends.llvm.body import Body, computed_results
 from jaxmech.compiler.backends.llvm.builder import Text
 from jaxmech.compiler.frontend.build import Kernel
 
 LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
 FEW = 500  # operations: most wait for another one, and code for twice the lanes is still short
-ALONE = 2  # for a single trajectory: code for two lanes is short, and the spare lane costs little
 LONG = 4000  # operations of a kernel with a `while`: with fewer lanes, less waiting for the slowest
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
 
@@ -39,8 +38,7 @@ class Source:
 
     def __init__(self, kernel: Kernel, moving: frozenset[int], size: int) -> None:
         self.kernel, self.moving = kernel, moving
-        self.is_alone = size == 1
-        self.lanes = ALONE if self.is_alone else _lanes_of(kernel)
+        self.lanes = 1 if size == 1 else _lanes_of(kernel)
         self.some = computed_results(kernel)
 
     def module(self) -> tuple[str, str]:
@@ -49,13 +47,9 @@ class Source:
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
         """
-        kernel, text = self.kernel, Text(self.lanes)
+        kernel, text = self.kernel, Text(self.lanes, has_fma=has_fma())
         text.label("entry")
-        first = "0" if self.is_alone else _first(text)
-        if self.is_alone:
-            # Not known to be 0 while it is compiled: numbers that are equal in all lanes would
-            # become scalars, and be rounded differently where LLVM joins products and sums.
-            text.lane_distance = text.line(f"sub i64 {_size(text)}, 1")
+        first = _first(text)
         Body(text, kernel, self.moving, first, lambda k: array_address(text, 1 + k)).write()
         text.lines.append("ret void")
         results = [kernel.out_avals[k] for k in self.some]
@@ -66,13 +60,8 @@ def _first(text: Text) -> str:
     """Write the index of the block's first trajectory; the last block overlaps its predecessor."""
     # A few trajectories are computed twice, to the same bits: simpler and faster than a masked
     # remainder.
-    last = text.line(f"sub i64 {_size(text)}, {text.lanes}")
+    size = text.line(f"load i32, ptr {array_address(text, 0)}")
+    last = text.line(f"sub i64 {text.line(f'zext i32 {size} to i64')}, {text.lanes}")
     usual = text.line(f"mul i64 %block, {text.lanes}")
     before = text.line(f"icmp ult i64 {usual}, {last}")
     return text.line(f"select i1 {before}, i64 {usual}, i64 {last}")
-
-
-def _size(text: Text) -> str:
-    """Write the number of trajectories."""
-    size = text.line(f"load i32, ptr {array_address(text, 0)}")
-    return text.line(f"zext i32 {size} to i64")

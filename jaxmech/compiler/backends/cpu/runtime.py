@@ -319,3 +319,10 @@ def processor() -> str:
     """The properties of this processor that code depends on: kind, features, number of cores."""
     features = llvm.get_host_cpu_features().flatten()
     return f"{llvm.get_host_cpu_name()} {features} {os.cpu_count()}"
+
+
+@cache
+def has_fma() -> bool:
+    """Whether the processor has fused multiply-adds; all but older ones of x86 have."""
+    is_x86 = llvm.get_default_triple().startswith(("x86", "i386", "i686"))
+    return not is_x86 or llvm.get_host_cpu_features().get("fma", False)

@@ -59,7 +59,10 @@ class Body:
         """
         kernel, text = self.kernel, self.text
         graph, loops = kernel.reader.graph, kernel.reader.loops
-        assembler = Assembler(graph, loops, kernel.live, text, self._input, self._sequence)
+        ends = [
+            i for out in kernel.outs if isinstance(out, np.ndarray) for i in out.ravel().tolist()
+        ]
+        assembler = Assembler(graph, loops, kernel.live, ends, text, self._input, self._sequence)
         assembler.write()
         for k in self.some:
             out = kernel.outs[k]

@@ -24,15 +24,11 @@ class Text:
         lanes: number of lanes of a vector.
         on_gpu: whether the functions of the C library come from libdevice, and float32 is computed
             without double precision, which is slow on most GPUs.
-
-    Attributes:
-        lane_distance: name of the distance between the trajectories of two lanes: 0 for a single
-            trajectory, which all lanes then compute. None if it is always 1.
+        has_fma: whether the processor has fused multiply-adds.
     """
 
-    def __init__(self, lanes: int, on_gpu: bool = False) -> None:
-        self.lanes, self.on_gpu = lanes, on_gpu
-        self.lane_distance: str | None = None
+    def __init__(self, lanes: int, on_gpu: bool = False, has_fma: bool = True) -> None:
+        self.lanes, self.on_gpu, self.has_fma = lanes, on_gpu, has_fma
         self.lines: list[str] = []
         self.tables: list[str] = []
         self.declared: dict[str, str] = {}
@@ -87,12 +83,6 @@ class Text:
             return base
         return self.line(f"getelementptr inbounds {_in_memory(dtype)}, ptr {base}, i64 {offset}")
 
-    def _lane_address(self, base: str, dtype: np.dtype, lane: int, apart: int) -> str:
-        """The address of a lane's number, `apart` numbers from that of the lane before."""
-        if lane == 0 or self.lane_distance is None:
-            return self.address(base, dtype, lane * apart)
-        return self.address(base, dtype, self.line(f"mul i64 {self.lane_distance}, {lane * apart}"))
-
     def load(self, address: str, dtype: np.dtype, lanes: int, align: int = 0) -> str:
         """Load a vector, or a single number into all lanes.
 
@@ -122,7 +112,7 @@ class Text:
         if self.lanes == 1:
             return self.load(address, dtype, 1, align)
         lanes = range(self.lanes)
-        return self._loaded([self._lane_address(address, dtype, k, apart) for k in lanes], dtype)
+        return self._loaded([self.address(address, dtype, k * apart) for k in lanes], dtype)
 
     def read(self, base: str, dtype: np.dtype, apart: int, place: str, kind: np.dtype) -> str:
         """Load the numbers at a vector of indices, with lanes `apart` numbers from each other."""
@@ -133,7 +123,7 @@ class Text:
         addresses = []
         for lane in range(self.lanes):
             number = self.line(f"extractelement {many} {place}, i64 {lane}")
-            own = self._lane_address(base, dtype, lane, apart)
+            own = self.address(base, dtype, lane * apart)
             addresses.append(self.line(f"{start} {own}, {type_of(kind, 1)} {number}"))
         return self._loaded(addresses, dtype)
 
@@ -170,7 +160,7 @@ class Text:
         many = f"<{self.lanes} x {kind}>"
         if dtype.kind == "b":
             value = self.line(f"zext <{self.lanes} x i1> {value} to {many}")
-        for lane in self._stored_lanes():
+        for lane in range(self.lanes):
             number = self.line(f"extractelement {many} {value}, i64 {lane}")
             place = self.address(address, dtype, lane * apart)
             self.lines.append(f"store {kind} {number}, ptr {place}")
@@ -184,7 +174,7 @@ class Text:
         # The other lanes write to unused memory: a jump for each lane would take longer. A single
         # lane gets here only if `when` holds.
         aside = self.scratch(len(values), dtype) if self.lanes > 1 else ""
-        for lane in self._stored_lanes():
+        for lane in range(self.lanes):
             number = self._of_lane(place, kinds[0], lane)
             if kind.itemsize < 8:
                 number = self.line(f"sext {type_of(kind, 1)} {number} to i64")
@@ -200,9 +190,6 @@ class Text:
                 at = self.address(address, dtype, k)
                 aligned = max(dtype.itemsize, 1)
                 self.lines.append(f"store {_in_memory(dtype)} {one}, ptr {at}, align {aligned}")
-
-    def _stored_lanes(self) -> range:
-        return range(self.lanes if self.lane_distance is None else 1)
 
     def _of_lane(self, value: str, kind: str, lane: int) -> str:
         """The number of one lane."""

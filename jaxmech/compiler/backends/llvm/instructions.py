@@ -17,13 +17,13 @@ _LIBRARY = (
 )  # fmt: skip
 _LIBRARY_OF_TWO = {"atan2": "atan2", "pow": "pow", "nextafter": "nextafter", "rem": "fmod"}
 _INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
-# `contract` lets a product and a sum become one multiply-add, and nothing else: with reassociation
-# the bits could depend on the number of lanes, and `nnan` would hide failures.
+# Without flags: with reassociation the bits could depend on the number of lanes, and `nnan` would
+# hide failures.
 _FLOAT = {
-    "add": "fadd contract",
-    "add_any": "fadd contract",
-    "sub": "fsub contract",
-    "mul": "fmul contract",
+    "add": "fadd",
+    "add_any": "fadd",
+    "sub": "fsub",
+    "mul": "fmul",
     "div": "fdiv",
     "eq": "fcmp oeq",
     "ne": "fcmp une",

@@ -3,17 +3,18 @@
 A loop of the graph becomes a loop here, with its carry in registers as far as they suffice; a
 `while` runs until all lanes are done, and is skipped if they are from the beginning, as is any loop
 on which nothing depends in any lane. A branch is a jump around the nodes that only it depends on.
-Sums and products may be contracted to fused multiply-adds, nothing else is rearranged.
+Products become a part of sums (`multiply_add`), nothing else is rearranged.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxmech.compiler.backends.llvm.builder import Text, splat, type_of
 from jaxmech.compiler.backends.llvm.instructions import instruction
+from jaxmech.compiler.backends.llvm.multiply_add import multiply_adds
 from jaxmech.compiler.backends.llvm.trigonometry import sine_and_cosine
 from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import Live, LiveLoop, branch_outputs
@@ -70,6 +71,7 @@ class Assembler:
         graph: the scalar graph.
         loops: the loops of the graph.
         live: the live nodes of both.
+        ends: the nodes that are results of the graph.
         text: builder to which the lines are added.
         leaf: writes the load of an `input`, or the `read` of one of several at an index.
         memory: the location of a sequence that is an argument or a result of the kernel, else None.
@@ -79,11 +81,13 @@ class Assembler:
     """
 
     def __init__(
-        self, graph: Graph, loops: list[Loop], live: Live, text: Text, leaf: Callable[..., str],
-        memory: _Place, around: "Assembler | None" = None, carry: dict[int, str] | None = None,
-        in_memory: dict[int, str] | None = None,
+        self, graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int], text: Text,
+        leaf: Callable[..., str], memory: _Place, around: "Assembler | None" = None,
+        carry: dict[int, str] | None = None, in_memory: dict[int, str] | None = None,
     ) -> None:  # fmt: skip
         self.graph, self.loops, self.live, self.text = graph, loops, live, text
+        self.products = multiply_adds(graph, loops, live, ends) if text.has_fma else {}
+        self._within_sums = set(self.products.values())
         self.leaf, self.memory, self.around, self.carry = leaf, memory, around, carry or {}
         self.in_memory = in_memory or {}
         self.names: dict[int, str] = {}
@@ -95,10 +99,10 @@ class Assembler:
 
     def write(self) -> None:
         """Write all live nodes, with the loops that they depend on or that write rows."""
-        nodes = self.graph.nodes
         # Constants first: one of a later output of a branch may precede its first output.
-        for number in sorted(self.live.nodes - self.in_memory.keys(), key=self._is_computed):
-            self.names[number] = self._written(nodes[number], number)
+        written = self.live.nodes - self.in_memory.keys() - self._within_sums
+        for number in sorted(written, key=self._is_computed):
+            self._add(number)
         for number, part in self.live.loops.items():
             if part.writes:
                 self._loop(number)
@@ -109,6 +113,12 @@ class Assembler:
     def stacked(self, sequence: Stacked) -> Memory:
         """The location of a stacked output of a loop."""
         return self._loop(sequence.loop)[1][sequence.number]
+
+    def _add(self, number: int) -> None:
+        node, product = self.graph.nodes[number], self.products.get(number)
+        self.names[number] = (
+            self._written(node, number) if product is None else self._multiply_add(node, product)
+        )
 
     def _written(self, node: Node, number: int) -> str:
         params: Any = node.params
@@ -138,6 +148,18 @@ class Assembler:
         inputs = [(self.names[i], self.graph.nodes[i].dtype) for i in node.inputs]
         return instruction(self.text, node, inputs)
 
+    def _multiply_add(self, node: Node, product: int) -> str:
+        """Write a sum or a difference of a product and another number."""
+        text, kind = self.text, type_of(node.dtype, self.text.lanes)
+        x, y = (self.names[i] for i in self.graph.nodes[product].inputs)
+        is_first = node.inputs[0] == product
+        other = self.names[node.inputs[is_first]]
+        if node.op == "sub" and is_first:
+            other = text.line(f"fneg {kind} {other}")
+        elif node.op == "sub":
+            x = text.line(f"fneg {kind} {x}")
+        return text.intrinsic("fma", node.dtype, x, y, other)
+
     def _sine_or_cosine(self, node: Node) -> str:
         (angle,) = node.inputs
         # Reduction and both polynomials are written once: most angles need sine and cosine.
@@ -148,7 +170,7 @@ class Assembler:
     def _branch(self, branch: int, number: int) -> str:
         """The name of a branch's output; all outputs are written together with the first."""
         if number not in self._after:
-            nodes, own = self.graph.nodes, sorted(self.live.branches[branch])
+            nodes, own = self.graph.nodes, sorted(self.live.branches[branch] - self._within_sums)
             gives = {i: nodes[i].inputs for i in branch_outputs(self.graph, self.live, branch)}
             # An output that replaces a value in memory is stored, and has no name after the jump.
             stored = {i: inputs[1] for i, inputs in gives.items() if inputs[1] in self.in_memory}
@@ -162,7 +184,7 @@ class Assembler:
                     address = self.in_memory[leaf]
                     self.names[leaf] = self.text.load(address, nodes[leaf].dtype, self.text.lanes)
                 for i in own:
-                    self.names[i] = self._written(nodes[i], i)
+                    self._add(i)
                 rare = {
                     i: self.text.select(which, self.names[c], self.names[b], nodes[i].dtype)
                     for i, (_, b, c) in gives.items()
@@ -250,8 +272,8 @@ class Assembler:
         which = None if active is None else self.names[active]
         with text.loop(loop.length, carried, which) as (turn, carry, ends):
             body = Assembler(
-                loop.body, loop.inner, inner, text, self.leaf, _inside(self.memory), self,
-                dict(zip(start, carry, strict=True)),
+                loop.body, loop.inner, inner, _ends(loop), text, self.leaf, _inside(self.memory),
+                self, dict(zip(start, carry, strict=True)),
                 {part.in_memory[k]: address for k, address in in_memory.items()},
             )  # fmt: skip
             body.elements = elements
@@ -291,6 +313,15 @@ class Assembler:
             return found
         base = self.text.scratch(loop.length * len(nodes), dtype)
         return Memory(base, len(nodes), dtype, self.text.lanes)
+
+
+def _ends(loop: Loop) -> Iterator[int]:
+    """The nodes of the body of a loop that are used after an iteration."""
+    yield from loop.carry
+    for sequence in loop.stacked:
+        yield from sequence.ravel().tolist()
+    for one in loop.written:
+        yield from one.nodes
 
 
 def _inside(memory: _Place) -> _Place:
