@@ -202,7 +202,7 @@ class BatchAxis:
         """Map a function over the axis, as native code."""
         if not isinstance(self.size, int):
             raise ValueError(
-                "A batch that runs as lanes must have a size that is known, but has "
+                "A batch that is compiled to native code must have a known size, but has "
                 f"{self.size}; give `jax.export` a number, or export within "
                 "`jaxmech.compiler.off()`."
             )
