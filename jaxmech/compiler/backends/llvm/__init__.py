@@ -1,5 +1,6 @@
 """LLVM assembly for a scalar graph: `lower` walks the graph, `instructions` writes each operation.
 
-`builder` collects the text, `body` adds loads and stores, and `trigonometry` is sine and cosine.
+`builder` collects the text, `body` adds loads and stores, `multiply_add` decides which products are
+parts of sums, and `trigonometry` is sine and cosine.
 `ffi` defines the structures through which XLA calls the result.
 """
