@@ -31,6 +31,8 @@ ONLY = {  # folders that may import less than their layer allows
 # where jax.config and os.environ may be written: where processes begin
 MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.precision"}
 MOST_FILES = 19  # in one folder
+MOST_LINES = 50_500  # of the package
+MOST_LINES_IN_FILE = 400
 OF_ONE_KIND = ("models", "ensemble/statistics")  # folders whose files need not be named one by one
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 
@@ -195,11 +197,21 @@ def full_folders(files: list[File]) -> Iterator[str]:
             yield f"{folder}: holds {count} files, more than {MOST_FILES}; split it by subject"
 
 
+def long_sources(sources: dict[str, str]) -> Iterator[str]:
+    counts = {path: text.count("\n") for path, text in sources.items()}
+    if sum(counts.values()) > MOST_LINES:
+        yield f"the package has {sum(counts.values())} lines, more than {MOST_LINES}; simplify it"
+    for path, count in counts.items():
+        if count > MOST_LINES_IN_FILE:
+            yield f"{path}: has {count} lines, more than {MOST_LINES_IN_FILE}; split it by subject"
+
+
 def faults(sources: dict[str, str]) -> list[str]:
     """Everything that is wrong with a tree of sources."""
     files = [File(path, ast.parse(text)) for path, text in sources.items()]
     modules = {file.module for file in files}
     return [
+        *long_sources(sources),
         *circles(files, modules),
         *shared_class_names(files),
         *full_folders(files),
