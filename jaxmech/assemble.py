@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure
-from jaxmech.nearest_point import Level, nearest
+from jaxmech.constraints import Nonholonomic
+from jaxmech.nearest_point import Level, nearest, nearest_affine
 from jaxmech.properties import with_mass_rank
 from jaxmech.stabilization import Projection, metric_mass, violations
 from jaxmech.system import Params, System
@@ -102,22 +103,30 @@ def _nearest(
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
     M = metric_mass(with_mass_rank(system, q, v, t, params), q, v, t, params)
-    q = _with_free(system.position_level, q, free_q, M, (t, params))
+    q = _with_free(nearest, system.position_level, q, free_q, M, (t, params))
+    # dphi/dt is affine in v; psi may be anything.
+    is_affine = not any(isinstance(c, Nonholonomic) for c in system.constraints)
     v = _with_free(
-        lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params)
-    )
+        nearest_affine if is_affine else nearest,
+        lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params),
+    )  # fmt: skip
     return q, v
 
 
 def _with_free(
-    level: Level, x: Array, free: tuple[int, ...], M: Array, context: tuple[Any, ...]
+    find: Callable[..., Array],
+    level: Level,
+    x: Array,
+    free: tuple[int, ...],
+    M: Array,
+    context: tuple[Any, ...],
 ) -> Array:
     """The nearest point under changes of the free components only."""
     index = np.array(free, dtype=int)
     if not free or jax.eval_shape(level, x, *context).shape == (0,):
         return x
     if len(free) == x.size:
-        return nearest(level, x, M, context)
+        return find(level, x, M, context)
 
     def whole(y: Array, x: Array) -> Array:
         return x.at[index].set(y)
@@ -126,7 +135,7 @@ def _with_free(
         return level(whole(y, x), *context)
 
     inner_mass = M[np.ix_(index, index)]
-    return whole(nearest(inner, x[index], inner_mass, (x, *context)), x)
+    return whole(find(inner, x[index], inner_mass, (x, *context)), x)
 
 
 def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.linalg import QR, AbstractRowSpace, cholesky, times
+from jaxmech.linalg import QR, AbstractRowSpace, cholesky, metric, times
 from jaxmech.stabilization import near
 
 Level = Callable[..., Array]  # level(y, *context), zero on the surface
@@ -87,6 +87,26 @@ def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Arra
     regular = cholesky(place.B - problem.eps ** (2 / 3) * problem.one).definite
     known = jnp.where(regular, 1.0, jnp.nan)  # a degenerate minimum has no derivative
     return y, times(problem.T, d) * jnp.where(found & place.reached, known, 0.0)
+
+
+def nearest_affine(
+    level: Level, guess: Float[Array, " n"], M: Float[Array, " n n"], context: tuple[Any, ...]
+) -> Float[Array, " n"]:
+    """`nearest` for a level that is affine in y: a linear solve; least squares if none is zero.
+
+    Example:
+        >>> def line(y):
+        ...     return (y[0] + y[1] - 4.0)[None]
+        >>> print(nearest_affine(line, jnp.zeros(2), jnp.diag(jnp.array([1.0, 3.0])), ()))
+        [3. 1.]
+    """
+
+    def corrected(_: Array, y: Array) -> Array:
+        rows = metric(M, jax.jacfwd(level)(y, *context), QR())
+        return y - rows.smallest(level(y, *context))[0]
+
+    # The second one corrects round-off. As a loop it becomes native code.
+    return jax.lax.fori_loop(0, 2, corrected, guess)
 
 
 class _Place(eqx.Module):
