@@ -114,13 +114,9 @@ def _nearest(
 
 
 def _with_free(
-    find: Callable[..., Array],
-    level: Level,
-    x: Array,
-    free: tuple[int, ...],
-    M: Array,
+    find: Callable[..., Array], level: Level, x: Array, free: tuple[int, ...], M: Array,
     context: tuple[Any, ...],
-) -> Array:
+) -> Array:  # fmt: skip
     """The nearest point under changes of the free components only."""
     index = np.array(free, dtype=int)
     if not free or jax.eval_shape(level, x, *context).shape == (0,):

@@ -130,6 +130,11 @@ def test_a_function_with_a_short_loop_is_one_kernel() -> None:
     assert not {"exp", "reduce_sum"} & set(names)
 
 
+def test_repeated_operations_are_counted_as_requested() -> None:
+    (found,) = explain(lambda x: jnp.sin(x) * jnp.sin(x), jnp.ones(5)).parts
+    assert (found.requested, found.kept) == (3, 2)
+
+
 def test_a_loop_that_all_trajectories_share_runs_once() -> None:
     def shared(x: Any, y: Any) -> Any:
         return x * plain_loop(y).sum()

@@ -33,11 +33,14 @@ def constant(g: Graph, value: np.ndarray) -> Ids:
 def _each(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
     """Apply an operation elementwise to arrays of the same shape."""
     places = zip(*(np.ravel(a).tolist() for a in arrays), strict=True)
-    known = g.folded  # most are: asked here, since a call takes longer
     ids = []
     for inputs in places:
-        number = known.get((op, inputs, params))
-        ids.append(folded(g, op, *inputs, params=params) if number is None else number)
+        number = g.folded.get((op, inputs, params))  # here too, since a call takes longer
+        if number is None:
+            number = folded(g, op, *inputs, params=params)
+        else:
+            g.requested += 1
+        ids.append(number)
     return np.array(ids, np.int64).reshape(np.shape(arrays[0]))
 
 
@@ -48,12 +51,8 @@ def _elementwise(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
         params = tuple(sorted((k, v) for k, v in eqn.params.items() if v is not None))
     if name == "convert_element_type":
         params = str(np.dtype(eqn.params["new_dtype"]))
-    yield _each(
-        g,
-        name,
-        *(a if a.shape == shape else np.broadcast_to(a, shape) for a in arrays),
-        params=params,
-    )
+    alike = [a if a.shape == shape else np.broadcast_to(a, shape) for a in arrays]
+    yield _each(g, name, *alike, params=params)
 
 
 def _slice(x: Ids, p: Params) -> Ids:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_INVARIANT = {"capture", "const"}  # kinds of leaves that are the same in all iterations
+INVARIANT = {"capture", "const"}  # kinds of leaves that are the same in all iterations
 
 
 class Node(NamedTuple):
@@ -113,7 +113,7 @@ class Graph:
     def _is_invariant(self, inputs: tuple[int, ...]) -> bool:
         # Operations on constants alone have been folded, so one input is a capture.
         ops = [self.nodes[i].op for i in inputs]
-        return "capture" in ops and all(op in _INVARIANT for op in ops)
+        return "capture" in ops and all(op in INVARIANT for op in ops)
 
     def _hoist(self, node: Node) -> int:
         """Compute a loop-invariant operation in the graph around the loop."""

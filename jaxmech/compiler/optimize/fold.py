@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.compiler.ir.graph import Graph, Node
+from jaxmech.compiler.ir.graph import INVARIANT, Graph, Node
 from jaxmech.compiler.optimize.fold_booleans import comparison, fold_and_or, fold_branch, fold_not
 from jaxmech.compiler.optimize.fold_constants import Fold, constants_only, fold_constants
-
-_INVARIANT = {"const", "capture"}  # in a loop
 
 
 def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
@@ -121,10 +119,10 @@ def _joined_factors(g: Graph, factor: int, number: int) -> int | None:
     size are joined in float64 only.
     """
     node = g.nodes[number]
-    if node.op != "mul" or node.dtype.kind != "f" or g.nodes[factor].op not in _INVARIANT:
+    if node.op != "mul" or node.dtype.kind != "f" or g.nodes[factor].op not in INVARIANT:
         return None
     for other, rest in (node.inputs, node.inputs[::-1]):
-        if g.nodes[other].op in _INVARIANT and g.nodes[rest].op not in _INVARIANT:
+        if g.nodes[other].op in INVARIANT and g.nodes[rest].op not in INVARIANT:
             values = [g.values[k] for k in (factor, other) if g.values[k] is not None]
             is_safe = all(2**-30 < abs(value) < 2**30 for value in values)
             if is_safe and (values or node.dtype == np.float64):
