@@ -15,7 +15,6 @@ in a, each becomes (Udwadia and Kalaba 1992; for phi, Kalaba et al. 1995, equati
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -24,6 +23,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.utils.checks import naming_missing, require_function
+from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.probing import concrete, generic
 
 Rows = tuple[Array, Array]
@@ -49,19 +49,12 @@ class AbstractConstraint(abc.ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    def value(self, *state: Any) -> Array:
-        """The value of `fn` as a (k,) array; a scalar has k = 1."""
-        return self._traced(*state)
-
-    @cached_property
-    def _traced(self) -> Callable[..., Array]:
-        """`value`, traced once for all its uses and their derivatives."""
-        return jax.jit(self._value, inline=True)
-
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def _value(self, *state: Any) -> Array:
+    @traced_once
+    def value(self, *state: Any) -> Array:
+        """The value of `fn` as a (k,) array; a scalar has k = 1."""
         with naming_missing(f"constraint {self.name!r}", state[-1]):
             value = self.fn(*state)
         if value is None:

@@ -20,6 +20,8 @@ from jaxtyping import Array, Float
 
 # Whether M lacks full rank; if it does, also the rows of A that compensate for it, if known.
 SingularMass: TypeAlias = bool | tuple[int, ...]
+# The gradients dL/dq and dL/dv, (n,) each, of a Lagrangian at q, v and t.
+Slopes: TypeAlias = Callable[[Array, Array, Array], tuple[Array, Array]]
 
 
 class EquationsOfMotion(eqx.Module):
@@ -40,17 +42,13 @@ class EquationsOfMotion(eqx.Module):
     singular_mass: SingularMass = eqx.field(static=True, default=False)
 
 
-def mass_matrix(
-    lagrangian: Callable[..., Array], q: Array, v: Array, t: Array
-) -> Float[Array, " n n"]:
-    """The mass matrix M = d2L/dv2 (n, n) of a Lagrangian L(q, v, t)."""
-    return jax.jacfwd(jax.grad(lagrangian, argnums=1), argnums=1)(q, v, t)
+def mass_matrix(slopes: Slopes, q: Array, v: Array, t: Array) -> Float[Array, " n n"]:
+    """The mass matrix M = d2L/dv2 (n, n)."""
+    return jax.jacfwd(lambda v: slopes(q, v, t)[1])(v)
 
 
-def generalized_force(
-    lagrangian: Callable[..., Array], q: Array, v: Array, t: Array
-) -> Float[Array, " n"]:
-    """The generalized force Q (n,) of a Lagrangian L(q, v, t), without the non-conservative one."""
-    momentum = jax.grad(lagrangian, argnums=1)
-    transported = jax.jvp(lambda q, t: momentum(q, v, t), (q, t), (v, jnp.ones_like(t)))[1]
-    return jax.grad(lagrangian)(q, v, t) - transported
+def generalized_force(slopes: Slopes, q: Array, v: Array, t: Array) -> Float[Array, " n"]:
+    """The generalized force Q (n,), without the non-conservative one."""
+    along = v, jnp.ones_like(t)
+    transported = jax.jvp(lambda q, t: slopes(q, v, t)[1], (q, t), along)[1]
+    return slopes(q, v, t)[0] - transported

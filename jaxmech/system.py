@@ -4,7 +4,6 @@ import inspect
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ from jaxmech.utils.checks import (
     require_function,
     with_standard_promotion,
 )
+from jaxmech.utils.jit_cache import traced_once
 
 Params = Any  # any pytree of arrays and numbers
 
@@ -125,8 +125,7 @@ class System:
                 `Acceleration` constraint is not affine in the acceleration.
         """
         q, v, t, params = self.arguments(q, v, t, params)
-        L = self._lagrangian(params)
-        Q = generalized_force(L, q, v, t)
+        Q = self.conservative_force(q, v, t, params)
         if self.force is not None:
             with naming_missing("`force`", params):
                 F = _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
@@ -134,7 +133,7 @@ class System:
         rows = [c.rows(q, v, t, params) for c in self.constraints]
         A = jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *(A for A, _ in rows)])
         b = jnp.concatenate([jnp.zeros((0,), q.dtype), *(b for _, b in rows)])
-        return EquationsOfMotion(mass_matrix(L, q, v, t), Q, A, b, self.singular_mass)
+        return EquationsOfMotion(self.mass(q, v, t, params), Q, A, b, self.singular_mass)
 
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
         """Copy the system, with the given statement whether its mass matrix lacks full rank."""
@@ -154,20 +153,27 @@ class System:
             C = self.nonideal(q, v, multipliers, t, params)
         return _shaped("The value of `nonideal`", C, (self.n,)).astype(q.dtype)
 
+    @traced_once
     def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The mass matrix M = d2L/dv2 at a state, shape (n, n)."""
-        return mass_matrix(self._lagrangian(params), q, v, t)
+        return mass_matrix(lambda *state: self._slopes(*state, params), q, v, t)
+
+    @traced_once
+    def conservative_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The generalized force of the Lagrangian at a state, without `force`, shape (n,)."""
+        return generalized_force(lambda *state: self._slopes(*state, params), q, v, t)
 
     def energy(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The energy v . dL/dv - L at a state [J], a scalar."""
-        L = self._lagrangian(params)
-        return v @ jax.grad(L, argnums=1)(q, v, t) - L(q, v, t)
+        return v @ self._slopes(q, v, t, params)[1] - self._value(q, v, t, params)
 
+    @traced_once
     def position_level(self, q: Array, t: Array, params: Params) -> Array:
         """The residuals phi of the holonomic constraints, (k,)."""
         holonomic = [c for c in self.constraints if isinstance(c, Holonomic)]
         return _stacked([c.value(q, t, params) for c in holonomic], q.dtype)
 
+    @traced_once
     def velocity_level(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The residuals dphi/dt and psi, in the order of the constraints, (k,)."""
 
@@ -199,19 +205,17 @@ class System:
         dtype = jnp.result_type(*floats) if floats else jnp.result_type(float)
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
 
-    def _lagrangian(self, params: Params) -> Callable[[Array, Array, Array], Array]:
-        return lambda q, v, t: self._traced(q, v, t, params)
+    @traced_once
+    def _slopes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+        """The gradients dL/dq and dL/dv at a state."""
+        return jax.grad(self._value, argnums=(0, 1))(q, v, t, params)
 
-    @cached_property
-    def _traced(self) -> Callable[..., Array]:
-        """The Lagrangian, traced once for all its uses and their derivatives."""
-
-        def lagrangian(q: Array, v: Array, t: Array, params: Params) -> Array:
-            with naming_missing("`lagrangian`", params):
-                value = _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
-            return value.astype(q.dtype)
-
-        return jax.jit(lagrangian, inline=True)
+    @traced_once
+    def _value(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The value of the Lagrangian at a state, a scalar."""
+        with naming_missing("`lagrangian`", params):
+            value = _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
+        return value.astype(q.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -44,7 +44,8 @@ def time_at(found: Found, target: float) -> float | None:
         if error is not None and error <= target:
             if before is None:
                 return seconds
-            errors, times = np.log([before[0], max(error, 1e-17)]), np.log([before[1], seconds])
+            errors = np.log([before[0], max(error, 1e-17)])
+            times = np.log(np.maximum([before[1], seconds], 1e-9))  # below what a clock shows
             part = (np.log(target) - errors[0]) / (errors[1] - errors[0])
             return float(np.exp(times[0] + part * (times[1] - times[0])))
         before = None if error is None else (error, seconds)

@@ -5,6 +5,7 @@ LAPACK call would factorize the matrices one after another.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -40,6 +41,7 @@ class Cholesky(eqx.Module):
         return x
 
 
+@jax.jit
 def cholesky(M: Float[Array, " n n"]) -> Cholesky:
     """Factorize a symmetric matrix, and flag instead of NaN one that is not positive definite.
 

@@ -1,5 +1,8 @@
 """`LDL`: the pseudo-inverse from L D L^T = C C^T, dropping the pivots of dependent rows."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -55,6 +58,7 @@ class LDL(AbstractSolver):
         [1. 0. 1.] [1. 0.] 1
     """
 
+    @partial(jax.jit, static_argnums=0)
     def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> LDLRowSpace:
         """Factorize C C^T; pivots are compared with the squared lengths of the rows of C."""
         # Only the lower triangle is read, so native code does not compute the upper one.

@@ -8,6 +8,7 @@ Kalaba et al. 1995 have C = A M^-1/2; any square root of M is possible, and this
 differentiable for equal masses.
 """
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -54,7 +55,7 @@ class Metric(eqx.Module):
         self, Q: Float[Array, " n"], b: Float[Array, " m"]
     ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, " m"]]:
         """M^-1 Q, and x and lambda with M x = Q + A^T lambda and A x = b."""
-        return _solved(self.mass, self.rows, self.M, self.A, Q, b)
+        return _solve(self.mass, self.rows, self.M, self.A, Q, b)
 
     def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """The x with A x = r and minimum x^T M x, and lambda with M x = A^T lambda."""
@@ -91,6 +92,9 @@ def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[An
     return (free, x, multipliers), (dfree, dx, dmultipliers)
 
 
+_solve = jax.jit(_solved)  # traced once for all solves of the same shapes
+
+
 def metric(
     M: Float[Array, " n n"],
     A: Float[Array, " m n"],
@@ -109,6 +113,7 @@ def metric(
     return with_rows(M, cholesky(M), A, solver, kept)
 
 
+@partial(jax.jit, static_argnames="solver")
 def with_rows(
     M: Float[Array, " n n"],
     mass: Cholesky,

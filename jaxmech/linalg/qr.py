@@ -1,5 +1,7 @@
 """`QR`: the pseudo-inverse from an orthogonalization of the rows of C."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -64,6 +66,7 @@ class QR(AbstractSolver):
         [1. 0. 1.] [1. 0.] 1
     """
 
+    @partial(jax.jit, static_argnums=0)
     def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> QRRowSpace:
         """Orthogonalize the rows of C after scaling them."""
         C, scale = unit_rows(C)

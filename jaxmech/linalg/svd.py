@@ -1,5 +1,6 @@
 """`SVD`: the pseudo-inverse from singular values, used as reference."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -48,6 +49,7 @@ class SVD(AbstractSolver):
         [1. 0. 1.] [0.5  0.25] 1
     """
 
+    @partial(jax.jit, static_argnums=0)
     def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> SVDRowSpace:
         """Compute the pseudo-inverse of C after scaling its rows."""
         C, scale = unit_rows(C)

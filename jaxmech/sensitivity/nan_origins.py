@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.equations import generalized_force, mass_matrix
 from jaxmech.integrate import Scheme
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
@@ -103,10 +102,8 @@ def functions_of(system: System) -> Functions:
     """The functions that a motion evaluates: M and Q, forces, and constraints with A and b."""
 
     def motion(q: Array, v: Array, t: Array, params: Params) -> Any:
-        def lagrangian(q: Array, v: Array, t: Array) -> Array:
-            return jnp.asarray(system.lagrangian(q, v, t, params), q.dtype)
-
-        return mass_matrix(lagrangian, q, v, t), generalized_force(lagrangian, q, v, t)
+        state = q, v, t, params
+        return system.mass(*state), system.conservative_force(*state)
 
     def friction(q: Array, v: Array, t: Array, params: Params) -> Array:
         multipliers = jnp.ones(sum(system.sizes(q, v, t, params)), q.dtype)

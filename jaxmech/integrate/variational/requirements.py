@@ -1,7 +1,6 @@
 """The requirements of RATTLE and Variational, and the messages where they are violated."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ from jaxtyping import Array
 
 from jaxmech.compiler import hoisted
 from jaxmech.constraints import Holonomic
-from jaxmech.equations import generalized_force
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.linalg import SVD
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
@@ -90,7 +88,7 @@ def _obstacles(
     found = [(constant, f"that of the system depends on {name}") for name in of]
     if system.force is not None and _depends(system.force, state, 1):
         found.append((of_positions, "`force` depends on v"))
-    if not of and _depends(partial(_conservative_force, system), state, 1):
+    if not of and _depends(system.conservative_force, state, 1):
         found.append(
             (of_positions, "the Lagrangian has gyroscopic terms, a force that depends on v")
         )
@@ -101,10 +99,6 @@ def _obstacles(
 def is_quadratic(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
     """Whether the Lagrangian is quadratic in v, so that momenta are linear in v."""
     return not _depends(system.mass, (q, v, t, params), 1)
-
-
-def _conservative_force(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    return generalized_force(lambda q, v, t: system.lagrangian(q, v, t, params), q, v, t)
 
 
 def _depends(fn: Callable[..., Array], state: tuple[Any, ...], k: int) -> bool:
