@@ -1,6 +1,7 @@
 """Consistent states: `assemble` finds the nearest to a guess, `begin` that of a recording."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import batched_closure, unoptimized
 from jaxmech.constraints import Nonholonomic
 from jaxmech.nearest_point import Level, nearest, nearest_affine
 from jaxmech.properties import with_mass_rank
@@ -81,8 +82,10 @@ def assemble(
     free_q = _free(system, "fixed", fixed)
     free_v = _free(system, "fixed_velocities", velocity_names)
     require_finite(q_guess=q, v_guess=v, t=t, params=params)
-    q, v = _assemble(system, free_q, free_v, q, v, t, params)
-    if is_known((q, v, t, params)):
+    is_alone = is_known((q, v, t, params))  # one guess, for which the code runs only once
+    with unoptimized() if is_alone else nullcontext():
+        q, v = _assemble(system, free_q, free_v, q, v, t, params)
+    if is_alone:
         _require_found(q, v, t)
         held = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
         _require_met(system, q, v, t, params, held)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
+from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, note
@@ -44,12 +44,9 @@ def unused_parameters(
     leaves, structure = jax.tree.flatten(state.params)
     ones = jnp.ones(sum(system.sizes(*state)), state.q.dtype)
     jaxpr = jax.make_jaxpr(everything)(leaves).jaxpr
-    needed = {x for x in jaxpr.outvars if not isinstance(x, Literal)}
-    for eqn in reversed(jaxpr.eqns):
-        if needed.intersection(eqn.outvars):
-            needed.update(x for x in eqn.invars if not isinstance(x, Literal))
-    names = leaf_names(state.params)
-    return tuple(name for name, x in zip(names, jaxpr.invars, strict=True) if x not in needed)
+    _, used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    pairs = zip(leaf_names(state.params), used, strict=True)
+    return tuple(name for name, is_used in pairs if not is_used)
 
 
 def idle_coordinates(system: System, state: State) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import jax
 NATIVE = ("cpu", "cuda")  # platforms with native code
 
 _IS_ON = ContextVar("lanes", default=True)
+_OPTIMIZES = ContextVar("optimizes", default=True)
 _LOWERED_FOR = ContextVar[str | None]("platform", default=None)
 
 
@@ -41,6 +42,24 @@ def off() -> Iterator[None]:
 def is_on() -> bool:
     """Whether a program traced here may run as native code, if its platform supports it."""
     return _IS_ON.get()
+
+
+@contextmanager
+def unoptimized() -> Iterator[None]:
+    """Compile native code without optimization within this context, to the same bits.
+
+    For a program that runs so briefly that optimizing it takes longer than it saves.
+    """
+    token = _OPTIMIZES.set(False)
+    try:
+        yield
+    finally:
+        _OPTIMIZES.reset(token)
+
+
+def optimizes() -> bool:
+    """Whether a program lowered here should be optimized, by `unoptimized` and the flags of JAX."""
+    return _OPTIMIZES.get() and not jax.config.read("jax_disable_most_optimizations")
 
 
 def why_not(platform: str | None = None) -> str | None:

@@ -66,7 +66,11 @@ def _is_own(place: Path) -> bool:
 
 
 def _drop_oldest(place: Path) -> None:
-    entries = [(entry.stat(), entry.path) for entry in os.scandir(place)]
+    entries = []
+    with os.scandir(place) as found:
+        for entry in found:
+            with suppress(FileNotFoundError):  # dropped by another process
+                entries.append((entry.stat(), entry.path))
     total = sum(info.st_size for info, _ in entries)
     for info, path in sorted(entries, key=lambda entry: entry[0].st_mtime):
         if total <= LARGEST:

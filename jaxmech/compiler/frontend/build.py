@@ -15,8 +15,16 @@ from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import equations_as_fun, loop_content
 from jaxmech.compiler.frontend.primitives import constant
 from jaxmech.compiler.ir.liveness import Live, live_nodes, most_carried, operations
-from jaxmech.compiler.ir.loops import Rows, SequenceInput, Stacked, UnsupportedError, Value
+from jaxmech.compiler.ir.loops import (
+    Rows,
+    SequenceInput,
+    Stacked,
+    UnsupportedError,
+    Value,
+    has_while,
+)
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
+from jaxmech.compiler.platforms import optimizes
 from jaxmech.utils.digests import equations_digest, jaxpr_digest
 
 MOST_READINGS = 4  # readings of one program
@@ -71,12 +79,14 @@ class Kernel:
         reading: the function.
         sequences: range of the arguments that are scanned by a loop.
         results: indices of the computed results.
+        is_optimized: whether its code may be optimized.
         programs: native code generated from it, by the kind of batch.
     """
 
     reading: Reading
     sequences: range
     results: tuple[int, ...]
+    is_optimized: bool = field(default_factory=optimizes)
     programs: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -97,7 +107,7 @@ class Kernel:
     def with_results(self, used: Sequence[bool]) -> "Kernel":
         """Return the kernel of the used results."""
         results = tuple(k for k, is_used in zip(self.results, used, strict=True) if is_used)
-        return Kernel(self.reading, self.sequences, results)
+        return Kernel(self.reading, self.sequences, results, self.is_optimized)
 
     @property
     def reader(self) -> JaxprReader:
@@ -128,6 +138,11 @@ class Kernel:
     def executed(self) -> int:
         """The number of operations executed for a trajectory, without rare cases."""
         return operations(self.reader.graph, self.reader.loops, self.live, repeated=True)
+
+    @cached_property
+    def has_while(self) -> bool:
+        """Whether the number of executed operations is unknown."""
+        return has_while(self.reader.loops)
 
     @cached_property
     def most_carried(self) -> int:

@@ -128,3 +128,8 @@ class Loop:
     place: int
     active: int | None = None
     written: "list[WrittenRow]" = field(default_factory=list)
+
+
+def has_while(loops: "list[Loop]") -> bool:
+    """Whether one of the loops is a `while`, at any depth."""
+    return any(loop.length is None or has_while(loop.inner) for loop in loops)

@@ -41,8 +41,8 @@ class Source:
         self.lanes = 1 if size == 1 else _lanes_of(kernel)
         self.some = computed_results(kernel)
 
-    def module(self) -> tuple[str, str]:
-        """The name of the function, and the text of its module.
+    def module(self, is_optimized: bool) -> tuple[str, str]:
+        """The name of the function, which depends on how it is compiled, and its module.
 
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
@@ -53,7 +53,8 @@ class Source:
         Body(text, kernel, self.moving, first, lambda k: array_address(text, 1 + k)).write()
         text.lines.append("ret void")
         results = [kernel.out_avals[k] for k in self.some]
-        return module(text, len(kernel.avals), [x.size * x.dtype.itemsize for x in results])
+        sizes = [x.size * x.dtype.itemsize for x in results]
+        return module(text, len(kernel.avals), sizes, is_optimized)
 
 
 def _first(text: Text) -> str:

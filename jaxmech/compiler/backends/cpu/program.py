@@ -15,6 +15,8 @@ from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.utils.digests import sha256, sources_digest
 
+BRIEF = 500  # times that each operation is executed: fewer take less time than optimizing the code
+
 
 class Facts(NamedTuple):
     """Properties of native code that its caller needs.
@@ -74,7 +76,7 @@ class Program:
             else:
                 if not self._module:
                     self._generated()
-                code = compile_module(self._module)
+                code = compile_module(self._module, self._is_optimized)
                 self._store(self.facts._asdict(), code)
             load(name, code)
         self._module = ""
@@ -82,13 +84,21 @@ class Program:
 
     def _generated(self) -> Facts:
         source = Source(self.kernel, self.moving, 1 if self.alone else 2)
-        name, self._module = source.module()
+        name, self._module = source.module(self._is_optimized)
         return Facts(name, source.lanes, tuple(source.some))
 
     @cached_property
+    def _is_optimized(self) -> bool:
+        kernel = self.kernel
+        # A batch of any size has the same code, and nobody knows how long a `while` runs.
+        is_long = not self.alone or kernel.has_while or kernel.executed > BRIEF * kernel.operations
+        return kernel.is_optimized and is_long
+
+    @cached_property
     def _key(self) -> str:
-        kind = sorted(self.moving), self.alone, self.kernel.results, self.kernel.sequences
-        return sha256(self.kernel.reading.digest, repr(kind), _environment())
+        kernel = self.kernel
+        kind = sorted(self.moving), self.alone, kernel.results, kernel.sequences
+        return sha256(kernel.reading.digest, repr((kind, kernel.is_optimized)), _environment())
 
     @cached_property
     def _stored(self) -> bytes | None:

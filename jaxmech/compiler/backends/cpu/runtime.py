@@ -205,13 +205,16 @@ end:
 _OPTIONS = '"prefer-vector-width"="512" nounwind "stackrealign" "frame-pointer"="all"'
 
 
-def module(text: Text, arguments: int, results: Sequence[int]) -> tuple[str, str]:
+def module(
+    text: Text, arguments: int, results: Sequence[int], is_optimized: bool
+) -> tuple[str, str]:
     """Return the name of a function, and the module that contains the lines of its block.
 
     Args:
         text: the lines, with `array_address` for the addresses of arrays.
         arguments: number of input arrays, before which the batch size is passed as an int32.
         results: bytes of a trajectory in each of the output arrays.
+        is_optimized: whether `compile_module` will optimize it.
     """
     arrays = arguments + len(results) + 1
     threads = os.cpu_count() or 1
@@ -253,7 +256,7 @@ def module(text: Text, arguments: int, results: Sequence[int]) -> tuple[str, str
         "pieces": 16 * threads,
         "helpers": threads - 1,
     }
-    name = f"jaxmech_{sha256(_MODULE, str(parts), processor())[:32]}"
+    name = f"jaxmech_{sha256(_MODULE, str((parts, is_optimized)), processor())[:32]}"
     return name, _MODULE.format(name=name, **parts)
 
 
@@ -268,6 +271,7 @@ def call(name: str, args: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct]
     return list(jax.ffi.ffi_call(name, list(results))(*args))
 
 
+_OPTIMIZED = 2  # level of LLVM; without optimization, 0, it compiles seven times faster
 _ENGINES: dict[str, Any] = {}  # keeps code alive that is registered with XLA
 _ONE_AT_A_TIME = Lock()
 
@@ -277,12 +281,14 @@ def is_loaded(name: str) -> bool:
     return name in _ENGINES
 
 
-def compile_module(module: str) -> bytes:
+def compile_module(module: str, is_optimized: bool) -> bytes:
     """The object code of a module, for this processor."""
     # An engine that has compiled is forty times larger than the code: it is freed, and another one
     # loads the code.
     with _ONE_AT_A_TIME:
-        return bytes(_machine().emit_object(llvm.parse_assembly(module)))
+        return bytes(
+            _machine(_OPTIMIZED if is_optimized else 0).emit_object(llvm.parse_assembly(module))
+        )
 
 
 def load(name: str, code: bytes) -> None:
@@ -290,7 +296,7 @@ def load(name: str, code: bytes) -> None:
     with _ONE_AT_A_TIME:
         if name in _ENGINES:
             return
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(_OPTIMIZED))
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         _register(name, engine.get_function_address(name))
@@ -302,14 +308,14 @@ def _register(name: str, address: int) -> None:
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
 
 
-def _machine() -> Any:
+def _machine(level: int) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
-        opt=2,
+        opt=level,
         jit=True,
     )
 

@@ -97,10 +97,10 @@ class _Pair:
             r, quarters = self.reduced_by_integers(x, r, self.bits(raised))
         z = self.op("fmul", r, r)
         rz = self.op("fmul", r, z)
-        sine = self.op("fadd contract", r, self.times(rz, self.polynomial(own.sine, z)))
+        sine = self.times_plus(rz, self.polynomial(own.sine, z), r)
         zz = self.op("fmul", z, z)
-        cosine = self.op("fsub contract", number(1.0), self.times(number(0.5), z))
-        cosine = self.op("fadd contract", cosine, self.times(zz, self.polynomial(own.cosine, z)))
+        cosine = self.times_plus(number(-0.5), z, number(1.0))
+        cosine = self.times_plus(zz, self.polynomial(own.cosine, z), cosine)
         if self.dtype == np.float64:
             quarters = self.bits(raised)
         return self.turned(quarters, sine, cosine)
@@ -165,14 +165,17 @@ class _Pair:
     def polynomial(self, coefficients: Sequence[float], z: str) -> str:
         value = self.number(coefficients[0])
         for coefficient in coefficients[1:]:
-            value = self.op("fadd contract", self.times(value, z), self.number(coefficient))
+            value = self.times_plus(value, z, self.number(coefficient))
         return value
 
     def number(self, value: float) -> str:
         return splat(self.text, value, self.dtype)
 
-    def times(self, x: str, y: str) -> str:
-        return self.op("fmul contract", x, y)
+    def times_plus(self, x: str, y: str, z: str) -> str:
+        """x y + z, rounded once where the processor can."""
+        return (
+            self.fused(x, y, z) if self.text.has_fma else self.op("fadd", self.op("fmul", x, y), z)
+        )
 
     def op(self, operation: str, x: str, y: str) -> str:
         return self.text.line(f"{operation} {self.kind} {x}, {y}")
