@@ -12,6 +12,8 @@ from typing import Any
 
 import jax
 
+from jaxmech.utils.collection import uncollected
+
 KEPT = 32  # number of static arguments for which a function keeps its programs
 
 
@@ -36,6 +38,7 @@ def jit_of(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             return jax.jit(partial(fn, **dict(zip(static, values, strict=True))))
 
         @wraps(fn)
+        @uncollected
         def run(*args: Any, **kwargs: Any) -> Any:
             given = signature.bind(*args, **kwargs).arguments
             values = tuple(given.pop(name) for name in static)

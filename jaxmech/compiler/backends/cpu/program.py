@@ -13,6 +13,7 @@ from jaxmech.compiler.backends.cpu.codegen import Source
 from jaxmech.compiler.backends.cpu.runtime import compile_module, is_loaded, load, processor
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
+from jaxmech.utils.collection import uncollected
 from jaxmech.utils.digests import sha256, sources_digest
 
 BRIEF = 500  # times that each operation is executed: fewer take less time than optimizing the code
@@ -82,6 +83,7 @@ class Program:
         self._module = ""
         return name
 
+    @uncollected
     def _generated(self) -> Facts:
         source = Source(self.kernel, self.moving, 1 if self.alone else 2)
         name, self._module = source.module(self._is_optimized)
