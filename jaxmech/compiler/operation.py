@@ -24,7 +24,6 @@ from jaxtyping import Array
 from jaxmech.compiler.backends.partitioning import resharded, unsharded
 from jaxmech.compiler.platforms import NATIVE, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_jaxpr, without_unused
-from jaxmech.utils.collection import uncollected
 from jaxmech.utils.jit_cache import jit_of
 
 Flags = tuple[bool, ...]
@@ -176,7 +175,6 @@ def operation_of(
     return Operation(call, PlainRule(call) if rule is None else rule(outs)), outs
 
 
-@uncollected
 def traced(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
     """A function as a jaxpr without unused operations, and the tree structure of its results."""
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
