@@ -173,9 +173,9 @@ class _Pair:
 
     def times_plus(self, x: str, y: str, z: str) -> str:
         """x y + z, rounded once where the processor can."""
-        return (
-            self.fused(x, y, z) if self.text.has_fma else self.op("fadd", self.op("fmul", x, y), z)
-        )
+        if self.text.has_fma:
+            return self.fused(x, y, z)
+        return self.op("fadd", self.op("fmul", x, y), z)
 
     def op(self, operation: str, x: str, y: str) -> str:
         return self.text.line(f"{operation} {self.kind} {x}, {y}")

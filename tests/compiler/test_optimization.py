@@ -1,0 +1,72 @@
+"""Native code with and without LLVM's optimization."""
+
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from jaxmech import UdwadiaKalaba, models
+from jaxmech.compiler import unoptimized, vectorize
+from jaxmech.compiler.backends.cpu.program import BRIEF, Program
+from jaxmech.compiler.frontend.build import Kernel, function_kernel
+from jaxmech.formulations.acceleration import motion_at
+
+
+@pytest.fixture
+def as_users_do() -> Iterator[None]:
+    """Compile with optimizations, which the quick tests do without."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def kernel(fn: Callable[[Array], Array]) -> Kernel:
+    return function_kernel(jax.make_jaxpr(fn)(1.0))
+
+
+def repeated(count: int) -> Callable[[Array], Array]:
+    return lambda x: jax.lax.fori_loop(0, count, lambda k, x: jnp.sin(x) + k, x)
+
+
+def until_large(x: Array) -> Array:
+    return jax.lax.while_loop(lambda x: x < 9, lambda x: x + jnp.cos(x) ** 2, x)
+
+
+@pytest.mark.usefixtures("as_users_do")
+def test_the_bits_do_not_depend_on_it() -> None:
+    model = models.double_pendulum_angles()
+    q, v = model.initial()
+
+    def acceleration(q: Array) -> Array:
+        return motion_at(model.system, UdwadiaKalaba(), q, v, jnp.zeros(()), model.params).qdd
+
+    many = q[None] + jnp.linspace(0.0, 50.0, 33)[:, None]
+    optimized = vectorize(acceleration)(many)
+    with unoptimized():
+        plain = vectorize(acceleration)(many)
+    np.testing.assert_array_equal(plain, optimized)
+
+
+@pytest.mark.usefixtures("as_users_do")
+def test_programs_that_run_briefly_do_without() -> None:
+    def is_optimized(fn: Callable[[Array], Array], *, alone: bool) -> bool:
+        return Program(kernel(fn), frozenset({0}), alone)._is_optimized
+
+    assert not is_optimized(jnp.sin, alone=True)
+    assert not is_optimized(repeated(BRIEF - 10), alone=True)
+    assert is_optimized(repeated(BRIEF + 10), alone=True)
+    assert is_optimized(jnp.sin, alone=False)  # a batch may be large
+    assert is_optimized(until_large, alone=True)
+    with unoptimized():
+        assert not is_optimized(until_large, alone=True)
+        assert not is_optimized(jnp.sin, alone=False)
+
+
+@pytest.mark.usefixtures("as_users_do")
+def test_the_flag_of_jax_is_followed() -> None:
+    jax.config.update("jax_disable_most_optimizations", True)
+    assert not Program(kernel(jnp.sin), frozenset({0}), alone=False)._is_optimized
