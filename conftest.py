@@ -14,7 +14,8 @@ os.environ["MPLBACKEND"] = "Agg"  # before matplotlib, and for the commands that
 import jaxlib
 
 # Most programs of tests run once, and compiling them takes far longer than running them. Commands
-# that tests start inherit the setting, so that their results are bit-identical. `make slow`, and
+# that tests start inherit the setting, so that their results are bit-identical. LLVM does not
+# optimize either, which changes no bits. `make slow`, and
 # `.ci/run` with the newest JAX, compile as users do: JAX_DISABLE_MOST_OPTIMIZATIONS=0.
 quick = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
 if quick and jaxlib.__version__.startswith("0.9."):

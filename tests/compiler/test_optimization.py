@@ -27,7 +27,8 @@ def kernel(fn: Callable[[Array], Array]) -> Kernel:
 
 
 def repeated(count: int) -> Callable[[Array], Array]:
-    return lambda x: jax.lax.fori_loop(0, count, lambda k, total: total + jnp.sin(k * x), 0.0)
+    # Chaotic, so that another last bit of one sine changes the result.
+    return lambda x: jax.lax.fori_loop(0, count, lambda k, x: x + jnp.sin(k * x) / 7, x)
 
 
 def until_large(x: Array) -> Array:
@@ -43,7 +44,6 @@ def test_the_bits_do_not_depend_on_it(size: int) -> None:
     with unoptimized():
         plain = vectorize(fn)(many)
     np.testing.assert_array_equal(plain, optimized)
-    np.testing.assert_allclose(optimized[0], fn(many[0]), rtol=1e-9)
 
 
 @pytest.mark.usefixtures("as_users_do")
