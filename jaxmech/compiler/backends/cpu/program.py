@@ -92,7 +92,7 @@ class Program:
     @cached_property
     def _is_optimized(self) -> bool:
         kernel = self.kernel
-        # A batch of any size has the same code, and nobody knows how long a `while` runs.
+        # A batch of any size has the same code, and the length of a `while` is unknown.
         is_long = not self.alone or kernel.has_while or kernel.executed > BRIEF * kernel.operations
         return kernel.is_optimized and is_long
 
