@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -108,12 +109,14 @@ def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
 def _run(path: Path) -> ModuleType:
     """Execute a file as a module, with its folder importable as for a script."""
     spec = importlib.util.spec_from_file_location(f"jaxmech_study_{path.stem}", path)
-    if spec is None or spec.loader is None:
+    if spec is None or not isinstance(spec.loader, SourceLoader):
         raise refuse("model", f"must name a Python file, but {path} is not one")
     module = importlib.util.module_from_spec(spec)
     try:
         with _importable(path.parent):
-            spec.loader.exec_module(module)
+            # Not by `exec_module`, which takes stored bytecode for that of a file of the same size
+            # and the same second, though the file may have changed.
+            exec(spec.loader.source_to_code(path.read_bytes(), str(path)), vars(module))
     except Exception as error:
         raise refuse(
             "model", f"cannot be loaded: {_described(error)}{_where(error, path)}"

@@ -1,6 +1,8 @@
 """Finding the system of a study: the catalogue, or a file of the user."""
 
+import os
 import re
+import sys
 
 import pytest
 
@@ -29,6 +31,15 @@ def test_a_file_gives_a_model_and_imports_its_neighbours(tmp_path) -> None:
     (tmp_path / "beside.py").write_text("from jaxmech.models import pendulum\nmade = pendulum()\n")
     (tmp_path / "user.py").write_text("from beside import made\n")
     assert load("user.py:made", {}, tmp_path).model is not None
+
+
+def test_a_file_that_was_changed_within_a_second_is_read_again(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    text = "import jaxmech as jm\nmodel = jm.models.chain(links=LINKS)\n"
+    for links in (2, 3):  # the same size and time, by which Python recognizes its bytecode
+        (tmp_path / "user.py").write_text(text.replace("LINKS", str(links)))
+        os.utime(tmp_path / "user.py", (1e9, 1e9))
+        assert load("user.py:model", {}, tmp_path).system.n == 2 * links
 
 
 @pytest.mark.parametrize(
