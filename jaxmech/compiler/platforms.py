@@ -5,10 +5,13 @@ tracing the platform is unknown, and decisions made then must be right on all pl
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 import jax
+
+T = TypeVar("T")
 
 NATIVE = ("cpu", "cuda")  # platforms with native code
 
@@ -30,13 +33,22 @@ def off() -> Iterator[None]:
         ...     print(jax.vmap(batched(lambda x: 2 * x))(jnp.arange(3.0)))
         [0. 2. 4.]
     """
-    token = _IS_ON.set(False)
     jax.clear_caches()
+    try:
+        with _setting(_IS_ON, False):
+            yield
+    finally:
+        jax.clear_caches()
+
+
+@contextmanager
+def _setting(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Give a variable a value within this context."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _IS_ON.reset(token)
-        jax.clear_caches()
+        variable.reset(token)
 
 
 def is_on() -> bool:
@@ -44,17 +56,12 @@ def is_on() -> bool:
     return _IS_ON.get()
 
 
-@contextmanager
-def unoptimized() -> Iterator[None]:
+def unoptimized() -> AbstractContextManager[None]:
     """Compile native code without optimization within this context, to the same bits.
 
     For a program that runs so briefly that optimizing it takes longer than it saves.
     """
-    token = _OPTIMIZES.set(False)
-    try:
-        yield
-    finally:
-        _OPTIMIZES.reset(token)
+    return _setting(_OPTIMIZES, False)
 
 
 def optimizes() -> bool:
@@ -86,14 +93,9 @@ def why_not(platform: str | None = None) -> str | None:
     return f"the platform: native code runs on {' and '.join(NATIVE)}, and this is {platform}"
 
 
-@contextmanager
-def lowered_for(platform: str | None) -> Iterator[None]:
+def lowered_for(platform: str | None) -> AbstractContextManager[None]:
     """Lower programs for a platform within this context."""
-    token = _LOWERED_FOR.set(platform)
-    try:
-        yield
-    finally:
-        _LOWERED_FOR.reset(token)
+    return _setting(_LOWERED_FOR, platform)
 
 
 def likely_platform() -> str:
