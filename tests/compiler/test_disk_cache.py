@@ -13,6 +13,7 @@ import pytest
 from jaxmech.compiler import vectorize
 from jaxmech.compiler.backends import disk_cache
 from jaxmech.compiler.backends.cpu import program
+from jaxmech.compiler.backends.cpu.codegen import Kind
 from jaxmech.compiler.backends.cpu.program import Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -40,8 +41,8 @@ def kernel(factor: float, dtype: type = np.float64) -> Kernel:
     return function_kernel(jax.make_jaxpr(lambda x: jnp.sin(x * jnp.asarray(factor, x.dtype)))(x))
 
 
-def code(of: Kernel, moving: frozenset[int] = frozenset({0}), alone: bool = False) -> Program:
-    return Program(of, moving, alone)
+def code(of: Kernel, moving: frozenset[int] = frozenset({0}), kind: Kind = Kind.LARGE) -> Program:
+    return Program(of, moving, kind)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,8 @@ def test_other_code_has_another_key(place: Path) -> None:
         code(kernel(2.5)),
         code(kernel(2.0, np.float32)),
         code(kernel(2.0), moving=frozenset()),
-        code(kernel(2.0), alone=True),
+        code(kernel(2.0), kind=Kind.ONE),
+        code(kernel(2.0), kind=Kind.SMALL),
         code(kernel(2.0).with_results([False])),
     ]
     for number, one in enumerate(programs, start=1):

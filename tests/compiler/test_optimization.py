@@ -9,6 +9,7 @@ import pytest
 from jaxtyping import Array
 
 from jaxmech.compiler import unoptimized, vectorize
+from jaxmech.compiler.backends.cpu.codegen import Kind
 from jaxmech.compiler.backends.cpu.program import BRIEF, Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 
@@ -48,20 +49,20 @@ def test_the_bits_do_not_depend_on_it(size: int) -> None:
 
 @pytest.mark.usefixtures("as_users_do")
 def test_programs_that_run_briefly_do_without() -> None:
-    def is_optimized(fn: Callable[[Array], Array], *, alone: bool) -> bool:
-        return Program(kernel(fn), frozenset({0}), alone)._is_optimized
+    def is_optimized(fn: Callable[[Array], Array], kind: Kind) -> bool:
+        return Program(kernel(fn), frozenset({0}), kind)._is_optimized
 
-    assert not is_optimized(jnp.sin, alone=True)
-    assert not is_optimized(repeated(BRIEF - 10), alone=True)
-    assert is_optimized(repeated(BRIEF + 10), alone=True)
-    assert is_optimized(jnp.sin, alone=False)  # a batch may be large
-    assert is_optimized(until_large, alone=True)
+    assert not is_optimized(jnp.sin, Kind.ONE)
+    assert not is_optimized(repeated(BRIEF - 10), Kind.ONE)
+    assert is_optimized(repeated(BRIEF + 10), Kind.ONE)
+    assert is_optimized(jnp.sin, Kind.SMALL)  # up to 256 trajectories
+    assert is_optimized(until_large, Kind.ONE)
     with unoptimized():
-        assert not is_optimized(until_large, alone=True)
-        assert not is_optimized(jnp.sin, alone=False)
+        assert not is_optimized(until_large, Kind.ONE)
+        assert not is_optimized(jnp.sin, Kind.SMALL)
 
 
 @pytest.mark.usefixtures("as_users_do")
 def test_the_flag_of_jax_is_followed() -> None:
     jax.config.update("jax_disable_most_optimizations", True)
-    assert not Program(kernel(jnp.sin), frozenset({0}), alone=False)._is_optimized
+    assert not Program(kernel(jnp.sin), frozenset({0}), Kind.LARGE)._is_optimized

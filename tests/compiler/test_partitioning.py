@@ -25,7 +25,7 @@ EXPECTED: dict[str, Expected] = {
     "Jacobian": ([3 * 64], [], "P('x')"),
     "checkpoint": ([64], ["all-reduce"], "P()"),
     "in scan": ([64], [], "P('x')"),
-    "scanned": ([32], [], "P(None, 'x')"),  # 16 of 64, in one block of lanes
+    "scanned": ([16], [], "P(None, 'x')"),  # 16 of 64
     "outer axis shared": ([4 * 64], [], "P(None, 'x')"),
     "outer axis divided": ([256], [], "P('x')"),
     "both axes want it": ([4 * 64], ["all-gather"], "P(None, 'x')"),
@@ -33,7 +33,7 @@ EXPECTED: dict[str, Expected] = {
     "second of a grid": ([128], [], "P('y')"),
     "whole grid, turned": ([64], [], "P(('y', 'x'))"),
     "two axes on a grid": ([2 * 128], [], "P('y', 'x')"),
-    "fewer than lanes": ([32], [], "P('x')"),
+    "fewer than lanes": ([8], [], "P('x')"),
     "one each": ([1], [], "P('x')"),
     "single": ([1], [], "P()"),
     "part of the mesh manual": ([128], [], "P('x')"),
@@ -42,7 +42,7 @@ AUTO: dict[str, Expected] = {
     "none": ([], [], "P()"),
     "gradient, other axis": ([256], ["all-gather"], "P()"),
     "parts of an axis": ([64], [], "P('x')"),
-    "uneven": ([32], ["all-gather"], "P()"),
+    "uneven": ([26], ["all-gather"], "P()"),
     "result everywhere": ([64], ["all-gather"], "P()"),
     "simulate": ([64], [], "P('x')"),
     "simulate, gradient": ([64], ["all-reduce"], "P()"),

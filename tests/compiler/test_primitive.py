@@ -214,8 +214,10 @@ def test_how_many_lanes_a_program_has(
     kernel = native(vectorize(fn), batch(3).astype(dtype)).params["kernel"]
     assert 5 < kernel.most_carried <= 45
     assert 5 < kernel.operations <= 100
-    assert source.Source(kernel, frozenset({0}), 64).lanes == lanes
-    for size in (1, lanes - 1, lanes, lanes + 1, 3 * lanes + 2):
+    of_kind = {kind: source.Source(kernel, frozenset({0}), kind).lanes for kind in source.Kind}
+    small = 8 if dtype == np.float64 else 16
+    assert list(of_kind.values()) == [1, small, lanes]
+    for size in (1, small - 1, small, small + 1, 3 * small + 2, 256, 257, 256 + lanes):
         x = batch(size).astype(dtype)
         np.testing.assert_allclose(
             vectorize(fn)(x),
@@ -223,6 +225,20 @@ def test_how_many_lanes_a_program_has(
             rtol=100 * np.finfo(dtype).eps,
             atol=10 * np.finfo(dtype).eps,
         )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_bits_do_not_depend_on_the_size_of_the_batch(dtype: type) -> None:
+    def fn(x: Any) -> Any:
+        def turn(_: Any, y: Any) -> Any:
+            return jnp.sin(y) * jnp.sqrt(1.5 + jnp.cos(y[::-1])) + 0.3 * x / (2.0 + y * y)
+
+        return lax.fori_loop(0, STEPS, turn, x)
+
+    run = vectorize(fn)
+    every = run(batch(300).astype(dtype))
+    for size in (1, 2, 7, 8, 33, 256, 257):
+        np.testing.assert_array_equal(run(batch(300)[:size].astype(dtype)), every[:size])
 
 
 def test_programs_of_different_settings_are_not_confused() -> None:

@@ -1,5 +1,7 @@
 """A kernel as a module for LLVM on a CPU, in blocks of as many trajectories as there are lanes."""
 
+from enum import Enum, auto
+
 import numpy as np
 
 from jaxmech.compiler.backends.cpu.runtime import array_address, has_fma, module
@@ -11,13 +13,30 @@ LANES = 16  # two registers of AVX-512 for float64: one is computed while the ot
 FEW = 500  # operations: most wait for another one, and code for twice the lanes is still short
 LONG = 4000  # operations of a kernel with a `while`: with fewer lanes, less waiting for the slowest
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
+SMALL = 256  # trajectories of a batch that gains less from two registers than LLVM takes for them
 
 
-def _lanes_of(kernel: Kernel) -> int:
+class Kind(Enum):
+    """The kinds of batches that have their own code, with identical results."""
+
+    ONE = auto()
+    SMALL = auto()
+    LARGE = auto()
+
+
+def kind_of(size: int) -> Kind:
+    """The kind of a batch of a given size."""
+    return Kind.ONE if size == 1 else Kind.SMALL if size <= SMALL else Kind.LARGE
+
+
+def _lanes_of(kernel: Kernel, kind: Kind) -> int:
     """The number of trajectories computed side by side."""
+    if kind is Kind.ONE:
+        return 1
     has_doubles = any(aval.dtype == np.float64 for aval in (*kernel.avals, *kernel.out_avals))
-    has_while = any(loop.length is None for loop in kernel.reader.loops)
-    is_long = has_while and kernel.operations > LONG
+    if kind is Kind.SMALL:
+        return LANES // 2 if has_doubles else LANES
+    is_long = kernel.has_while and kernel.operations > LONG
     if has_doubles and (is_long or kernel.most_carried > MANY):
         return LANES // 2
     return 2 * LANES if kernel.operations <= FEW else LANES
@@ -29,16 +48,16 @@ class Source:
     Args:
         kernel: the kernel of one trajectory.
         moving: indices of the arguments that differ in a batch.
-        size: number of trajectories; a batch of one has its own code, with identical results.
+        kind: the kind of batch.
 
     Attributes:
         lanes: number of trajectories computed side by side.
         some: indices of the results that are not empty; native code has no others.
     """
 
-    def __init__(self, kernel: Kernel, moving: frozenset[int], size: int) -> None:
+    def __init__(self, kernel: Kernel, moving: frozenset[int], kind: Kind) -> None:
         self.kernel, self.moving = kernel, moving
-        self.lanes = 1 if size == 1 else _lanes_of(kernel)
+        self.lanes = _lanes_of(kernel, kind)
         self.some = computed_results(kernel)
 
     def module(self, is_optimized: bool) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import jax
 import llvmlite
 
 from jaxmech.compiler.backends import disk_cache
-from jaxmech.compiler.backends.cpu.codegen import Source
+from jaxmech.compiler.backends.cpu.codegen import Kind, Source, kind_of
 from jaxmech.compiler.backends.cpu.runtime import compile_module, is_loaded, load, processor
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -39,11 +39,11 @@ class Program:
     Args:
         kernel: the kernel of one trajectory.
         moving: indices of the arguments that differ in a batch.
-        alone: whether it is a batch of one, which has its own code, with identical results.
+        kind: the kind of batch.
     """
 
-    def __init__(self, kernel: Kernel, moving: frozenset[int], alone: bool) -> None:
-        self.kernel, self.moving, self.alone = kernel, moving, alone
+    def __init__(self, kernel: Kernel, moving: frozenset[int], kind: Kind) -> None:
+        self.kernel, self.moving, self.kind = kernel, moving, kind
         self._module = ""  # the text, between generation and compilation
 
     @cached_property
@@ -85,21 +85,21 @@ class Program:
 
     @uncollected
     def _generated(self) -> Facts:
-        source = Source(self.kernel, self.moving, 1 if self.alone else 2)
+        source = Source(self.kernel, self.moving, self.kind)
         name, self._module = source.module(self._is_optimized)
         return Facts(name, source.lanes, tuple(source.some))
 
     @cached_property
     def _is_optimized(self) -> bool:
         kernel = self.kernel
-        # A batch of any size has the same code, and the length of a `while` is unknown.
-        is_long = not self.alone or kernel.has_while or kernel.executed > BRIEF * kernel.operations
-        return kernel.is_optimized and is_long
+        # The same code serves batches of many sizes, and the length of a `while` is unknown.
+        has_many = self.kind is not Kind.ONE or kernel.has_while
+        return kernel.is_optimized and (has_many or kernel.executed > BRIEF * kernel.operations)
 
     @cached_property
     def _key(self) -> str:
         kernel = self.kernel
-        kind = sorted(self.moving), self.alone, kernel.results, kernel.sequences
+        kind = sorted(self.moving), self.kind.name, kernel.results, kernel.sequences
         return sha256(kernel.reading.digest, repr((kind, kernel.is_optimized)), _environment())
 
     @cached_property
@@ -113,7 +113,7 @@ class Program:
 
 def program(kernel: Kernel, moving: frozenset[int], size: int) -> Program:
     """The native code of a kernel for a batch of a given size."""
-    kind = moving, size == 1
+    kind = moving, kind_of(size)
     if kind not in kernel.programs:
         kernel.programs[kind] = Program(kernel, *kind)
     return kernel.programs[kind]
