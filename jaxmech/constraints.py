@@ -103,11 +103,8 @@ class Holonomic(AbstractConstraint):
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
         """The rows A = dphi/dq and b = -(second time derivative without A a)."""
-
-        def phi(q: Array, t: Array) -> Array:
-            return self.value(q, t, params)
-
-        return jax.jacfwd(phi)(q, t), -rate(lambda q, t: rate(phi, q, v, t), q, v, t)
+        A = jax.jacfwd(lambda q: self.value(q, t, params))(q)
+        return A, -rate(lambda q, t: self.speed(q, v, t, params), q, v, t)
 
 
 class Nonholonomic(AbstractConstraint):
