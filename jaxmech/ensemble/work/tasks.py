@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from statistics import median
@@ -20,6 +21,7 @@ Result = TypeVar("Result")
 _AHEAD = 2  # tasks that each worker has or waits for
 _LOOK = 0.25  # seconds between looks at whether to stop
 _COUNT = 5.0  # seconds between counts of the workers
+_PATIENCE = 30.0  # seconds after which a request to the scheduler is repeated
 _SLOW = 3.0  # times the median: slower tasks are computed a second time by a free worker
 _LEAST = 2.0  # seconds after which a task may be slow
 
@@ -61,12 +63,24 @@ class Tasks:
     def workers(self) -> int:
         """The number of workers, counted every few seconds."""
         if time.monotonic() - self._counted > _COUNT:
-            found = len(self.client.nthreads())
+            found = len(self.answer(self._cores))
             if not found and self._workers:
                 self.waiting("all workers are lost; waiting for others")
             self.revive()
             self._workers, self._counted = found, time.monotonic()
         return self._workers
+
+    def answer(self, request: Callable[[float], Result]) -> Result:
+        """The answer of the scheduler to a request with a time limit in seconds."""
+        while self.client.status == "running":
+            # A request can wait forever for a scheduler that is lost at that moment.
+            with suppress(TimeoutError, OSError):  # OSError: the connection was closed
+                return request(_PATIENCE)
+        raise _lost()
+
+    def _cores(self, timeout: float) -> Any:
+        """The number of cores of each worker."""
+        return self.client.sync(self.client.nthreads, callback_timeout=timeout)
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """The results in the order of the items, as from Python's `map`."""
@@ -155,7 +169,9 @@ class _Open:
         from distributed import KilledWorker
 
         try:
-            return (future.result(),)
+            # An exception of the function, which might be a timeout, is here already.
+            failed = future.status == "error"
+            return (future.result() if failed else self.tasks.answer(future.result),)
         except KilledWorker as error:
             task.lost += 1
             if task.lost > self.tasks.losses:
@@ -164,10 +180,7 @@ class _Open:
                 raise ClusterError(f"{text}: {error}") from error
             return None
         except CancelledError as error:
-            raise ClusterError(
-                "the connection to the scheduler was lost; finished blocks are kept, and the same "
-                "command resumes from them once a scheduler is running again"
-            ) from error
+            raise _lost() from error
 
     def _slow(self) -> list[_Task]:
         """Select the tasks that free workers compute, too."""
@@ -178,6 +191,13 @@ class _Open:
         limit = time.monotonic() - max(_SLOW * median(self._took), _LEAST)
         late = [t for t in self.running.values() if len(t.futures) == 1 and t.begun < limit]
         return sorted(late, key=lambda task: task.begun)[:free]
+
+
+def _lost() -> ClusterError:
+    return ClusterError(
+        "the connection to the scheduler was lost; finished blocks are kept, and the same "
+        "command resumes from them once a scheduler is running again"
+    )
 
 
 def _computed(numbered: tuple[int, Parcel]) -> Any:
