@@ -92,7 +92,7 @@ def assemble(
     return q, v
 
 
-@jit_of("system", "free_q", "free_v")
+@jit_of("system", "free_q", "free_v", is_frame=True)
 def _assemble(
     system: System, free_q: tuple[int, ...], free_v: tuple[int, ...], q: Array, v: Array, t: Array,
     params: Params,

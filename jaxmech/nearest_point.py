@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.linalg import QR, AbstractRowSpace, cholesky, metric, times
+from jaxmech.linalg import QR, AbstractRowSpace, cholesky, diagonal, metric, times
 from jaxmech.stabilization import near
 
 Level = Callable[..., Array]  # level(y, *context), zero on the surface
@@ -191,9 +191,9 @@ class _Problem:
         """The next step, and whether it is so small that y is the minimum."""
         slope, size = times(place.P, place.w), self.size(y)
         # Gershgorin discs: no eigenvalue of B is below `lowest` or above `highest`.
-        diagonal = jnp.diagonal(place.B)
-        radii = jnp.abs(place.B).sum(1) - jnp.abs(diagonal)
-        lowest, highest = jnp.min(diagonal - radii), jnp.max(jnp.abs(diagonal) + radii)
+        centers = diagonal(place.B)
+        radii = jnp.abs(place.B).sum(1) - jnp.abs(centers)
+        lowest, highest = jnp.min(centers - radii), jnp.max(jnp.abs(centers) + radii)
         # Where B is definite near the minimum the damping dies out, and Newton's method is
         # quadratic.
         damping = jnp.where(taken, search.damping / 8, 4 * search.damping + highest / 16)
@@ -273,7 +273,7 @@ def _row_by_row(*factors: Array) -> Array:
 def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
     """Solve B x = r for a symmetric B; also whether B is positive definite."""
     places = jnp.arange(r.size)
-    threshold = 4 * r.size * jnp.finfo(B.dtype).eps * jnp.abs(jnp.diagonal(B))  # as in `cholesky`
+    threshold = 4 * r.size * jnp.finfo(B.dtype).eps * jnp.abs(diagonal(B))  # as in `cholesky`
 
     def eliminate(work: tuple[Array, Array], column: tuple[Array, Array]) -> Any:
         (W, r), (j, smallest) = work, column

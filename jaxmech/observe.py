@@ -65,7 +65,7 @@ def observe(
     return _observe(system, formulation, solution.q, solution.v, solution.ts, on, params)
 
 
-@jit_of("system", "formulation")
+@jit_of("system", "formulation", is_frame=True)
 def _observe(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, ts: Array,
     active: Array | None, params: Params,

@@ -166,7 +166,7 @@ class _Policies:
             require_kind(field.name, getattr(self, field.name), kind, example)
 
 
-@jit_of("system", "policies")
+@jit_of("system", "policies", is_frame=True)
 def _simulate(
     system: System, policies: _Policies, q0: Array, v0: Array, ts: Array, params: Params,
     tolerance: Tolerance | None,

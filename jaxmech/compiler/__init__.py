@@ -17,6 +17,7 @@ from jaxmech.compiler.operation import Flags as Flags
 from jaxmech.compiler.operation import bind as bind
 from jaxmech.compiler.operation import operation_of as operation_of
 from jaxmech.compiler.platforms import off as off
+from jaxmech.compiler.platforms import unchecked as unchecked
 from jaxmech.compiler.platforms import unoptimized as unoptimized
 from jaxmech.compiler.platforms import why_not as why_not
 from jaxmech.compiler.rows import empty_rows as empty_rows

@@ -11,12 +11,15 @@ from typing import TypeVar
 
 import jax
 
+from jaxmech.utils.jit_cache import forget_frames
+
 T = TypeVar("T")
 
 NATIVE = ("cpu", "cuda")  # platforms with native code
 
 _IS_ON = ContextVar("lanes", default=True)
 _OPTIMIZES = ContextVar("optimizes", default=True)
+_CHECKS_ZEROS = ContextVar("checks_zeros", default=True)
 _LOWERED_FOR = ContextVar[str | None]("platform", default=None)
 
 
@@ -33,12 +36,17 @@ def off() -> Iterator[None]:
         ...     print(jax.vmap(batched(lambda x: 2 * x))(jnp.arange(3.0)))
         [0. 2. 4.]
     """
-    jax.clear_caches()
+    _clear_caches()
     try:
         with _setting(_IS_ON, False):
             yield
     finally:
-        jax.clear_caches()
+        _clear_caches()
+
+
+def _clear_caches() -> None:
+    jax.clear_caches()
+    forget_frames()
 
 
 @contextmanager
@@ -67,6 +75,20 @@ def unoptimized() -> AbstractContextManager[None]:
 def optimizes() -> bool:
     """Whether a program lowered here should be optimized, by `unoptimized` and the flags of JAX."""
     return _OPTIMIZES.get() and not jax.config.read("jax_disable_most_optimizations")
+
+
+def unchecked() -> AbstractContextManager[None]:
+    """Fold all products with zero within this context, even where that may hide a NaN.
+
+    For a program whose results nobody sees, because searching for such products takes a third of
+    the time of reading it (`optimize.fold_zeros`).
+    """
+    return _setting(_CHECKS_ZEROS, False)
+
+
+def checks_zeros() -> bool:
+    """Whether a program lowered here must not hide a NaN by folding a product with zero."""
+    return _CHECKS_ZEROS.get()
 
 
 def why_not(platform: str | None = None) -> str | None:

@@ -85,7 +85,7 @@ def acceleration(
     return _acceleration(system, formulation, q, v, t, params)
 
 
-@jit_of("system", "formulation")
+@jit_of("system", "formulation", is_frame=True)
 def _acceleration(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
 ) -> Motion:

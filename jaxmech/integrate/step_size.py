@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.compiler import batched_closure, unoptimized, why_not
+from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -121,8 +121,9 @@ class _Trial:
 def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -> _Trial | None:
     q, v, ts, params = jax.tree.map(jnp.asarray, (q, v, ts, params))
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
-    # It runs once, and optimizing its code takes far longer than the trial.
-    with jax.disable_jit(False), unoptimized():
+    # It runs once, and optimizing its code takes far longer than the trial. A NaN that it hides
+    # only leads to another number of steps: the run itself reports it.
+    with jax.disable_jit(False), unoptimized(), unchecked():
         found = outside_traces(
             _trial, plan, q, v, ts, params, np.asarray(many), np.asarray(min(many, _TRIED))
         )

@@ -20,6 +20,7 @@ from jaxmech.linalg.metric import row_weights as row_weights
 from jaxmech.linalg.metric import with_rows as with_rows
 from jaxmech.linalg.pivots import Pivots as Pivots
 from jaxmech.linalg.pivots import pivots as pivots
+from jaxmech.linalg.products import diagonal as diagonal
 from jaxmech.linalg.products import product as product
 from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram

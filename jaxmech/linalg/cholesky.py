@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxmech.linalg.products import diagonal
+
 
 class Cholesky(eqx.Module):
     """The Cholesky factorization M = L L^T.
@@ -54,7 +56,7 @@ def cholesky(M: Float[Array, " n n"]) -> Cholesky:
     columns, inverse_pivots = [], []
     definite = jnp.asarray(True)
     # Round-off of the elimination: smaller pivots count as zero.
-    threshold = 4 * M.shape[0] * jnp.finfo(M.dtype).eps * jnp.abs(jnp.diagonal(M))
+    threshold = 4 * M.shape[0] * jnp.finfo(M.dtype).eps * jnp.abs(diagonal(M))
     for smallest in threshold:
         singular = M[0, 0] <= smallest  # false for NaN, which is passed on to the result
         definite = definite & ~singular

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.linalg.products import product, times
+from jaxmech.linalg.products import diagonal, product, times
 
 
 class LU(eqx.Module):
@@ -55,7 +55,7 @@ def lu(K: Float[Array, " n n"]) -> LU:
     """
     columns, rows, inverse_pivots, regular = [], [], [], jnp.asarray(True)
     # Round-off of the elimination: smaller pivots count as zero.
-    threshold = 4 * K.shape[0] * jnp.finfo(K.dtype).eps * jnp.abs(jnp.diagonal(K))
+    threshold = 4 * K.shape[0] * jnp.finfo(K.dtype).eps * jnp.abs(diagonal(K))
     for smallest in threshold:
         singular = K[0, 0] <= smallest  # false for NaN, which is passed on to the result
         regular = regular & ~singular

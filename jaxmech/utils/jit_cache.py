@@ -9,16 +9,27 @@ import inspect
 from collections.abc import Callable
 from functools import lru_cache, partial, wraps
 from typing import Any
+from weakref import WeakSet
 
 import jax
+import numpy as np
 
+from jaxmech.utils.checks import is_known
 from jaxmech.utils.collection import uncollected
 
 KEPT = 32  # number of static arguments for which a function keeps its programs
 
 
-def jit_of(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def jit_of(
+    *static: str, is_frame: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`jax.jit` with named static arguments, which keeps the most recently used programs only.
+
+    Args:
+        static: names of the static arguments.
+        is_frame: whether the function leaves its work to native code. XLA then compiles the rest
+            without optimization, unless it is long or holds a loop, or the call is part of another
+            program.
 
     Example:
         >>> import jax.numpy as jnp
@@ -35,7 +46,8 @@ def jit_of(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         @lru_cache(maxsize=KEPT)
         def program(values: tuple[Any, ...]) -> Callable[..., Any]:
             # JAX drops the programs of a function together with the function.
-            return jax.jit(partial(fn, **dict(zip(static, values, strict=True))))
+            one = partial(fn, **dict(zip(static, values, strict=True)))
+            return _Frame(one) if is_frame else jax.jit(one)
 
         @wraps(fn)
         @uncollected
@@ -77,3 +89,51 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
         return program(*args)
 
     return run
+
+
+# A sixth of the time of XLA's default. Later versions of XLA always use these emitters.
+_UNOPTIMIZED = {"xla_backend_optimization_level": 0}
+if jax.__version__.startswith("0.9."):
+    _UNOPTIMIZED["xla_cpu_use_fusion_emitters"] = False
+_LONGEST_FRAME = 500  # lines of a program
+_FRAMES = WeakSet["_Frame"]()
+
+
+class _Frame:
+    """`jax.jit` of a function that passes its arguments to native code and arranges the results."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.optimized = jax.jit(fn)
+        self.unoptimized = jax.jit(fn, compiler_options=_UNOPTIMIZED)
+        self.is_short: dict[Any, bool] = {}  # by the kinds of the arguments
+        _FRAMES.add(self)
+
+    def __call__(self, **given: Any) -> Any:
+        chosen = self.unoptimized if self._is_brief(given) else self.optimized
+        return chosen(**given)
+
+    def _is_brief(self, given: dict[str, Any]) -> bool:
+        # JAX accepts options of compilation for the outermost program only.
+        if not is_known(given) or _is_inside_a_program() or jax.default_backend() != "cpu":
+            return False
+        leaves, structure = jax.tree.flatten(given)
+        kinds = structure, *map(jax.typeof, leaves)
+        if kinds not in self.is_short:
+            # The call below uses what is lowered here.
+            text = self.unoptimized.lower(**given).as_text()
+            has_loop = "stablehlo.while" in text
+            self.is_short[kinds] = not has_loop and text.count("\n") < _LONGEST_FRAME
+        return self.is_short[kinds]
+
+
+def _is_inside_a_program() -> bool:
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+        return True
+    traced = jax.lax.convert_element_type(np.zeros((), np.int32), bool)
+    return isinstance(traced, jax.core.Tracer)
+
+
+def forget_frames() -> None:
+    """Decide again which programs are compiled without optimization."""
+    for frame in _FRAMES:
+        frame.is_short.clear()

@@ -11,7 +11,7 @@ from jax import lax
 
 import jaxmech as jm
 from jaxmech import Status
-from jaxmech.compiler import explain, vectorize
+from jaxmech.compiler import explain, unchecked, vectorize
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.graph import Graph
 
@@ -322,3 +322,15 @@ def test_a_gradient_with_a_masked_root() -> None:
     slope = jax.grad(lambda k: end(system, jnp.asarray(0.6), k)[2][-1, 0])
     k = jnp.array([0.0, 1.0])
     np.testing.assert_array_equal(np.isfinite(jax.jit(jax.vmap(slope))(k)), [False, True])
+
+
+def test_unchecked_programs_may_hide_a_nan() -> None:
+    """Zero times infinity is folded in a program whose results nobody sees, and only there."""
+
+    def hidden(x: Any) -> Any:
+        return x + 0 * (1 / x)
+
+    zero = jnp.zeros(1)
+    with unchecked():
+        assert vectorize(hidden)(zero) == 0.0
+    assert jnp.isnan(vectorize(hidden)(zero)).all()

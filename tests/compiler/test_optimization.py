@@ -9,7 +9,8 @@ import pytest
 from jaxtyping import Array
 
 from jaxmech.compiler import unoptimized, vectorize
-from jaxmech.compiler.backends.cpu.codegen import Kind
+from jaxmech.compiler.backends.cpu import codegen
+from jaxmech.compiler.backends.cpu.codegen import FEW, SMALL, Kind
 from jaxmech.compiler.backends.cpu.program import BRIEF, Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 
@@ -66,3 +67,37 @@ def test_programs_that_run_briefly_do_without() -> None:
 def test_the_flag_of_jax_is_followed() -> None:
     jax.config.update("jax_disable_most_optimizations", True)
     assert not Program(kernel(jnp.sin), frozenset({0}), Kind.LARGE)._is_optimized
+
+
+AVX_512, AVX2, SSE = (8, 32), (4, 16), (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("registers", "few", "many"), [(AVX_512, 32, 16), (AVX2, 8, 8), (SSE, 4, 4)]
+)
+def test_lanes_fill_the_registers_of_the_processor(
+    registers: tuple[int, int], few: int, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codegen, "vector_registers", lambda: registers)
+
+    def lanes(fn: Callable[[Array], Array], kind: Kind) -> int:
+        return Program(kernel(fn), frozenset({0}), kind).facts.lanes
+
+    def long(x: Array) -> Array:
+        for k in range(FEW):
+            x = jnp.sin(x) + k
+        return x
+
+    assert (lanes(jnp.sin, Kind.LARGE), lanes(long, Kind.LARGE)) == (few, many)
+    assert (lanes(long, Kind.SMALL), lanes(long, Kind.ONE)) == (registers[0], 1)
+
+
+def test_the_bits_do_not_depend_on_the_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    fn, many = repeated(40), jnp.linspace(0.3, 50.0, SMALL + 9)
+    found = []
+    for registers in (AVX_512, AVX2, SSE):
+        monkeypatch.setattr(codegen, "vector_registers", lambda own=registers: own)
+        jax.clear_caches()
+        found.append(vectorize(fn)(many))
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])

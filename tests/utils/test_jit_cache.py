@@ -6,10 +6,12 @@ import sys
 import weakref
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxmech.utils.jit_cache import KEPT, jit_of
+from jaxmech.compiler import off
+from jaxmech.utils.jit_cache import _FRAMES, KEPT, jit_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,6 +41,32 @@ def test_programs_of_the_last_static_arguments_are_kept() -> None:
     del first, factor
     gc.collect()
     assert gone() is None
+
+
+@jit_of("count", is_frame=True)
+def raised(count: int, x: jax.Array) -> jax.Array:
+    """x^count, in a loop if the count is large."""
+    if count < 9:
+        return x**count
+    return jax.lax.fori_loop(0, count, lambda _, y: x * y, jnp.ones_like(x))
+
+
+def decisions() -> list[bool]:
+    return [is_short for frame in _FRAMES for is_short in frame.is_short.values()]
+
+
+def test_xla_optimizes_a_loop_and_parts_of_other_programs() -> None:
+    before = len(decisions())
+    x = jnp.asarray(2.0)
+    assert raised(3, x) == jax.jit(lambda x: raised(3, x))(x) == 8.0
+    assert raised(10, x) == 1024.0
+    assert jax.vmap(lambda x: raised(3, x))(x[None]) == 8.0
+    assert jax.grad(lambda x: raised(3, x))(x) == 12.0
+    with jax.disable_jit():
+        assert raised(3, x) == 8.0
+    assert sorted(decisions()[before:]) == [False, True]
+    with off():
+        assert decisions() == []
 
 
 _GROWTH = """

@@ -24,7 +24,7 @@ from jaxmech.compiler.ir.loops import (
     has_while,
 )
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
-from jaxmech.compiler.platforms import optimizes
+from jaxmech.compiler.platforms import checks_zeros, optimizes
 from jaxmech.utils.digests import equations_digest, jaxpr_digest
 
 MOST_READINGS = 4  # readings of one program
@@ -39,6 +39,9 @@ class Reading:
         digest: returns a digest of the function.
         read: adds the function to the graph of a reader and returns its results.
         plain: the function itself, on arrays.
+
+    Attributes:
+        checks_zeros: whether a folded zero must not hide a NaN.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Reading:
     ) -> None:
         self.in_avals, self.out_avals, self.plain = in_avals, out_avals, plain
         self._digest, self._read = digest, read
+        self.checks_zeros = checks_zeros()
 
     @cached_property
     def digest(self) -> str:
@@ -64,6 +68,8 @@ class Reading:
         for _ in range(MOST_READINGS):
             reader = JaxprReader(unsafe_origins=unsafe)
             outs = self._read(reader)
+            if not self.checks_zeros:
+                return reader, outs
             found = unsafe_origins(reader.graph, reader.loops, _live(reader, outs), outs)
             if not found:
                 return reader, outs

@@ -100,7 +100,11 @@ class JaxprReader:
     def equations(self, eqns: Sequence[JaxprEqn], env: dict[Any, Value]) -> None:
         """Add equations, reading and extending the values of variables in `env`."""
         for eqn in eqns:
-            outs = self._equation(eqn, [self.value(atom, env) for atom in eqn.invars])
+            values = [
+                self.value(atom, env) if isinstance(atom, Literal) else env[atom]
+                for atom in eqn.invars
+            ]
+            outs = self._equation(eqn, values)
             env.update(zip(eqn.outvars, outs, strict=True))
             if len(self.graph.nodes) > LARGEST_GRAPH:
                 raise UnsupportedError(f"a loop body or function of over {LARGEST_GRAPH} scalars")

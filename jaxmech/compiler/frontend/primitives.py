@@ -26,22 +26,26 @@ def constant(g: Graph, value: np.ndarray) -> Ids:
     """An array of constants."""
     if value.size > LARGEST_ARRAY:
         raise UnsupportedError(f"a constant of {value.size} numbers")
-    ids = [g.const(x, value.dtype) for x in value.ravel()]
-    return np.array(ids, np.int64).reshape(value.shape)
+    key = value.tobytes(), value.dtype, value.shape
+    ids = g.arrays.get(key)
+    if ids is None:
+        numbers = [g.const(x, value.dtype) for x in value.ravel()]
+        ids = g.arrays[key] = np.array(numbers, np.int64).reshape(value.shape)
+        ids.setflags(write=False)
+    return ids
 
 
 def _each(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
     """Apply an operation elementwise to arrays of the same shape."""
-    places = zip(*(np.ravel(a).tolist() for a in arrays), strict=True)
-    ids = []
-    for inputs in places:
-        number = g.folded.get((op, inputs, params))  # here too, since a call takes longer
+    ids, known = [], g.folded
+    for inputs in zip(*[a.ravel().tolist() for a in arrays], strict=True):
+        number = known.get((op, inputs, params))  # here too, since a call takes longer
         if number is None:
             number = folded(g, op, *inputs, params=params)
         else:
             g.requested += 1
         ids.append(number)
-    return np.array(ids, np.int64).reshape(np.shape(arrays[0]))
+    return np.array(ids, np.int64).reshape(arrays[0].shape)
 
 
 def _elementwise(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:

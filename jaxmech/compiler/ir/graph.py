@@ -41,6 +41,7 @@ class Graph:
         unsafe: whether a node is one of those, or depends on one.
         zeros: folded products and quotients of zero, as the operation and the other operand.
         folded: memo from requested operations to the resulting nodes.
+        arrays: memo of arrays of constants, by their bytes, type and shape.
         depth: number of graphs around it.
     """
 
@@ -58,6 +59,7 @@ class Graph:
         self.unsafe: list[bool] = []
         self.zeros: dict[tuple[str, int], None] = {}
         self.folded: dict[tuple[str, tuple[int, ...], Any], int] = {}
+        self.arrays: dict[tuple[bytes, np.dtype, tuple[int, ...]], np.ndarray] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
         self._numbers: dict[Node, int] = {}
         self._constants: dict[tuple[bytes, np.dtype], int] = {}

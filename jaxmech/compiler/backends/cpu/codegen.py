@@ -4,12 +4,11 @@ from enum import Enum, auto
 
 import numpy as np
 
-from jaxmech.compiler.backends.cpu.runtime import array_address, has_fma, module
+from jaxmech.compiler.backends.cpu.runtime import array_address, has_fma, module, vector_registers
 from jaxmech.compiler.backends.llvm.body import Body, computed_results
 from jaxmech.compiler.backends.llvm.builder import Text
 from jaxmech.compiler.frontend.build import Kernel
 
-LANES = 16  # two registers of AVX-512 for float64: one is computed while the other waits
 FEW = 500  # operations: most wait for another one, and code for twice the lanes is still short
 LONG = 4000  # operations of a kernel with a `while`: with fewer lanes, less waiting for the slowest
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
@@ -33,13 +32,16 @@ def _lanes_of(kernel: Kernel, kind: Kind) -> int:
     """The number of trajectories computed side by side."""
     if kind is Kind.ONE:
         return 1
+    width, registers = vector_registers()
+    two_registers = 2 * width  # of float64: one is computed while the other waits
     has_doubles = any(aval.dtype == np.float64 for aval in (*kernel.avals, *kernel.out_avals))
     if kind is Kind.SMALL:
-        return LANES // 2 if has_doubles else LANES
+        return width if has_doubles else two_registers
     is_long = kernel.has_while and kernel.operations > LONG
     if has_doubles and (is_long or kernel.most_carried > MANY):
-        return LANES // 2
-    return 2 * LANES if kernel.operations <= FEW else LANES
+        return width
+    has_room = registers >= 32
+    return 2 * two_registers if kernel.operations <= FEW and has_room else two_registers
 
 
 class Source:

@@ -100,7 +100,8 @@ class Program:
     def _key(self) -> str:
         kernel = self.kernel
         kind = sorted(self.moving), self.kind.name, kernel.results, kernel.sequences
-        return sha256(kernel.reading.digest, repr((kind, kernel.is_optimized)), _environment())
+        how = kernel.is_optimized, kernel.reading.checks_zeros
+        return sha256(kernel.reading.digest, repr((kind, how)), _environment())
 
     @cached_property
     def _stored(self) -> bytes | None:

@@ -330,5 +330,19 @@ def processor() -> str:
 @cache
 def has_fma() -> bool:
     """Whether the processor has fused multiply-adds; all but older ones of x86 have."""
-    is_x86 = llvm.get_default_triple().startswith(("x86", "i386", "i686"))
-    return not is_x86 or llvm.get_host_cpu_features().get("fma", False)
+    return not _is_x86() or llvm.get_host_cpu_features().get("fma", False)
+
+
+@cache
+def vector_registers() -> tuple[int, int]:
+    """The float64 numbers in a vector register of this processor, and the number of registers."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f", False):
+        return 8, 32
+    if not _is_x86():
+        return 2, 32
+    return (4, 16) if features.get("avx", False) else (2, 16)
+
+
+def _is_x86() -> bool:
+    return llvm.get_default_triple().startswith(("x86", "i386", "i686"))
