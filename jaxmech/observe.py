@@ -1,17 +1,21 @@
 """`observe`: accelerations, multipliers, reactions and residuals along a trajectory."""
 
+from contextlib import nullcontext
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import batched_closure, unoptimized
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.formulations.observation import Observation, observed_at
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import require_kind, with_standard_promotion
+from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
+
+_BRIEF = 100_000  # times at which optimizing the code takes longer than it saves
 
 
 @with_standard_promotion
@@ -62,7 +66,9 @@ def observe(
     if active:
         system = with_switches(system, tuple(active))
     on = jnp.stack([*active.values()], axis=1) if active else None
-    return _observe(system, formulation, solution.q, solution.v, solution.ts, on, params)
+    is_brief = is_known((solution, params)) and len(solution.ts) < _BRIEF
+    with unoptimized() if is_brief else nullcontext():
+        return _observe(system, formulation, solution.q, solution.v, solution.ts, on, params)
 
 
 @jit_of("system", "formulation", is_frame=True)

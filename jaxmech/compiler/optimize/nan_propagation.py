@@ -6,6 +6,7 @@ status, by depending on an `isfinite` of the node.
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class Propagation:
         self._tested: dict[Graph, set[int]] = {}
         self._stacked: dict[tuple[Graph, int, int], set[int]] = {}
         self._after: dict[Graph, Any] = {}
+        self._in_comparisons: dict[Graph, set[int]] = {}
         ends = list[int]()
         for out in outs:
             if isinstance(out, Stacked):
@@ -95,12 +97,7 @@ class Propagation:
                 if node.op == "is_finite":
                     self._mark(g, node.inputs[0], ALWAYS)
             if number in conditions:
-                known = conditions[number]
-                if ALWAYS in known and node.op not in SELECTS:  # by far the most
-                    conditions.update(dict.fromkeys(self._passed(g, node), _ONLY_ALWAYS))
-                    continue
-                for condition in list(known):
-                    self._mark_inputs(g, number, condition)
+                self._mark_inputs(g, number)
 
     def _mark_rows(self, g: Graph, written: Iterable[WrittenRow]) -> None:
         """Mark the values of a written row as shown where the row is written."""
@@ -110,21 +107,50 @@ class Propagation:
                     self._mark(g, i, frozenset([(one.when, True)]))
 
     def _mark(self, g: Graph, number: int, condition: Condition) -> None:
-        if not self._infinite:
+        if condition and number in self._compared(g):
             # A comparison with NaN has a known outcome, so it adds no condition on NaN.
             condition = frozenset(one for one in condition if not _holds_for_nan(g, number, *one))
         add_condition(self._conditions[g][number], condition)
 
-    def _mark_inputs(self, g: Graph, number: int, condition: Condition) -> None:
-        node, values = g.nodes[number], alternatives(g, number)
+    def _mark_inputs(self, g: Graph, number: int) -> None:
+        node, conditions = g.nodes[number], self._conditions[g]
+        known = conditions[number]
+        if node.op in SELECTS:
+            for condition in list(known):
+                self._mark_values(g, number, condition)
+        elif ALWAYS in known:  # by far the most
+            conditions.update(dict.fromkeys(self._passed(g, node), _ONLY_ALWAYS))
+        else:
+            for i in self._passed(g, node):
+                self._mark_all(g, i, known)
+
+    def _mark_all(self, g: Graph, number: int, known: set[Condition]) -> None:
+        """Add the conditions of another node."""
+        conditions = self._conditions[g]
+        if number not in conditions and number not in self._compared(g):
+            conditions[number] = set(known)
+        elif conditions.get(number) != known:
+            for condition in known:
+                self._mark(g, number, condition)
+
+    def _compared(self, g: Graph) -> set[int]:
+        """The nodes that are compared, so that their NaN decides a condition."""
+        if self._infinite:
+            return set()
+        if g not in self._in_comparisons:
+            inputs = (node.inputs for node in g.nodes if node.op in _COMPARED)
+            self._in_comparisons[g] = set(chain.from_iterable(inputs))
+        return self._in_comparisons[g]
+
+    def _mark_values(self, g: Graph, number: int, condition: Condition) -> None:
+        """Mark the values of a select under their conditions."""
+        values = alternatives(g, number)
         for i, own in values:
             others = [g.values[j] for j, _ in values if j != i]
             if all(value is not None and not np.isfinite(value) for value in others):
                 self._mark(g, i, condition)
             elif own is not None:
                 self._mark(g, i, condition | own)
-        for i in self._passed(g, node):
-            self._mark(g, i, condition)
 
     def _passed(self, g: Graph, node: Node) -> list[int]:
         """The inputs whose NaN or infinity an operation other than a select passes on."""
