@@ -11,11 +11,12 @@ and Stone 1984, section 3.4.3, there with the standard error of the best by itse
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
@@ -24,10 +25,17 @@ from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable, MapLike, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.refit_starts import errors_with_fitted_starts
+from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
+from jaxmech.identify.problem.least_squares import Task, runs
+from jaxmech.identify.problem.parameters import parameters
+from jaxmech.identify.problem.setup import prepare
+from jaxmech.identify.result import Predicted
+from jaxmech.system import Params
 
 Rule = Literal["one-standard-error", "minimum"]
 Score = Literal["recorded", "fitted"]
+
+_REFIT = LevenbergMarquardt(iterations=50, tolerance=1e-10)  # of initial states alone
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -280,3 +288,36 @@ def _fingerprint(job: _Job) -> str:
     for leaf in [*jax.tree.leaves(c.params), *arrays]:
         code.update(np.asarray(0.0 if leaf is None else leaf, float).tobytes())
     return code.hexdigest()
+
+
+def errors_with_fitted_starts(
+    subject: Identifiable, params: Params, recordings: Sequence[Recording],
+    settings: Settings = Settings(),
+) -> np.ndarray:  # fmt: skip
+    """RMS errors (R,) of recordings with only their initial states fitted; NaN after a failure."""
+    # A wrong model shows in them even where recorded initial states have larger errors than the
+    # model, as long as the recordings are so long that an initial state cannot make up for it.
+    first = parameters(params).layout.names[0].partition("[")[0]
+    held = replace(subject, params=params, free=(first,), bounds={}, prior={})
+    given = [one if one.weights is not None else replace(one, start_sd=None) for one in recordings]
+    task = _without_parameters(
+        prepare(held, given, replace(settings, initial_states="free", horizon=None))
+    )
+    y = task.y
+    for at in steps(_REFIT, task, y, task.conditions) if y.size else ():
+        y = at.y
+    found = runs(task.problem, y, task.data)
+    return Predicted(task.origin.recordings, task.origin.gathered(found.predicted)).errors
+
+
+def _without_parameters(task: Task) -> Task:
+    """The task with its initial states as the only unknowns."""
+    layout = task.problem.layout
+    none = replace(layout, free=(), transforms=(), entries=(), names=())
+    prior = jnp.zeros(0)
+    return replace(
+        task,
+        problem=replace(task.problem, layout=none),
+        conditions=replace(task.conditions, prior_mean=prior, prior_weight=prior),
+        y=task.y[layout.size :],
+    )

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.identify.data.recording import Recording, named
+from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
 from jaxmech.identify.fit_warnings import horizon_of, remarks
 from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
@@ -21,11 +21,9 @@ from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.checkpoint import checkpoint
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
-from jaxmech.identify.optimize.loop import Solved, solve, starting_points
-from jaxmech.identify.optimize.multistart import MultiStart
-from jaxmech.identify.problem.checks import consistent_start, require_same_sensors
-from jaxmech.identify.problem.least_squares import Task
-from jaxmech.identify.problem.residuals import Data, Observe, SegmentRun, runs
+from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
+from jaxmech.identify.problem.initial_states import consistent_start
+from jaxmech.identify.problem.least_squares import Data, Observe, SegmentRun, Task, runs
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
 from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod

@@ -15,7 +15,7 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
 from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
 from jaxmech.identify.problem.parameters import ParameterLayout
-from jaxmech.sensitivity.growth_report import Growth
+from jaxmech.sensitivity.growth import Growth
 from jaxmech.system import Params
 
 Numbers = NDArray[np.float64]

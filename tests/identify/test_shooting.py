@@ -8,8 +8,7 @@ from jaxmech import RK4
 from jaxmech.identify import Fit, LevenbergMarquardt, Recording, Shooting, fit
 from jaxmech.identify.data.segments import segments
 from jaxmech.identify.optimize.loop import solve
-from jaxmech.identify.problem.least_squares import jumps
-from jaxmech.identify.problem.residuals import runs
+from jaxmech.identify.problem.least_squares import jumps, runs
 from jaxmech.identify.problem.setup import coordinates, prepare
 
 MODEL = jm.models.double_pendulum_angles()

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.problem.least_squares import Conditions, Task, dense
-from jaxmech.identify.problem.residuals import FitProblem
+from jaxmech.identify.problem.least_squares import Conditions, FitProblem, Task, dense
 from jaxmech.utils.jit_cache import jit_of
 
 _DEPENDENT = 1e-9  # share of a column, beyond the others, below which it counts as dependent

@@ -12,8 +12,14 @@ import optax
 from jaxtyping import Array
 
 from jaxmech.identify.optimize.levenberg_marquardt import Progress, at_rest
-from jaxmech.identify.problem.least_squares import Conditions, Task, half_square
-from jaxmech.identify.problem.residuals import Data, FitProblem, runs
+from jaxmech.identify.problem.least_squares import (
+    Conditions,
+    Data,
+    FitProblem,
+    Task,
+    half_square,
+    runs,
+)
 from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
 
 _GAINED = 0.99  # the validation loss must fall to this share of the first one

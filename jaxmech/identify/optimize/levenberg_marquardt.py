@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.problem.least_squares import Conditions, Task, dense, rows
-from jaxmech.identify.problem.residuals import Data, FitProblem
+from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem, Task, dense, rows
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import setting
 

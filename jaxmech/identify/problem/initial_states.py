@@ -7,15 +7,24 @@ change in every direction, without one along the constraints.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.assemble import begin
+from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
-from jaxmech.identify.problem.residuals import FitProblem
-from jaxmech.stabilization import constraint_jacobians, near
+from jaxmech.identify.problem.least_squares import FitProblem
+from jaxmech.stabilization import constraint_jacobians, near, violations
 from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
+
+# by how much recorded initial states may be off the constraints:
+FARTHEST = 1e-2  # relative to 1 + |q|, without further knowledge
+A_GUESS = 0.5  # the same for coordinates that are only a guess to begin with
+DEVIATIONS = 5  # in standard deviations, where these are known
+_REMEDY = "check q0 and v0, and that the parameters at the start of the fit belong to them."
 
 
 class InitialState(NamedTuple):
@@ -44,6 +53,61 @@ def initial_state(
     consistent = near(system.position_level(q, t, params), A_position, q)
     consistent &= near(system.velocity_level(q, v, t, params), A_velocity, v)
     return InitialState(q, v, consistent, A_position, A_velocity)
+
+
+def consistent_start(
+    problem: FitProblem, params: Params, one: Recording, *, free: bool
+) -> InitialState:
+    """The initial state, which must be recorded as consistently as its noise allows."""
+    system = problem.system
+    q0, v0 = (x if x.ndim == 1 else x[0] for x in (one.q0, one.v0))
+    if problem.start is None and q0.shape != (system.n,):
+        raise ValueError(
+            f"Argument `q0` of {one.name} must have shape ({system.n},) for the coordinates "
+            f"{', '.join(system.coordinates)}, but has shape {q0.shape}; other start variables "
+            "need the argument `start` of fit."
+        )
+    t = jnp.asarray(one.ts[0])
+    found = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
+    q, v = found.q, found.v
+    sensors = one.observed.shape[1]
+    shown = jax.eval_shape(problem.observe, q, v, t, params)
+    if getattr(shown, "shape", None) != (sensors,):
+        raise ValueError(
+            f"Argument `observe` must return shape ({sensors},), one number for each sensor of "
+            f"{one.name}, but returns {getattr(shown, 'shape', shown)}."
+        )
+    for violation in () if found.consistent else violations(system, q, v, t, params):
+        raise ValueError(
+            f"{capital(one.name)} begins off the constraints: {violation.name!r} has a "
+            f"{violation.level} residual of {violation.size:.3g}; "
+            + ("`start` must return a consistent state." if problem.start else _REMEDY)
+        )
+    if problem.start is None:
+        _require_near(one, (q0, v0), (np.asarray(q), np.asarray(v)), free=free)
+    return found
+
+
+def _require_near(
+    one: Recording, given: Sequence[np.ndarray], reached: Sequence[np.ndarray], *, free: bool
+) -> None:
+    """Raise if the recorded start variables had to move far to meet the constraints."""
+    sds = one.start_sd or (np.inf, np.inf)
+    guesses = (A_GUESS, np.inf) if free else (FARTHEST, FARTHEST)
+    for name, x, y, sd, guess in zip(("q0", "v0"), given, reached, sds, guesses, strict=True):
+        limit = np.where(np.isfinite(sd), DEVIATIONS * sd, guess * (1 + np.abs(x)))
+        worst = int(np.argmax(np.abs(y - x) / limit))
+        if abs(y - x)[worst] > limit[worst]:
+            raise ValueError(
+                f"{capital(one.name)} begins off the constraints by more than its noise: "
+                f"{name}[{worst}] = {x[worst]:.6g} would have to move by "
+                f"{abs(y - x)[worst]:.3g}, more than {limit[worst]:.3g}; {_REMEDY}"
+            )
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
 
 
 def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[InitialState]:

@@ -9,19 +9,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.data.recording import Recording, named
+from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
-from jaxmech.identify.problem.checks import consistent_start, require_runs, require_same_sensors
-from jaxmech.identify.problem.initial_states import InitialState, free_directions, initial_states
-from jaxmech.identify.problem.least_squares import Conditions, Task
+from jaxmech.identify.problem.initial_states import (
+    InitialState,
+    capital,
+    consistent_start,
+    free_directions,
+    initial_states,
+)
+from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem, Task, runs
 from jaxmech.identify.problem.parameters import Parameters, parameters
-from jaxmech.identify.problem.residuals import Data, FitProblem
 from jaxmech.integrate import AbstractFixedStep
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import Free
+from jaxmech.status import Status
 from jaxmech.system import Params, as_dtype
 from jaxmech.utils.tracers import evenly_spaced
 
@@ -68,9 +73,27 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
             f"but there are {count} for {y.size}; fix parameters by `free`, or exact starts by "
             '`initial_states="fixed"`.'
         )
-    require_runs(problem, y, data, origin)
+    _require_runs(problem, y, data, origin)
     hard = horizon is not None and horizon.continuity is None
     return Task(problem, data, conditions, origin, y, step, hard, weighted)
+
+
+def _require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigin) -> None:
+    """Raise unless every segment can be simulated with the given unknowns."""
+    found = runs(problem, y, data)
+    fixed = isinstance(problem.method, AbstractFixedStep)
+    steps = "shorter steps (`step`, `method`) or " if fixed else ""
+    status = np.asarray(found.status)
+    lost = ~np.isfinite(np.asarray(found.residual)).all(axis=(1, 2))
+    for k in np.flatnonzero((status != Status.OK) | lost):
+        name = origin.recordings[origin.recording[k]].name
+        what = Status(int(status[k]))
+        if what == Status.OK:
+            raise ValueError(f"Argument `observe` gives NaN along {name}.")
+        raise ValueError(
+            f"{capital(name)} cannot be simulated with the parameters at the start of the fit: "
+            f"{what.name}, {what.message}; begin nearer, take {steps}shorter segments (`horizon`)."
+        )
 
 
 def _require_no_prior(
