@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable, MapLike, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
-from jaxmech.identify.problem.least_squares import Task, runs
+from jaxmech.identify.problem.least_squares import runs
 from jaxmech.identify.problem.parameters import parameters
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Predicted
@@ -228,10 +228,7 @@ class _Job(NamedTuple):
 
 
 def _require_policies(rule: str, score: str, settings: Settings) -> None:
-    for name, value, known in (
-        ("rule", rule, ("one-standard-error", "minimum")),
-        ("score", score, ("recorded", "fitted")),
-    ):
+    for name, value, known in (("rule", rule, get_args(Rule)), ("score", score, get_args(Score))):
         if value not in known:
             raise ValueError(f"Argument `{name}` must be {known[0]!r} or {known[1]!r}.")
     if isinstance(settings.optimizer, Descent) and settings.optimizer.patience is not None:
@@ -243,29 +240,30 @@ def _require_policies(rule: str, score: str, settings: Settings) -> None:
 
 def _done(job: _Job) -> tuple[int, Sequence[float]]:
     """Run a job, or read its file: the number of fitted parameters, and the errors."""
-    folder = job.folder
-    if folder is None:
-        return _computed(job, None)
-    file, code = folder.with_suffix(".json"), _fingerprint(job)
+    if job.folder is None:
+        return _computed(job)
+    file, code = job.folder.with_suffix(".json"), _fingerprint(job)
     if file.is_file():
         facts = json.loads(file.read_text(encoding="utf-8"))
         if facts["fingerprint"] != code:
             raise ValueError(
-                f"Argument `folder` {folder.parent} holds another cross-validation; name another "
-                "folder, or remove it."
+                f"Argument `folder` {job.folder.parent} holds another cross-validation; name "
+                "another folder, or remove it."
             )
         return facts["numbers"], facts["errors"]
-    numbers, errors = _computed(job, folder)
+    numbers, errors = _computed(job)
     facts = {"fingerprint": code, "candidate": job.name, "numbers": numbers, "errors": errors}
     write_whole(file, json.dumps(facts))
     return numbers, errors
 
 
-def _computed(job: _Job, folder: Path | None) -> tuple[int, list[float]]:
+def _computed(job: _Job) -> tuple[int, list[float]]:
     train = [one for k, one in enumerate(job.recordings) if k not in job.held]
     held = [job.recordings[k] for k in job.held]
     try:
-        found = fit_identifiable(job.candidate, train, job.settings, validation=held, folder=folder)
+        found = fit_identifiable(
+            job.candidate, train, job.settings, validation=held, folder=job.folder
+        )
     except FloatingPointError:
         return 0, [np.inf] * len(held)
     except ValueError as error:
@@ -300,24 +298,15 @@ def errors_with_fitted_starts(
     first = parameters(params).layout.names[0].partition("[")[0]
     held = replace(subject, params=params, free=(first,), bounds={}, prior={})
     given = [one if one.weights is not None else replace(one, start_sd=None) for one in recordings]
-    task = _without_parameters(
-        prepare(held, given, replace(settings, initial_states="free", horizon=None))
+    task = prepare(held, given, replace(settings, initial_states="free", horizon=None))
+    y, none = task.y[task.problem.layout.size :], jnp.zeros(0)
+    layout = replace(task.problem.layout, free=(), transforms=(), entries=(), names=())
+    task = replace(
+        task,
+        problem=replace(task.problem, layout=layout),
+        conditions=replace(task.conditions, prior_mean=none, prior_weight=none),
     )
-    y = task.y
     for at in steps(_REFIT, task, y, task.conditions) if y.size else ():
         y = at.y
     found = runs(task.problem, y, task.data)
     return Predicted(task.origin.recordings, task.origin.gathered(found.predicted)).errors
-
-
-def _without_parameters(task: Task) -> Task:
-    """The task with its initial states as the only unknowns."""
-    layout = task.problem.layout
-    none = replace(layout, free=(), transforms=(), entries=(), names=())
-    prior = jnp.zeros(0)
-    return replace(
-        task,
-        problem=replace(task.problem, layout=none),
-        conditions=replace(task.conditions, prior_mean=prior, prior_weight=prior),
-        y=task.y[layout.size :],
-    )

@@ -26,7 +26,7 @@ from jaxmech.identify.problem.initial_states import consistent_start
 from jaxmech.identify.problem.least_squares import Data, Observe, SegmentRun, Task, runs
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
-from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
+from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 
@@ -188,13 +188,9 @@ def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> N
 
 def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
     """Whole recordings from their recorded initial states."""
-    method = task.problem.method
-    step = None
-    if isinstance(method, AbstractFixedStep) and task.step is not None:
-        step = task.step * method.count
-    cut, origin = segments(recordings, step=step)
-    none = jnp.zeros((*cut.q0.shape, 0))
-    return Data(cut, task.data.leaves, none, none), origin
+    cut, origin = segments(recordings, step=task.longest)
+    none = jnp.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
+    return Data(cut, task.data.leaves, none), origin
 
 
 def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
@@ -207,9 +203,7 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
     squares = float((np.asarray(made.residual) ** 2).sum())
     count = sum(one.count for one in origin.recordings)
     # the initial states of later segments are tied to the segments before
-    sides = (np.asarray(side) for side in (data.along_q, data.along_v))
-    starts = sum(np.any(side, axis=1)[origin.first].sum() for side in sides)
-    unknowns = problem.layout.size + int(starts)
+    unknowns = problem.layout.size + int(np.any(data.along, axis=1)[origin.first].sum())
     return Fit(
         params=params,
         params0=params0,

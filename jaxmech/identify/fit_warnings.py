@@ -166,11 +166,11 @@ def _squares(task: Task, y: Array, made: SegmentRun) -> tuple[float, int]:
     data, conditions = task.data, task.conditions
     z, u = data.parts(y, task.problem.layout.size)
     outer = np.asarray(outer_rows(task.problem, data, conditions, z, u))
-    sides = (np.asarray(x) for x in (data.along_q, data.along_v))
-    pairs = zip(np.split(np.asarray(conditions.start_weight), 2, axis=1), sides, strict=True)
-    held = sum(int(np.linalg.matrix_rank(w[:, :, None] * a).sum()) for w, a in pairs if a.size)
     count = sum(one.count for one in task.origin.recordings)
-    count += int((np.asarray(conditions.prior_weight) > 0).sum()) + held
+    count += int((np.asarray(conditions.prior_weight) > 0).sum())
+    if data.along.size:
+        held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
+        count += int(np.linalg.matrix_rank(held).sum())
     return float((made.residual**2).sum() + (outer**2).sum()), count
 
 
@@ -185,8 +185,7 @@ def _held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     # Under noise alone the fall has a chi-square distribution in units of the stated noise, or an F
     # distribution where the noise is estimated (Seber and Wild, "Nonlinear regression", 5.3).
     first = task.origin.first
-    sides = (task.data.along_q, task.data.along_v)
-    if any(np.asarray(side)[first].any() for side in sides) or not _share(task, made) > EXACT:
+    if np.asarray(task.data.along)[first].any() or not _share(task, made) > EXACT:
         return ""
     try:
         values, J, gains = _freed(task, solved)
@@ -222,13 +221,9 @@ def _freed(task: Task, solved: Solved) -> tuple[np.ndarray, np.ndarray, np.ndarr
     states = initial_states(problem, data.segments, problem.layout.params(z, data.leaves))
     along = free_directions(problem, data.segments, states)
     if data.free_starts:  # of later segments, where they are as before
-        here = task.origin.first[:, None, None]
-        pairs = zip(along, (data.along_q, data.along_v), strict=True)
-        along_q, along_v = (np.where(here, new, old) for new, old in pairs)
-    else:
-        along_q, along_v = along
-    free = Data(data.segments, data.leaves, jnp.asarray(along_q), jnp.asarray(along_v))
-    u = jnp.zeros((len(along_q), free.free_starts)) if not u.size else u
+        along = np.where(task.origin.first[:, None, None], along, data.along)
+    free = Data(data.segments, data.leaves, jnp.asarray(along))
+    u = jnp.zeros((len(along), free.free_starts)) if not u.size else u
     conditions = task.conditions
     if task.hard:
         conditions = conditions.with_jumps(HARD, conditions.jump_shift)

@@ -129,20 +129,20 @@ def _solved(
 ) -> tuple[Array, Array]:
     """The loss for numbers x (P,), and whether the motion succeeded."""
     q, v, params = _start(run, base, x)
-    ways = {**run.policies, "derivative": derivative, "throw": False}
+    ways = run.policies | {"derivative": derivative, "throw": False}
     sol = simulate(run.system, q, v, base.ts, params, **ways)
     return run.loss(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
 
 
-def _scheme(run: CheckedMotion, method: AbstractMethod, state: Any, params: Params) -> Scheme:
-    return Scheme.of(run.system, method, run.formulation, run.stabilization, *state, params)
+def _scheme(run: CheckedMotion, *state: Any) -> Scheme:
+    return Scheme.of(run.system, run.method, run.formulation, run.stabilization, *state)
 
 
 @jit_of("run")
 def _recorded(run: CheckedMotion, base: Base, x: Array) -> StepRecord:
     assert isinstance(run.method, Adaptive)
     q, v, params = _start(run, base, x)
-    scheme = _scheme(run, run.method, (q, v, base.ts[0]), params)
+    scheme = _scheme(run, q, v, base.ts[0], params)
     return recorded(scheme, q, v, base.ts, params, run.method.tolerance(q.dtype))
 
 
@@ -151,7 +151,7 @@ def _replayed(
     run: CheckedMotion, base: Base, x: Array, record: StepRecord
 ) -> tuple[Array, Array, Array]:
     q, v, params = _start(run, base, x)
-    scheme = _scheme(run, run.method, (q, v, base.ts[0]), params)
+    scheme = _scheme(run, q, v, base.ts[0], params)
     return replayed(scheme, record, q, v, base.ts, params)
 
 
@@ -208,5 +208,4 @@ def refined(run: CheckedMotion, base: Base, solution: Solution) -> tuple[Scheme,
         policies = run.policies
     start = solution.q[0], solution.v[0]
     states = simulate(run.system, *start, fine, base.params, throw=False, **policies)
-    state = states.q[0], states.v[0], states.ts[0]
-    return _scheme(run, run.method, state, base.params), states
+    return _scheme(run, states.q[0], states.v[0], states.ts[0], base.params), states

@@ -157,7 +157,7 @@ def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Co
         return data, conditions
     segments = jax.tree.map(lambda x: x[chosen], data.segments)
     alone = replace(segments, following=jnp.arange(len(chosen)))
-    some = Data(alone, data.leaves, data.along_q[chosen], data.along_v[chosen])
+    some = Data(alone, data.leaves, data.along[chosen])
     asked = replace(
         conditions,
         prior_weight=conditions.prior_weight * (len(chosen) / count) ** 0.5,

@@ -91,7 +91,7 @@ def _continued(task: Task, policy: Any, validation: Any, checkpoint: Checkpoint)
 def _closer(task: Task, y: Array, conditions: Conditions) -> tuple[Conditions, bool]:
     """Conditions for the next round of the augmented Lagrangian, and whether all jumps vanish."""
     found = runs(task.problem, y, task.data)
-    left = jumps(found, task.data)
+    left = jumps(found.end, found.begin, task.data)
     size = jnp.maximum(jnp.sqrt((found.begin**2).mean(0)), 1e-12)
     if bool((jnp.abs(left) <= CONTINUOUS * size.max()).all()):
         return conditions, True

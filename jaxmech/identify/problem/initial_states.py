@@ -116,14 +116,11 @@ def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[Ini
     return [initial_state(problem, q0, v0, t, params) for q0, v0, t in starts]
 
 
-def free_directions(
-    problem: FitProblem, s: Segments, states: Sequence[InitialState]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The directions of the start variables (S, k, i) and of their rates (S, k, j)."""
+def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialState]) -> np.ndarray:
+    """The directions of the start variables and their rates, (S, 2 k, i)."""
     if problem.start is not None:
-        whole = np.tile(np.eye(s.q0.shape[1]), (len(s.q0), 1, 1))
-        return whole, whole.copy()
-    from scipy.linalg import null_space  # slow to import, and seldom needed
+        return np.tile(np.eye(2 * s.q0.shape[1]), (len(s.q0), 1, 1))
+    from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
     levels = ([one.A_position for one in states], [one.A_velocity for one in states])
     sides = [
@@ -136,5 +133,4 @@ def free_directions(
             "rank of the constraints differs from one to another; give `start`, which makes a "
             'state of independent variables, or hold exact starts by `initial_states="fixed"`.'
         )
-    along_q, along_v = map(np.stack, sides)
-    return along_q, along_v
+    return np.stack([block_diag(*bases) for bases in zip(*sides, strict=True)])

@@ -53,24 +53,20 @@ class Data(eqx.Module):
 
     segments: Segments
     leaves: tuple[Array, ...]  # of the parameters where the fit begins
-    along_q: Float[Array, "*S k i"]  # directions of the start variables; i = 0 where these are held
-    along_v: Float[Array, "*S k j"]  # directions of their rates
+    along: Float[Array, "*S k2 i"]  # directions of start variables and rates; i = 0 if all are held
 
     @property
     def free_starts(self) -> int:
-        """Free numbers of each initial state, i + j."""
-        return self.along_q.shape[2] + self.along_v.shape[2]
+        """The number i of free numbers of each initial state."""
+        return self.along.shape[2]
 
     def parts(self, y: Array, size: int) -> tuple[Array, Array]:
-        """z (p,) and u (S, i + j) of the unknowns."""
-        return y[:size], y[size:].reshape(len(self.along_q), self.free_starts)
+        """z (p,) and u (S, i) of the unknowns."""
+        return y[:size], y[size:].reshape(len(self.along), self.free_starts)
 
-    def start_changes(self, u: Float[Array, "S ij"]) -> Float[Array, "S k2"]:
+    def start_changes(self, u: Float[Array, "S i"]) -> Float[Array, "S k2"]:
         """Changes of the start variables and of their rates."""
-        i = self.along_q.shape[2]
-        q = jnp.einsum("ski,si->sk", self.along_q, u[:, :i])
-        v = jnp.einsum("ski,si->sk", self.along_v, u[:, i:])
-        return jnp.concatenate([q, v], axis=1)
+        return jnp.einsum("ski,si->sk", self.along, u)
 
 
 class Conditions(eqx.Module):
@@ -97,7 +93,7 @@ class Task:
     conditions: Conditions
     origin: SegmentOrigin
     y: Array  # the unknowns to begin with
-    step: float | None  # largest step of integration [s]
+    longest: float | None  # longest interval between times [s]
     hard: bool  # whether jumps between segments must vanish
     weighted: bool  # whether residuals are in units of the stated standard deviation
 
@@ -113,20 +109,19 @@ class SegmentRun(eqx.Module):
 
 
 class Slopes(NamedTuple):
-    """Derivatives of segments by the p + i + j numbers that each depends on."""
+    """Derivatives of segments by the p + i numbers that each depends on."""
 
-    residual: Float[Array, "*S pij T d"]
-    begin: Float[Array, "*S pij n2"]
-    end: Float[Array, "*S pij n2"]
+    residual: Float[Array, "*S pi T d"]
+    begin: Float[Array, "*S pi n2"]
+    end: Float[Array, "*S pi n2"]
 
 
 def run_segment(
     problem: FitProblem, z: Array, u: Array, one: Data, derivative: AbstractDerivative
 ) -> SegmentRun:
     """Simulate one segment, whose data have no axis S."""
-    s, i = one.segments, one.along_q.shape[1]
-    params = problem.layout.params(z, one.leaves)
-    q0, v0 = s.q0 + one.along_q @ u[:i], s.v0 + one.along_v @ u[i:]
+    s, params = one.segments, problem.layout.params(z, one.leaves)
+    q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, 2)
     q, v = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
     sol = simulate(
         problem.system, q, v, s.ts, params, method=problem.method, projection=problem.projection,
@@ -139,10 +134,10 @@ def run_segment(
 
 
 def _over_segments(fn: Callable[[Array, Data], Any], data: Data, u: Array) -> Any:
-    def one(u: Array, segment: Segments, along_q: Array, along_v: Array) -> Any:
-        return fn(u, Data(segment, data.leaves, along_q, along_v))
+    def one(u: Array, segment: Segments, along: Array) -> Any:
+        return fn(u, Data(segment, data.leaves, along))
 
-    return jax.vmap(one)(u, data.segments, data.along_q, data.along_v)
+    return jax.vmap(one)(u, data.segments, data.along)
 
 
 @jit_of("problem")
@@ -219,7 +214,7 @@ def rows(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> t
         fitted = jnp.einsum("sij,sj->si", R[:, :, :-1], each)
         ends, begins = (jnp.einsum("sjm,sj->sm", x, each) for x in (slopes.end, slopes.begin))
         _, other = jax.jvp(partial(outer_rows, problem, data, conditions), (z, u), (dz, du))
-        jumped = conditions.jump_weight[None] * _difference(ends, begins, data)
+        jumped = conditions.jump_weight[None] * jumps(ends, begins, data)
         return jnp.concatenate([fitted.ravel(), jumped.ravel(), other])
 
     jumped = _shifted_jumps(values, data, conditions)
@@ -241,23 +236,16 @@ def half_square(problem: FitProblem, y: Array, data: Data, conditions: Condition
     return 0.5 * ((found.residual**2).sum() + (jumped**2).sum() + (other**2).sum())
 
 
-def jumps(found: SegmentRun, data: Data) -> Float[Array, "S n2"]:
-    """The final state of each segment minus the initial state of the next one."""
-    return _difference(found.end, found.begin, data)
-
-
-def _difference(ends: Array, begins: Array, data: Data) -> Array:
-    return jnp.where(_continues(data), ends - begins[data.segments.following], 0.0)
+def jumps(ends: Array, begins: Array, data: Data) -> Float[Array, "S n2"]:
+    """The final state of each segment minus the initial state of the next one, zero without one."""
+    following = data.segments.following
+    continues = following != jnp.arange(len(following))
+    return jnp.where(continues[:, None], ends - begins[following], 0.0)
 
 
 def _shifted_jumps(found: SegmentRun, data: Data, conditions: Conditions) -> Array:
-    weighted = conditions.jump_weight[None] * jumps(found, data)
-    return jnp.where(_continues(data), weighted + conditions.jump_shift, 0.0)
-
-
-def _continues(data: Data) -> Array:
-    following = data.segments.following
-    return (following != jnp.arange(len(following)))[:, None]
+    left = jumps(found.end, found.begin, data)
+    return conditions.jump_weight[None] * left + conditions.jump_shift
 
 
 def outer_rows(

@@ -56,14 +56,13 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     cut, origin = segments(given, horizon=horizon)
     if horizon is not None:  # otherwise every recording is one segment
         states = initial_states(problem, cut, params)
-    problem, step = _with_chosen_steps(problem, params, given, cut, states, settings.step)
-    if step is not None:
-        assert isinstance(problem.method, AbstractFixedStep)
-        cut, origin = segments(given, horizon=horizon, step=step * problem.method.count)
+    problem, longest = _with_chosen_steps(problem, params, given, cut, states, settings.step)
+    if longest is not None:
+        cut, origin = segments(given, horizon=horizon, step=longest)
     weighted = all(one.weights is not None for one in given)
     if not weighted:
         _require_no_prior(given, settings, subject)
-    data = Data(cut, found.leaves, *_directions(problem, cut, origin, states, settings))
+    data = Data(cut, found.leaves, _directions(problem, cut, origin, states, settings))
     conditions = _conditions(found, data, origin, states, settings)
     y = jnp.zeros(found.layout.size + len(origin.recording) * data.free_starts)
     count = sum(one.count for one in given)
@@ -75,7 +74,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         )
     _require_runs(problem, y, data, origin)
     hard = horizon is not None and horizon.continuity is None
-    return Task(problem, data, conditions, origin, y, step, hard, weighted)
+    return Task(problem, data, conditions, origin, y, longest, hard, weighted)
 
 
 def _require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigin) -> None:
@@ -140,7 +139,7 @@ def _with_chosen_steps(
     problem: FitProblem, params: Params, given: Sequence[Recording], s: Segments,
     states: Sequence[InitialState], step: float | None,
 ) -> tuple[FitProblem, float | None]:  # fmt: skip
-    """The problem with the substeps of its method, and the largest step [s], if there is one."""
+    """The problem with the substeps of its method, and the longest time for them [s], if any."""
     method = problem.method
     if not isinstance(method, AbstractFixedStep):
         if step is not None:
@@ -150,14 +149,14 @@ def _with_chosen_steps(
             )
         return problem, None
     if method.substeps is not None:
-        return problem, step
+        return problem, step and step * method.substeps
     if step is not None:
         return replace(problem, method=replace(method, substeps=1)), step
     largest = _largest_step(problem, method, params, s, states)
     # substeps are for nine of ten intervals between samples; the longer ones are divided instead
     usual = float(np.quantile(np.concatenate([np.diff(one.ts) for one in given]), 0.9))
     substeps = rounded_up(usual / largest)
-    return replace(problem, method=replace(method, substeps=substeps)), _LONGER * usual / substeps
+    return replace(problem, method=replace(method, substeps=substeps)), _LONGER * usual
 
 
 def _largest_step(
@@ -180,16 +179,15 @@ def _largest_step(
 def _directions(
     problem: FitProblem, cut: Segments, origin: SegmentOrigin, states: Sequence[InitialState],
     settings: Settings,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> Array:  # fmt: skip
     """The directions in which initial states may change; those of fixed ones are zero."""
     held = settings.initial_states == "fixed"
     if held and settings.horizon is None:
-        none = jnp.zeros((*cut.q0.shape, 0))
-        return none, none
-    along_q, along_v = free_directions(problem, cut, states)
+        return jnp.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
+    along = free_directions(problem, cut, states)
     if held:
-        along_q[origin.first], along_v[origin.first] = 0.0, 0.0
-    return jnp.asarray(along_q), jnp.asarray(along_v)
+        along[origin.first] = 0.0
+    return jnp.asarray(along)
 
 
 def _conditions(
