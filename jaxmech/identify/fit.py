@@ -156,7 +156,8 @@ def fit_identifiable(
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
     _require_possible(policy, task, others)
-    watched = _held(task, others)[0] if isinstance(policy, Descent) and others else None
+    watches = isinstance(policy, Descent) and policy.patience is not None
+    watched = _held(task, others)[0] if watches else None
     multistart = settings.multistart
     tasks = starting_points(task, multistart) if multistart else [task]
     several = folder is not None and len(tasks) > 1

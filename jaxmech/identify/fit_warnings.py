@@ -6,11 +6,10 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, fdtrc
 
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.inference.information import percent
+from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.inference.normal_equations import HARD, basis
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.bounds import Interval
@@ -29,8 +28,6 @@ FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
 EXACT = 1e-6  # share of the motion below which residuals are numerical errors
 AT_BOUND = 10.0  # free number at which a parameter is exp(10), 22,000 times, nearer to its bound
 _SAVES = 100  # save times at which the growth is evaluated
-
-Numbers = NDArray[np.float64]
 
 
 def remarks(
@@ -53,21 +50,18 @@ def remarks(
         )
     found = _held_starts(task, solved, made), _misfit(task, solved.y, made, residuals, unknowns)
     yield from filter(None, found)
-    if stuck := _at_bounds(task, solved.y):
+    layout = task.problem.layout
+    bounded = [way != Interval() for way in layout.transforms]
+    far = np.abs(np.asarray(solved.y[: layout.size])) > AT_BOUND
+    far &= np.repeat(bounded, [len(entries) for entries in layout.entries])
+    if far.any():
         yield (
-            f"At the bound: {', '.join(stuck)}. The recordings fit better beyond the bounds; fix "
-            "the parameter there, or reconsider the model. Its interval is not valid."
+            f"At the bound: {', '.join(np.array(layout.names)[far])}. The recordings fit better "
+            "beyond the bounds; fix the parameter there, or reconsider the model. Its interval is "
+            "not valid."
         )
     if solved.y.dtype == jnp.float32:
         yield "Computed in single precision: set jax_enable_x64 for a reliable fit."
-
-
-def _at_bounds(task: Task, y: Array) -> list[str]:
-    layout = task.problem.layout
-    bounded = [way != Interval() for way in layout.transforms]
-    far = np.abs(np.asarray(y[: layout.size])) > AT_BOUND
-    far &= np.repeat(bounded, [len(entries) for entries in layout.entries])
-    return [name for name, is_far in zip(layout.names, far, strict=True) if is_far]
 
 
 def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, str] | None:
@@ -199,18 +193,17 @@ def _held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     if not gained or rest <= 0:
         return ""
     if task.weighted:
-        p, test = float(chdtrc(gained, fall)), f"chi-square {fall:.3g}, {gained} degrees of freedom"
+        p, test = chdtrc(gained, fall), f"chi-square {fall:.3g}, {gained}"
     else:
         F = fall / gained / max((before - fall) / rest, EXACT * before)
-        p, test = float(fdtrc(gained, rest, F)), f"F {F:.3g}, {gained} and {rest}"
-        test += " degrees of freedom"
+        p, test = fdtrc(gained, rest, F), f"F {F:.3g}, {gained} and {rest}"
     if not p < FALSE_ALARM:
         return ""
     return (
         "Held starts: freeing the initial states would lower the sum of squares by "
-        f"{100 * min(fall / before, 1):.2g} %, far more than noise allows ({test}, "
-        f"p {_chance(p)}). The recorded starts are not exact, and the intervals are wrong; fit "
-        'with initial_states="free".'
+        f"{100 * min(fall / before, 1):.2g} %, far more than noise allows ({test} degrees of "
+        f"freedom, p {_chance(p)}). The recorded starts are not exact, and the intervals are "
+        'wrong; fit with initial_states="free".'
     )
 
 

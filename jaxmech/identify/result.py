@@ -9,16 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
+from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.sensitivity.growth import Growth
 from jaxmech.system import Params
-
-Numbers = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):

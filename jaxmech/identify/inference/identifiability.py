@@ -69,7 +69,7 @@ class Identifiability:
 
     directions: Directions  # parameter space split by the information
     noise: float  # standard deviation of the weighted residuals
-    exact: tuple[Direction, ...]  # changes without effect on the residuals, of few parameters each
+    exact: tuple[Direction, ...]  # changes without effect on residuals, each of few parameters
     weak: tuple[Direction, ...]  # changes with a relative standard error above `weak_above`
     weak_above: float
     combinations: Combinations  # formulas that are determined though their parameters are not
@@ -164,21 +164,16 @@ def identifiability(
         found.names, found.values, found.null_space,
         also=[(other.values, other.null_space) for other in others],
     )  # fmt: skip
+    relative = found.null_space / found.scales[:, None]
     best = sharpened(known.formulas, found.values, lambda g: _determined(found, 1.0, g)[1])
     return Identifiability(
         directions=found,
         noise=float(noise),
-        exact=_exact_directions(found),
+        exact=tuple(Direction(found.names, _readable(z), np.inf) for z in circuits(relative).T),
         weak=_weak_directions(found, noise, weak_above),
         weak_above=float(weak_above),
         combinations=replace(known, formulas=best),
     )
-
-
-def _exact_directions(found: Directions) -> tuple[Direction, ...]:
-    """The changes that leave all residuals as they are, each of as few parameters as possible."""
-    relative = found.null_space / found.scales[:, None]
-    return tuple(Direction(found.names, _readable(z), np.inf) for z in circuits(relative).T)
 
 
 def _weak_directions(

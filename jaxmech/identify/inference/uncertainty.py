@@ -102,11 +102,13 @@ class Uncertainty:
         the function is not determined, the second None with too few recordings.
         """
         g = row(gradient, len(self.names))
+        known = self.directions.notices(g)
+
+        def error(covariance: Numbers) -> float:
+            return float(np.sqrt(max(float(g @ covariance @ g), 0.0))) if known else np.inf
+
         other = self.covariance_by_recording
-        if not self.directions.notices(g):
-            return np.inf, None if other is None else np.inf
-        white = _error(self.covariance, g)
-        return white, None if other is None else _error(other, g)
+        return error(self.covariance), None if other is None else error(other)
 
     def _errors(self, covariance: Numbers) -> Numbers:
         variances = np.maximum(np.diag(covariance), 0.0)
@@ -178,8 +180,8 @@ def _sandwich(found: Directions, scores: Numbers) -> Numbers | None:
 def _jackknife(found: Directions, scores: Numbers, informations: ArrayLike) -> Numbers | None:
     """(R - 1) / R sum_s d_s d_s^T, (p, p), or None if one recording alone determines something."""
     count, p = scores.shape
-    each = np.asarray(informations, float)
-    H = checked("informations", each, (count, p, p), "one matrix per recording")
+    shape = count, p, p
+    H = checked("informations", np.asarray(informations, float), shape, "one matrix per recording")
     if count < 2:
         return None
     moves = []
@@ -190,10 +192,6 @@ def _jackknife(found: Directions, scores: Numbers, informations: ArrayLike) -> N
         moves.append(rest.inverse @ score)
     spread: Numbers = (count - 1) / count * np.transpose(moves) @ moves
     return spread
-
-
-def _error(covariance: Numbers, gradient: Numbers) -> float:
-    return float(np.sqrt(max(float(gradient @ covariance @ gradient), 0.0)))
 
 
 def _card(found: Uncertainty) -> list[str]:
@@ -211,21 +209,20 @@ def _card(found: Uncertainty) -> list[str]:
         if not found.determined[k]:
             cells = f"{'not determined':>22}"
         lines.append(f"  {name:<{width}}{found.values[k]:>12.6g}{cells}")
-    return lines + _notes(found)
+    other_text = f"as if only the recordings were; t with {found.recordings - 1} degrees"
+    if other is None:
+        other_text = (
+            f"not known; {found.recordings} recordings are too few for "
+            f"{found.directions.rank} determined numbers"
+        )
+    return [
+        *lines,
+        "  white noise: as if all residuals were independent; too small where they are not",
+        f"  by recording: {other_text}",
+    ]
 
 
 def _cell(ends: Numbers, value: float) -> str:
     half = (ends[1] - ends[0]) / 2
     share = f"({percent(half / abs(value))})" if value else ""
     return f"{f'+- {half:.2g}':>12}{share:>10}"
-
-
-def _notes(found: Uncertainty) -> list[str]:
-    white = "  white noise: as if all residuals were independent; too small where they are not"
-    other = f"as if only the recordings were; t with {found.recordings - 1} degrees"
-    if found.covariance_by_recording is None:
-        other = (
-            f"not known; {found.recordings} recordings are too few for "
-            f"{found.directions.rank} determined numbers"
-        )
-    return [white, f"  by recording: {other}"]

@@ -78,8 +78,7 @@ class Checkpoint:
 
 def _digest(facts: Mapping[str, Any], tree: Path) -> str:
     """The digest of the contents of a checkpoint, to detect damage."""
-    content = json.dumps({key: x for key, x in facts.items() if key != "sha256"}, sort_keys=True)
-    return sha256(content, tree.read_bytes())
+    return sha256(json.dumps(facts, sort_keys=True), tree.read_bytes())
 
 
 def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:

@@ -86,7 +86,6 @@ def descend(
     problem, data = task.problem, task.data
     gradient, loss_of, update = _program(problem, policy.optimizer)
     size = problem.layout.size
-    watched = policy.patience is not None and validation is not None
     if state is None:
         zero, none = jnp.zeros((), int), jnp.asarray(jnp.inf)
         state = _DescentState(policy.optimizer.init(y), y, none, zero, zero, none)
@@ -99,15 +98,15 @@ def descend(
                 "motion; take a smaller learning rate."
             )
         new, kept = update(slope, state.optimizer, y)
-        score = loss_of(y[:size], validation) if watched and validation else loss
+        score = loss if validation is None else loss_of(y[:size], validation)
         better = score < state.best_loss
-        best = jnp.where(better, y, state.best) if watched else new
+        best = new if validation is None else jnp.where(better, y, state.best)
         since = jnp.where(better, 0, state.since + 1)
         least = jnp.minimum(score, state.best_loss)
         first = jnp.where(count == 0, score, state.first_loss)
         state = _DescentState(kept, best, least, since, jnp.asarray(count + 1), first)
         y = new
-        ended = bool(watched) and int(since) >= (policy.patience or 0)
+        ended = policy.patience is not None and int(since) >= policy.patience
         if not ended and count + 1 < policy.iterations:
             yield Progress(y, float(loss), False, False, state)
             continue
@@ -118,7 +117,6 @@ def descend(
 
 
 def _drawn(policy: Descent, segments: int, count: int) -> Array:
-    """Draw the segments of one step."""
     if policy.batch is None or policy.batch >= segments:
         return jnp.arange(segments)
     # seeded with the number of the step, so that a continued fit draws the same
@@ -138,9 +136,8 @@ def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Se
 
     def alone(z: Array, data: Data) -> Array:
         """Half the mean square of the measurements, without conditions."""
-        return (
-            0.5 * (runs(problem, z, data).residual ** 2).sum() / (data.segments.weights > 0).sum()
-        )
+        squares = (runs(problem, z, data).residual ** 2).sum()
+        return 0.5 * squares / (data.segments.weights > 0).sum()
 
     def update(slope: Array, state: Any, y: Array) -> tuple[Array, Any]:
         change, state = optimizer.update(slope, state, y)

@@ -153,11 +153,9 @@ def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     ys = jnp.asarray(np.concatenate([z, rest], axis=1))
     at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
     parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
-    losses = np.concatenate(
-        [_losses(task.problem, part, task.data, task.conditions) for part in parts]
-    )
-    order = np.argsort(np.where(np.isfinite(losses), losses, np.inf))[: policy.refine]
-    good = [k for k in order if np.isfinite(losses[k])]
+    losses = [_losses(task.problem, part, task.data, task.conditions) for part in parts]
+    found = np.concatenate(losses)
+    good = [k for k in np.argsort(found)[: policy.refine] if np.isfinite(found[k])]
     if not good:
         raise FloatingPointError(
             "Argument `multistart`: none of the starting points can be simulated; take a smaller "

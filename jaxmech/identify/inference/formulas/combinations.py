@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from jaxmech.identify.inference.formulas.formula import Formula
 from jaxmech.identify.inference.formulas.search import NullSpacePoint, passing
-from jaxmech.identify.inference.formulas.sparse_null_space import circuits
+from jaxmech.identify.inference.formulas.sparse_null_space import circuits, new_direction
 from jaxmech.identify.inference.information import Numbers, checked, row
 
 _INDEPENDENT = 1e-5  # share of a gradient that must be new for a formula to be independent
@@ -67,7 +67,8 @@ def combinations(
     found: list[Formula] = []
     span = np.zeros((0, int(affected.sum())))
     for formula in passing(tuple(names), points, affected, tolerance) if goal else ():
-        new = _new_direction(formula, here, affected, span)
+        gradient = formula.gradient(here.values) * np.where(here.values != 0, here.values, 1.0)
+        new = new_direction(gradient[affected], span, _INDEPENDENT)
         if new is not None:
             found.append(formula)
             span = np.vstack([span, new])
@@ -75,19 +76,6 @@ def combinations(
             break
     undetermined = tuple(name for name, k in zip(names, affected, strict=True) if k)
     return Combinations(undetermined, tuple(found), goal - len(found))
-
-
-def _new_direction(
-    formula: Formula, here: NullSpacePoint, affected: NDArray[np.bool_], span: Numbers
-) -> Numbers | None:
-    """The part of the relative gradient orthogonal to the rows of `span`; None if there is none."""
-    scales = np.where(here.values != 0, here.values, 1.0)
-    gradient = (formula.gradient(here.values) * scales)[affected]
-    gradient = gradient / np.linalg.norm(gradient)
-    rest = gradient - span.T @ (span @ gradient)
-    rest = rest - span.T @ (span @ rest)  # twice is enough for orthogonality to round-off
-    length = np.linalg.norm(rest)
-    return rest / length if length > _INDEPENDENT else None
 
 
 def sharpened(

@@ -64,14 +64,19 @@ def _tidy(z: Numbers) -> Numbers:
 def _independent(rows: Numbers, r: int) -> Numbers:
     """Select the first r independent rows."""
     kept = np.zeros((0, rows.shape[1]))
-    chosen = []
+    chosen: list[Numbers] = []
     for row in rows:
-        unit = row / np.linalg.norm(row)
-        rest = unit - kept.T @ (kept @ unit)
-        length = np.linalg.norm(rest)
-        if length > 1e-6:
+        new = new_direction(row, kept, 1e-6)
+        if new is not None and len(chosen) < r:
             chosen.append(row)
-            kept = np.vstack([kept, rest / length])
-        if len(chosen) == r:
-            break
+            kept = np.vstack([kept, new])
     return np.array(chosen)
+
+
+def new_direction(row: Numbers, span: Numbers, least: float) -> Numbers | None:
+    """The direction of a row orthogonal to the rows of `span`; None if its share is too small."""
+    unit = row / np.linalg.norm(row)
+    rest = unit - span.T @ (span @ unit)
+    rest = rest - span.T @ (span @ rest)  # twice is enough for orthogonality to round-off
+    length = np.linalg.norm(rest)
+    return rest / length if length > least else None
