@@ -113,11 +113,10 @@ def _standard_error(by_fold: np.ndarray) -> np.ndarray:
 
 def _card(found: CrossValidation) -> list[str]:
     width = max(len(name) for name in ("candidate", *found.names))
-    start = "recorded" if found.score == "recorded" else "fitted"
     head = f"CrossValidation: {len(found.names)} candidates, {found.by_fold.shape[1]} folds of "
     titles = f"{'numbers':>9}{'error':>12}{'+-':>10}{'over best':>13}{'+-':>10}"
     lines = [
-        f"{head}{len(found.folds)} recordings; RMS error of those left out, {start} starts",
+        f"{head}{len(found.folds)} recordings; RMS error of those left out, {found.score} starts",
         f"    {'candidate':<{width}}{titles}",
     ]
     rows = zip(
@@ -272,7 +271,7 @@ def _computed(job: _Job) -> tuple[int, list[float]]:
     if job.score == "fitted":  # of all recordings, so that all folds share one compilation
         every = errors_with_fitted_starts(job.candidate, found.params, job.recordings, job.settings)
         errors = every[job.held]
-    return len(found.names), [float(x) for x in errors]
+    return len(found.names), errors.tolist()
 
 
 def _fingerprint(job: _Job) -> str:

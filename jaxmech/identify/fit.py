@@ -198,7 +198,6 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
     problem, data, origin = task.problem, task.data, task.origin
     z, u = data.parts(solved.y, problem.layout.size)
     params = problem.layout.params(z, data.leaves)
-    found = normal(task, solved.y, solved.conditions)
     made = runs(problem, solved.y, data)
     train = Predicted(origin.recordings, origin.gathered(made.predicted))
     squares = float((np.asarray(made.residual) ** 2).sum())
@@ -222,7 +221,7 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
         notes=tuple(remarks(task, solved, made, train.residuals, unknowns)),
         horizon=partial(horizon_of, task, made, params),
         point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
-        **vars(found),
+        **normal(task, solved.y, solved.conditions),
     )
 
 
@@ -242,7 +241,7 @@ def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
     size = task.problem.layout.size
     moved = np.random.default_rng(0).uniform(-0.03, 0.03, size)
     found = normal(task, solved.y.at[:size].add(moved), solved.conditions)
-    return found.values, found.information
+    return found["values"], found["information"]
 
 
 def _starts(task: Task, u: Array, made: SegmentRun) -> tuple[Any, ...]:

@@ -113,11 +113,10 @@ def _csv_sheets(
             f"{path}:{lines[0]}: when were the samples taken? Name the column by `time`, or the "
             f"time between them by `dt`. Columns: {', '.join(names)}"
         )
-    groups: dict[str, list[int]] = {path.stem: [*range(len(rows))]}
-    if recording is not None:
-        place, groups = names.index(recording), {}
-        for k, row in enumerate(rows):
-            groups.setdefault(row[place].strip(), []).append(k)
+    groups: dict[str, list[int]] = {}
+    for k, row in enumerate(rows):
+        name = path.stem if recording is None else row[names.index(recording)]
+        groups.setdefault(name, []).append(k)
     found = []
     for name, chosen in groups.items():
         columns = {c: [rows[k][j] for k in chosen] for j, c in enumerate(names)}

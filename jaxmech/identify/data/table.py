@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
+from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, too_small
 from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.velocity_estimates import rates
@@ -162,8 +162,7 @@ def _problems(table: Table) -> Iterator[Problem]:
         yield Problem(("validation",), text)
     if table.time is not None and table.dt is not None:
         yield Problem(("dt",), "must be left out where `time` is given")
-    if table.stride < 1:
-        yield Problem(("stride",), f"must be at least 1, but is {table.stride}")
+    yield from too_small(table, {"stride": 1})
 
 
 def _not_positive(table: Table) -> Iterator[Problem]:

@@ -85,7 +85,6 @@ def descend(
     """The progress after each step from y, or from an earlier `state`; the last holds the best."""
     problem, data = task.problem, task.data
     gradient, loss_of, update = _program(problem, policy.optimizer)
-    size = problem.layout.size
     if state is None:
         zero, none = jnp.zeros((), int), jnp.asarray(jnp.inf)
         state = _DescentState(policy.optimizer.init(y), y, none, zero, zero, none)
@@ -98,7 +97,7 @@ def descend(
                 "motion; take a smaller learning rate."
             )
         new, kept = update(slope, state.optimizer, y)
-        score = loss if validation is None else loss_of(y[:size], validation)
+        score = loss if validation is None else loss_of(y[: problem.layout.size], validation)
         better = score < state.best_loss
         best = new if validation is None else jnp.where(better, y, state.best)
         since = jnp.where(better, 0, state.since + 1)
@@ -128,8 +127,7 @@ def _drawn(policy: Descent, segments: int, count: int) -> Array:
 def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Sequence[Any]:
     def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
         """Half the mean square of the measurements in the chosen segments."""
-        size = problem.layout.size
-        z, u = data.parts(y, size)
+        z, u = data.parts(y, problem.layout.size)
         taken = jnp.concatenate([z, u[chosen].ravel()])
         part = _chosen(data, conditions, chosen)
         return half_square(problem, taken, *part) / (part[0].segments.weights > 0).sum()

@@ -104,15 +104,13 @@ def parameters(
             )
     entries = tuple(w.entries(leaves[k].shape) for k, w in zip(chosen, transforms, strict=True))
     found: list[str] = []
-    means: list[float] = []
-    sds: list[float] = []
+    priors: list[tuple[float, float]] = []
     for k, way, places in zip(chosen, transforms, entries, strict=True):
         found += entry_names(names[k], places)
         mean, sd = _prior(names[k], prior.get(names[k]), leaves[k].shape, way)
-        means += [float(mean[place]) for place in places]
-        sds += [float(sd[place]) for place in places]
+        priors += [(mean[place], sd[place]) for place in places]
     layout = ParameterLayout(structure, tuple(chosen), transforms, entries, tuple(found))
-    return Parameters(layout, leaves, np.array(means), np.array(sds))
+    return Parameters(layout, leaves, *np.array(priors).T)
 
 
 def _require_known(argument: str, given: Any, known: Sequence[str]) -> None:

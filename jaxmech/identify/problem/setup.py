@@ -62,7 +62,12 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     weighted = all(one.weights is not None for one in given)
     if not weighted:
         _require_no_prior(given, settings, subject)
-    data = Data(cut, found.leaves, _directions(problem, cut, origin, states, settings))
+    along = jnp.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
+    if free or horizon is not None:
+        directions = free_directions(problem, cut, states)
+        directions[origin.first] *= free  # those of fixed initial states are zero
+        along = jnp.asarray(directions)
+    data = Data(cut, found.leaves, along)
     conditions = _conditions(found, data, origin, states, settings)
     y = jnp.zeros(found.layout.size + len(origin.recording) * data.free_starts)
     count = sum(one.count for one in given)
@@ -174,20 +179,6 @@ def _largest_step(
         needed = members_need(plan, q[None], v[None], ts[None], own)
         largest = min(largest, float(ts[1] - ts[0]) / (needed or 1))
     return largest
-
-
-def _directions(
-    problem: FitProblem, cut: Segments, origin: SegmentOrigin, states: Sequence[InitialState],
-    settings: Settings,
-) -> Array:  # fmt: skip
-    """The directions in which initial states may change; those of fixed ones are zero."""
-    held = settings.initial_states == "fixed"
-    if held and settings.horizon is None:
-        return jnp.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
-    along = free_directions(problem, cut, states)
-    if held:
-        along[origin.first] = 0.0
-    return jnp.asarray(along)
 
 
 def _conditions(

@@ -39,13 +39,11 @@ def circuits(null_space: Numbers) -> Numbers:
 
         pivots = qr(basis.T, pivoting=True, mode="economic")[2][:r]
         found = list((basis @ np.linalg.inv(basis[pivots])).T)
-    tidy = sorted((_tidy(vector) for vector in found), key=_complexity)
+    # few parameters first, then simple ratios, then the first parameters
+    tidy = sorted(
+        map(_tidy, found), key=lambda z: (np.count_nonzero(z), not is_simple(z), (z == 0).tolist())
+    )
     return _independent(np.array(tidy), r).T
-
-
-def _complexity(z: Numbers) -> tuple[int, bool, list[bool]]:
-    """Sorts vectors: few parameters first, then simple ratios, then the first parameters."""
-    return int(np.count_nonzero(z)), not is_simple(z), (z == 0).tolist()
 
 
 def is_simple(z: Numbers) -> bool:
