@@ -1,6 +1,6 @@
 """Derivatives of a motion: `forward` propagates them, `check` compares them with differences.
 
-A check runs the motion (`check_runs`), takes central `differences` and writes a `check_report`.
+A check runs the motion, takes central `differences` and writes a `check_report`.
 `growth` shows how long derivatives are meaningful in a chaotic system, by consistent changes of
 the state (`tangents`); `nan_origins` finds where a NaN derivative comes from.
 """

@@ -110,7 +110,7 @@ def parameters(
         mean, sd = _prior(names[k], prior.get(names[k]), leaves[k].shape, way)
         priors += [(mean[place], sd[place]) for place in places]
     layout = ParameterLayout(structure, tuple(chosen), transforms, entries, tuple(found))
-    return Parameters(layout, leaves, *np.array(priors).T)
+    return Parameters(layout, leaves, *np.reshape(priors, (-1, 2)).T)
 
 
 def _require_known(argument: str, given: Any, known: Sequence[str]) -> None:
