@@ -149,10 +149,8 @@ def check_gradients(
         require_function(name, function)
     stabilization = Free() if projection is None else projection
     run = _Motion(system, loss or _end, start, method, stabilization, formulation)
-    dtype = jnp.result_type(*(jnp.asarray(x) for x in (q0, v0)), float)
-    eps = float(jnp.finfo(dtype).eps)
-    chosen_sizes = step_sizes(sizes, eps)
     run, base, solution = _prepared(run, q0, v0, ts, params)
+    eps = float(jnp.finfo(base.ts.dtype).eps)
     names = (*number_names(base.params), *([START] if base.change is not None else []))
     if not names:
         raise ValueError(
@@ -162,7 +160,7 @@ def check_gradients(
     x, scales = _numbers(base)
     value, reverse = (np.asarray(out, float) for out in _by_reverse_mode(run, base, x))
     forward = _by_forward_mode(run, base, x)
-    found = _sweep(run, base, x, scales, chosen_sizes, eps * float(abs(value)))
+    found = _sweep(run, base, x, scales, step_sizes(sizes, eps), eps * float(abs(value)))
     slopes = np.abs(found.values * scales)
     matters = abs(value) + np.max(slopes[np.isfinite(slopes)], initial=0.0)
     bad = ~np.isfinite(np.array([reverse, reverse if forward is None else forward]))

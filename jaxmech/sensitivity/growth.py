@@ -205,11 +205,11 @@ def _transitions(
     """The map of each save interval from the basis at its start to that at its end."""
     counts = [basis.q.shape[1] for basis in bases[:-1]]
     interval = np.repeat(np.arange(len(counts)), counts)
-    dq, dv = (np.concatenate([getattr(b, x).T for b in bases[:-1]]) for x in ("q", "v"))
+    changes = (np.concatenate([getattr(b, x).T for b in bases[:-1]]) for x in ("q", "v"))
     states = solution.q[interval], solution.v[interval]
     times = solution.ts[interval], solution.ts[interval + 1]
-    changes = tuple(jnp.asarray(x, solution.q.dtype) for x in (dq, dv))
-    ends = _ends(system, method, *policies.values(), states, times, changes, params)
+    along = tuple(jnp.asarray(x, solution.q.dtype) for x in changes)
+    ends = _ends(system, method, *policies.values(), states, times, along, params)
     moved_q, moved_v = (np.asarray(x, dtype=float) for x in ends)
     bad = ~np.isfinite(moved_q.sum(1) + moved_v.sum(1))
     if bad.any():

@@ -79,7 +79,7 @@ class _DescentState(NamedTuple):
 
 
 def descend(
-    policy: Descent, task: Task, y: Array, conditions: Conditions, validation: Data | None,
+    policy: Descent, validation: Data | None, task: Task, y: Array, conditions: Conditions,
     state: Any = None,
 ) -> Iterator[Progress]:  # fmt: skip
     """The progress after each step from y, or from an earlier `state`; the last holds the best."""

@@ -1,10 +1,9 @@
 """Run an optimizer on a task: its rounds, its checkpoints, its starting points."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -12,19 +11,10 @@ from tqdm import tqdm
 
 from jaxmech.identify.optimize.checkpoint import Checkpoint, FitState
 from jaxmech.identify.optimize.gradient_descent import Descent, descend
-from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, Progress, steps
-from jaxmech.identify.problem.least_squares import (
-    Conditions,
-    Data,
-    FitProblem,
-    Task,
-    half_square,
-    jumps,
-    runs,
-)
+from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
+from jaxmech.identify.problem.least_squares import Conditions, Data, Task, half_squares, jumps, runs
 from jaxmech.utils.checks import require_positive_integer, require_seed
 from jaxmech.utils.field_docs import setting
-from jaxmech.utils.jit_cache import jit_of
 
 ROUNDS = 30  # of a hard continuity condition
 CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
@@ -47,15 +37,21 @@ def solve(
     checkpoint: Checkpoint | None, progress: bool,
 ) -> Solved:  # fmt: skip
     """Optimize in rounds until no jump is left; in a single round without a hard condition."""
+    if isinstance(policy, Descent):
+        run: Any = partial(descend, policy, validation)
+    else:
+        run = partial(steps, policy)
     conditions, y, state, begun = task.conditions, task.y, None, 0
     history: list[float] = []
-    if checkpoint and (kept := _continued(task, policy, validation, checkpoint)):
-        begun, history = kept.stage, kept.history
-        y, conditions, state = kept.arrays
+    if checkpoint and checkpoint.file.is_file():
+        # only a first step tells the shapes of the arrays in the state of the optimizer
+        first = next(run(task, y, conditions))
+        kept = checkpoint.load((y, conditions, first.state))
+        begun, history, (y, conditions, state) = kept
     converged, stuck = False, False
     with tqdm(disable=not progress, unit=" steps", initial=len(history)) as bar:
         for stage in range(begun, ROUNDS if task.hard else 1):
-            for at in _optimizer(task, policy, y, conditions, validation, state):
+            for at in run(task, y, conditions, state):
                 y, converged, stuck = at.y, at.converged, at.done and not at.converged
                 history.append(at.loss)
                 bar.set_postfix_str(f"loss {at.loss:.6g}")
@@ -70,22 +66,6 @@ def solve(
                 break
             converged = False  # until there are no jumps
     return Solved(y, conditions, tuple(history), converged, stuck)
-
-
-def _optimizer(
-    task: Task, policy: Any, y: Array, conditions: Conditions, validation: Any, state: Any
-) -> Iterator[Progress]:
-    if isinstance(policy, Descent):
-        return descend(policy, task, y, conditions, validation, state)
-    return steps(policy, task, y, conditions, state)
-
-
-def _continued(task: Task, policy: Any, validation: Any, checkpoint: Checkpoint) -> FitState | None:
-    if not checkpoint.file.is_file():
-        return None
-    # only a first step tells the shapes of the arrays in the state of the optimizer
-    first = next(_optimizer(task, policy, task.y, task.conditions, validation, None))
-    return checkpoint.load((task.y, task.conditions, first.state))
 
 
 def _closer(task: Task, y: Array, conditions: Conditions) -> tuple[Conditions, bool]:
@@ -153,7 +133,7 @@ def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     ys = jnp.asarray(np.concatenate([z, rest], axis=1))
     at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
     parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
-    losses = [_losses(task.problem, part, task.data, task.conditions) for part in parts]
+    losses = [half_squares(task.problem, part, task.data, task.conditions) for part in parts]
     found = np.concatenate(losses)
     good = [k for k in np.argsort(found)[: policy.refine] if np.isfinite(found[k])]
     if not good:
@@ -162,8 +142,3 @@ def starting_points(task: Task, policy: MultiStart) -> list[Task]:
             "spread."
         )
     return [replace(task, y=ys[k]) for k in good]
-
-
-@jit_of("problem")
-def _losses(problem: FitProblem, ys: Array, data: Data, conditions: Conditions) -> Array:
-    return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)

@@ -236,6 +236,12 @@ def half_square(problem: FitProblem, y: Array, data: Data, conditions: Condition
     return 0.5 * ((found.residual**2).sum() + (jumped**2).sum() + (other**2).sum())
 
 
+@jit_of("problem")
+def half_squares(problem: FitProblem, ys: Array, data: Data, conditions: Conditions) -> Array:
+    """The `half_square` at many points (K, size of y), as one batch."""
+    return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)
+
+
 def jumps(ends: Array, begins: Array, data: Data) -> Float[Array, "S n2"]:
     """The final state of each segment minus the initial state of the next one, zero without one."""
     following = data.segments.following
