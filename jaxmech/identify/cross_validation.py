@@ -102,35 +102,31 @@ class CrossValidation:
         )
 
     def __repr__(self) -> str:
-        return "\n".join(_card(self))
+        width = max(len(name) for name in ("candidate", *self.names))
+        head = f"CrossValidation: {len(self.names)} candidates, {self.by_fold.shape[1]} folds of "
+        titles = f"{'numbers':>9}{'error':>12}{'+-':>10}{'over best':>13}{'+-':>10}"
+        lines = [
+            f"{head}{len(self.folds)} recordings; RMS error of those left out, {self.score} starts",
+            f"    {'candidate':<{width}}{titles}",
+        ]
+        rows = zip(
+            self.names, self.numbers, self.scores, self.standard_errors, *self.excess, strict=True
+        )
+        for name, numbers, score, error, more, more_error in rows:
+            mark = "*" if name == self.chosen else " "
+            cells = f"{numbers:>9}{score:>12.4g}{error:>10.2g}"
+            if not np.isfinite(score):
+                cells = f"{numbers:>9}{'failed':>12}"
+            elif name != self.best:
+                cells += f"{more:>13.2g}{more_error:>10.2g}"
+            lines.append(f"  {mark} {name:<{width}}{cells}")
+        return "\n".join([*lines, f"  chosen (*) by the rule {self.rule}:", f"  {self.reason}"])
 
 
 def _standard_error(by_fold: np.ndarray) -> np.ndarray:
     finite = np.isfinite(by_fold).all(1)
     spread = np.where(finite[:, None], by_fold, 0.0).std(1, ddof=1)
     return np.where(finite, spread / np.sqrt(by_fold.shape[1]), np.nan)
-
-
-def _card(found: CrossValidation) -> list[str]:
-    width = max(len(name) for name in ("candidate", *found.names))
-    head = f"CrossValidation: {len(found.names)} candidates, {found.by_fold.shape[1]} folds of "
-    titles = f"{'numbers':>9}{'error':>12}{'+-':>10}{'over best':>13}{'+-':>10}"
-    lines = [
-        f"{head}{len(found.folds)} recordings; RMS error of those left out, {found.score} starts",
-        f"    {'candidate':<{width}}{titles}",
-    ]
-    rows = zip(
-        found.names, found.numbers, found.scores, found.standard_errors, *found.excess, strict=True
-    )
-    for name, numbers, score, error, more, more_error in rows:
-        mark = "*" if name == found.chosen else " "
-        cells = f"{numbers:>9}{score:>12.4g}{error:>10.2g}"
-        if not np.isfinite(score):
-            cells = f"{numbers:>9}{'failed':>12}"
-        elif name != found.best:
-            cells += f"{more:>13.2g}{more_error:>10.2g}"
-        lines.append(f"  {mark} {name:<{width}}{cells}")
-    return [*lines, f"  chosen (*) by the rule {found.rule}:", f"  {found.reason}"]
 
 
 def cross_validate(

@@ -8,7 +8,7 @@ On either side of the plateau the error changes by the ratio of the steps or mor
 an overestimate; two neighbours alone agree by accident too often.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ Numbers = NDArray[np.floating]
 LEAST_SIZES = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Sweep:
+class Sweep(NamedTuple):
     """Central differences of P derivatives with S step sizes."""
 
     sizes: Numbers  # relative step sizes, descending, (S,)

@@ -7,7 +7,6 @@ parts are measured, so that a pendulum has the same lengths in x and y as in its
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -32,8 +31,7 @@ class Geometry(NamedTuple):
     turn: Any  # derivative of the velocity level by q, (T, l, n)
 
 
-@dataclass(frozen=True, eq=False)
-class Tangents:
+class Tangents(NamedTuple):
     """A basis of the r consistent changes at one state, orthonormal in the metric."""
 
     q: Numbers  # dq of the directions, those that change q first, (n, r)

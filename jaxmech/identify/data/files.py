@@ -3,8 +3,8 @@
 import csv
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ class TableError(InputError):
     """An unusable file of measurements; the text names the file, the line, and the problem."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sheet:
+class Sheet(NamedTuple):
     """One recording in a file."""
 
     path: Path

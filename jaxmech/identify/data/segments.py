@@ -60,8 +60,7 @@ class Segments(eqx.Module):
     following: Int[Array, " S"]  # the next segment of the same recording, or the segment itself
 
 
-@dataclass(frozen=True, eq=False)
-class SegmentOrigin:
+class SegmentOrigin(NamedTuple):
     """The origin of the rows of the segments."""
 
     recordings: tuple[Recording, ...]

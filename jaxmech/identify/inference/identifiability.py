@@ -135,7 +135,19 @@ class Identifiability:
         return _determined(self.directions, self.noise, row(gradient, len(self.names)))
 
     def __repr__(self) -> str:
-        return "\n".join(_card(self))
+        head = f"Identifiability: {len(self.names)} parameters, rank {self.rank}"
+        lines = [("not determined", ", ".join(self.undetermined) or "none")]
+        lines += [("no effect", str(direction)) for direction in self.exact]
+        lines += [("weak", str(direction)) for direction in self.weak]
+        lines += [("determined", text) for text in _formulas(self)]
+        lines += [("fixing", text) for text in _gains(self)]
+        lines += [("remedy", text) for text in _remedies(self)]
+        shown = [f"{head}, condition {self.condition:.2g}"]
+        for k, (title, text) in enumerate(lines):
+            repeated = k and lines[k - 1][0] == title
+            first = f"  {'' if repeated else title:<16}"
+            shown += textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=" " * 18)
+        return "\n".join(shown)
 
 
 def identifiability(
@@ -216,22 +228,6 @@ def _errors(found: Directions, noise: float | int) -> Numbers:
 def _chosen(found: Directions, which: NDArray[np.bool_]) -> tuple[str, ...]:
     """The names of the parameters that a mask (p,) selects."""
     return tuple(name for name, is_one in zip(found.names, which, strict=True) if is_one)
-
-
-def _card(found: Identifiability) -> list[str]:
-    head = f"Identifiability: {len(found.names)} parameters, rank {found.rank}"
-    lines = [("not determined", ", ".join(found.undetermined) or "none")]
-    lines += [("no effect", str(direction)) for direction in found.exact]
-    lines += [("weak", str(direction)) for direction in found.weak]
-    lines += [("determined", text) for text in _formulas(found)]
-    lines += [("fixing", text) for text in _gains(found)]
-    lines += [("remedy", text) for text in _remedies(found)]
-    shown = [f"{head}, condition {found.condition:.2g}"]
-    for k, (title, text) in enumerate(lines):
-        repeated = k and lines[k - 1][0] == title
-        first = f"  {'' if repeated else title:<16}"
-        shown += textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=" " * 18)
-    return shown
 
 
 def _formulas(found: Identifiability) -> list[str]:

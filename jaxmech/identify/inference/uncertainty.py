@@ -129,7 +129,31 @@ class Uncertainty:
         return self.values[:, None] + errors[:, None] * t * np.array([-1.0, 1.0])
 
     def __repr__(self) -> str:
-        return "\n".join(_card(self))
+        count, known = len(self.names), int(self.determined.sum())
+        width = max([14, *(len(name) + 2 for name in self.names)])
+        white, other = self.interval(), self.interval_by_recording()
+        head = f"Uncertainty: {count} parameters, {known} of them determined"
+        lines = [
+            f"{head}; {self.recordings} recordings; 95 % intervals",
+            f"  {'':<{width}}{'value':>12}{'white noise':>22}{'by recording':>22}".rstrip(),
+        ]
+        for k, name in enumerate(self.names):
+            cells = _cell(white[k], self.values[k])
+            cells += _cell(other[k], self.values[k]) if other is not None else f"{'-':>22}"
+            if not self.determined[k]:
+                cells = f"{'not determined':>22}"
+            lines.append(f"  {name:<{width}}{self.values[k]:>12.6g}{cells}")
+        other_text = f"as if only the recordings were; t with {self.recordings - 1} degrees"
+        if other is None:
+            other_text = (
+                f"not known; {self.recordings} recordings are too few for "
+                f"{self.directions.rank} determined numbers"
+            )
+        lines += [
+            "  white noise: as if all residuals were independent; too small where they are not",
+            f"  by recording: {other_text}",
+        ]
+        return "\n".join(lines)
 
 
 def uncertainty(
@@ -192,34 +216,6 @@ def _jackknife(found: Directions, scores: Numbers, informations: ArrayLike) -> N
         moves.append(rest.inverse @ score)
     spread: Numbers = (count - 1) / count * np.transpose(moves) @ moves
     return spread
-
-
-def _card(found: Uncertainty) -> list[str]:
-    count, known = len(found.names), int(found.determined.sum())
-    width = max([14, *(len(name) + 2 for name in found.names)])
-    white, other = found.interval(), found.interval_by_recording()
-    head = f"Uncertainty: {count} parameters, {known} of them determined"
-    lines = [
-        f"{head}; {found.recordings} recordings; 95 % intervals",
-        f"  {'':<{width}}{'value':>12}{'white noise':>22}{'by recording':>22}".rstrip(),
-    ]
-    for k, name in enumerate(found.names):
-        cells = _cell(white[k], found.values[k])
-        cells += _cell(other[k], found.values[k]) if other is not None else f"{'-':>22}"
-        if not found.determined[k]:
-            cells = f"{'not determined':>22}"
-        lines.append(f"  {name:<{width}}{found.values[k]:>12.6g}{cells}")
-    other_text = f"as if only the recordings were; t with {found.recordings - 1} degrees"
-    if other is None:
-        other_text = (
-            f"not known; {found.recordings} recordings are too few for "
-            f"{found.directions.rank} determined numbers"
-        )
-    return [
-        *lines,
-        "  white noise: as if all residuals were independent; too small where they are not",
-        f"  by recording: {other_text}",
-    ]
 
 
 def _cell(ends: Numbers, value: float) -> str:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +32,7 @@ class FitState(NamedTuple):
     arrays: Any  # unknowns, conditions and state of the optimizer
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """The state of a fit in a folder: `checkpoint.eqx` and `checkpoint.json`."""
 
     folder: Path

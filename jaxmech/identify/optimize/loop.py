@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,8 +21,7 @@ CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
 _MOST_ROWS = 2_000_000  # of the segments of a batch of starting points, to bound the memory
 
 
-@dataclass(frozen=True, eq=False)
-class Solved:
+class Solved(NamedTuple):
     """The end of an optimization."""
 
     y: Array  # the unknowns

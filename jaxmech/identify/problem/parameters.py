@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,8 +48,7 @@ class ParameterLayout:
         return jnp.array([leaves[k][entry] for k, entries in pairs for entry in entries])
 
 
-@dataclass(frozen=True, eq=False)
-class Parameters:
+class Parameters(NamedTuple):
     """The parameters that a fit begins with, and their priors."""
 
     layout: ParameterLayout

@@ -15,10 +15,10 @@ of its size.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations as subsets
 from itertools import product
 from math import comb, gcd
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +36,14 @@ _NEAREST = 4  # number of such terms that are tested
 Exponents = NDArray[np.int_]
 
 
-@dataclass(frozen=True, eq=False)
-class NullSpacePoint:
+class NullSpacePoint(NamedTuple):
     """Values of all parameters, and the null space there."""
 
     values: Numbers  # (p,)
     null_space: Numbers  # a sparse basis, (p, r)
 
 
-@dataclass(frozen=True, eq=False)
-class _Terms:
+class _Terms(NamedTuple):
     """Power products, and how they change along the d null directions of all points."""
 
     exponents: Exponents  # of n products, (n, p)
