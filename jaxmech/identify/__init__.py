@@ -30,7 +30,7 @@ from jaxmech.identify.inference.uncertainty import uncertainty as uncertainty
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
-from jaxmech.identify.problem.bounds import PhysicalInertia as PhysicalInertia
+from jaxmech.identify.problem.parameters import PhysicalInertia as PhysicalInertia
 from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit
 from jaxmech.identify.storage import load_fit as load_fit

@@ -12,9 +12,9 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.inference.normal_equations import HARD, basis
 from jaxmech.identify.optimize.loop import Solved
-from jaxmech.identify.problem.bounds import Interval
 from jaxmech.identify.problem.initial_states import free_directions, initial_states
 from jaxmech.identify.problem.least_squares import Data, SegmentRun, Task, dense, outer_rows
+from jaxmech.identify.problem.parameters import Interval
 from jaxmech.integrate import AbstractFixedStep
 from jaxmech.sensitivity.growth import Growth, growth_warning, sensitivity_growth
 from jaxmech.simulate import SimulationError
