@@ -8,7 +8,6 @@ worse than the best by more than the standard error of their difference (Breiman
 and Stone 1984, section 3.4.3, there with the standard error of the best by itself).
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from jaxmech.identify.problem.parameters import parameters
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Predicted
 from jaxmech.system import Params
+from jaxmech.utils.digests import sha256
 
 Rule = Literal["one-standard-error", "minimum"]
 Score = Literal["recorded", "fitted"]
@@ -276,11 +276,9 @@ def _fingerprint(job: _Job) -> str:
     # not the optimizer `Descent`: an optax transformation is a bundle of functions without names
     policies = [f"{k} {x!r}" for k, x in vars(job.settings).items() if not isinstance(x, Descent)]
     facts += [dict(c.prior), jax.tree.structure(c.params), policies]
-    code = hashlib.sha256(repr(facts).encode())
     arrays = [x for r in job.recordings for x in (r.ts, r.observed, r.q0, r.v0, r.weights)]
-    for leaf in [*jax.tree.leaves(c.params), *arrays]:
-        code.update(np.asarray(0.0 if leaf is None else leaf, float).tobytes())
-    return code.hexdigest()
+    leaves = (0.0 if x is None else x for x in [*jax.tree.leaves(c.params), *arrays])
+    return sha256(repr(facts), *(np.asarray(leaf, float).tobytes() for leaf in leaves))
 
 
 def errors_with_fitted_starts(

@@ -252,8 +252,7 @@ def _rate(matrices: list[Numbers], bases: list[Tangents], span: float) -> float:
         squares = (matrix / np.abs(matrix).max()) ** 2
         stiffness += float(squares[to:, :of].sum())
         inertia += float(squares[:to, of:].sum())
-    # dq counts w times: the sums of squares become stiffness / w^2 and inertia w^2, equal at this
-    # w.
+    # dq counts w times: the sums become stiffness / w^2 and inertia w^2, which are equal at this w.
     return max((stiffness / inertia) ** 0.25 if inertia else 0.0, 1 / span)
 
 

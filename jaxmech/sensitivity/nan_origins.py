@@ -91,7 +91,13 @@ def _bad(
     scheme: Scheme, whole: bool, q: Array, v: Array, ts: Array, params: Params
 ) -> dict[str, Array]:
     """Whether the derivatives of each function by q, v and numbers are non-finite, (T, 2 n + p)."""
-    functions = _wholes(scheme) if whole else functions_of(scheme.system)
+    functions = functions_of(scheme.system)
+    if whole:
+        after_step = partial(scheme.stabilization.after_step, scheme.system)
+        functions = {
+            "the projection": lambda *state: after_step(*state)[:2],
+            "the law of motion": lambda *state: scheme.law(*state)[1].qdd,
+        }
     return {
         what: jax.vmap(partial(bad_slopes, fn), (0, 0, 0, None))(q, v, ts, params)[1]
         for what, fn in functions.items()
@@ -117,14 +123,6 @@ def functions_of(system: System) -> Functions:
     if system.nonideal is not None:
         functions["`nonideal`"] = friction
     return functions | {f"constraint {c.name!r}": partial(rows, c) for c in system.constraints}
-
-
-def _wholes(scheme: Scheme) -> Functions:
-    after_step = partial(scheme.stabilization.after_step, scheme.system)
-    return {
-        "the projection": lambda *state: after_step(*state)[:2],
-        "the law of motion": lambda *state: scheme.law(*state)[1].qdd,
-    }
 
 
 def origins_in_start(

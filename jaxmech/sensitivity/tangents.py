@@ -46,8 +46,7 @@ class Tangents(NamedTuple):
 
 def geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
     """Mass and constraints at states q (T, n), v (T, n), as numpy arrays in double precision."""
-    found = _geometry(system, q, v, ts, params)
-    return Geometry(*(np.asarray(x, dtype=float) for x in found))
+    return Geometry(*(np.asarray(x, float) for x in _geometry(system, q, v, ts, params)))
 
 
 @jit_of("system")

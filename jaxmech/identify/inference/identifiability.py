@@ -169,13 +169,11 @@ def identifiability(
         >>> print(identifiability(["m", "a", "I"], [m, a, I], J.T @ J, noise=1e-3).combinations)
         of m, a, I only m a and m a^2 + I are determined
     """
-    found = directions(names, values, information, scales=scales, tolerance=tolerance)
+    given = ((values, information), *also)
+    found, *others = (directions(names, v, H, scales=scales, tolerance=tolerance) for v, H in given)
     require_noise(noise)
-    others = [directions(names, v, H, scales=scales, tolerance=tolerance) for v, H in also]
-    known = combinations(
-        found.names, found.values, found.null_space,
-        also=[(other.values, other.null_space) for other in others],
-    )  # fmt: skip
+    elsewhere = [(other.values, other.null_space) for other in others]
+    known = combinations(found.names, found.values, found.null_space, also=elsewhere)
     relative = found.null_space / found.scales[:, None]
     best = sharpened(known.formulas, found.values, lambda g: _determined(found, 1.0, g)[1])
     return Identifiability(

@@ -143,15 +143,13 @@ class Uncertainty:
             if not self.determined[k]:
                 cells = f"{'not determined':>22}"
             lines.append(f"  {name:<{width}}{self.values[k]:>12.6g}{cells}")
-        other_text = f"as if only the recordings were; t with {self.recordings - 1} degrees"
+        text = f"as if only the recordings were; t with {self.recordings - 1} degrees"
         if other is None:
-            other_text = (
-                f"not known; {self.recordings} recordings are too few for "
-                f"{self.directions.rank} determined numbers"
-            )
+            few = f"{self.recordings} recordings are too few"
+            text = f"not known; {few} for {self.directions.rank} determined numbers"
         lines += [
             "  white noise: as if all residuals were independent; too small where they are not",
-            f"  by recording: {other_text}",
+            f"  by recording: {text}",
         ]
         return "\n".join(lines)
 

@@ -17,8 +17,6 @@ from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.problem.least_squares import Task
 from jaxmech.utils.digests import sha256
 
-_PACKAGES = ("jaxmech", "jax", "jaxlib")
-
 
 class CheckpointError(ValueError):
     """A folder that cannot be used, or that holds another fit."""
@@ -101,10 +99,8 @@ def _digests(task: Task, policy: Any) -> dict[str, str]:
     problem, s, descends = task.problem, task.data.segments, isinstance(policy, Descent)
     params = problem.layout.params(task.y[: problem.layout.size], task.data.leaves)
     state = jnp.zeros(problem.system.n, s.q0.dtype)  # of functions only shapes and types matter
-    found = {
-        f"the {name} of the system": code
-        for name, code in system_digests(problem.system, params, state.dtype).items()
-    }
+    parts = system_digests(problem.system, params, state.dtype)
+    found = {f"the {name} of the system": code for name, code in parts.items()}
     found["observe"] = digest(problem.observe, state, state, s.ts[0, 0], params)
     if problem.start is not None:
         found["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
@@ -126,5 +122,7 @@ def _digests(task: Task, policy: Any) -> dict[str, str]:
     if descends:
         steps = policy.optimizer
         found["the optax transformation"] = digest(steps.update, task.y, steps.init(task.y), task.y)
-    facts = environment()
-    return {**found, **{f"the version of {name}": facts[name] for name in _PACKAGES}}
+    versions = environment()
+    for name in ("jaxmech", "jax", "jaxlib"):
+        found[f"the version of {name}"] = versions[name]
+    return found

@@ -185,11 +185,6 @@ class Parameters(NamedTuple):
     prior_mean: np.ndarray  # (p,)
     prior_sd: np.ndarray  # (p,), infinite without a prior
 
-    @property
-    def params(self) -> Params:
-        """The parameters at z = 0."""
-        return self.layout.params(jnp.zeros(self.layout.size), self.leaves)
-
 
 def parameters(
     params0: Params, *, free: Sequence[str] | None = None, bounds: Mapping[str, Any] | None = None,

@@ -47,7 +47,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         subject.system, subject.observe or coordinates, subject.start, found.layout,
         settings.method, settings.projection, settings.formulation,
     )  # fmt: skip
-    horizon, params = settings.horizon, found.params
+    horizon = settings.horizon
+    params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
     given = require_same_sensors(named(recordings, "recordings"))
     free = settings.initial_states == "free"
     states = [consistent_start(problem, params, one, free=free) for one in given]

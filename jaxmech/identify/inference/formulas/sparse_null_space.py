@@ -43,7 +43,16 @@ def circuits(null_space: Numbers) -> Numbers:
     tidy = sorted(
         map(_tidy, found), key=lambda z: (np.count_nonzero(z), not is_simple(z), (z == 0).tolist())
     )
-    return _independent(np.array(tidy), r).T
+    chosen: list[Numbers] = []
+    span = np.zeros((0, p))
+    for vector in tidy:
+        new = new_direction(vector, span, 1e-6)
+        if new is not None:
+            chosen.append(vector)
+            span = np.vstack([span, new])
+        if len(chosen) == r:
+            break
+    return np.transpose(chosen)
 
 
 def is_simple(z: Numbers) -> bool:
@@ -57,18 +66,6 @@ def _tidy(z: Numbers) -> Numbers:
     z = np.where(np.abs(z) > NEGLIGIBLE * np.abs(z).max(), z, 0.0)
     z = z / np.abs(z).max()
     return z * np.sign(z[np.flatnonzero(z)[0]])
-
-
-def _independent(rows: Numbers, r: int) -> Numbers:
-    """Select the first r independent rows."""
-    kept = np.zeros((0, rows.shape[1]))
-    chosen: list[Numbers] = []
-    for row in rows:
-        new = new_direction(row, kept, 1e-6)
-        if new is not None and len(chosen) < r:
-            chosen.append(row)
-            kept = np.vstack([kept, new])
-    return np.array(chosen)
 
 
 def new_direction(row: Numbers, span: Numbers, least: float) -> Numbers | None:
