@@ -124,9 +124,8 @@ class CrossValidation:
 
 
 def _standard_error(by_fold: np.ndarray) -> np.ndarray:
-    finite = np.isfinite(by_fold).all(1)
-    spread = np.where(finite[:, None], by_fold, 0.0).std(1, ddof=1)
-    return np.where(finite, spread / np.sqrt(by_fold.shape[1]), np.nan)
+    with np.errstate(invalid="ignore"):  # NaN where a fold is infinite
+        return by_fold.std(1, ddof=1) / np.sqrt(by_fold.shape[1])
 
 
 def cross_validate(

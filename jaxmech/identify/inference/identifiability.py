@@ -97,7 +97,7 @@ class Identifiability:
     @property
     def standard_errors(self) -> Numbers:
         """Standard errors for independent residuals, shape (p,); infinite where not determined."""
-        return _errors(self.directions, self.noise)
+        return self.directions.errors(self.noise**2 * self.directions.inverse)
 
     @property
     def to_fix(self) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ class Identifiability:
         rest = found.without(name)
         known = np.insert(rest.determined, k, True)
         gained = known & ~found.determined & (np.arange(len(known)) != k)
-        errors = np.insert(_errors(rest, self.noise), k, 0.0)
+        errors = np.insert(rest.errors(self.noise**2 * rest.inverse), k, 0.0)
         return FixedParameter(name, _chosen(found, gained), _chosen(found, ~known), errors)
 
     def determined(self, gradient: ArrayLike) -> tuple[bool, float]:
@@ -215,12 +215,6 @@ def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[boo
         return False, np.inf
     part = gradient @ found.kept
     return True, float(noise * np.sqrt(np.sum(part**2 / found.eigenvalues)))
-
-
-def _errors(found: Directions, noise: float | int) -> Numbers:
-    """Standard errors (p,) for independent residuals, infinite where not determined."""
-    variances = np.einsum("ik,ik,k->i", found.kept, found.kept, 1 / found.eigenvalues)
-    return np.where(found.determined, noise * np.sqrt(variances), np.inf)
 
 
 def _chosen(found: Directions, which: NDArray[np.bool_]) -> tuple[str, ...]:

@@ -67,13 +67,13 @@ class Uncertainty:
     @property
     def standard_errors(self) -> Numbers:
         """Standard errors for independent residuals, shape (p,); infinite where not determined."""
-        return self._errors(self.covariance)
+        return self.directions.errors(self.covariance)
 
     @property
     def standard_errors_by_recording(self) -> Numbers | None:
         """Standard errors for independent recordings, shape (p,); None with too few of them."""
         other = self.covariance_by_recording
-        return None if other is None else self._errors(other)
+        return None if other is None else self.directions.errors(other)
 
     @property
     def correlation(self) -> Numbers:
@@ -110,12 +110,8 @@ class Uncertainty:
         other = self.covariance_by_recording
         return error(self.covariance), None if other is None else error(other)
 
-    def _errors(self, covariance: Numbers) -> Numbers:
-        variances = np.maximum(np.diag(covariance), 0.0)
-        return np.where(self.determined, np.sqrt(variances), np.inf)
-
     def _correlation(self, covariance: Numbers) -> Numbers:
-        sd = self._errors(covariance)
+        sd = self.directions.errors(covariance)
         sd = np.where((sd > 0) & self.determined, sd, np.nan)
         found = np.clip(covariance / sd / sd[:, None], -1.0, 1.0)
         np.fill_diagonal(found, np.where(np.isnan(sd), np.nan, 1.0))

@@ -122,15 +122,14 @@ def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialSt
         return np.tile(np.eye(2 * s.q0.shape[1]), (len(s.q0), 1, 1))
     from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
-    levels = ([one.A_position for one in states], [one.A_velocity for one in states])
-    sides = [
-        [null_space(A, rcond=1e-8) if len(A) else np.eye(A.shape[1]) for A in map(np.asarray, rows)]
-        for rows in levels
-    ]
-    if any(len({basis.shape for basis in side}) > 1 for side in sides):
+    def basis(A: Array) -> np.ndarray:
+        return null_space(A, rcond=1e-8) if len(A) else np.eye(A.shape[1])
+
+    bases = [(basis(one.A_position), basis(one.A_velocity)) for one in states]
+    if len({(of_q.shape, of_v.shape) for of_q, of_v in bases}) > 1:
         raise ValueError(
             "Free initial states need starts with the same number of degrees of freedom, but the "
             "rank of the constraints differs from one to another; give `start`, which makes a "
             'state of independent variables, or hold exact starts by `initial_states="fixed"`.'
         )
-    return np.stack([block_diag(*bases) for bases in zip(*sides, strict=True)])
+    return np.stack([block_diag(*pair) for pair in bases])
