@@ -151,7 +151,8 @@ def fit_identifiable(
     task = prepare(subject, recordings, settings)
     params = task.problem.layout.params(task.y[: task.problem.layout.size], task.data.leaves)
     others = named(validation, "validation")
-    require_same_sensors((*task.origin.recordings, *others))
+    if others:
+        require_same_sensors((*task.origin.recordings, *others))
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
     _require_possible(policy, task, others)

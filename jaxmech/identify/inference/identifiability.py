@@ -69,7 +69,7 @@ class Identifiability:
 
     directions: Directions  # parameter space split by the information
     noise: float  # standard deviation of the weighted residuals
-    exact: tuple[Direction, ...]  # changes without effect on residuals, each of few parameters
+    exact: tuple[Direction, ...]  # changes without effect on the residuals, of few parameters each
     weak: tuple[Direction, ...]  # changes with a relative standard error above `weak_above`
     weak_above: float
     combinations: Combinations  # formulas that are determined though their parameters are not
