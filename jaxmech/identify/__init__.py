@@ -18,9 +18,9 @@ from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.fit import fit_identifiable as fit_identifiable
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
-from jaxmech.identify.inference.formulas.combinations import Combinations as Combinations
-from jaxmech.identify.inference.formulas.combinations import combinations as combinations
-from jaxmech.identify.inference.formulas.formula import Formula as Formula
+from jaxmech.identify.inference.combinations import Combinations as Combinations
+from jaxmech.identify.inference.combinations import combinations as combinations
+from jaxmech.identify.inference.formulas import Formula as Formula
 from jaxmech.identify.inference.identifiability import Direction as Direction
 from jaxmech.identify.inference.identifiability import FixedParameter as FixedParameter
 from jaxmech.identify.inference.identifiability import Identifiability as Identifiability

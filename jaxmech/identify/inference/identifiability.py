@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jaxmech.identify.inference.formulas.combinations import Combinations, combinations, sharpened
-from jaxmech.identify.inference.formulas.sparse_null_space import circuits, is_simple
+from jaxmech.identify.inference.combinations import Combinations, combinations, sharpened
 from jaxmech.identify.inference.information import (
     Directions,
     Numbers,
@@ -24,6 +23,7 @@ from jaxmech.identify.inference.information import (
     require_noise,
     row,
 )
+from jaxmech.identify.inference.sparse_null_space import circuits, is_simple
 
 _SHOWN = 0.05  # share of the largest change from which a weak direction mentions a parameter
 

@@ -6,7 +6,7 @@ or three such over a third, from simple to complicated; those that are independe
 ones are kept, until they account for all that is determined.
 
 The null space is known at one point only (or at the few points given), so a formula may be
-orthogonal to it by accident. `search` says how coincidences of the numbers are excluded. Those of
+orthogonal to it by accident. `formulas` says how coincidences of the numbers are excluded. Those of
 round values are not: where a = 1, m a and m have the same derivative by m. There a second point
 helps.
 """
@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxmech.identify.inference.formulas.formula import Formula
-from jaxmech.identify.inference.formulas.search import NullSpacePoint, passing
-from jaxmech.identify.inference.formulas.sparse_null_space import circuits, new_direction
+from jaxmech.identify.inference.formulas import Formula, NullSpacePoint, passing
 from jaxmech.identify.inference.information import Numbers, checked, row
+from jaxmech.identify.inference.sparse_null_space import circuits, new_direction
 
 _INDEPENDENT = 1e-5  # share of a gradient that must be new for a formula to be independent
 _WORTH = 0.5  # a longer divisor must reduce the error to this share
