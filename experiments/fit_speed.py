@@ -26,8 +26,7 @@ import jaxmech as jm
 from experiments.recovery.mechanisms import double_pendulum
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
-from jaxmech.identify.problem.least_squares import Task, half_square, rows
-from jaxmech.identify.problem.residuals import linearized, runs
+from jaxmech.identify.problem.least_squares import Task, half_square, linearized, rows, runs
 from jaxmech.identify.problem.setup import prepare
 
 FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scale2")

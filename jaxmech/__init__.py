@@ -98,8 +98,8 @@ from jaxmech.sensitivity.check import check_gradients as check_gradients
 from jaxmech.sensitivity.check_report import GradientCheck as GradientCheck
 from jaxmech.sensitivity.forward import Sensitivities as Sensitivities
 from jaxmech.sensitivity.forward import sensitivities as sensitivities
+from jaxmech.sensitivity.growth import Growth as Growth
 from jaxmech.sensitivity.growth import sensitivity_growth as sensitivity_growth
-from jaxmech.sensitivity.growth_report import Growth as Growth
 from jaxmech.simulate import SimulationError as SimulationError
 from jaxmech.simulate import simulate as simulate
 from jaxmech.solution import Solution as Solution

@@ -2,12 +2,13 @@
 
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, `optimize/`
 minimizes these, `inference/` assesses the `result`, and `fit` puts all of it together,
-with `fit_warnings`. `identifiable` holds its arguments, `storage` its files; `cross_validation`
-and `refit_starts` build on it.
+with `fit_warnings`. `identifiable` holds its arguments, `storage` its files, and `cross_validation`
+builds on it.
 """
 
 from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
 from jaxmech.identify.cross_validation import cross_validate as cross_validate
+from jaxmech.identify.cross_validation import errors_with_fitted_starts as errors_with_fitted_starts
 from jaxmech.identify.data.files import TableError as TableError
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
@@ -17,20 +18,19 @@ from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.fit import fit_identifiable as fit_identifiable
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
-from jaxmech.identify.inference.formulas.combinations import Combinations as Combinations
-from jaxmech.identify.inference.formulas.combinations import combinations as combinations
-from jaxmech.identify.inference.formulas.formula import Formula as Formula
+from jaxmech.identify.inference.combinations import Combinations as Combinations
+from jaxmech.identify.inference.combinations import combinations as combinations
+from jaxmech.identify.inference.formulas import Formula as Formula
+from jaxmech.identify.inference.identifiability import Direction as Direction
 from jaxmech.identify.inference.identifiability import FixedParameter as FixedParameter
 from jaxmech.identify.inference.identifiability import Identifiability as Identifiability
 from jaxmech.identify.inference.identifiability import identifiability as identifiability
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
 from jaxmech.identify.inference.uncertainty import uncertainty as uncertainty
-from jaxmech.identify.inference.weak_directions import Direction as Direction
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
-from jaxmech.identify.optimize.multistart import MultiStart as MultiStart
-from jaxmech.identify.problem.bounds import PhysicalInertia as PhysicalInertia
-from jaxmech.identify.refit_starts import errors_with_fitted_starts as errors_with_fitted_starts
+from jaxmech.identify.optimize.loop import MultiStart as MultiStart
+from jaxmech.identify.problem.parameters import PhysicalInertia as PhysicalInertia
 from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit
 from jaxmech.identify.storage import load_fit as load_fit

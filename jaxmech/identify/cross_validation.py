@@ -8,14 +8,14 @@ worse than the best by more than the standard error of their difference (Breiman
 and Stone 1984, section 3.4.3, there with the standard error of the best by itself).
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
@@ -24,10 +24,18 @@ from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable, MapLike, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.refit_starts import errors_with_fitted_starts
+from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
+from jaxmech.identify.problem.least_squares import runs
+from jaxmech.identify.problem.parameters import parameters
+from jaxmech.identify.problem.setup import prepare
+from jaxmech.identify.result import Predicted
+from jaxmech.system import Params
+from jaxmech.utils.digests import sha256
 
 Rule = Literal["one-standard-error", "minimum"]
 Score = Literal["recorded", "fitted"]
+
+_REFIT = LevenbergMarquardt(iterations=50, tolerance=1e-10)  # of initial states alone
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,36 +102,30 @@ class CrossValidation:
         )
 
     def __repr__(self) -> str:
-        return "\n".join(_card(self))
+        width = max(len(name) for name in ("candidate", *self.names))
+        head = f"CrossValidation: {len(self.names)} candidates, {self.by_fold.shape[1]} folds of "
+        titles = f"{'numbers':>9}{'error':>12}{'+-':>10}{'over best':>13}{'+-':>10}"
+        lines = [
+            f"{head}{len(self.folds)} recordings; RMS error of those left out, {self.score} starts",
+            f"    {'candidate':<{width}}{titles}",
+        ]
+        rows = zip(
+            self.names, self.numbers, self.scores, self.standard_errors, *self.excess, strict=True
+        )
+        for name, numbers, score, error, more, more_error in rows:
+            mark = "*" if name == self.chosen else " "
+            cells = f"{numbers:>9}{score:>12.4g}{error:>10.2g}"
+            if not np.isfinite(score):
+                cells = f"{numbers:>9}{'failed':>12}"
+            elif name != self.best:
+                cells += f"{more:>13.2g}{more_error:>10.2g}"
+            lines.append(f"  {mark} {name:<{width}}{cells}")
+        return "\n".join([*lines, f"  chosen (*) by the rule {self.rule}:", f"  {self.reason}"])
 
 
 def _standard_error(by_fold: np.ndarray) -> np.ndarray:
-    finite = np.isfinite(by_fold).all(1)
-    spread = np.where(finite[:, None], by_fold, 0.0).std(1, ddof=1)
-    return np.where(finite, spread / np.sqrt(by_fold.shape[1]), np.nan)
-
-
-def _card(found: CrossValidation) -> list[str]:
-    width = max(len(name) for name in ("candidate", *found.names))
-    start = "recorded" if found.score == "recorded" else "fitted"
-    head = f"CrossValidation: {len(found.names)} candidates, {found.by_fold.shape[1]} folds of "
-    titles = f"{'numbers':>9}{'error':>12}{'+-':>10}{'over best':>13}{'+-':>10}"
-    lines = [
-        f"{head}{len(found.folds)} recordings; RMS error of those left out, {start} starts",
-        f"    {'candidate':<{width}}{titles}",
-    ]
-    rows = zip(
-        found.names, found.numbers, found.scores, found.standard_errors, *found.excess, strict=True
-    )
-    for name, numbers, score, error, more, more_error in rows:
-        mark = "*" if name == found.chosen else " "
-        cells = f"{numbers:>9}{score:>12.4g}{error:>10.2g}"
-        if not np.isfinite(score):
-            cells = f"{numbers:>9}{'failed':>12}"
-        elif name != found.best:
-            cells += f"{more:>13.2g}{more_error:>10.2g}"
-        lines.append(f"  {mark} {name:<{width}}{cells}")
-    return [*lines, f"  chosen (*) by the rule {found.rule}:", f"  {found.reason}"]
+    with np.errstate(invalid="ignore"):  # NaN where a fold is infinite
+        return by_fold.std(1, ddof=1) / np.sqrt(by_fold.shape[1])
 
 
 def cross_validate(
@@ -220,10 +222,7 @@ class _Job(NamedTuple):
 
 
 def _require_policies(rule: str, score: str, settings: Settings) -> None:
-    for name, value, known in (
-        ("rule", rule, ("one-standard-error", "minimum")),
-        ("score", score, ("recorded", "fitted")),
-    ):
+    for name, value, known in (("rule", rule, get_args(Rule)), ("score", score, get_args(Score))):
         if value not in known:
             raise ValueError(f"Argument `{name}` must be {known[0]!r} or {known[1]!r}.")
     if isinstance(settings.optimizer, Descent) and settings.optimizer.patience is not None:
@@ -235,29 +234,30 @@ def _require_policies(rule: str, score: str, settings: Settings) -> None:
 
 def _done(job: _Job) -> tuple[int, Sequence[float]]:
     """Run a job, or read its file: the number of fitted parameters, and the errors."""
-    folder = job.folder
-    if folder is None:
-        return _computed(job, None)
-    file, code = folder.with_suffix(".json"), _fingerprint(job)
+    if job.folder is None:
+        return _computed(job)
+    file, code = job.folder.with_suffix(".json"), _fingerprint(job)
     if file.is_file():
         facts = json.loads(file.read_text(encoding="utf-8"))
         if facts["fingerprint"] != code:
             raise ValueError(
-                f"Argument `folder` {folder.parent} holds another cross-validation; name another "
-                "folder, or remove it."
+                f"Argument `folder` {job.folder.parent} holds another cross-validation; name "
+                "another folder, or remove it."
             )
         return facts["numbers"], facts["errors"]
-    numbers, errors = _computed(job, folder)
+    numbers, errors = _computed(job)
     facts = {"fingerprint": code, "candidate": job.name, "numbers": numbers, "errors": errors}
     write_whole(file, json.dumps(facts))
     return numbers, errors
 
 
-def _computed(job: _Job, folder: Path | None) -> tuple[int, list[float]]:
+def _computed(job: _Job) -> tuple[int, list[float]]:
     train = [one for k, one in enumerate(job.recordings) if k not in job.held]
     held = [job.recordings[k] for k in job.held]
     try:
-        found = fit_identifiable(job.candidate, train, job.settings, validation=held, folder=folder)
+        found = fit_identifiable(
+            job.candidate, train, job.settings, validation=held, folder=job.folder
+        )
     except FloatingPointError:
         return 0, [np.inf] * len(held)
     except ValueError as error:
@@ -266,7 +266,7 @@ def _computed(job: _Job, folder: Path | None) -> tuple[int, list[float]]:
     if job.score == "fitted":  # of all recordings, so that all folds share one compilation
         every = errors_with_fitted_starts(job.candidate, found.params, job.recordings, job.settings)
         errors = every[job.held]
-    return len(found.names), [float(x) for x in errors]
+    return len(found.names), errors.tolist()
 
 
 def _fingerprint(job: _Job) -> str:
@@ -275,8 +275,30 @@ def _fingerprint(job: _Job) -> str:
     # not the optimizer `Descent`: an optax transformation is a bundle of functions without names
     policies = [f"{k} {x!r}" for k, x in vars(job.settings).items() if not isinstance(x, Descent)]
     facts += [dict(c.prior), jax.tree.structure(c.params), policies]
-    code = hashlib.sha256(repr(facts).encode())
     arrays = [x for r in job.recordings for x in (r.ts, r.observed, r.q0, r.v0, r.weights)]
-    for leaf in [*jax.tree.leaves(c.params), *arrays]:
-        code.update(np.asarray(0.0 if leaf is None else leaf, float).tobytes())
-    return code.hexdigest()
+    leaves = (0.0 if x is None else x for x in [*jax.tree.leaves(c.params), *arrays])
+    return sha256(repr(facts), *(np.asarray(leaf, float).tobytes() for leaf in leaves))
+
+
+def errors_with_fitted_starts(
+    subject: Identifiable, params: Params, recordings: Sequence[Recording],
+    settings: Settings = Settings(),
+) -> np.ndarray:  # fmt: skip
+    """RMS errors (R,) of recordings with only their initial states fitted; NaN after a failure."""
+    # A wrong model shows in them even where recorded initial states have larger errors than the
+    # model, as long as the recordings are so long that an initial state cannot make up for it.
+    first = parameters(params).layout.names[0].partition("[")[0]
+    held = replace(subject, params=params, free=(first,), bounds={}, prior={})
+    given = [one if one.weights is not None else replace(one, start_sd=None) for one in recordings]
+    task = prepare(held, given, replace(settings, initial_states="free", horizon=None))
+    y, none = task.y[task.problem.layout.size :], jnp.zeros(0)
+    layout = replace(task.problem.layout, free=(), transforms=(), entries=(), names=())
+    task = replace(
+        task,
+        problem=replace(task.problem, layout=layout),
+        conditions=replace(task.conditions, prior_mean=none, prior_weight=none),
+    )
+    for at in steps(_REFIT, task, y, task.conditions) if y.size else ():
+        y = at.y
+    found = runs(task.problem, y, task.data)
+    return Predicted(task.origin.recordings, task.origin.gathered(found.predicted)).errors

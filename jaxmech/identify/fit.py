@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.identify.data.recording import Recording, named
+from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
 from jaxmech.identify.fit_warnings import horizon_of, remarks
 from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
@@ -21,14 +21,12 @@ from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.checkpoint import checkpoint
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
-from jaxmech.identify.optimize.loop import Solved, solve, starting_points
-from jaxmech.identify.optimize.multistart import MultiStart
-from jaxmech.identify.problem.checks import consistent_start, require_same_sensors
-from jaxmech.identify.problem.least_squares import Task
-from jaxmech.identify.problem.residuals import Data, Observe, SegmentRun, runs
+from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
+from jaxmech.identify.problem.initial_states import consistent_start
+from jaxmech.identify.problem.least_squares import Data, Observe, SegmentRun, Task, runs
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
-from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
+from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 
@@ -158,7 +156,8 @@ def fit_identifiable(
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
     _require_possible(policy, task, others)
-    watched = _held(task, others)[0] if isinstance(policy, Descent) and others else None
+    watches = isinstance(policy, Descent) and policy.patience is not None
+    watched = _held(task, others)[0] if watches else None
     multistart = settings.multistart
     tasks = starting_points(task, multistart) if multistart else [task]
     several = folder is not None and len(tasks) > 1
@@ -190,28 +189,21 @@ def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> N
 
 def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
     """Whole recordings from their recorded initial states."""
-    method = task.problem.method
-    step = None
-    if isinstance(method, AbstractFixedStep) and task.step is not None:
-        step = task.step * method.count
-    cut, origin = segments(recordings, step=step)
-    none = jnp.zeros((*cut.q0.shape, 0))
-    return Data(cut, task.data.leaves, none, none), origin
+    cut, origin = segments(recordings, step=task.longest)
+    none = jnp.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
+    return Data(cut, task.data.leaves, none), origin
 
 
 def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
     problem, data, origin = task.problem, task.data, task.origin
     z, u = data.parts(solved.y, problem.layout.size)
     params = problem.layout.params(z, data.leaves)
-    found = normal(task, solved.y, solved.conditions)
     made = runs(problem, solved.y, data)
     train = Predicted(origin.recordings, origin.gathered(made.predicted))
     squares = float((np.asarray(made.residual) ** 2).sum())
     count = sum(one.count for one in origin.recordings)
     # the initial states of later segments are tied to the segments before
-    sides = (np.asarray(side) for side in (data.along_q, data.along_v))
-    starts = sum(np.any(side, axis=1)[origin.first].sum() for side in sides)
-    unknowns = problem.layout.size + int(starts)
+    unknowns = problem.layout.size + int(np.any(data.along, axis=1)[origin.first].sum())
     return Fit(
         params=params,
         params0=params0,
@@ -229,7 +221,7 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
         notes=tuple(remarks(task, solved, made, train.residuals, unknowns)),
         horizon=partial(horizon_of, task, made, params),
         point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
-        **vars(found),
+        **normal(task, solved.y, solved.conditions),
     )
 
 
@@ -249,7 +241,7 @@ def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
     size = task.problem.layout.size
     moved = np.random.default_rng(0).uniform(-0.03, 0.03, size)
     found = normal(task, solved.y.at[:size].add(moved), solved.conditions)
-    return found.values, found.information
+    return found["values"], found["information"]
 
 
 def _starts(task: Task, u: Array, made: SegmentRun) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The warnings of a fit."""
+"""The warnings of a fit: its optimization, noise, initial states, bounds, and horizon."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,18 +6,26 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from scipy.special import chdtr, chdtrc, fdtrc
 
-from jaxmech.identify.inference.goodness_of_fit import held_starts, misfit, share
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.inference.information import Numbers, percent
+from jaxmech.identify.inference.normal_equations import HARD, basis
 from jaxmech.identify.optimize.loop import Solved
-from jaxmech.identify.problem.bounds import Interval
-from jaxmech.identify.problem.least_squares import Task
-from jaxmech.identify.problem.residuals import SegmentRun
+from jaxmech.identify.problem.initial_states import free_directions, initial_states
+from jaxmech.identify.problem.least_squares import Data, SegmentRun, Task, dense, outer_rows
+from jaxmech.identify.problem.parameters import Interval
 from jaxmech.integrate import AbstractFixedStep
-from jaxmech.sensitivity.growth import sensitivity_growth
-from jaxmech.sensitivity.growth_report import Growth, growth_warning
+from jaxmech.sensitivity.growth import Growth, growth_warning, sensitivity_growth
 from jaxmech.simulate import SimulationError
 from jaxmech.system import Params
 
+RARE = 1e-4  # probability below which noise alone is rejected
+FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
+ALIKE = 0.2  # correlation of neighbours from which intervals are too short by a fifth
+SURE = 4.0  # standard errors by which that correlation must differ from zero
+FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
+EXACT = 1e-6  # share of the motion below which residuals are numerical errors
 AT_BOUND = 10.0  # free number at which a parameter is exp(10), 22,000 times, nearer to its bound
 _SAVES = 100  # save times at which the growth is evaluated
 
@@ -40,23 +48,20 @@ def remarks(
             f"Not converged after {len(solved.history)} steps: allow more `iterations`, or start "
             "closer; a descent may need another learning rate. The intervals are not valid yet."
         )
-    found = held_starts(task, solved, made), misfit(task, solved.y, made, residuals, unknowns)
+    found = _held_starts(task, solved, made), _misfit(task, solved.y, made, residuals, unknowns)
     yield from filter(None, found)
-    if stuck := _at_bounds(task, solved.y):
+    layout = task.problem.layout
+    bounded = [way != Interval() for way in layout.transforms]
+    far = np.abs(np.asarray(solved.y[: layout.size])) > AT_BOUND
+    far &= np.repeat(bounded, [len(entries) for entries in layout.entries])
+    if far.any():
         yield (
-            f"At the bound: {', '.join(stuck)}. The recordings fit better beyond the bounds; fix "
-            "the parameter there, or reconsider the model. Its interval is not valid."
+            f"At the bound: {', '.join(np.array(layout.names)[far])}. The recordings fit better "
+            "beyond the bounds; fix the parameter there, or reconsider the model. Its interval is "
+            "not valid."
         )
     if solved.y.dtype == jnp.float32:
         yield "Computed in single precision: set jax_enable_x64 for a reliable fit."
-
-
-def _at_bounds(task: Task, y: Array) -> list[str]:
-    layout = task.problem.layout
-    bounded = [way != Interval() for way in layout.transforms]
-    far = np.abs(np.asarray(y[: layout.size])) > AT_BOUND
-    far &= np.repeat(bounded, [len(entries) for entries in layout.entries])
-    return [name for name, is_far in zip(layout.names, far, strict=True) if is_far]
 
 
 def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, str] | None:
@@ -78,4 +83,143 @@ def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, st
     except (SimulationError, ValueError):
         return None
     # a change matters from the size of the residuals on
-    return growth, growth_warning(growth, change=float(np.clip(share(task, made), 1e-6, 0.1)))
+    return growth, growth_warning(growth, change=float(np.clip(_share(task, made), 1e-6, 0.1)))
+
+
+def _misfit(
+    task: Task, y: Array, made: SegmentRun, residuals: Sequence[Numbers], unknowns: int
+) -> str:
+    """A warning about the residuals of a fit, or an empty text if they look like noise."""
+    # In units of the stated noise their sum of squares has a chi-square distribution. Where no
+    # noise is stated, neighbours in time must be independent of one another.
+    alike = similarity(residuals, task.origin.recordings)
+    if task.weighted:
+        squares, count = _squares(task, y, made)
+        return _compare_with_stated(squares, count - unknowns, alike)
+    left = _share(task, made)
+    if not alike or not left > EXACT:
+        return ""
+    return (
+        f"Misfit: the residuals, {percent(left)} of the motion, are not noise: neighbours in time "
+        f"are correlated ({alike:.2f}). The model lacks something, or the times, a unit or a "
+        "column are wrong. Intervals that assume independent residuals are too short."
+    )
+
+
+def _share(task: Task, made: SegmentRun) -> float:
+    """Size of the residuals relative to the recorded motion (root mean squares)."""
+    segments = task.data.segments
+    weights, observed = np.asarray(segments.weights), np.asarray(segments.observed)
+    seen = weights > 0
+    mean = np.where(seen, observed, 0).sum((0, 1)) / np.maximum(seen.sum((0, 1)), 1)
+    signal = np.where(seen, weights * (observed - mean), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.sqrt((np.asarray(made.residual) ** 2).sum() / (signal**2).sum()))
+
+
+def similarity(residuals: Sequence[Numbers], recordings: Sequence[Recording]) -> float:
+    """The correlation of residuals (T, d) with their neighbours in time, 0 if it may be chance."""
+    products, squares, count = 0.0, 0.0, 0
+    for left, one in zip(residuals, recordings, strict=True):
+        seen = np.where(one.measured, left, np.nan)
+        pairs = seen[1:] * seen[:-1]
+        products, squares = products + np.nansum(pairs), squares + np.nansum(seen**2)
+        count += int(np.isfinite(pairs).sum())
+    found = float(products / squares) if squares > 0 else 0.0
+    return found if found > max(ALIKE, SURE / np.sqrt(max(count, 1))) else 0.0
+
+
+def _compare_with_stated(squares: float, degrees: int, alike: float) -> str:
+    """The warning of a two-sided chi-square test, or an empty text."""
+    if degrees <= 0:
+        return ""
+    factor = float(np.sqrt(squares / degrees))
+    over, under = float(chdtrc(degrees, squares)), float(chdtr(degrees, squares))
+    measured = f"chi-square is {squares:.4g} with {degrees} degrees of freedom"
+    if over < RARE and factor > FACTOR:
+        cause = "They look like noise, but more of it than the weights state."
+        if alike:
+            cause = (
+                f"Neighbours in time are correlated ({alike:.2f}), so they are not noise: the "
+                "model lacks something, or the times, a unit or a column are wrong."
+            )
+        return (
+            f"Misfit: the residuals are {factor:.3g} times the stated noise ({measured}, "
+            f"p {_chance(over)}). {cause} The intervals are too short by that factor at least."
+        )
+    if under < RARE and factor < 1 / FACTOR:
+        return (
+            f"The stated noise is too large: the residuals are {factor:.3g} times it "
+            f"({measured}, p {_chance(under)}). The intervals are too wide."
+        )
+    return ""
+
+
+def _squares(task: Task, y: Array, made: SegmentRun) -> tuple[float, int]:
+    """The squared residuals of all measurements and priors, and their number."""
+    data, conditions = task.data, task.conditions
+    z, u = data.parts(y, task.problem.layout.size)
+    outer = np.asarray(outer_rows(task.problem, data, conditions, z, u))
+    count = sum(one.count for one in task.origin.recordings)
+    count += int((np.asarray(conditions.prior_weight) > 0).sum())
+    if data.along.size:
+        held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
+        count += int(np.linalg.matrix_rank(held).sum())
+    return float((made.residual**2).sum() + (outer**2).sum()), count
+
+
+def _chance(p: float) -> str:
+    """A probability with its relation, such as "= 0.001"."""
+    return f"= {p:.1g}" if p > 1e-15 else "< 1e-15"
+
+
+def _held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
+    """A warning about fixed initial states, or an empty text if they agree with the recordings."""
+    # The score test: how much the sum of squares falls, to second order, if these are freed too.
+    # Under noise alone the fall has a chi-square distribution in units of the stated noise, or an F
+    # distribution where the noise is estimated (Seber and Wild, "Nonlinear regression", 5.3).
+    first = task.origin.first
+    if np.asarray(task.data.along)[first].any() or not _share(task, made) > EXACT:
+        return ""
+    try:
+        values, J, gains = _freed(task, solved)
+    except ValueError as error:
+        return f"Held starts: not tested. {error}"
+    held, whole = basis(J[:, ~gains]), basis(J)
+    fall = float(np.sum((whole.T @ values) ** 2) - np.sum((held.T @ values) ** 2))
+    before = float((made.residual**2).sum())
+    gained = whole.shape[1] - held.shape[1]
+    rest = sum(one.count for one in task.origin.recordings) - whole.shape[1]
+    if not gained or rest <= 0:
+        return ""
+    if task.weighted:
+        p, test = chdtrc(gained, fall), f"chi-square {fall:.3g}, {gained}"
+    else:
+        F = fall / gained / max((before - fall) / rest, EXACT * before)
+        p, test = fdtrc(gained, rest, F), f"F {F:.3g}, {gained} and {rest}"
+    if not p < FALSE_ALARM:
+        return ""
+    return (
+        "Held starts: freeing the initial states would lower the sum of squares by "
+        f"{100 * min(fall / before, 1):.2g} %, far more than noise allows ({test} degrees of "
+        f"freedom, p {_chance(p)}). The recorded starts are not exact, and the intervals are "
+        'wrong; fit with initial_states="free".'
+    )
+
+
+def _freed(task: Task, solved: Solved) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All residuals, their derivatives, and flags of the derivatives by fixed initial states."""
+    problem, data, size = task.problem, task.data, task.problem.layout.size
+    z, u = data.parts(solved.y, size)
+    states = initial_states(problem, data.segments, problem.layout.params(z, data.leaves))
+    along = free_directions(problem, data.segments, states)
+    if data.free_starts:  # of later segments, where they are as before
+        along = np.where(task.origin.first[:, None, None], along, data.along)
+    free = Data(data.segments, data.leaves, jnp.asarray(along))
+    u = jnp.zeros((len(along), free.free_starts)) if not u.size else u
+    conditions = task.conditions
+    if task.hard:
+        conditions = conditions.with_jumps(HARD, conditions.jump_shift)
+    values, J = dense(problem, jnp.concatenate([z, u.ravel()]), free, conditions)
+    gains = np.concatenate([np.zeros(size, bool), np.repeat(task.origin.first, free.free_starts)])
+    return np.asarray(values), np.asarray(J), gains

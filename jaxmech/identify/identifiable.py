@@ -8,8 +8,8 @@ from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
-from jaxmech.identify.optimize.multistart import MultiStart
-from jaxmech.identify.problem.residuals import Observe
+from jaxmech.identify.optimize.loop import MultiStart
+from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.integrate import RK4, AbstractMethod
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System

@@ -9,16 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
+from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
 from jaxmech.identify.problem.parameters import ParameterLayout
-from jaxmech.sensitivity.growth_report import Growth
+from jaxmech.sensitivity.growth import Growth
 from jaxmech.system import Params
-
-Numbers = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
@@ -29,8 +27,7 @@ class Estimate(NamedTuple):
     standard_error_by_recording: float | None  # as if only the recordings were; None with too few
 
 
-@dataclass(frozen=True, eq=False)
-class Point:
+class Point(NamedTuple):
     """The point where a fit ended, for functions of the parameters."""
 
     layout: ParameterLayout
@@ -193,24 +190,20 @@ class Fit:
         return Estimate(value, *self.uncertainty.of(gradient))
 
     def __repr__(self) -> str:
-        return "\n".join(_card(self))
-
-
-def _card(fit: Fit) -> list[str]:
-    state = "converged" if fit.converged else "not converged"
-    head = f"Fit: {len(fit.names)} parameters to {len(fit.train.recordings)} recordings"
-    lines = [
-        f"{head} ({fit.count:,} measurements), {len(fit.history)} steps, {state}",
-        *(f"  WARNING: {text}" for text in fit.warnings),
-        *(f"  {line}" for line in repr(fit.uncertainty).splitlines()),
-        f"  RMS error, fitted starts    {_spread(fit.errors)}",
-        f"  RMS error, recorded starts  {_spread(fit.predicted_errors)}",
-    ]
-    if len(fit.validation.recordings):
-        lines.append(f"  RMS error, validation       {_spread(fit.validation_errors)}")
-    noise = "relative to the weights" if fit.trusted else "estimated"
-    lines.append(f"  noise                       {fit.noise:.3g} ({noise})")
-    return lines
+        state = "converged" if self.converged else "not converged"
+        head = f"Fit: {len(self.names)} parameters to {len(self.train.recordings)} recordings"
+        lines = [
+            f"{head} ({self.count:,} measurements), {len(self.history)} steps, {state}",
+            *(f"  WARNING: {text}" for text in self.warnings),
+            *(f"  {line}" for line in repr(self.uncertainty).splitlines()),
+            f"  RMS error, fitted starts    {_spread(self.errors)}",
+            f"  RMS error, recorded starts  {_spread(self.predicted_errors)}",
+        ]
+        if len(self.validation.recordings):
+            lines.append(f"  RMS error, validation       {_spread(self.validation_errors)}")
+        noise = "relative to the weights" if self.trusted else "estimated"
+        lines.append(f"  noise                       {self.noise:.3g} ({noise})")
+        return "\n".join(lines)
 
 
 def _spread(errors: Numbers) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
-from jaxmech.sensitivity.growth_report import Growth
+from jaxmech.sensitivity.growth import Growth
 
 _KIND = "jaxmech fit"
 _TEXT = "json"

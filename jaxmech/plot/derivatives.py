@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 
 from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, labelled
 from jaxmech.sensitivity.check_report import GradientCheck
-from jaxmech.sensitivity.growth_report import Growth
+from jaxmech.sensitivity.growth import Growth
 
 STYLES = ("-", "--", ":")
 _SMALLEST = 1e-16  # stands in for an exact zero on a logarithmic axis

@@ -1,23 +1,80 @@
 """`check_gradients`: gradients through a whole motion, in three independent ways."""
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.assemble import Start
+from jaxmech.assemble import Start, onto
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractMethod
-from jaxmech.sensitivity import check_runs, nan_origins
+from jaxmech.integrate import (
+    RK4,
+    AbstractDerivative,
+    AbstractFixedStep,
+    AbstractMethod,
+    Adaptive,
+    ForwardMode,
+    ReverseMode,
+    Scheme,
+)
+from jaxmech.integrate.adaptive.record import StepRecord
+from jaxmech.integrate.adaptive.replay import recorded, replayed, shortened
+from jaxmech.integrate.default_steps import resolved_method
+from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
-from jaxmech.sensitivity.check_runs import Base, CheckedMotion, Loss
 from jaxmech.sensitivity.differences import Numbers, Sweep, step_sizes, sweep
+from jaxmech.sensitivity.tangents import consistent_change
+from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
-from jaxmech.system import Params, System
+from jaxmech.status import Status
+from jaxmech.system import Params, System, as_dtype
 from jaxmech.utils.checks import require_function
-from jaxmech.utils.trees import number_names
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.trees import number_names, numbers_of
+
+Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n), ts, params)
+
+
+@dataclass(frozen=True)
+class _Motion:
+    """The inputs that stay fixed while the numbers change."""
+
+    system: System
+    loss: Loss
+    start: Start | None
+    method: AbstractMethod
+    stabilization: AbstractStabilization
+    formulation: AbstractFormulation
+
+    @property
+    def policies(self) -> dict[str, Any]:
+        """The policies for `simulate`."""
+        return {"method": self.method, "projection": self.stabilization,
+                "formulation": self.formulation}  # fmt: skip
+
+
+class _Steps(NamedTuple):
+    """The adaptive steps of a motion, reused for changed initial states and parameters."""
+
+    record: StepRecord
+    q: Array  # saved q and v minus those of the same steps without interpolation, (T, n)
+    v: Array
+
+
+class _Base(NamedTuple):
+    """The point at which the derivatives are evaluated."""
+
+    q0: Array  # start variables
+    v0: Array  # their rates
+    ts: Array
+    params: Params  # all leaves are arrays
+    change: tuple[Array, Array] | None  # a consistent change (dq, dv) of the initial state, if any
+    steps: _Steps | None = None  # with `Adaptive`
 
 
 def check_gradients(
@@ -88,24 +145,22 @@ def check_gradients(
         >>> print(found.reverse[0])  # -t sin(w t) / (2 w), w = sqrt(k)
         -0.2273243
     """
-    for name, function in (("loss", loss or check_runs.end), ("start", start or check_runs.end)):
+    for name, function in (("loss", loss or _end), ("start", start or _end)):
         require_function(name, function)
     stabilization = Free() if projection is None else projection
-    run = CheckedMotion(system, loss or check_runs.end, start, method, stabilization, formulation)
-    dtype = jnp.result_type(*(jnp.asarray(x) for x in (q0, v0)), float)
-    eps = float(jnp.finfo(dtype).eps)
-    chosen_sizes = step_sizes(sizes, eps)
-    run, base, solution = check_runs.prepared(run, q0, v0, ts, params)
+    run = _Motion(system, loss or _end, start, method, stabilization, formulation)
+    run, base, solution = _prepared(run, q0, v0, ts, params)
+    eps = float(jnp.finfo(base.ts.dtype).eps)
     names = (*number_names(base.params), *([START] if base.change is not None else []))
     if not names:
         raise ValueError(
             "Argument `params` must hold a floating-point number to differentiate by, since the "
             "constraints leave no freedom to the initial state either."
         )
-    x, scales = check_runs.numbers(base)
-    value, reverse = (np.asarray(out, float) for out in check_runs.by_reverse_mode(run, base, x))
-    forward = check_runs.by_forward_mode(run, base, x)
-    found = _sweep(run, base, x, scales, chosen_sizes, eps * float(abs(value)))
+    x, scales = _numbers(base)
+    value, reverse = (np.asarray(out, float) for out in _by_reverse_mode(run, base, x))
+    forward = _by_forward_mode(run, base, x)
+    found = _sweep(run, base, x, scales, step_sizes(sizes, eps), eps * float(abs(value)))
     slopes = np.abs(found.values * scales)
     matters = abs(value) + np.max(slopes[np.isfinite(slopes)], initial=0.0)
     bad = ~np.isfinite(np.array([reverse, reverse if forward is None else forward]))
@@ -123,23 +178,23 @@ def check_gradients(
 
 
 def _sweep(
-    run: CheckedMotion, base: Base, x: Array, scales: Numbers, sizes: Numbers, round_off: float
+    run: _Motion, base: _Base, x: Array, scales: Numbers, sizes: Numbers, round_off: float
 ) -> Sweep:
     """Central differences by all numbers with all step sizes."""
     steps = np.einsum("p,s,pk->psk", scales, sizes, np.eye(len(scales)))
     middle = np.asarray(x)
     above, below = ((middle + way * steps).astype(middle.dtype) for way in (1, -1))
     points = jnp.asarray(np.stack([above, below]).reshape(-1, x.size))
-    up, down = np.asarray(check_runs.losses(run, base, points), float).reshape(2, len(scales), -1)
+    up, down = np.asarray(_losses(run, base, points), float).reshape(2, len(scales), -1)
     apart = (above - below).sum(-1)  # the actual distance, which rounding has changed
     return sweep(sizes, scales, (up - down) / apart, round_off)
 
 
 def _origins(
-    run: CheckedMotion, base: Base, solution: Solution, names: tuple[str, ...], bad: Any
+    run: _Motion, base: _Base, solution: Solution, names: tuple[str, ...], bad: Any
 ) -> dict[str, tuple[nan_origins.NanOrigin, ...]]:
     """Locate the origin of each NaN: `start`, the loss, or a function at the end of some step."""
-    scheme, states = check_runs.refined(run, base, solution)
+    scheme, states = _refined(run, base, solution)
     numbers = tuple(name for name in names if name != START)
     start = run.start, base.q0, base.v0, base.ts[0]
     found = nan_origins.origins_in_start(*start, base.params, numbers)
@@ -151,3 +206,141 @@ def _origins(
         for name, is_bad, only_forward in zip(names, bad.any(0), ~bad[0], strict=True)
         if is_bad
     }
+
+
+def _end(q: Array, v: Array, ts: Array, params: Params) -> Array:
+    """The default loss: a pseudo-random combination of q and v at the end."""
+    weights = np.random.default_rng(5).normal(size=2 * q.shape[1])
+    return jnp.asarray(weights, q.dtype) @ jnp.concatenate([q[-1], v[-1]])
+
+
+def _prepared(
+    run: _Motion, q0: Any, v0: Any, ts: Any, params: Params
+) -> tuple[_Motion, _Base, Solution]:
+    """The run with its steps chosen, the point of its derivatives, and the motion there."""
+    q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
+    dtype = jnp.result_type(q0, v0, float)
+    q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
+    q, v = (q0, v0) if run.start is None else run.start(q0, v0, params)
+    run = replace(run, method=resolved_method(run.system, q, v, ts, params, **run.policies))
+    solution = simulate(run.system, q, v, ts, params, **run.policies)
+    value = run.loss(solution.q, solution.v, solution.ts, params)
+    if np.shape(value) != () or not np.isfinite(value):
+        raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
+    first = solution.q[0], solution.v[0], solution.ts[0]
+    base = _Base(q0, v0, solution.ts, params, consistent_change(run.system, *first, params))
+    if isinstance(run.method, Adaptive):
+        record = shortened(_recorded(run, base, x := _numbers(base)[0]))
+        q, v, _ = _replayed(run, base, x, record)
+        base = base._replace(steps=_Steps(record, solution.q - q, solution.v - v))
+    return run, base, solution
+
+
+def _numbers(base: _Base) -> tuple[Array, Numbers]:
+    """The numbers to differentiate by, (P,), and their sizes, (P,)."""
+    x, _ = numbers_of(base.params)
+    if base.change is not None:
+        x = jnp.append(x, jnp.zeros((), base.ts.dtype))
+    x = x.astype(base.ts.dtype)
+    return x, np.where(x == 0, 1.0, np.abs(np.asarray(x, float)))
+
+
+def _start(run: _Motion, base: _Base, x: Array) -> tuple[Array, Array, Params]:
+    """The initial state and the parameters for numbers x (P,)."""
+    numbers, with_numbers = numbers_of(base.params)
+    params = with_numbers(x[: numbers.size])
+    t = base.ts[0]
+    q, v = base.q0, base.v0
+    if run.start is not None:
+        q, v = (jnp.asarray(x, t.dtype) for x in run.start(q, v, params))
+    if base.change is not None:
+        dq, dv = base.change
+        q, v = q + x[-1] * dq, v + x[-1] * dv
+    return *onto(run.system, q, v, t, params), params
+
+
+def _solved(
+    run: _Motion, base: _Base, x: Array, derivative: AbstractDerivative
+) -> tuple[Array, Array]:
+    """The loss for numbers x (P,), and whether the motion succeeded."""
+    q, v, params = _start(run, base, x)
+    ways = run.policies | {"derivative": derivative, "throw": False}
+    sol = simulate(run.system, q, v, base.ts, params, **ways)
+    return run.loss(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
+
+
+def _scheme(run: _Motion, *state: Any) -> Scheme:
+    return Scheme.of(run.system, run.method, run.formulation, run.stabilization, *state)
+
+
+@jit_of("run")
+def _recorded(run: _Motion, base: _Base, x: Array) -> StepRecord:
+    assert isinstance(run.method, Adaptive)
+    q, v, params = _start(run, base, x)
+    scheme = _scheme(run, q, v, base.ts[0], params)
+    return recorded(scheme, q, v, base.ts, params, run.method.tolerance(q.dtype))
+
+
+@jit_of("run")
+def _replayed(
+    run: _Motion, base: _Base, x: Array, record: StepRecord
+) -> tuple[Array, Array, Array]:
+    q, v, params = _start(run, base, x)
+    scheme = _scheme(run, q, v, base.ts[0], params)
+    return replayed(scheme, record, q, v, base.ts, params)
+
+
+@jit_of("run")
+def _by_reverse_mode(run: _Motion, base: _Base, x: Array) -> tuple[Array, Array]:
+    """The loss, and its derivatives (P,) in reverse mode."""
+    return jax.value_and_grad(lambda x: _solved(run, base, x, ReverseMode())[0])(x)
+
+
+@jit_of("run")
+def _forward(run: _Motion, base: _Base, x: Array) -> Array:
+    return jax.jacfwd(lambda x: _solved(run, base, x, ForwardMode())[0])(x)
+
+
+def _by_forward_mode(run: _Motion, base: _Base, x: Array) -> Numbers | None:
+    """The derivatives (P,) of the loss; None where a function has a rule for reverse mode only."""
+    try:
+        return np.asarray(_forward(run, base, x), float)
+    except TypeError as error:
+        if "forward-mode" not in str(error):
+            raise
+        return None
+
+
+@jit_of("run")
+def _losses(run: _Motion, base: _Base, points: Array) -> Array:
+    """The loss at points (K, P), as one batch; NaN where a motion failed."""
+
+    def one(x: Array) -> Array:
+        if base.steps is None:
+            loss, good = _solved(run, base, x, ReverseMode())
+        else:  # in the steps of the motion where the derivatives are taken
+            q, v, good = _replayed(run, base, x, base.steps.record)
+            params = _start(run, base, x)[2]
+            loss = run.loss(q + base.steps.q, v + base.steps.v, base.ts, params)
+        return jnp.where(good, loss, jnp.nan)
+
+    return jax.vmap(one)(points)
+
+
+def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Solution]:
+    """The scheme of a step, and the same motion saved at the end of every step."""
+    if isinstance(run.method, AbstractFixedStep):
+        substeps = run.method.count
+        places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
+        fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
+        policies = run.policies | {"method": replace(run.method, substeps=1)}
+    else:
+        assert base.steps is not None
+        sizes = np.asarray(base.steps.record.moves)
+        ends = np.cumsum(sizes[sizes > 0])
+        sign = np.sign(base.ts[-1] - base.ts[0])
+        fine = jnp.append(base.ts[0] + sign * np.append(0.0, ends[:-1]), base.ts[-1])
+        policies = run.policies
+    start = solution.q[0], solution.v[0]
+    states = simulate(run.system, *start, fine, base.params, throw=False, **policies)
+    return _scheme(run, states.q[0], states.v[0], states.ts[0], base.params), states

@@ -84,14 +84,13 @@ class GradientCheck:
         width = max(map(len, ("name", *self.names)))
         titles = ("reverse", "forward", "difference", "uncertainty")
         head = f"  {'name':<{width}}" + "".join(f"{title:>18}" for title in titles)
-        rows = [self._row(k, width) for k in range(len(self.names))]
-        return "\n".join([title, f"{head}  verdict", *rows, *self._notes()])
-
-    def _row(self, k: int, width: int) -> str:
-        forward = "none" if self.forward is None else f"{self.forward[k]:.10g}"
-        numbers = f"{self.reverse[k]:>18.10g}{forward:>18}"
-        numbers += f"{self.difference[k]:>18.10g}{self.uncertainty[k]:>18.1g}"
-        return f"  {self.names[k]:<{width}}{numbers}  {self.verdicts[k]}"
+        lines = [title, f"{head}  verdict"]
+        for k, name in enumerate(self.names):
+            forward = "none" if self.forward is None else f"{self.forward[k]:.10g}"
+            numbers = f"{self.reverse[k]:>18.10g}{forward:>18}"
+            numbers += f"{self.difference[k]:>18.10g}{self.uncertainty[k]:>18.1g}"
+            lines.append(f"  {name:<{width}}{numbers}  {self.verdicts[k]}")
+        return "\n".join([*lines, *self._notes()])
 
     def _notes(self) -> list[str]:
         notes: dict[str, list[str]] = {}

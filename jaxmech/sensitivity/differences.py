@@ -8,7 +8,7 @@ On either side of the plateau the error changes by the ratio of the steps or mor
 an overestimate; two neighbours alone agree by accident too often.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ Numbers = NDArray[np.floating]
 LEAST_SIZES = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Sweep:
+class Sweep(NamedTuple):
     """Central differences of P derivatives with S step sizes."""
 
     sizes: Numbers  # relative step sizes, descending, (S,)
@@ -48,13 +47,10 @@ def sweep(sizes: Numbers, scales: Numbers, differences: Numbers, round_off: floa
     doubt = np.maximum(np.maximum(jumps[:, :-1], jumps[:, 1:]), after)
     doubt = doubt + round_off / (scales[:, None] * sizes[1:-2])
     doubt[np.isnan(doubt)] = np.inf
-    chosen = np.argmin(doubt, axis=1)
-    rows = np.arange(len(scales))
-    uncertainties = doubt[rows, chosen]
-    there = np.isfinite(uncertainties)
-    values = np.where(there, extrapolated[rows, chosen + 1], np.nan)
-    chosen = np.where(there, chosen + 1, -1)
-    uncertainties = np.where(there, uncertainties, np.nan)
+    middle, least = np.argmin(doubt, axis=1) + 1, np.min(doubt, axis=1)
+    there = np.isfinite(least)
+    chosen, uncertainties = np.where(there, middle, -1), np.where(there, least, np.nan)
+    values = np.where(there, extrapolated[np.arange(len(scales)), middle], np.nan)
     return Sweep(sizes, scales, differences, extrapolated, chosen, values, uncertainties)
 
 

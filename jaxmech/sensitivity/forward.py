@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.compiler import batched_closure
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod, ForwardMode
+from jaxmech.integrate import RK4, AbstractMethod, ForwardMode
 from jaxmech.integrate.default_steps import resolved_method
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
@@ -85,16 +85,12 @@ def sensitivities(
         [0.9553365  0.29552021]
     """
     flat, unravel = _flattened(theta)
-    if isinstance(method, AbstractFixedStep) and method.substeps is None:
-        q0, v0, params = start(theta)
-        method = resolved_method(
-            system, q0, v0, ts, params,
-            method=method, projection=projection, formulation=formulation,
-        )  # fmt: skip
+    q0, v0, params = start(theta)
+    policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
+    method = resolved_method(system, q0, v0, ts, params, method=method, **policies)
 
     def states(flat: Array) -> tuple[tuple[Array, Array], Solution]:
         q0, v0, params = start(unravel(flat))
-        policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
         solution = simulate(
             system, q0, v0, ts, params,
             method=method, derivative=ForwardMode(), throw=False, **policies,

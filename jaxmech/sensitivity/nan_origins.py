@@ -91,7 +91,13 @@ def _bad(
     scheme: Scheme, whole: bool, q: Array, v: Array, ts: Array, params: Params
 ) -> dict[str, Array]:
     """Whether the derivatives of each function by q, v and numbers are non-finite, (T, 2 n + p)."""
-    functions = _wholes(scheme) if whole else functions_of(scheme.system)
+    functions = functions_of(scheme.system)
+    if whole:
+        after_step = partial(scheme.stabilization.after_step, scheme.system)
+        functions = {
+            "the projection": lambda *state: after_step(*state)[:2],
+            "the law of motion": lambda *state: scheme.law(*state)[1].qdd,
+        }
     return {
         what: jax.vmap(partial(bad_slopes, fn), (0, 0, 0, None))(q, v, ts, params)[1]
         for what, fn in functions.items()
@@ -101,10 +107,6 @@ def _bad(
 def functions_of(system: System) -> Functions:
     """The functions that a motion evaluates: M and Q, forces, and constraints with A and b."""
 
-    def motion(q: Array, v: Array, t: Array, params: Params) -> Any:
-        state = q, v, t, params
-        return system.mass(*state), system.conservative_force(*state)
-
     def friction(q: Array, v: Array, t: Array, params: Params) -> Array:
         multipliers = jnp.ones(sum(system.sizes(q, v, t, params)), q.dtype)
         return system.nonideal_force(q, v, multipliers, t, params)
@@ -113,22 +115,14 @@ def functions_of(system: System) -> Functions:
         level = constraint.residual(q, v, jnp.zeros_like(v), t, params)
         return level, constraint.rows(q, v, t, params)
 
-    functions: Functions = {"`lagrangian`": motion}
+    functions: Functions = {
+        "`lagrangian`": lambda *state: (system.mass(*state), system.conservative_force(*state))
+    }
     if system.force is not None:
         functions["`force`"] = system.force
     if system.nonideal is not None:
         functions["`nonideal`"] = friction
     return functions | {f"constraint {c.name!r}": partial(rows, c) for c in system.constraints}
-
-
-def _wholes(scheme: Scheme) -> Functions:
-    def projected(q: Array, v: Array, t: Array, params: Params) -> Any:
-        return scheme.stabilization.after_step(scheme.system, q, v, t, params)[:2]
-
-    def law(q: Array, v: Array, t: Array, params: Params) -> Array:
-        return scheme.law(q, v, t, params)[1].qdd
-
-    return {"the projection": projected, "the law of motion": law}
 
 
 def origins_in_start(

@@ -7,7 +7,6 @@ parts are measured, so that a pendulum has the same lengths in x and y as in its
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -32,8 +31,7 @@ class Geometry(NamedTuple):
     turn: Any  # derivative of the velocity level by q, (T, l, n)
 
 
-@dataclass(frozen=True, eq=False)
-class Tangents:
+class Tangents(NamedTuple):
     """A basis of the r consistent changes at one state, orthonormal in the metric."""
 
     q: Numbers  # dq of the directions, those that change q first, (n, r)
@@ -48,8 +46,7 @@ class Tangents:
 
 def geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
     """Mass and constraints at states q (T, n), v (T, n), as numpy arrays in double precision."""
-    found = _geometry(system, q, v, ts, params)
-    return Geometry(*(np.asarray(x, dtype=float) for x in found))
+    return Geometry(*(np.asarray(x, float) for x in _geometry(system, q, v, ts, params)))
 
 
 @jit_of("system")

@@ -6,9 +6,12 @@ import pytest
 import jaxmech as jm
 from jaxmech.identify import Descent, Recording
 from jaxmech.identify import cross_validation as module
-from jaxmech.identify.cross_validation import CrossValidation, cross_validate
+from jaxmech.identify.cross_validation import (
+    CrossValidation,
+    cross_validate,
+    errors_with_fitted_starts,
+)
 from jaxmech.identify.identifiable import Identifiable, Settings
-from jaxmech.identify.refit_starts import errors_with_fitted_starts
 
 
 def compared(errors, numbers, rule="one-standard-error", names="abc"):

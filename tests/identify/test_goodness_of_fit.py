@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import RK4, Holonomic, System
 from jaxmech.identify import Fit, PhysicalInertia, Recording, fit
-from jaxmech.identify.inference.goodness_of_fit import similarity
+from jaxmech.identify.fit_warnings import similarity
 from jaxmech.identify.problem.parameters import parameters
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swings
 

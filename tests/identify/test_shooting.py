@@ -8,8 +8,7 @@ from jaxmech import RK4
 from jaxmech.identify import Fit, LevenbergMarquardt, Recording, Shooting, fit
 from jaxmech.identify.data.segments import segments
 from jaxmech.identify.optimize.loop import solve
-from jaxmech.identify.problem.least_squares import jumps
-from jaxmech.identify.problem.residuals import runs
+from jaxmech.identify.problem.least_squares import jumps, runs
 from jaxmech.identify.problem.setup import coordinates, prepare
 
 MODEL = jm.models.double_pendulum_angles()
@@ -79,7 +78,8 @@ def test_no_jump_is_left(recording: Recording) -> None:
     task = prepare(subject, recording, jm.Settings(horizon=Shooting(LENGTH), method=jm.RK4(1)))
     assert task.problem.observe is coordinates
     solved = solve(task, LevenbergMarquardt(), None, checkpoint=None, progress=False)
-    left = np.asarray(jumps(runs(task.problem, solved.y, task.data), task.data))
+    found = runs(task.problem, solved.y, task.data)
+    left = np.asarray(jumps(found.end, found.begin, task.data))
     assert left.shape == (8, 4)
     assert 0 < np.max(np.abs(left)) < 1e-8
     np.testing.assert_array_equal(left[-1], 0.0)  # nothing follows the last segment

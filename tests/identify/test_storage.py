@@ -13,7 +13,7 @@ from jaxmech.identify import LevenbergMarquardt, Recording
 from jaxmech.identify.fit import fit
 from jaxmech.identify.optimize.checkpoint import Checkpoint, CheckpointError, FitState
 from jaxmech.identify.storage import load_fit, made_up, save_fit
-from jaxmech.sensitivity.growth_report import Growth
+from jaxmech.sensitivity.growth import Growth
 
 
 def lagrangian(q, v, t, p):

@@ -10,8 +10,7 @@ import pytest
 
 from jaxmech import RK4, Adaptive, DormandPrince5, Holonomic, System, models, sensitivities
 from jaxmech.plot.derivatives import growth as draw
-from jaxmech.sensitivity.growth import sensitivity_growth
-from jaxmech.sensitivity.growth_report import Growth, growth_warning, power
+from jaxmech.sensitivity.growth import Growth, growth_warning, power, sensitivity_growth
 from jaxmech.sensitivity.tangents import along, geometry, tangents
 from tests.small import PENDULUM, QUATERNION, SKATE
 

@@ -3,8 +3,8 @@
 import csv
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,16 +20,14 @@ class TableError(InputError):
     """An unusable file of measurements; the text names the file, the line, and the problem."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sheet:
+class Sheet(NamedTuple):
     """One recording in a file."""
 
     path: Path
     name: str
     columns: Mapping[str, Cells]
     clock: str  # name of the times, for messages
-    ts: Cells | None  # None where the times follow from `dt`
-    dt: float
+    ts: Cells
     lines: Sequence[int] | None  # line of each row in the file; None where a file has no lines
 
     def place(self, row: int) -> str:
@@ -56,8 +54,6 @@ class Sheet:
         if count < 2:
             place = self.place(0) if count else str(self.path)
             raise TableError(f"{place}: {self.name} has {count} samples, but needs at least two")
-        if self.ts is None:
-            return self.dt * np.arange(count)
         ts = self._numbers(self.ts, self.clock)
         for row in np.flatnonzero(~np.isfinite(ts)).tolist():
             raise TableError(f"{self.place(row)}: the time `{self.clock}` is missing")
@@ -113,17 +109,16 @@ def _csv_sheets(
             f"{path}:{lines[0]}: when were the samples taken? Name the column by `time`, or the "
             f"time between them by `dt`. Columns: {', '.join(names)}"
         )
-    groups: dict[str, list[int]] = {path.stem: [*range(len(rows))]}
-    if recording is not None:
-        place, groups = names.index(recording), {}
-        for k, row in enumerate(rows):
-            groups.setdefault(row[place].strip(), []).append(k)
+    groups: dict[str, list[int]] = {}
+    for k, row in enumerate(rows):
+        name = path.stem if recording is None else row[names.index(recording)]
+        groups.setdefault(name, []).append(k)
     found = []
     for name, chosen in groups.items():
         columns = {c: [rows[k][j] for k in chosen] for j, c in enumerate(names)}
-        ts = None if time is None else columns[time]
+        ts = (dt or 0.0) * np.arange(len(chosen)) if time is None else columns[time]
         where = [lines[k + 1] for k in chosen]
-        found.append(Sheet(path, name, columns, time or "dt", ts, dt or 0.0, where))
+        found.append(Sheet(path, name, columns, time or "dt", ts, where))
     return found
 
 
@@ -232,7 +227,8 @@ def _segments(
         if not count:
             raise TableError(f"{path}: segment {number} of the array {name!r} is NaN throughout")
         cells = {column: rows[:count, k] for k, column in enumerate(names)}
-        times = None if ts is None else np.broadcast_to(ts, values.shape[:2])[number, :count]
+        every = dt * np.arange(values.shape[1]) if ts is None else ts
+        times = np.broadcast_to(every, values.shape[:2])[number, :count]
         title = f"{name} {number}" if len(values) > 1 else name
-        found.append(Sheet(path, title, cells, clock, times, dt, None))
+        found.append(Sheet(path, title, cells, clock, times, None))
     return found

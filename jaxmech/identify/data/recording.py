@@ -177,3 +177,40 @@ def named(recordings: Any, argument: str) -> tuple[Recording, ...]:
         one if one.name else replace(one, name=f"recording {number}")
         for number, one in enumerate(given, start=1)
     )
+
+
+def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, ...]:
+    """Require recordings of the same sensors, all or none of them with weights, and return them."""
+    if not recordings:
+        raise ValueError("Argument `recordings` must hold at least one Recording.")
+    sensors = {one.observed.shape[1] for one in recordings}
+    if len(sensors) > 1:
+        raise ValueError(
+            f"Argument `recordings` must have the same sensors, but there are recordings with "
+            f"{' and '.join(map(str, sorted(sensors)))}; write NaN for a sensor that was missing."
+        )
+    if len({one.weights is None for one in recordings}) > 1:
+        raise ValueError("Argument `recordings` must have `weights` in all of them or in none.")
+    for column in range(sensors.pop()):
+        seen = np.concatenate([one.observed[one.measured[:, column], column] for one in recordings])
+        if seen.size and np.ptp(seen) == 0:
+            raise ValueError(
+                f"Argument `recordings` must hold measurements that change, but sensor {column} "
+                f"shows {seen[0]:g} throughout; leave it out, or give it as NaN."
+            )
+    _require_once(recordings)
+    return recordings
+
+
+def _require_once(recordings: tuple[Recording, ...]) -> None:
+    """Raise if a recording is repeated: its noise would count as an agreement of two."""
+    for k, one in enumerate(recordings):
+        columns = (column[np.isfinite(column)] for column in one.observed.T)
+        varied = any(column.size and np.ptp(column) > 0 for column in columns)
+        for other in recordings[:k] if varied else ():
+            same = np.array_equal(one.observed, other.observed, equal_nan=True)
+            if same and np.allclose(one.ts - one.ts[0], other.ts - other.ts[0], rtol=1e-9):
+                raise ValueError(
+                    f"Argument `recordings` must hold every recording once, but {one.name} has the "
+                    f"same samples as {other.name}; leave one of them out."
+                )

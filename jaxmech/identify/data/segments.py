@@ -60,8 +60,7 @@ class Segments(eqx.Module):
     following: Int[Array, " S"]  # the next segment of the same recording, or the segment itself
 
 
-@dataclass(frozen=True, eq=False)
-class SegmentOrigin:
+class SegmentOrigin(NamedTuple):
     """The origin of the rows of the segments."""
 
     recordings: tuple[Recording, ...]
@@ -97,8 +96,7 @@ def segments(
     """Cut recordings at the horizon, divide intervals longer than `step` [s], and pad."""
     cut = [s for k, one in enumerate(recordings) for s in _cut(k, one, horizon, step)]
     size = max(len(s.ts) for s in cut)
-    whole = [(s, recordings[s.recording]) for s in cut]
-    rows = [(*_padded(s, one, size), *_start(s, one), len(s.ts) - 1) for s, one in whole]
+    rows = [_padded(s, recordings[s.recording], size) for s in cut]
     numbers = np.array([s.recording for s in cut])
     following = np.arange(len(cut))
     following[:-1] += numbers[1:] == numbers[:-1]
@@ -138,8 +136,8 @@ def _refined(ts: np.ndarray, step: float | None) -> tuple[np.ndarray, np.ndarray
     return np.concatenate([*parts, ts[-1:]]), np.concatenate([[0], np.cumsum(counts)])
 
 
-def _padded(segment: _Segment, recording: Recording, size: int) -> tuple[np.ndarray, ...]:
-    """Times (T,), measurements (T, d) and weights (T, d) of a segment."""
+def _padded(segment: _Segment, recording: Recording, size: int) -> tuple[Any, ...]:
+    """The row of `Segments` for a segment, all but `following`."""
     ts = segment.ts
     # times must increase, so the padding moves on a little: more than round-off, too little to cost
     gap = max(_PADDING * (ts[-1] - ts[0]), 64 * np.finfo(float).eps * abs(ts[-1]))
@@ -150,13 +148,9 @@ def _padded(segment: _Segment, recording: Recording, size: int) -> tuple[np.ndar
     observed, weights = np.zeros((2, size, taken.shape[1]))
     observed[segment.rows] = np.nan_to_num(taken)
     weights[segment.rows] = whole * np.isfinite(taken) * segment.counts[:, None]
-    return times, observed, weights
-
-
-def _start(segment: _Segment, recording: Recording) -> tuple[np.ndarray, np.ndarray]:
     q0, v0 = recording.q0, recording.v0
-    if q0.ndim == 1:
-        return q0, v0
-    known = np.flatnonzero(np.isfinite(q0).all(1) & np.isfinite(v0).all(1))
-    nearest = known[np.abs(known - segment.samples[0]).argmin()]
-    return q0[nearest], v0[nearest]
+    if q0.ndim == 2:
+        known = np.flatnonzero(np.isfinite(q0).all(1) & np.isfinite(v0).all(1))
+        nearest = known[np.abs(known - segment.samples[0]).argmin()]
+        q0, v0 = q0[nearest], v0[nearest]
+    return times, observed, weights, q0, v0, len(ts) - 1

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
+from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, too_small
 from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.velocity_estimates import rates
@@ -115,26 +115,23 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
     return Recordings(*(tuple(_recording(table, sheet) for sheet in part) for part in parts))
 
 
-def _npz(table: Table, path: Path) -> tuple[list[Sheet], list[Sheet]]:
+def _npz(table: Table, path: Path) -> list[list[Sheet]]:
     train, validation = table.train or ("train",), table.validation
     wanted = [*train, *validation]
     arrays, sheets = npz_sheets(path, wanted, table.columns, table.time, table.dt)
     times = (table.time,) if table.time else ()
     named = {"train": train, "validation": validation, "time": times}
     _require_known(named, arrays, f"an array of {path}")
-    return (
-        [sheet for name in train for sheet in sheets[name]],
-        [sheet for name in validation for sheet in sheets[name]],
-    )
+    return [[s for name in names for s in sheets[name]] for names in (train, validation)]
 
 
-def _csv(table: Table, path: Path) -> tuple[list[Sheet], list[Sheet]]:
+def _csv(table: Table, path: Path) -> list[list[Sheet]]:
     sheets = {one.name: one for one in csv_sheets(path, table.recording, table.time, table.dt)}
     train = table.train or tuple(name for name in sheets if name not in table.validation)
     _require_known({"train": train, "validation": table.validation}, sheets, "a recording")
     if not train:
         raise refuse("validation", "must leave recordings to fit, but names all of them")
-    return [sheets[name] for name in train], [sheets[name] for name in table.validation]
+    return [[sheets[name] for name in names] for names in (train, table.validation)]
 
 
 def _require_known(named: Mapping[str, Sequence[str]], known: Collection[str], what: str) -> None:
@@ -162,8 +159,7 @@ def _problems(table: Table) -> Iterator[Problem]:
         yield Problem(("validation",), text)
     if table.time is not None and table.dt is not None:
         yield Problem(("dt",), "must be left out where `time` is given")
-    if table.stride < 1:
-        yield Problem(("stride",), f"must be at least 1, but is {table.stride}")
+    yield from too_small(table, {"stride": 1})
 
 
 def _not_positive(table: Table) -> Iterator[Problem]:

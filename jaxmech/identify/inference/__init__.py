@@ -1,7 +1,6 @@
-"""Intervals of a fit, tests of the model, and its undetermined parameters.
+"""Intervals of a fit, and its undetermined parameters.
 
 `normal_equations` eliminates the initial states, which leaves the `information` about the
-parameters. `uncertainty` makes intervals of it, `goodness_of_fit` tests the fit, and
-`identifiability` finds undetermined directions, which `weak_directions` puts into words and
-`formulas/` into formulas.
+parameters. `uncertainty` makes intervals of it, and `identifiability` finds undetermined
+directions and, by a `sparse_null_space`, `combinations` that are determined: short `formulas`.
 """

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jaxmech.identify.inference.formulas.combinations import Combinations, combinations, sharpened
+from jaxmech.identify.inference.combinations import Combinations, combinations, sharpened
 from jaxmech.identify.inference.information import (
     Directions,
     Numbers,
@@ -23,7 +23,34 @@ from jaxmech.identify.inference.information import (
     require_noise,
     row,
 )
-from jaxmech.identify.inference.weak_directions import Direction, exact_directions, weak_directions
+from jaxmech.identify.inference.sparse_null_space import circuits, is_simple
+
+_SHOWN = 0.05  # share of the largest change from which a weak direction mentions a parameter
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A change of several parameters together.
+
+    Example:
+        >>> print(Direction(("m1", "k1"), np.array([1.0, -1.0]), np.inf))
+        m1 +1 %, k1 -1 % leaves every residual unchanged
+    """
+
+    names: tuple[str, ...]
+    # relative to the scales, usually |value|; in multiples of the smallest change where these are
+    # small integers, otherwise of the largest, (p,)
+    changes: Numbers
+    standard_error: float  # of the number of such steps; infinite where no residual changes
+
+    def __str__(self) -> str:
+        exact = np.isinf(self.standard_error)
+        least = 0.0 if exact else _SHOWN * np.abs(self.changes).max()
+        pairs = zip(self.names, self.changes, strict=True)
+        text = ", ".join(f"{name} {x:+.3g} %" for name, x in pairs if abs(x) > least)
+        if exact:
+            return f"{text} leaves every residual unchanged"
+        return f"{text} is known to +- {100 * self.standard_error:.2g} such steps only"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +97,7 @@ class Identifiability:
     @property
     def standard_errors(self) -> Numbers:
         """Standard errors for independent residuals, shape (p,); infinite where not determined."""
-        return _errors(self.directions, self.noise)
+        return self.directions.errors(self.noise**2 * self.directions.inverse)
 
     @property
     def to_fix(self) -> tuple[str, ...]:
@@ -97,7 +124,7 @@ class Identifiability:
         rest = found.without(name)
         known = np.insert(rest.determined, k, True)
         gained = known & ~found.determined & (np.arange(len(known)) != k)
-        errors = np.insert(_errors(rest, self.noise), k, 0.0)
+        errors = np.insert(rest.errors(self.noise**2 * rest.inverse), k, 0.0)
         return FixedParameter(name, _chosen(found, gained), _chosen(found, ~known), errors)
 
     def determined(self, gradient: ArrayLike) -> tuple[bool, float]:
@@ -108,7 +135,19 @@ class Identifiability:
         return _determined(self.directions, self.noise, row(gradient, len(self.names)))
 
     def __repr__(self) -> str:
-        return "\n".join(_card(self))
+        head = f"Identifiability: {len(self.names)} parameters, rank {self.rank}"
+        lines = [("not determined", ", ".join(self.undetermined) or "none")]
+        lines += [("no effect", str(direction)) for direction in self.exact]
+        lines += [("weak", str(direction)) for direction in self.weak]
+        lines += [("determined", text) for text in _formulas(self)]
+        lines += [("fixing", text) for text in _gains(self)]
+        lines += [("remedy", text) for text in _remedies(self)]
+        shown = [f"{head}, condition {self.condition:.2g}"]
+        for k, (title, text) in enumerate(lines):
+            repeated = k and lines[k - 1][0] == title
+            first = f"  {'' if repeated else title:<16}"
+            shown += textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=" " * 18)
+        return "\n".join(shown)
 
 
 def identifiability(
@@ -130,22 +169,45 @@ def identifiability(
         >>> print(identifiability(["m", "a", "I"], [m, a, I], J.T @ J, noise=1e-3).combinations)
         of m, a, I only m a and m a^2 + I are determined
     """
-    found = directions(names, values, information, scales=scales, tolerance=tolerance)
+    given = ((values, information), *also)
+    found, *others = (directions(names, v, H, scales=scales, tolerance=tolerance) for v, H in given)
     require_noise(noise)
-    others = [directions(names, v, H, scales=scales, tolerance=tolerance) for v, H in also]
-    known = combinations(
-        found.names, found.values, found.null_space,
-        also=[(other.values, other.null_space) for other in others],
-    )  # fmt: skip
+    elsewhere = [(other.values, other.null_space) for other in others]
+    known = combinations(found.names, found.values, found.null_space, also=elsewhere)
+    relative = found.null_space / found.scales[:, None]
     best = sharpened(known.formulas, found.values, lambda g: _determined(found, 1.0, g)[1])
     return Identifiability(
         directions=found,
         noise=float(noise),
-        exact=exact_directions(found),
-        weak=weak_directions(found, noise, weak_above),
+        exact=tuple(Direction(found.names, _readable(z), np.inf) for z in circuits(relative).T),
+        weak=_weak_directions(found, noise, weak_above),
         weak_above=float(weak_above),
         combinations=replace(known, formulas=best),
     )
+
+
+def _weak_directions(
+    found: Directions, noise: float | int, above: float | int
+) -> tuple[Direction, ...]:
+    """The axes of the error ellipsoid with a relative standard error above a limit, worst first."""
+    null = found.null_space / found.scales[:, None]
+    # the axes are taken in relative changes, orthogonal to the null space
+    basis = np.linalg.qr(np.hstack([null, np.eye(len(found.names))]))[0][:, null.shape[1] :]
+    H = found.information * found.scales * found.scales[:, None]
+    eigenvalues, vectors = np.linalg.eigh(basis.T @ H @ basis)
+    errors = noise / np.sqrt(np.maximum(eigenvalues, np.finfo(H.dtype).tiny))
+    weak = []
+    for error, z in zip(errors, (basis @ vectors).T, strict=True):
+        if error > above:
+            changes = _readable(np.where(np.abs(z) > 1e-12 * np.abs(z).max(), z, 0.0))
+            weak.append(Direction(found.names, changes, float(error / np.linalg.norm(changes))))
+    return tuple(weak)
+
+
+def _readable(z: Numbers) -> Numbers:
+    nonzero = np.abs(z[z != 0])
+    z = z / (nonzero.min() if is_simple(z) else nonzero.max())
+    return z * np.sign(z[np.flatnonzero(z)[0]])
 
 
 def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[bool, float]:
@@ -155,31 +217,9 @@ def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[boo
     return True, float(noise * np.sqrt(np.sum(part**2 / found.eigenvalues)))
 
 
-def _errors(found: Directions, noise: float | int) -> Numbers:
-    """Standard errors (p,) for independent residuals, infinite where not determined."""
-    variances = np.einsum("ik,ik,k->i", found.kept, found.kept, 1 / found.eigenvalues)
-    return np.where(found.determined, noise * np.sqrt(variances), np.inf)
-
-
 def _chosen(found: Directions, which: NDArray[np.bool_]) -> tuple[str, ...]:
     """The names of the parameters that a mask (p,) selects."""
     return tuple(name for name, is_one in zip(found.names, which, strict=True) if is_one)
-
-
-def _card(found: Identifiability) -> list[str]:
-    head = f"Identifiability: {len(found.names)} parameters, rank {found.rank}"
-    lines = [("not determined", ", ".join(found.undetermined) or "none")]
-    lines += [("no effect", str(direction)) for direction in found.exact]
-    lines += [("weak", str(direction)) for direction in found.weak]
-    lines += [("determined", text) for text in _formulas(found)]
-    lines += [("fixing", text) for text in _gains(found)]
-    lines += [("remedy", text) for text in _remedies(found)]
-    shown = [f"{head}, condition {found.condition:.2g}"]
-    for k, (title, text) in enumerate(lines):
-        repeated = k and lines[k - 1][0] == title
-        first = f"  {'' if repeated else title:<16}"
-        shown += textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=" " * 18)
-    return shown
 
 
 def _formulas(found: Identifiability) -> list[str]:

@@ -52,6 +52,10 @@ class Directions:
         """A generalized inverse of H: the pseudo-inverse of U, scaled back."""
         return (self.kept / self.eigenvalues) @ self.kept.T
 
+    def errors(self, covariance: Numbers) -> Numbers:
+        """The standard errors (p,) of a covariance (p, p), infinite where not determined."""
+        return np.where(self.determined, np.sqrt(np.maximum(np.diag(covariance), 0.0)), np.inf)
+
     def notices(self, gradient: ArrayLike) -> bool:
         """Whether a function of the parameters with this gradient (p,) is determined."""
         g = row(gradient, len(self.names))

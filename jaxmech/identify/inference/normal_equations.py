@@ -1,33 +1,20 @@
 """The Gauss-Newton matrix at the end of a fit, with the initial states eliminated."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.problem.least_squares import Conditions, Task, dense
-from jaxmech.identify.problem.residuals import FitProblem
+from jaxmech.identify.problem.least_squares import Conditions, FitProblem, Task, dense
 from jaxmech.utils.jit_cache import jit_of
 
 _DEPENDENT = 1e-9  # share of a column, beyond the others, below which it counts as dependent
 HARD = 1e3  # factor on the weight of a hard condition, which here has to be met exactly
 
 
-@dataclass(frozen=True, eq=False)
-class NormalEquations:
-    """Second-order model of the sum of squares in the parameters, the initial states adapting."""
-
-    values: np.ndarray  # the numbers that are fitted, (p,)
-    information: np.ndarray  # J^T J by them, the prior included, (p, p)
-    informations: np.ndarray  # of each recording, (R, p, p)
-    prior: np.ndarray  # of the prior alone, (p, p)
-    scores: np.ndarray  # gradient of half the squares of each recording, (R, p)
-
-
-def normal(task: Task, y: Array, conditions: Conditions) -> NormalEquations:
-    """The normal equations of the parameters at y, for the conditions of the last round."""
+def normal(task: Task, y: Array, conditions: Conditions) -> dict[str, np.ndarray]:
+    """The second-order model of the sum of squares at y, as the fields of `Fit`."""
     if task.hard:
         conditions = conditions.with_jumps(HARD, conditions.jump_shift * HARD)
     problem, size = task.problem, task.problem.layout.size
@@ -43,13 +30,13 @@ def normal(task: Task, y: Array, conditions: Conditions) -> NormalEquations:
     recording = _recording_of_rows(task)
     parts = [recording == k for k in range(len(task.origin.recordings))]
     prior = W[recording < 0]
-    return NormalEquations(
-        values=numbers,
-        information=W.T @ W,
-        informations=np.stack([W[part].T @ W[part] for part in parts]),
-        prior=prior.T @ prior,
-        scores=np.stack([W[part].T @ values[part] for part in parts]),
-    )
+    return {
+        "values": numbers,
+        "information": W.T @ W,
+        "informations": np.stack([W[part].T @ W[part] for part in parts]),
+        "prior": prior.T @ prior,
+        "scores": np.stack([W[part].T @ values[part] for part in parts]),
+    }
 
 
 def basis(columns: np.ndarray) -> np.ndarray:

@@ -67,13 +67,13 @@ class Uncertainty:
     @property
     def standard_errors(self) -> Numbers:
         """Standard errors for independent residuals, shape (p,); infinite where not determined."""
-        return self._errors(self.covariance)
+        return self.directions.errors(self.covariance)
 
     @property
     def standard_errors_by_recording(self) -> Numbers | None:
         """Standard errors for independent recordings, shape (p,); None with too few of them."""
         other = self.covariance_by_recording
-        return None if other is None else self._errors(other)
+        return None if other is None else self.directions.errors(other)
 
     @property
     def correlation(self) -> Numbers:
@@ -102,18 +102,16 @@ class Uncertainty:
         the function is not determined, the second None with too few recordings.
         """
         g = row(gradient, len(self.names))
-        other = self.covariance_by_recording
-        if not self.directions.notices(g):
-            return np.inf, None if other is None else np.inf
-        white = _error(self.covariance, g)
-        return white, None if other is None else _error(other, g)
+        known = self.directions.notices(g)
 
-    def _errors(self, covariance: Numbers) -> Numbers:
-        variances = np.maximum(np.diag(covariance), 0.0)
-        return np.where(self.determined, np.sqrt(variances), np.inf)
+        def error(covariance: Numbers) -> float:
+            return float(np.sqrt(max(float(g @ covariance @ g), 0.0))) if known else np.inf
+
+        other = self.covariance_by_recording
+        return error(self.covariance), None if other is None else error(other)
 
     def _correlation(self, covariance: Numbers) -> Numbers:
-        sd = self._errors(covariance)
+        sd = self.directions.errors(covariance)
         sd = np.where((sd > 0) & self.determined, sd, np.nan)
         found = np.clip(covariance / sd / sd[:, None], -1.0, 1.0)
         np.fill_diagonal(found, np.where(np.isnan(sd), np.nan, 1.0))
@@ -127,7 +125,29 @@ class Uncertainty:
         return self.values[:, None] + errors[:, None] * t * np.array([-1.0, 1.0])
 
     def __repr__(self) -> str:
-        return "\n".join(_card(self))
+        count, known = len(self.names), int(self.determined.sum())
+        width = max([14, *(len(name) + 2 for name in self.names)])
+        white, other = self.interval(), self.interval_by_recording()
+        head = f"Uncertainty: {count} parameters, {known} of them determined"
+        lines = [
+            f"{head}; {self.recordings} recordings; 95 % intervals",
+            f"  {'':<{width}}{'value':>12}{'white noise':>22}{'by recording':>22}".rstrip(),
+        ]
+        for k, name in enumerate(self.names):
+            cells = _cell(white[k], self.values[k])
+            cells += _cell(other[k], self.values[k]) if other is not None else f"{'-':>22}"
+            if not self.determined[k]:
+                cells = f"{'not determined':>22}"
+            lines.append(f"  {name:<{width}}{self.values[k]:>12.6g}{cells}")
+        text = f"as if only the recordings were; t with {self.recordings - 1} degrees"
+        if other is None:
+            few = f"{self.recordings} recordings are too few"
+            text = f"not known; {few} for {self.directions.rank} determined numbers"
+        lines += [
+            "  white noise: as if all residuals were independent; too small where they are not",
+            f"  by recording: {text}",
+        ]
+        return "\n".join(lines)
 
 
 def uncertainty(
@@ -178,8 +198,8 @@ def _sandwich(found: Directions, scores: Numbers) -> Numbers | None:
 def _jackknife(found: Directions, scores: Numbers, informations: ArrayLike) -> Numbers | None:
     """(R - 1) / R sum_s d_s d_s^T, (p, p), or None if one recording alone determines something."""
     count, p = scores.shape
-    each = np.asarray(informations, float)
-    H = checked("informations", each, (count, p, p), "one matrix per recording")
+    shape = count, p, p
+    H = checked("informations", np.asarray(informations, float), shape, "one matrix per recording")
     if count < 2:
         return None
     moves = []
@@ -192,40 +212,7 @@ def _jackknife(found: Directions, scores: Numbers, informations: ArrayLike) -> N
     return spread
 
 
-def _error(covariance: Numbers, gradient: Numbers) -> float:
-    return float(np.sqrt(max(float(gradient @ covariance @ gradient), 0.0)))
-
-
-def _card(found: Uncertainty) -> list[str]:
-    count, known = len(found.names), int(found.determined.sum())
-    width = max([14, *(len(name) + 2 for name in found.names)])
-    white, other = found.interval(), found.interval_by_recording()
-    head = f"Uncertainty: {count} parameters, {known} of them determined"
-    lines = [
-        f"{head}; {found.recordings} recordings; 95 % intervals",
-        f"  {'':<{width}}{'value':>12}{'white noise':>22}{'by recording':>22}".rstrip(),
-    ]
-    for k, name in enumerate(found.names):
-        cells = _cell(white[k], found.values[k])
-        cells += _cell(other[k], found.values[k]) if other is not None else f"{'-':>22}"
-        if not found.determined[k]:
-            cells = f"{'not determined':>22}"
-        lines.append(f"  {name:<{width}}{found.values[k]:>12.6g}{cells}")
-    return lines + _notes(found)
-
-
 def _cell(ends: Numbers, value: float) -> str:
     half = (ends[1] - ends[0]) / 2
     share = f"({percent(half / abs(value))})" if value else ""
     return f"{f'+- {half:.2g}':>12}{share:>10}"
-
-
-def _notes(found: Uncertainty) -> list[str]:
-    white = "  white noise: as if all residuals were independent; too small where they are not"
-    other = f"as if only the recordings were; t with {found.recordings - 1} degrees"
-    if found.covariance_by_recording is None:
-        other = (
-            f"not known; {found.recordings} recordings are too few for "
-            f"{found.directions.rank} determined numbers"
-        )
-    return [white, f"  by recording: {other}"]

@@ -1,5 +1,5 @@
 """Optimization of the free numbers: `levenberg_marquardt` or `gradient_descent`, step by step.
 
-`loop` runs either of them, from the starting points of `multistart`, and `checkpoint` stores its
-state so that it can be resumed.
+`loop` runs either of them from one or many starting points, and `checkpoint` stores its state so
+that it can be resumed.
 """

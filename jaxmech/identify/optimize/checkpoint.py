@@ -1,9 +1,7 @@
 """The state of an unfinished fit on disk, from which it can be continued."""
 
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +12,10 @@ import numpy as np
 
 from jaxmech.config.digest import differing, digest, system_digests
 from jaxmech.config.environment import environment
+from jaxmech.config.run_folder import write_whole
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.problem.least_squares import Task
-
-_PACKAGES = ("jaxmech", "jax", "jaxlib")
+from jaxmech.utils.digests import sha256
 
 
 class CheckpointError(ValueError):
@@ -32,8 +30,7 @@ class FitState(NamedTuple):
     arrays: Any  # unknowns, conditions and state of the optimizer
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """The state of a fit in a folder: `checkpoint.eqx` and `checkpoint.json`."""
 
     folder: Path
@@ -51,9 +48,7 @@ class Checkpoint:
         facts = {"digests": dict(self.digests), "file": tree.name, "stage": kept.stage,
                  "history": kept.history}  # fmt: skip
         facts["sha256"] = _digest(facts, tree)
-        new = self.folder / "checkpoint.json.new"
-        new.write_text(json.dumps(facts), encoding="utf-8")
-        new.replace(self.file)
+        write_whole(self.file, json.dumps(facts))
 
     def load(self, like: Any) -> FitState:
         """Load the last checkpoint; `like` has arrays of the same shapes."""
@@ -79,8 +74,7 @@ class Checkpoint:
 
 def _digest(facts: Mapping[str, Any], tree: Path) -> str:
     """The digest of the contents of a checkpoint, to detect damage."""
-    content = json.dumps({key: x for key, x in facts.items() if key != "sha256"}, sort_keys=True)
-    return hashlib.sha256(content.encode() + tree.read_bytes()).hexdigest()
+    return sha256(json.dumps(facts, sort_keys=True), tree.read_bytes())
 
 
 def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:
@@ -102,13 +96,11 @@ def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:
 
 def _digests(task: Task, policy: Any) -> dict[str, str]:
     """Digests of everything that decides how a fit continues, except its number of steps."""
-    problem, s = task.problem, task.data.segments
+    problem, s, descends = task.problem, task.data.segments, isinstance(policy, Descent)
     params = problem.layout.params(task.y[: problem.layout.size], task.data.leaves)
     state = jnp.zeros(problem.system.n, s.q0.dtype)  # of functions only shapes and types matter
-    found = {
-        f"the {name} of the system": code
-        for name, code in system_digests(problem.system, params, state.dtype).items()
-    }
+    parts = system_digests(problem.system, params, state.dtype)
+    found = {f"the {name} of the system": code for name, code in parts.items()}
     found["observe"] = digest(problem.observe, state, state, s.ts[0, 0], params)
     if problem.start is not None:
         found["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
@@ -117,29 +109,20 @@ def _digests(task: Task, policy: Any) -> dict[str, str]:
         "method": problem.method,
         "projection": problem.projection,
         "formulation": problem.formulation,
-        "optimizer": _settings(policy),
+        "optimizer": (policy.batch, policy.patience, policy.seed) if descends else policy.tolerance,
         "horizon": task.hard,
     }
-    found |= {name: _hashed(repr(value).encode()) for name, value in plain.items()}
-    numbers = {"recordings": s, "params0": task.data.leaves, "initial_states": task.data.along_q,
+    found |= {name: sha256(repr(value)) for name, value in plain.items()}
+    numbers = {"recordings": s, "params0": task.data.leaves, "initial_states": task.data.along,
                "prior, start_sd or horizon": task.conditions, "multistart": task.y}  # fmt: skip
     for name, tree in numbers.items():
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-        shapes = repr([leaf.shape for leaf in leaves]).encode()
-        found[name] = _hashed(shapes + b"".join(leaf.tobytes() for leaf in leaves))
-    if isinstance(policy, Descent):
+        shapes = repr([leaf.shape for leaf in leaves])
+        found[name] = sha256(shapes, *(leaf.tobytes() for leaf in leaves))
+    if descends:
         steps = policy.optimizer
         found["the optax transformation"] = digest(steps.update, task.y, steps.init(task.y), task.y)
-    facts = environment()
-    return {**found, **{f"the version of {name}": facts[name] for name in _PACKAGES}}
-
-
-def _settings(policy: Any) -> Any:
-    """The settings of an optimizer, except its number of steps and functions of optax."""
-    if isinstance(policy, Descent):
-        return "descent", policy.batch, policy.patience, policy.seed
-    return "squares", policy.tolerance
-
-
-def _hashed(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    versions = environment()
+    for name in ("jaxmech", "jax", "jaxlib"):
+        found[f"the version of {name}"] = versions[name]
+    return found

@@ -12,8 +12,14 @@ import optax
 from jaxtyping import Array
 
 from jaxmech.identify.optimize.levenberg_marquardt import Progress, at_rest
-from jaxmech.identify.problem.least_squares import Conditions, Task, half_square
-from jaxmech.identify.problem.residuals import Data, FitProblem, runs
+from jaxmech.identify.problem.least_squares import (
+    Conditions,
+    Data,
+    FitProblem,
+    Task,
+    half_square,
+    runs,
+)
 from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
 
 _GAINED = 0.99  # the validation loss must fall to this share of the first one
@@ -73,14 +79,12 @@ class _DescentState(NamedTuple):
 
 
 def descend(
-    policy: Descent, task: Task, y: Array, conditions: Conditions, validation: Data | None,
+    policy: Descent, validation: Data | None, task: Task, y: Array, conditions: Conditions,
     state: Any = None,
 ) -> Iterator[Progress]:  # fmt: skip
     """The progress after each step from y, or from an earlier `state`; the last holds the best."""
     problem, data = task.problem, task.data
     gradient, loss_of, update = _program(problem, policy.optimizer)
-    size = problem.layout.size
-    watched = policy.patience is not None and validation is not None
     if state is None:
         zero, none = jnp.zeros((), int), jnp.asarray(jnp.inf)
         state = _DescentState(policy.optimizer.init(y), y, none, zero, zero, none)
@@ -93,15 +97,15 @@ def descend(
                 "motion; take a smaller learning rate."
             )
         new, kept = update(slope, state.optimizer, y)
-        score = loss_of(y[:size], validation) if watched and validation else loss
+        score = loss if validation is None else loss_of(y[: problem.layout.size], validation)
         better = score < state.best_loss
-        best = jnp.where(better, y, state.best) if watched else new
+        best = new if validation is None else jnp.where(better, y, state.best)
         since = jnp.where(better, 0, state.since + 1)
         least = jnp.minimum(score, state.best_loss)
         first = jnp.where(count == 0, score, state.first_loss)
         state = _DescentState(kept, best, least, since, jnp.asarray(count + 1), first)
         y = new
-        ended = bool(watched) and int(since) >= (policy.patience or 0)
+        ended = policy.patience is not None and int(since) >= policy.patience
         if not ended and count + 1 < policy.iterations:
             yield Progress(y, float(loss), False, False, state)
             continue
@@ -112,7 +116,6 @@ def descend(
 
 
 def _drawn(policy: Descent, segments: int, count: int) -> Array:
-    """Draw the segments of one step."""
     if policy.batch is None or policy.batch >= segments:
         return jnp.arange(segments)
     # seeded with the number of the step, so that a continued fit draws the same
@@ -124,17 +127,15 @@ def _drawn(policy: Descent, segments: int, count: int) -> Array:
 def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Sequence[Any]:
     def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
         """Half the mean square of the measurements in the chosen segments."""
-        size = problem.layout.size
-        z, u = data.parts(y, size)
+        z, u = data.parts(y, problem.layout.size)
         taken = jnp.concatenate([z, u[chosen].ravel()])
         part = _chosen(data, conditions, chosen)
         return half_square(problem, taken, *part) / (part[0].segments.weights > 0).sum()
 
     def alone(z: Array, data: Data) -> Array:
         """Half the mean square of the measurements, without conditions."""
-        return (
-            0.5 * (runs(problem, z, data).residual ** 2).sum() / (data.segments.weights > 0).sum()
-        )
+        squares = (runs(problem, z, data).residual ** 2).sum()
+        return 0.5 * squares / (data.segments.weights > 0).sum()
 
     def update(slope: Array, state: Any, y: Array) -> tuple[Array, Any]:
         change, state = optimizer.update(slope, state, y)
@@ -151,7 +152,7 @@ def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Co
         return data, conditions
     segments = jax.tree.map(lambda x: x[chosen], data.segments)
     alone = replace(segments, following=jnp.arange(len(chosen)))
-    some = Data(alone, data.leaves, data.along_q[chosen], data.along_v[chosen])
+    some = Data(alone, data.leaves, data.along[chosen])
     asked = replace(
         conditions,
         prior_weight=conditions.prior_weight * (len(chosen) / count) ** 0.5,

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.problem.least_squares import Conditions, Task, dense, rows
-from jaxmech.identify.problem.residuals import Data, FitProblem
+from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem, Task, dense, rows
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import setting
 
@@ -103,7 +102,6 @@ def _program(problem: FitProblem, tolerance: float, shapes: Any) -> tuple[Any, A
     import optimistix as optx  # slow to import, and seldom needed
 
     solver: Any = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
-    options: dict[str, Any] = {}
     kept: dict[str, Any] = {}
 
     def residual(y: Array, args: tuple[Data, Conditions]) -> tuple[Array, None]:
@@ -124,7 +122,7 @@ def _program(problem: FitProblem, tolerance: float, shapes: Any) -> tuple[Any, A
         if not kept:  # the initial state is traced once; later ones differ in y alone
             args = data, conditions
             struct = jax.eval_shape(lambda y: residual(y, args)[0], y)
-            whole = solver.init(residual, y, args, options, struct, None, frozenset())
+            whole = solver.init(residual, y, args, {}, struct, None, frozenset())
             kept["arrays"], kept["static"] = eqx.partition(whole, eqx.is_array)
         return eqx.tree_at(lambda state: state.y_eval, kept["arrays"], y)
 
@@ -132,7 +130,7 @@ def _program(problem: FitProblem, tolerance: float, shapes: Any) -> tuple[Any, A
     def step(y: Array, state: Any, data: Data, conditions: Conditions) -> Any:
         whole = eqx.combine(state, kept["static"])
         before = whole.num_accepted_steps
-        y, whole, _ = solver.step(residual, y, (data, conditions), options, whole, frozenset())
+        y, whole, _ = solver.step(residual, y, (data, conditions), {}, whole, frozenset())
         loss = 0.5 * (whole.f_info.residual**2).sum()
         accepted = whole.num_accepted_steps > before
         ahead = jnp.abs(whole.y_eval - y).max()  # of the step that is tried next

@@ -1,10 +1,9 @@
 """Run an optimizer on a task: its rounds, its checkpoints, its starting points."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -12,19 +11,17 @@ from tqdm import tqdm
 
 from jaxmech.identify.optimize.checkpoint import Checkpoint, FitState
 from jaxmech.identify.optimize.gradient_descent import Descent, descend
-from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, Progress, steps
-from jaxmech.identify.optimize.multistart import MultiStart
-from jaxmech.identify.problem.least_squares import Conditions, Task, half_square, jumps
-from jaxmech.identify.problem.residuals import Data, FitProblem, runs
-from jaxmech.utils.jit_cache import jit_of
+from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
+from jaxmech.identify.problem.least_squares import Conditions, Data, Task, half_squares, jumps, runs
+from jaxmech.utils.checks import require_positive_integer, require_seed
+from jaxmech.utils.field_docs import setting
 
 ROUNDS = 30  # of a hard continuity condition
 CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
 _MOST_ROWS = 2_000_000  # of the segments of a batch of starting points, to bound the memory
 
 
-@dataclass(frozen=True, eq=False)
-class Solved:
+class Solved(NamedTuple):
     """The end of an optimization."""
 
     y: Array  # the unknowns
@@ -39,15 +36,21 @@ def solve(
     checkpoint: Checkpoint | None, progress: bool,
 ) -> Solved:  # fmt: skip
     """Optimize in rounds until no jump is left; in a single round without a hard condition."""
+    if isinstance(policy, Descent):
+        run: Any = partial(descend, policy, validation)
+    else:
+        run = partial(steps, policy)
     conditions, y, state, begun = task.conditions, task.y, None, 0
     history: list[float] = []
-    if checkpoint and (kept := _continued(task, policy, validation, checkpoint)):
-        begun, history = kept.stage, kept.history
-        y, conditions, state = kept.arrays
+    if checkpoint and checkpoint.file.is_file():
+        # only a first step tells the shapes of the arrays in the state of the optimizer
+        first = next(run(task, y, conditions))
+        kept = checkpoint.load((y, conditions, first.state))
+        begun, history, (y, conditions, state) = kept
     converged, stuck = False, False
     with tqdm(disable=not progress, unit=" steps", initial=len(history)) as bar:
         for stage in range(begun, ROUNDS if task.hard else 1):
-            for at in _optimizer(task, policy, y, conditions, validation, state):
+            for at in run(task, y, conditions, state):
                 y, converged, stuck = at.y, at.converged, at.done and not at.converged
                 history.append(at.loss)
                 bar.set_postfix_str(f"loss {at.loss:.6g}")
@@ -64,26 +67,10 @@ def solve(
     return Solved(y, conditions, tuple(history), converged, stuck)
 
 
-def _optimizer(
-    task: Task, policy: Any, y: Array, conditions: Conditions, validation: Any, state: Any
-) -> Iterator[Progress]:
-    if isinstance(policy, Descent):
-        return descend(policy, task, y, conditions, validation, state)
-    return steps(policy, task, y, conditions, state)
-
-
-def _continued(task: Task, policy: Any, validation: Any, checkpoint: Checkpoint) -> FitState | None:
-    if not checkpoint.file.is_file():
-        return None
-    # only a first step tells the shapes of the arrays in the state of the optimizer
-    first = next(_optimizer(task, policy, task.y, task.conditions, validation, None))
-    return checkpoint.load((task.y, task.conditions, first.state))
-
-
 def _closer(task: Task, y: Array, conditions: Conditions) -> tuple[Conditions, bool]:
     """Conditions for the next round of the augmented Lagrangian, and whether all jumps vanish."""
     found = runs(task.problem, y, task.data)
-    left = jumps(found, task.data)
+    left = jumps(found.end, found.begin, task.data)
     size = jnp.maximum(jnp.sqrt((found.begin**2).mean(0)), 1e-12)
     if bool((jnp.abs(left) <= CONTINUOUS * size.max()).all()):
         return conditions, True
@@ -91,6 +78,50 @@ def _closer(task: Task, y: Array, conditions: Conditions) -> tuple[Conditions, b
     shift = conditions.jump_shift + conditions.jump_weight[None] * left
     grown = 10.0 if bool(jnp.abs(left / size[None]).max() > 1e-3) else 3.0
     return conditions.with_jumps(grown, shift), False
+
+
+@dataclass(frozen=True)
+class MultiStart:
+    """Evaluate many random starting points as one batch, and fit from the best of them.
+
+    The given parameters are one of the starting points.
+
+    Args:
+        count: number of starting points.
+        spread: standard deviation of the free numbers: 0.5 scatters a positive parameter over a
+            factor of about 3 up and down, an unbounded one by half its size.
+        refine: number of the best ones that are fitted; the best fit is the result.
+        seed: seed of the random numbers.
+
+    Raises:
+        ValueError: a number is not positive, or `refine` exceeds `count`.
+
+    Example:
+        >>> MultiStart(count=64, refine=3)
+        MultiStart(count=64, spread=0.5, refine=3, seed=0)
+    """
+
+    count: int = setting(64, "starting points, the given one among them")
+    spread: float = setting(0.5, "how far they scatter; 0.5 is a factor of about 3")
+    refine: int = setting(3, "how many of the best are fitted")
+    seed: int = setting(0, "seed of the draws")
+
+    def __post_init__(self) -> None:
+        require_positive_integer("count", self.count, "give the number of starting points")
+        require_positive_integer("refine", self.refine, "give the number of fits")
+        require_seed(self.seed)
+        if not self.spread > 0:
+            raise ValueError(f"Argument `spread` must be positive, but is {self.spread}.")
+        if self.refine > self.count:
+            raise ValueError(
+                f"Argument `refine` must be at most `count`, {self.count}, but is {self.refine}."
+            )
+
+    def draws(self, size: int) -> np.ndarray:
+        """The free numbers z of all starting points, (count, size); the first are zero."""
+        z = np.random.default_rng(self.seed).normal(0.0, self.spread, (self.count, size))
+        z[0] = 0.0
+        return z
 
 
 def starting_points(task: Task, policy: MultiStart) -> list[Task]:
@@ -101,19 +132,12 @@ def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     ys = jnp.asarray(np.concatenate([z, rest], axis=1))
     at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
     parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
-    losses = np.concatenate(
-        [_losses(task.problem, part, task.data, task.conditions) for part in parts]
-    )
-    order = np.argsort(np.where(np.isfinite(losses), losses, np.inf))[: policy.refine]
-    good = [k for k in order if np.isfinite(losses[k])]
+    losses = [half_squares(task.problem, part, task.data, task.conditions) for part in parts]
+    found = np.concatenate(losses)
+    good = [k for k in np.argsort(found)[: policy.refine] if np.isfinite(found[k])]
     if not good:
         raise FloatingPointError(
             "Argument `multistart`: none of the starting points can be simulated; take a smaller "
             "spread."
         )
     return [replace(task, y=ys[k]) for k in good]
-
-
-@jit_of("problem")
-def _losses(problem: FitProblem, ys: Array, data: Data, conditions: Conditions) -> Array:
-    return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)

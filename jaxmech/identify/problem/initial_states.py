@@ -7,15 +7,24 @@ change in every direction, without one along the constraints.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.assemble import begin
+from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
-from jaxmech.identify.problem.residuals import FitProblem
-from jaxmech.stabilization import constraint_jacobians, near
+from jaxmech.identify.problem.least_squares import FitProblem
+from jaxmech.stabilization import constraint_jacobians, near, violations
 from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
+
+# by how much recorded initial states may be off the constraints:
+FARTHEST = 1e-2  # relative to 1 + |q|, without further knowledge
+A_GUESS = 0.5  # the same for coordinates that are only a guess to begin with
+DEVIATIONS = 5  # in standard deviations, where these are known
+_REMEDY = "check q0 and v0, and that the parameters at the start of the fit belong to them."
 
 
 class InitialState(NamedTuple):
@@ -46,31 +55,81 @@ def initial_state(
     return InitialState(q, v, consistent, A_position, A_velocity)
 
 
+def consistent_start(
+    problem: FitProblem, params: Params, one: Recording, *, free: bool
+) -> InitialState:
+    """The initial state, which must be recorded as consistently as its noise allows."""
+    system = problem.system
+    q0, v0 = (x if x.ndim == 1 else x[0] for x in (one.q0, one.v0))
+    if problem.start is None and q0.shape != (system.n,):
+        raise ValueError(
+            f"Argument `q0` of {one.name} must have shape ({system.n},) for the coordinates "
+            f"{', '.join(system.coordinates)}, but has shape {q0.shape}; other start variables "
+            "need the argument `start` of fit."
+        )
+    t = jnp.asarray(one.ts[0])
+    found = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
+    q, v = found.q, found.v
+    sensors = one.observed.shape[1]
+    shown = jax.eval_shape(problem.observe, q, v, t, params)
+    if getattr(shown, "shape", None) != (sensors,):
+        raise ValueError(
+            f"Argument `observe` must return shape ({sensors},), one number for each sensor of "
+            f"{one.name}, but returns {getattr(shown, 'shape', shown)}."
+        )
+    for violation in () if found.consistent else violations(system, q, v, t, params):
+        raise ValueError(
+            f"{capital(one.name)} begins off the constraints: {violation.name!r} has a "
+            f"{violation.level} residual of {violation.size:.3g}; "
+            + ("`start` must return a consistent state." if problem.start else _REMEDY)
+        )
+    if problem.start is None:
+        _require_near(one, (q0, v0), (np.asarray(q), np.asarray(v)), free=free)
+    return found
+
+
+def _require_near(
+    one: Recording, given: Sequence[np.ndarray], reached: Sequence[np.ndarray], *, free: bool
+) -> None:
+    """Raise if the recorded start variables had to move far to meet the constraints."""
+    sds = one.start_sd or (np.inf, np.inf)
+    guesses = (A_GUESS, np.inf) if free else (FARTHEST, FARTHEST)
+    for name, x, y, sd, guess in zip(("q0", "v0"), given, reached, sds, guesses, strict=True):
+        limit = np.where(np.isfinite(sd), DEVIATIONS * sd, guess * (1 + np.abs(x)))
+        worst = int(np.argmax(np.abs(y - x) / limit))
+        if abs(y - x)[worst] > limit[worst]:
+            raise ValueError(
+                f"{capital(one.name)} begins off the constraints by more than its noise: "
+                f"{name}[{worst}] = {x[worst]:.6g} would have to move by "
+                f"{abs(y - x)[worst]:.3g}, more than {limit[worst]:.3g}; {_REMEDY}"
+            )
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
 def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[InitialState]:
     """The initial states of all segments."""
     starts = zip(s.q0, s.v0, s.ts[:, 0], strict=True)
     return [initial_state(problem, q0, v0, t, params) for q0, v0, t in starts]
 
 
-def free_directions(
-    problem: FitProblem, s: Segments, states: Sequence[InitialState]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The directions of the start variables (S, k, i) and of their rates (S, k, j)."""
+def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialState]) -> np.ndarray:
+    """The directions of the start variables and their rates, (S, 2 k, i)."""
     if problem.start is not None:
-        whole = np.tile(np.eye(s.q0.shape[1]), (len(s.q0), 1, 1))
-        return whole, whole.copy()
-    from scipy.linalg import null_space  # slow to import, and seldom needed
+        return np.tile(np.eye(2 * s.q0.shape[1]), (len(s.q0), 1, 1))
+    from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
-    levels = ([one.A_position for one in states], [one.A_velocity for one in states])
-    sides = [
-        [null_space(A, rcond=1e-8) if len(A) else np.eye(A.shape[1]) for A in map(np.asarray, rows)]
-        for rows in levels
-    ]
-    if any(len({basis.shape for basis in side}) > 1 for side in sides):
+    def basis(A: Array) -> np.ndarray:
+        return null_space(A, rcond=1e-8) if len(A) else np.eye(A.shape[1])
+
+    bases = [(basis(one.A_position), basis(one.A_velocity)) for one in states]
+    if len({(of_q.shape, of_v.shape) for of_q, of_v in bases}) > 1:
         raise ValueError(
             "Free initial states need starts with the same number of degrees of freedom, but the "
             "rank of the constraints differs from one to another; give `start`, which makes a "
             'state of independent variables, or hold exact starts by `initial_states="fixed"`.'
         )
-    along_q, along_v = map(np.stack, sides)
-    return along_q, along_v
+    return np.stack([block_diag(*pair) for pair in bases])

@@ -1,23 +1,72 @@
 """The least-squares problem: residuals of all segments, continuity, prior, and their derivatives.
 
+Everything static is in `FitProblem`, everything that is a number in `Data`, so that fits of the
+same shape share what was compiled. The unknowns y are the free numbers z (p,) of the parameters
+and, behind them, the free numbers u of each initial state.
+
 The residuals r (N,) of a segment and their derivatives J (N, P) are reduced to a triangle,
 [J r] = Q [[R, c], [0, rho]] with orthonormal Q. Gauss-Newton and Levenberg-Marquardt depend on
 J^T J = R^T R, J^T r = R^T c and r^T r = c^T c + rho^2 alone, so the P + 1 numbers (c, rho) with the
 derivatives (R, 0) replace all N.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.identify.data.segments import SegmentOrigin
-from jaxmech.identify.problem.residuals import Data, FitProblem, SegmentRun, linearized, runs
+from jaxmech.assemble import Start, begin
+from jaxmech.compiler import batched
+from jaxmech.formulations import AbstractFormulation
+from jaxmech.identify.data.segments import SegmentOrigin, Segments
+from jaxmech.identify.problem.parameters import ParameterLayout
+from jaxmech.integrate import AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
+from jaxmech.sensitivity.forward import direction_groups
+from jaxmech.simulate import simulate
+from jaxmech.stabilization import AbstractStabilization
+from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
+
+Observe = Callable[[Array, Array, Array, Params], Array]
+
+
+@dataclass(frozen=True)
+class FitProblem:
+    """The simulation and its comparison with recordings; hashable."""
+
+    system: System
+    observe: Observe  # observe(q, v, t, params) returns the sensor values, (d,)
+    start: Start | None  # start(q0, v0, params) returns the state; None projects q0 and v0
+    layout: ParameterLayout
+    method: AbstractMethod
+    projection: AbstractStabilization | None
+    formulation: AbstractFormulation
+
+
+class Data(eqx.Module):
+    """The numbers of a problem; without the axis S those of one segment."""
+
+    segments: Segments
+    leaves: tuple[Array, ...]  # of the parameters where the fit begins
+    along: Float[Array, "*S k2 i"]  # directions of start variables and rates; i = 0 if all are held
+
+    @property
+    def free_starts(self) -> int:
+        """The number i of free numbers of each initial state."""
+        return self.along.shape[2]
+
+    def parts(self, y: Array, size: int) -> tuple[Array, Array]:
+        """z (p,) and u (S, i) of the unknowns."""
+        return y[:size], y[size:].reshape(len(self.along), self.free_starts)
+
+    def start_changes(self, u: Float[Array, "S i"]) -> Float[Array, "S k2"]:
+        """Changes of the start variables and of their rates."""
+        return jnp.einsum("ski,si->sk", self.along, u)
 
 
 class Conditions(eqx.Module):
@@ -44,9 +93,83 @@ class Task:
     conditions: Conditions
     origin: SegmentOrigin
     y: Array  # the unknowns to begin with
-    step: float | None  # largest step of integration [s]
+    longest: float | None  # longest interval between times [s]
     hard: bool  # whether jumps between segments must vanish
     weighted: bool  # whether residuals are in units of the stated standard deviation
+
+
+class SegmentRun(eqx.Module):
+    """A simulated segment."""
+
+    predicted: Float[Array, "*S T d"]  # predicted sensor values
+    residual: Float[Array, "*S T d"]  # weight * (predicted - observed)
+    begin: Float[Array, "*S n2"]  # initial state
+    end: Float[Array, "*S n2"]  # final state
+    status: Any
+
+
+class Slopes(NamedTuple):
+    """Derivatives of segments by the p + i numbers that each depends on."""
+
+    residual: Float[Array, "*S pi T d"]
+    begin: Float[Array, "*S pi n2"]
+    end: Float[Array, "*S pi n2"]
+
+
+def run_segment(
+    problem: FitProblem, z: Array, u: Array, one: Data, derivative: AbstractDerivative
+) -> SegmentRun:
+    """Simulate one segment, whose data have no axis S."""
+    s, params = one.segments, problem.layout.params(z, one.leaves)
+    q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, 2)
+    q, v = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
+    sol = simulate(
+        problem.system, q, v, s.ts, params, method=problem.method, projection=problem.projection,
+        formulation=problem.formulation, derivative=derivative, throw=False,
+    )  # fmt: skip
+    predicted = jax.vmap(lambda q, v, t: problem.observe(q, v, t, params))(sol.q, sol.v, s.ts)
+    residual = jnp.where(s.weights > 0, s.weights * (predicted - s.observed), 0.0)
+    state = jnp.concatenate([sol.q, sol.v], axis=1)
+    return SegmentRun(predicted, residual, state[0], state[s.last], sol.status)
+
+
+def _over_segments(fn: Callable[[Array, Data], Any], data: Data, u: Array) -> Any:
+    def one(u: Array, segment: Segments, along: Array) -> Any:
+        return fn(u, Data(segment, data.leaves, along))
+
+    return jax.vmap(one)(u, data.segments, data.along)
+
+
+@jit_of("problem")
+def runs(problem: FitProblem, y: Array, data: Data) -> SegmentRun:
+    """Simulate all segments; differentiable in reverse mode."""
+    z, u = data.parts(y, problem.layout.size)
+    return _over_segments(lambda u, one: run_segment(problem, z, u, one, ReverseMode()), data, u)
+
+
+@jit_of("problem")
+def linearized(problem: FitProblem, y: Array, data: Data) -> tuple[SegmentRun, Slopes]:
+    """Run all segments with their derivatives, several directions of a segment per trajectory."""
+    z, u = data.parts(y, problem.layout.size)
+    count = z.size + data.free_starts
+    directions = direction_groups(count, y.dtype)
+
+    def along(z: Array, u: Array, directions: Array, one: Data) -> Slopes:
+        def whole(z: Array, u: Array) -> Slopes:
+            made = run_segment(problem, z, u, one, ForwardMode())
+            return Slopes(made.residual, made.begin, made.end)
+
+        def slope(direction: Array) -> Slopes:
+            return jax.jvp(whole, (z, u), (direction[: z.size], direction[z.size :]))[1]
+
+        return jax.vmap(slope)(directions)
+
+    def along_all(u: Array, one: Data) -> Slopes:
+        # a batch of groups fills the lanes that a few recordings would leave empty
+        slopes = jax.vmap(lambda group: batched(along)(z, u, group, one))(directions)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], slopes)
+
+    return runs(problem, y, data), _over_segments(along_all, data, u)
 
 
 def triangle(J: Float[Array, "N P"], r: Float[Array, " N"]) -> Float[Array, "P+1 P+1"]:
@@ -91,7 +214,7 @@ def rows(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> t
         fitted = jnp.einsum("sij,sj->si", R[:, :, :-1], each)
         ends, begins = (jnp.einsum("sjm,sj->sm", x, each) for x in (slopes.end, slopes.begin))
         _, other = jax.jvp(partial(outer_rows, problem, data, conditions), (z, u), (dz, du))
-        jumped = conditions.jump_weight[None] * _difference(ends, begins, data)
+        jumped = conditions.jump_weight[None] * jumps(ends, begins, data)
         return jnp.concatenate([fitted.ravel(), jumped.ravel(), other])
 
     jumped = _shifted_jumps(values, data, conditions)
@@ -113,23 +236,22 @@ def half_square(problem: FitProblem, y: Array, data: Data, conditions: Condition
     return 0.5 * ((found.residual**2).sum() + (jumped**2).sum() + (other**2).sum())
 
 
-def jumps(found: SegmentRun, data: Data) -> Float[Array, "S n2"]:
-    """The final state of each segment minus the initial state of the next one."""
-    return _difference(found.end, found.begin, data)
+@jit_of("problem")
+def half_squares(problem: FitProblem, ys: Array, data: Data, conditions: Conditions) -> Array:
+    """The `half_square` at many points (K, size of y), as one batch."""
+    return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)
 
 
-def _difference(ends: Array, begins: Array, data: Data) -> Array:
-    return jnp.where(_continues(data), ends - begins[data.segments.following], 0.0)
+def jumps(ends: Array, begins: Array, data: Data) -> Float[Array, "S n2"]:
+    """The final state of each segment minus the initial state of the next one, zero without one."""
+    following = data.segments.following
+    continues = following != jnp.arange(len(following))
+    return jnp.where(continues[:, None], ends - begins[following], 0.0)
 
 
 def _shifted_jumps(found: SegmentRun, data: Data, conditions: Conditions) -> Array:
-    weighted = conditions.jump_weight[None] * jumps(found, data)
-    return jnp.where(_continues(data), weighted + conditions.jump_shift, 0.0)
-
-
-def _continues(data: Data) -> Array:
-    following = data.segments.following
-    return (following != jnp.arange(len(following)))[:, None]
+    left = jumps(found.end, found.begin, data)
+    return conditions.jump_weight[None] * left + conditions.jump_shift
 
 
 def outer_rows(

@@ -9,19 +9,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.data.recording import Recording, named
+from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
-from jaxmech.identify.problem.checks import consistent_start, require_runs, require_same_sensors
-from jaxmech.identify.problem.initial_states import InitialState, free_directions, initial_states
-from jaxmech.identify.problem.least_squares import Conditions, Task
+from jaxmech.identify.problem.initial_states import (
+    InitialState,
+    capital,
+    consistent_start,
+    free_directions,
+    initial_states,
+)
+from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem, Task, runs
 from jaxmech.identify.problem.parameters import Parameters, parameters
-from jaxmech.identify.problem.residuals import Data, FitProblem
 from jaxmech.integrate import AbstractFixedStep
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import Free
+from jaxmech.status import Status
 from jaxmech.system import Params, as_dtype
 from jaxmech.utils.tracers import evenly_spaced
 
@@ -42,7 +47,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         subject.system, subject.observe or coordinates, subject.start, found.layout,
         settings.method, settings.projection, settings.formulation,
     )  # fmt: skip
-    horizon, params = settings.horizon, found.params
+    horizon = settings.horizon
+    params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
     given = require_same_sensors(named(recordings, "recordings"))
     free = settings.initial_states == "free"
     states = [consistent_start(problem, params, one, free=free) for one in given]
@@ -51,14 +57,18 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     cut, origin = segments(given, horizon=horizon)
     if horizon is not None:  # otherwise every recording is one segment
         states = initial_states(problem, cut, params)
-    problem, step = _with_chosen_steps(problem, params, given, cut, states, settings.step)
-    if step is not None:
-        assert isinstance(problem.method, AbstractFixedStep)
-        cut, origin = segments(given, horizon=horizon, step=step * problem.method.count)
+    problem, longest = _with_chosen_steps(problem, params, given, cut, states, settings.step)
+    if longest is not None:
+        cut, origin = segments(given, horizon=horizon, step=longest)
     weighted = all(one.weights is not None for one in given)
     if not weighted:
         _require_no_prior(given, settings, subject)
-    data = Data(cut, found.leaves, *_directions(problem, cut, origin, states, settings))
+    along = jnp.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
+    if free or horizon is not None:
+        directions = free_directions(problem, cut, states)
+        directions[origin.first] *= free  # those of fixed initial states are zero
+        along = jnp.asarray(directions)
+    data = Data(cut, found.leaves, along)
     conditions = _conditions(found, data, origin, states, settings)
     y = jnp.zeros(found.layout.size + len(origin.recording) * data.free_starts)
     count = sum(one.count for one in given)
@@ -68,9 +78,27 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
             f"but there are {count} for {y.size}; fix parameters by `free`, or exact starts by "
             '`initial_states="fixed"`.'
         )
-    require_runs(problem, y, data, origin)
+    _require_runs(problem, y, data, origin)
     hard = horizon is not None and horizon.continuity is None
-    return Task(problem, data, conditions, origin, y, step, hard, weighted)
+    return Task(problem, data, conditions, origin, y, longest, hard, weighted)
+
+
+def _require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigin) -> None:
+    """Raise unless every segment can be simulated with the given unknowns."""
+    found = runs(problem, y, data)
+    fixed = isinstance(problem.method, AbstractFixedStep)
+    steps = "shorter steps (`step`, `method`) or " if fixed else ""
+    status = np.asarray(found.status)
+    lost = ~np.isfinite(np.asarray(found.residual)).all(axis=(1, 2))
+    for k in np.flatnonzero((status != Status.OK) | lost):
+        name = origin.recordings[origin.recording[k]].name
+        what = Status(int(status[k]))
+        if what == Status.OK:
+            raise ValueError(f"Argument `observe` gives NaN along {name}.")
+        raise ValueError(
+            f"{capital(name)} cannot be simulated with the parameters at the start of the fit: "
+            f"{what.name}, {what.message}; begin nearer, take {steps}shorter segments (`horizon`)."
+        )
 
 
 def _require_no_prior(
@@ -117,7 +145,7 @@ def _with_chosen_steps(
     problem: FitProblem, params: Params, given: Sequence[Recording], s: Segments,
     states: Sequence[InitialState], step: float | None,
 ) -> tuple[FitProblem, float | None]:  # fmt: skip
-    """The problem with the substeps of its method, and the largest step [s], if there is one."""
+    """The problem with the substeps of its method, and the longest time for them [s], if any."""
     method = problem.method
     if not isinstance(method, AbstractFixedStep):
         if step is not None:
@@ -127,14 +155,14 @@ def _with_chosen_steps(
             )
         return problem, None
     if method.substeps is not None:
-        return problem, step
+        return problem, step and step * method.substeps
     if step is not None:
         return replace(problem, method=replace(method, substeps=1)), step
     largest = _largest_step(problem, method, params, s, states)
     # substeps are for nine of ten intervals between samples; the longer ones are divided instead
     usual = float(np.quantile(np.concatenate([np.diff(one.ts) for one in given]), 0.9))
     substeps = rounded_up(usual / largest)
-    return replace(problem, method=replace(method, substeps=substeps)), _LONGER * usual / substeps
+    return replace(problem, method=replace(method, substeps=substeps)), _LONGER * usual
 
 
 def _largest_step(
@@ -152,21 +180,6 @@ def _largest_step(
         needed = members_need(plan, q[None], v[None], ts[None], own)
         largest = min(largest, float(ts[1] - ts[0]) / (needed or 1))
     return largest
-
-
-def _directions(
-    problem: FitProblem, cut: Segments, origin: SegmentOrigin, states: Sequence[InitialState],
-    settings: Settings,
-) -> tuple[Array, Array]:  # fmt: skip
-    """The directions in which initial states may change; those of fixed ones are zero."""
-    held = settings.initial_states == "fixed"
-    if held and settings.horizon is None:
-        none = jnp.zeros((*cut.q0.shape, 0))
-        return none, none
-    along_q, along_v = free_directions(problem, cut, states)
-    if held:
-        along_q[origin.first], along_v[origin.first] = 0.0, 0.0
-    return jnp.asarray(along_q), jnp.asarray(along_v)
 
 
 def _conditions(

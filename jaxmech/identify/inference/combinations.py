@@ -6,7 +6,7 @@ or three such over a third, from simple to complicated; those that are independe
 ones are kept, until they account for all that is determined.
 
 The null space is known at one point only (or at the few points given), so a formula may be
-orthogonal to it by accident. `search` says how coincidences of the numbers are excluded. Those of
+orthogonal to it by accident. `formulas` says how coincidences of the numbers are excluded. Those of
 round values are not: where a = 1, m a and m have the same derivative by m. There a second point
 helps.
 """
@@ -15,12 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from jaxmech.identify.inference.formulas.formula import Formula
-from jaxmech.identify.inference.formulas.search import NullSpacePoint, passing
-from jaxmech.identify.inference.formulas.sparse_null_space import circuits
+from jaxmech.identify.inference.formulas import Formula, NullSpacePoint, passing
 from jaxmech.identify.inference.information import Numbers, checked, row
+from jaxmech.identify.inference.sparse_null_space import circuits, new_direction
 
 _INDEPENDENT = 1e-5  # share of a gradient that must be new for a formula to be independent
 _WORTH = 0.5  # a longer divisor must reduce the error to this share
@@ -67,7 +66,8 @@ def combinations(
     found: list[Formula] = []
     span = np.zeros((0, int(affected.sum())))
     for formula in passing(tuple(names), points, affected, tolerance) if goal else ():
-        new = _new_direction(formula, here, affected, span)
+        gradient = formula.gradient(here.values) * np.where(here.values != 0, here.values, 1.0)
+        new = new_direction(gradient[affected], span, _INDEPENDENT)
         if new is not None:
             found.append(formula)
             span = np.vstack([span, new])
@@ -75,19 +75,6 @@ def combinations(
             break
     undetermined = tuple(name for name, k in zip(names, affected, strict=True) if k)
     return Combinations(undetermined, tuple(found), goal - len(found))
-
-
-def _new_direction(
-    formula: Formula, here: NullSpacePoint, affected: NDArray[np.bool_], span: Numbers
-) -> Numbers | None:
-    """The part of the relative gradient orthogonal to the rows of `span`; None if there is none."""
-    scales = np.where(here.values != 0, here.values, 1.0)
-    gradient = (formula.gradient(here.values) * scales)[affected]
-    gradient = gradient / np.linalg.norm(gradient)
-    rest = gradient - span.T @ (span @ gradient)
-    rest = rest - span.T @ (span @ rest)  # twice is enough for orthogonality to round-off
-    length = np.linalg.norm(rest)
-    return rest / length if length > _INDEPENDENT else None
 
 
 def sharpened(

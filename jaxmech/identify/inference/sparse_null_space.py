@@ -39,13 +39,20 @@ def circuits(null_space: Numbers) -> Numbers:
 
         pivots = qr(basis.T, pivoting=True, mode="economic")[2][:r]
         found = list((basis @ np.linalg.inv(basis[pivots])).T)
-    tidy = sorted((_tidy(vector) for vector in found), key=_complexity)
-    return _independent(np.array(tidy), r).T
-
-
-def _complexity(z: Numbers) -> tuple[int, bool, list[bool]]:
-    """Sorts vectors: few parameters first, then simple ratios, then the first parameters."""
-    return int(np.count_nonzero(z)), not is_simple(z), (z == 0).tolist()
+    # few parameters first, then simple ratios, then the first parameters
+    tidy = sorted(
+        map(_tidy, found), key=lambda z: (np.count_nonzero(z), not is_simple(z), (z == 0).tolist())
+    )
+    chosen: list[Numbers] = []
+    span = np.zeros((0, p))
+    for vector in tidy:
+        new = new_direction(vector, span, 1e-6)
+        if new is not None:
+            chosen.append(vector)
+            span = np.vstack([span, new])
+        if len(chosen) == r:
+            break
+    return np.transpose(chosen)
 
 
 def is_simple(z: Numbers) -> bool:
@@ -61,17 +68,10 @@ def _tidy(z: Numbers) -> Numbers:
     return z * np.sign(z[np.flatnonzero(z)[0]])
 
 
-def _independent(rows: Numbers, r: int) -> Numbers:
-    """Select the first r independent rows."""
-    kept = np.zeros((0, rows.shape[1]))
-    chosen = []
-    for row in rows:
-        unit = row / np.linalg.norm(row)
-        rest = unit - kept.T @ (kept @ unit)
-        length = np.linalg.norm(rest)
-        if length > 1e-6:
-            chosen.append(row)
-            kept = np.vstack([kept, rest / length])
-        if len(chosen) == r:
-            break
-    return np.array(chosen)
+def new_direction(row: Numbers, span: Numbers, least: float) -> Numbers | None:
+    """The direction of a row orthogonal to the rows of `span`; None if its share is too small."""
+    unit = row / np.linalg.norm(row)
+    rest = unit - span.T @ (span @ unit)
+    rest = rest - span.T @ (span @ rest)  # twice is enough for orthogonality to round-off
+    length = np.linalg.norm(rest)
+    return rest / length if length > least else None
