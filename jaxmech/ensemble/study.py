@@ -12,8 +12,7 @@ from typing import Any, Literal
 from jaxmech.config.convert import plain
 from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, too_small
 from jaxmech.ensemble.distributions import Distribution
-from jaxmech.ensemble.observed import StudyEvent
-from jaxmech.ensemble.observed.quantities import Observed, Series
+from jaxmech.ensemble.observed import Observed, Series, StudyEvent
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
 from jaxmech.ensemble.statistics.moments import require_confidence

@@ -41,7 +41,7 @@ from jaxmech.config.run_folder import (
 )
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import SEAL
-from jaxmech.ensemble.work.checks import cluster_tasks
+from jaxmech.ensemble.work.connect import cluster_tasks
 from jaxmech.identify.cross_validation import cross_validate
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.table import Recordings, read_table
@@ -49,7 +49,7 @@ from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable
 from jaxmech.identify.result import Fit
 from jaxmech.identify.storage import load_fit, save_fit
-from jaxmech.plot.fit_figures import draw_fit
+from jaxmech.plot.fit import draw_fit
 
 FIT = "fit.npz"
 _BEGUN = ("config.toml", "environment.json", "model.py")

@@ -16,7 +16,7 @@ from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram, Inputs, inputs_of
 from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.observed.quantities import Series
+from jaxmech.ensemble.observed import Series
 from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.study import LANES, Study
 from jaxmech.ensemble.trajectory import StudyTrajectory, first_of
