@@ -18,7 +18,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.config.errors import Key, Problem, StudyError, not_one_of, refuse, refuse_all
+from jaxmech.config.errors import (
+    Key,
+    Problem,
+    StudyError,
+    not_one_of,
+    out_of_range,
+    refuse,
+    refuse_all,
+)
 from jaxmech.config.load import Found, Subject, find
 from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.integrate import Event, Events, Transition, Watch, watch_of
@@ -71,11 +79,10 @@ class Observed:
         metadata=doc('"path/file.py:name" of a function of q, v, t, params', short=True)
     )
     keep: Keep = setting("all", "saved times, or one value of them")
-    every: int = setting(1, "keep every so many saved times")
+    every: int = setting(1, "keep every so many saved times", least=1)
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise refuse("every", f"must be at least 1, but is {self.every}")
+        refuse_all(out_of_range(self))
 
     @property
     def needs_reactions(self) -> bool:
@@ -124,7 +131,7 @@ class StudyEvent:
     )
     on: tuple[str, ...] = setting((), "constraints that are switched on")
     off: tuple[str, ...] = setting((), "constraints that are switched off")
-    keep: int = setting(8, "number of occurrences whose times and states are stored")
+    keep: int = setting(8, "number of occurrences whose times and states are stored", least=1)
 
     def __post_init__(self) -> None:
         if (self.function is None) == (self.of is None):
@@ -132,8 +139,7 @@ class StudyEvent:
             raise refuse("function", f"or `of` must be given, one of the two, but {what}")
         if self.direction not in (-1, 0, 1):
             raise refuse("direction", f"must be -1, 0 or 1, but is {self.direction}")
-        if self.keep < 1:
-            raise refuse("keep", f"must be at least 1, but is {self.keep}")
+        refuse_all(out_of_range(self))
 
     def event(
         self, name: str, coordinates: tuple[str, ...], observe: Mapping[str, Observed]

@@ -6,15 +6,14 @@ from typing import Any, TypeVar
 Default = TypeVar("Default")
 
 
-def doc(
-    text: str, *, most: int | float | None = None, inline: bool = False, short: bool = False
-) -> dict[str, Any]:
-    """Make metadata of a field: its line in `--help`, and the largest value accepted in a file.
+def doc(text: str, **more: Any) -> dict[str, Any]:
+    """Make metadata of a field: its line in `--help`, and `more`.
 
+    `least` and `between` are limits of the value, `most` is the largest value accepted in a file.
     The keys of an `inline` object are written in the table of its owner. A text in place of a table
     sets its `short` field.
     """
-    return {"doc": text, "most": most, "inline": inline, "short": short}
+    return {"doc": text, **more}
 
 
 def setting(default: Default, text: str, **more: Any) -> Default:

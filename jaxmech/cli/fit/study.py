@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import optax
 
-from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
@@ -146,7 +146,7 @@ class Candidate:
 class Choice:
     """The rule by which one of the candidates is chosen."""
 
-    folds: int = setting(5, "number of folds, each of which is left out once")
+    folds: int = setting(5, "number of folds, each of which is left out once", least=2)
     score: Score = setting(
         "recorded", "initial states of the recordings left out: as recorded, or fitted"
     )
@@ -155,8 +155,7 @@ class Choice:
     )
 
     def __post_init__(self) -> None:
-        if self.folds < 2:
-            raise refuse("folds", f"must be at least 2, but is {self.folds}")
+        refuse_all(out_of_range(self))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import of_correlation
-from jaxmech.ensemble.statistics.moments import pooled, require_confidence
+from jaxmech.ensemble.statistics.moments import pooled
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Found,
@@ -38,7 +38,7 @@ class Covariance(AbstractStatistic):
 
     of: tuple[str, ...] = field(metadata=doc("names of quantities, each one number per trajectory"))
     inputs: bool = setting(True, "whether all drawn variables are taken, too")
-    confidence: float = setting(0.95, "confidence of each interval")
+    confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
 
     scalars_only = True
 
@@ -48,7 +48,7 @@ class Covariance(AbstractStatistic):
         return self.inputs
 
     def __post_init__(self) -> None:
-        require_confidence(self.confidence)
+        super().__post_init__()
         if not self.of:
             raise refuse("of", "must name quantities, but is empty")
 

@@ -8,7 +8,6 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import Method, of_proportion, of_weighted
-from jaxmech.ensemble.statistics.moments import require_confidence
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
@@ -20,13 +19,13 @@ class _Threshold(AbstractStatistic):
     of: str = field(metadata=doc("name of the quantity"))
     above: float | None = setting(None, "threshold to be exceeded")
     below: float | None = setting(None, "threshold to fall below")
-    confidence: float = setting(0.95, "confidence of the interval")
+    confidence: float = setting(0.95, "confidence of the interval", between=(0, 1))
 
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None) and self.of_event is None:
             what = "neither is" if self.above is None else "both are"
             raise refuse("above", f"or `below` must be given, one of the two, but {what}")
-        require_confidence(self.confidence)
+        super().__post_init__()
 
     def beyond(self, value: Array) -> Array:
         """Whether values are beyond the threshold."""

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import factor
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
@@ -29,10 +28,7 @@ class Moments(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity"))
-    confidence: float = setting(0.95, "confidence of the interval of the mean")
-
-    def __post_init__(self) -> None:
-        require_confidence(self.confidence)
+    confidence: float = setting(0.95, "confidence of the interval of the mean", between=(0, 1))
 
     def init(self, sample: Sample) -> State:
         """Zeros, and extremes that any number replaces."""
@@ -118,9 +114,3 @@ def pooled(first: State, second: State) -> tuple[State, Array, Array]:
     away = second["mean"] - first["mean"]
     sums = {name: first[name] + second[name] for name in ("count", "weight", "squares")}
     return {**sums, "mean": first["mean"] + away * share}, away, share
-
-
-def require_confidence(confidence: float) -> None:
-    """Raise a StudyError unless it is a probability between 0 and 1."""
-    if not 0 < confidence < 1:
-        raise refuse("confidence", f"must be between 0 and 1, but is {confidence}")

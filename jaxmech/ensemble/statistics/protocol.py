@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.config.errors import out_of_range, refuse_all
+
 State = dict[str, Any]
 Found = dict[str, Any]
 
@@ -51,6 +53,10 @@ class AbstractStatistic(abc.ABC):
     """A statistic of a study, whose fields are the keys of its table in a configuration."""
 
     of: str | tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        refuse_all(out_of_range(self))
+
     scalars_only = False  # whether a quantity must be one number per trajectory
 
     @property

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.moments import require_confidence
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
@@ -26,16 +24,11 @@ class SobolIndices(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity, one number per trajectory"))
-    resamples: int = setting(200, "number of resamples", most=10_000)
-    confidence: float = setting(0.95, "confidence of each interval")
+    resamples: int = setting(200, "number of resamples", least=20, most=10_000)
+    confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
 
     scalars_only = True
     with_inputs = True
-
-    def __post_init__(self) -> None:
-        require_confidence(self.confidence)
-        if self.resamples < 20:
-            raise refuse("resamples", f"must be at least 20, but is {self.resamples}")
 
     def init(self, sample: Sample) -> State:
         """Zeros, one row for the estimate and one for each resample."""
