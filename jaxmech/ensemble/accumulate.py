@@ -39,11 +39,9 @@ class Accumulator:
 
     def unpacked(self, data: np.ndarray) -> States:
         """The states of a block from their bytes."""
-        leaves, start = [], 0
-        for leaf in self._leaves:
-            end = start + leaf.size * leaf.dtype.itemsize
-            leaves.append(np.frombuffer(data[start:end].tobytes(), leaf.dtype).reshape(leaf.shape))
-            start = end
+        ends = np.cumsum([leaf.size * leaf.dtype.itemsize for leaf in self._leaves])
+        pairs = zip(self._leaves, np.split(data, ends[:-1]), strict=True)
+        leaves = [np.frombuffer(x.tobytes(), like.dtype).reshape(like.shape) for like, x in pairs]
         states: States = jax.tree.unflatten(self._tree, leaves)
         return states
 

@@ -14,6 +14,7 @@ from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, ref
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.ensemble.observed import Observed, Series, StudyEvent
 from jaxmech.ensemble.sampling import Sampling
+from jaxmech.ensemble.sampling.plans import Drawn
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
@@ -63,7 +64,7 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class Study(Drawn):
     """A Monte Carlo study: a model, its random inputs, and the settings of the computation.
 
     Example:

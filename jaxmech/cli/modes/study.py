@@ -7,11 +7,12 @@ from typing import Any
 
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.ensemble.distributions import Distribution
+from jaxmech.ensemble.sampling.plans import Drawn
 from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModesStudy:
+class ModesStudy(Drawn):
     """The probability that an equilibrium or a steady motion is unstable, for random parameters.
 
     Example:
