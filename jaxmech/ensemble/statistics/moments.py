@@ -30,25 +30,16 @@ class Moments(AbstractStatistic):
     of: str = field(metadata=doc("name of the quantity"))
     confidence: float = setting(0.95, "confidence of the interval of the mean", between=(0, 1))
 
-    def init(self, sample: Sample) -> State:
-        """Zeros, and extremes that any number replaces."""
-        value = sample.floats(self.of)
-        zero = jnp.zeros(value.shape[1:], value.dtype)
-        none = jnp.full(zero.shape, -1, sample.number.dtype)
-        return {
-            "count": none * 0, "weight": zero, "squares": zero, "mean": zero, "spread": zero,
-            "min": zero + jnp.inf, "max": zero - jnp.inf, "min_index": none, "max_index": none,
-        }  # fmt: skip
-
-    def update(self, state: State, sample: Sample) -> State:
-        """Update in two passes: the mean of the sample, then squares of the distances from it."""
+    def of_sample(self, sample: Sample) -> State:
+        """Two passes: the mean of the sample, then squares of the distances from it."""
         value, w = sample.weighted(self.of)
         total = w.sum(0)
         # The mean first: a sum of squares less the square of a sum would cancel where the spread is
         # small beside the mean.
         mean = (w * value).sum(0) / jnp.where(total > 0, total, 1)
+        known = (w > 0).any(0)
         low, high = jnp.where(w > 0, value, jnp.inf), jnp.where(w > 0, value, -jnp.inf)
-        own = {
+        return {
             "count": (w > 0).sum(0).astype(sample.number.dtype),
             "weight": total,
             "squares": (w**2).sum(0),
@@ -56,10 +47,9 @@ class Moments(AbstractStatistic):
             "spread": (w * (value - mean) ** 2).sum(0),
             "min": low.min(0),
             "max": high.max(0),
-            "min_index": sample.number[low.argmin(0)],
-            "max_index": sample.number[high.argmax(0)],
+            "min_index": jnp.where(known, sample.number[low.argmin(0)], -1),
+            "max_index": jnp.where(known, sample.number[high.argmax(0)], -1),
         }
-        return self.merge(state, own)
 
     def merge(self, first: State, second: State) -> State:
         """Chan's formulas; of equal extremes, the first one."""

@@ -30,16 +30,12 @@ class SobolIndices(AbstractStatistic):
     scalars_only = True
     with_inputs = True
 
-    def init(self, sample: Sample) -> State:
-        """Zeros, one row for the estimate and one for each resample."""
-        d = self._group(sample) - 2
-        value = sample.floats(self.of)
-        rows = jnp.zeros((1 + self.resamples, 3 + 3 * d), value.dtype)
-        return {"sums": rows, "groups": jnp.zeros((), sample.number.dtype)}
+    def of_sample(self, sample: Sample) -> State:
+        """The products of each group, which all estimators are sums of.
 
-    def update(self, state: State, sample: Sample) -> State:
-        """Add the products of each group, which all estimators are sums of."""
-        size = self._group(sample)
+        There is one row for the estimate and one for each resample.
+        """
+        size = self.group(sample)
         value = sample.floats(self.of).reshape(-1, size)
         whole = ((sample.weight > 0).reshape(-1, size) & jnp.isfinite(value)).all(1)
         value = jnp.where(whole[:, None], value, 0.0)
@@ -49,10 +45,10 @@ class SobolIndices(AbstractStatistic):
         parts = [one, a + b, a**2 + b**2, b * (mixed - a), mixed - a, (mixed - a) ** 2]
         products = jnp.concatenate(parts, axis=1)
         counts = self._counts(sample.number[::size] // size).astype(value.dtype)
-        own = {"sums": counts.T @ products, "groups": whole.sum().astype(state["groups"].dtype)}
-        return self.merge(state, own)
+        groups = whole.sum().astype(sample.number.dtype)
+        return {"sums": counts.T @ products, "groups": groups}
 
-    def _group(self, sample: Sample) -> int:
+    def group(self, sample: Sample) -> int:
         """The number of trajectories in a group: the other values are the inputs."""
         return len(sample.values) + 1
 
