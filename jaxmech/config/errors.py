@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from math import inf
 from typing import Any
 
 Key = tuple[str, ...]
@@ -64,12 +63,15 @@ def unknown(key: Key, names: Iterable[str], known: Collection[str], what: str) -
 def out_of_range(owner: Any) -> Iterator[Problem]:
     """The fields of a dataclass that are given and beyond the limits in their metadata."""
     for f in fields(owner):
-        value, least = getattr(owner, f.name), f.metadata.get("least")
-        low, high = f.metadata.get("between", (-inf, inf))
-        if value is not None and least is not None and not value >= least:
+        value, limits = getattr(owner, f.name), f.metadata
+        if value is None:
+            continue
+        if (least := limits.get("least")) is not None and not value >= least:
             yield Problem((f.name,), f"must be at least {least}, but is {value}")
-        if "between" in f.metadata and not low < value < high:
-            yield Problem((f.name,), f"must be between {low} and {high}, but is {value}")
+        if limits.get("positive") and not value > 0:
+            yield Problem((f.name,), f"must be positive, but is {value}")
+        if (ends := limits.get("between")) and not ends[0] < value < ends[1]:
+            yield Problem((f.name,), f"must be between {ends[0]} and {ends[1]}, but is {value}")
 
 
 def not_one_of(name: str, known: Iterable[str], what: str) -> str:

@@ -1,7 +1,6 @@
 """The statistics of a run: the states of all blocks, merged in order, and their results."""
 
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -124,18 +123,6 @@ def from_file(data: bytes) -> dict[str, Found]:
             name, _, what = key.rpartition("/")
             found.setdefault(name, {})[what] = arrays[key]
     return found
-
-
-def as_line(estimates: Mapping[str, Estimate]) -> str:
-    """Estimates with their intervals in one line."""
-    return ", ".join(
-        f"{n} {x:.4g} [{low:.4g}, {high:.4g}]" for n, (x, low, high) in estimates.items()
-    )
-
-
-def as_json_line(facts: Mapping[str, Any]) -> str:
-    """Format one line of JSON, with null for numbers that are not finite."""
-    return json.dumps(finite(facts), allow_nan=False)
 
 
 def finite(value: Any) -> Any:

@@ -6,14 +6,23 @@ from typing import Any, TypeVar
 Default = TypeVar("Default")
 
 
-def doc(text: str, **more: Any) -> dict[str, Any]:
-    """Make metadata of a field: its line in `--help`, and `more`.
+def doc(
+    text: str,
+    *,
+    least: int | float | None = None,
+    most: int | float | None = None,
+    between: tuple[int, int] | None = None,
+    positive: bool = False,
+    inline: bool = False,
+    short: bool = False,
+) -> dict[str, Any]:
+    """Make metadata of a field: its line in `--help`, and the limits of its value.
 
-    `least` and `between` are limits of the value, `most` is the largest value accepted in a file.
-    The keys of an `inline` object are written in the table of its owner. A text in place of a table
-    sets its `short` field.
+    `most` is a limit for values in a file alone. The keys of an `inline` object are written in the
+    table of its owner. A text in place of a table sets its `short` field.
     """
-    return {"doc": text, **more}
+    limits = {"least": least, "most": most, "between": between, "positive": positive}
+    return {"doc": text, "inline": inline, "short": short, **limits}
 
 
 def setting(default: Default, text: str, **more: Any) -> Default:

@@ -25,14 +25,6 @@ from jaxmech.utils.field_docs import doc, setting
 INERTIA = "physical inertia"
 
 
-def _require_positive(entry: Any, *names: str) -> None:
-    refuse_all(
-        Problem((name,), f"must be positive, but is {getattr(entry, name)}")
-        for name in names
-        if getattr(entry, name) is not None and not getattr(entry, name) > 0
-    )
-
-
 def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
     """Flatten tables, so that `friction.c1 = ...` has the name "friction.c1"."""
     flat: dict[str, Any] = {}
@@ -87,7 +79,7 @@ class FreeParameters:
 class Adam:
     """Adam, for problems that are too large for Levenberg-Marquardt, or to stop early."""
 
-    rate: float = setting(1e-2, "learning rate")
+    rate: float = setting(1e-2, "learning rate", positive=True)
     iterations: int = setting(1000, "maximum number of steps")
     batch: int | None = setting(None, "recordings in each step; all by default")
     patience: int | None = setting(
@@ -96,7 +88,7 @@ class Adam:
     seed: int = setting(0, "seed of the batches")
 
     def __post_init__(self) -> None:
-        _require_positive(self, "rate")
+        refuse_all(out_of_range(self))
         self.descent()
 
     def descent(self) -> Descent:
@@ -115,10 +107,12 @@ class Integration:
     """The method of integration and the largest step, an argument of `fit`, in one table."""
 
     method: AbstractMethod = setting(RK4(), "method of integration", inline=True)
-    step: float | None = setting(None, "largest step [s]; longer intervals are divided")
+    step: float | None = setting(
+        None, "largest step [s]; longer intervals are divided", positive=True
+    )
 
     def __post_init__(self) -> None:
-        _require_positive(self, "step")
+        refuse_all(out_of_range(self))
         if self.step is not None and not isinstance(self.method, AbstractFixedStep):
             raise refuse(
                 "step",
