@@ -115,7 +115,7 @@ def _animations(
     results: Results, chosen: Sequence[int] | None, folder: Path | None, tell: Callable[[str], None]
 ) -> Html | None:
     """Some trajectories in motion: the named ones, or the worst, a failed one and the first."""
-    numbers = _default(results) if chosen is None else list(chosen)
+    numbers = _shown_by_default(results) if chosen is None else list(chosen)
     if not numbers:
         return None
     try:
@@ -147,7 +147,7 @@ def _animated(found: list[ReplayedTrajectory], folder: Path) -> Iterator[Html]:
         yield _figure(file, f"trajectory {one.index:,}{end}")
 
 
-def _default(results: Results) -> list[int]:
+def _shown_by_default(results: Results) -> list[int]:
     worst = [
         int(number)
         for found in results.statistics.values()
