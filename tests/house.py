@@ -29,7 +29,7 @@ ONLY = {  # folders that may import less than their layer allows
     "utils": set(),
 }
 # where jax.config and os.environ may be written: where processes begin
-MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.precision"}
+MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.tasks"}
 MOST_FILES = 19  # in one folder
 MOST_LINES = 50_500  # of the package
 MOST_LINES_IN_FILE = 400

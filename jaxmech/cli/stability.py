@@ -22,14 +22,15 @@ def show_modes(found: Situation, arguments: Namespace) -> str:
     """Make the output of `jaxmech modes`, after writing its pictures."""
     state, remark = _found(found, steady=arguments.steady)
     own = modes(state.linearization)
-    text = f"{remark}{state}\n{own}"
+    files = _draw_modes(found, state, own, Path(arguments.out)) if arguments.out else []
     if arguments.json:
         near = {"near_state": not remark}
-        text = json.dumps(_of_state(found, state) | near | _of_modes(own), indent=2)
-    if arguments.out:
-        files = _draw_modes(found, state, own, Path(arguments.out))
-        text += "" if arguments.json else f"\npictures in {arguments.out}: {', '.join(files)}"
-    return text
+        return json.dumps(_of_state(found, state) | near | _of_modes(own), indent=2)
+    return f"{remark}{state}\n{own}{_names_of(files, arguments)}"
+
+
+def _names_of(files: list[str], arguments: Namespace) -> str:
+    return f"\npictures in {arguments.out}: {', '.join(files)}" if arguments.out else ""
 
 
 def _found(found: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
@@ -60,19 +61,12 @@ def show_equilibria(found: Situation, arguments: Namespace) -> str:
         all_of_them = equilibria(found.system, found.q, found.params, t=found.t, **options)
     except ValueError as error:
         raise SituationError(f"{found.name}: {error}") from error
-    text = repr(all_of_them)
-    if arguments.json:
-        rows = [
-            _of_state(found, one) | {"energy": energy, "hits": hits}
-            for one, energy, hits in zip(
-                all_of_them.found, all_of_them.energies, all_of_them.hits, strict=True
-            )
-        ]
-        text = json.dumps({"starts": all_of_them.starts, "equilibria": rows}, indent=2)
-    if arguments.out:
-        files = _draw_poses(found, all_of_them, Path(arguments.out))
-        text += "" if arguments.json else f"\npictures in {arguments.out}: {', '.join(files)}"
-    return text
+    files = _draw_poses(found, all_of_them, Path(arguments.out)) if arguments.out else []
+    if not arguments.json:
+        return f"{all_of_them!r}{_names_of(files, arguments)}"
+    figures = zip(all_of_them.found, all_of_them.energies, all_of_them.hits, strict=True)
+    rows = [_of_state(found, one) | {"energy": energy, "hits": n} for one, energy, n in figures]
+    return json.dumps({"starts": all_of_them.starts, "equilibria": rows}, indent=2)
 
 
 def _of_state(found: Situation, state: Equilibrium) -> dict[str, Any]:

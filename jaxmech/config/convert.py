@@ -11,20 +11,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
+from jaxmech.config import schema
 from jaxmech.config.errors import Key, Problem, StudyError, not_one_of, refuse, refuse_all
-from jaxmech.config.schema import (
-    NAME,
-    NUMBER_OR_NAME,
-    OneOf,
-    alternatives,
-    choice_of,
-    hints_of,
-    inline_field,
-    is_text_or_list,
-    required,
-    short_field,
-    words,
-)
 
 Config = TypeVar("Config")
 _LONGEST = 60  # characters of a value in a message
@@ -50,8 +38,8 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
         >>> plain(Projection(), AbstractStabilization)
         {'name': 'projection', 'iterations': 2, 'solver': 'ldl'}
     """
-    kind = required(type(value) if kind is None else kind)
-    if choice := choice_of(kind):
+    kind = schema.required(type(value) if kind is None else kind)
+    if choice := schema.choice_of(kind):
         if choice.other and isinstance(value, choice.other):
             return _of_other(choice, value)
         name = choice.name_of(value)
@@ -62,9 +50,9 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
         return name if choice.tag is None else {choice.tag: name} | plain(value, None, key)
     if is_dataclass(value):
         found: dict[str, Any] = {}
-        for f, hint in hints_of(type(value)).items():
+        for f, hint in schema.hints_of(type(value)).items():
             inner = plain(getattr(value, f), hint, (*key, f))
-            if inline_field(type(value)) == f:
+            if schema.inline_field(type(value)) == f:
                 found |= inner
             elif inner is not None:
                 found[f] = inner
@@ -78,7 +66,7 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _of_other(choice: OneOf, value: Any) -> dict[str, Any]:
+def _of_other(choice: schema.OneOf, value: Any) -> dict[str, Any]:
     return {str(choice.tag): value.name, **value.parameters}
 
 
@@ -91,14 +79,14 @@ def _python_name(value: Any) -> str:
 
 def _read(kind: Any, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
     """Read a value of a TOML file as the given type; `also` are keys of the same table."""
-    kind = required(kind)
-    if choice := choice_of(kind):
+    kind = schema.required(kind)
+    if choice := schema.choice_of(kind):
         return _chosen(choice, value, key, also)
     if isinstance(kind, type) and is_dataclass(kind):
-        if isinstance(value, str) and (short := short_field(kind)):
+        if isinstance(value, str) and (short := schema.short_field(kind)):
             value = {short: value}
         return _table(kind, value, key, also)
-    if is_text_or_list(kind):
+    if schema.is_text_or_list(kind):
         return _read(get_args(kind)[-1 if isinstance(value, list) else 0], value, key, also)
     if get_origin(kind) is Mapping:
         _require_table(value, key)
@@ -106,7 +94,7 @@ def _read(kind: Any, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
         return _gathered((name, partial(_read, item, x, (*key, name))) for name, x in value.items())
     if get_origin(kind) is tuple:
         if not isinstance(value, list):
-            raise _wrong(key, f"must be {words(kind)}", value)
+            raise _wrong(key, f"must be {schema.words(kind)}", value)
         item, *around, name = get_args(kind)[0], *key
         names = ((f"{name}[{place}]", x) for place, x in enumerate(value))
         entries = ((name, partial(_read, item, x, (*around, name))) for name, x in names)
@@ -119,9 +107,9 @@ def _scalar(kind: Any, value: Any, key: Key) -> Any:
         fits = value in get_args(kind)
     elif kind is float:
         fits = _is_number(value)
-    elif kind == NAME:
+    elif kind == schema.NAME:
         fits = type(value) in (int, str)
-    elif kind == NUMBER_OR_NAME:
+    elif kind == schema.NUMBER_OR_NAME:
         fits = type(value) is str or _is_number(value)
     elif kind in (int, str, bool):
         fits = type(value) is kind
@@ -130,7 +118,7 @@ def _scalar(kind: Any, value: Any, key: Key) -> Any:
     else:
         fits = kind is Any or _is_number(value) or _is_numbers(value)
     if not fits:
-        raise _wrong(key, f"must be {words(kind)}", value)
+        raise _wrong(key, f"must be {schema.words(kind)}", value)
     is_float = kind is float or (float in get_args(kind) and not isinstance(value, str))
     return _floats(value) if is_float else value
 
@@ -172,7 +160,7 @@ def _gathered(
 def _table(kind: type, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
     """Read one dataclass of the schema."""
     _require_table(value, key)
-    hints, inline = hints_of(kind), inline_field(kind)
+    hints, inline = schema.hints_of(kind), schema.inline_field(kind)
     own = [name for name in value if name in hints and name != inline]
     entries = [(name, partial(_read, hints[name], value[name], (*key, name))) for name in own]
     rest = {name: entry for name, entry in value.items() if name not in own}
@@ -211,12 +199,12 @@ def _told(error: ValueError) -> StudyError:
     return refuse(parts[1], parts[2]) if parts else refuse((), str(error))
 
 
-def _chosen(choice: OneOf, value: Any, key: Key, also: Iterable[str]) -> Any:
+def _chosen(choice: schema.OneOf, value: Any, key: Key, also: Iterable[str]) -> Any:
     """Read an instance of one of several classes, selected by the tag of a table."""
     tag, kinds = choice.tag, choice.kinds
     if tag is None:
         if not isinstance(value, str) or value not in kinds:
-            raise _wrong(key, f"must be {alternatives(kinds)}", value)
+            raise _wrong(key, f"must be {schema.alternatives(kinds)}", value)
         return kinds[value]()
     if choice.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
         return _bare(choice.bare, tag, value, key)

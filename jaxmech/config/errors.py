@@ -1,8 +1,9 @@
 """Errors of input, which name the key and the requirement that it violates."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from typing import Any
 
 Key = tuple[str, ...]
 
@@ -59,12 +60,18 @@ def unknown(key: Key, names: Iterable[str], known: Collection[str], what: str) -
     return [Problem((*key, n), not_one_of(n, known, what)) for n in names if n not in known]
 
 
-def too_small(owner: object, least: Mapping[str, int]) -> Iterator[Problem]:
-    """The fields of a dataclass that are given and below their least value."""
-    for key, low in least.items():
-        value = getattr(owner, key)
-        if value is not None and not value >= low:
-            yield Problem((key,), f"must be at least {low}, but is {value}")
+def out_of_range(owner: Any) -> Iterator[Problem]:
+    """The fields of a dataclass that are given and beyond the limits in their metadata."""
+    for f in fields(owner):
+        value, limits = getattr(owner, f.name), f.metadata
+        if value is None:
+            continue
+        if (least := limits.get("least")) is not None and not value >= least:
+            yield Problem((f.name,), f"must be at least {least}, but is {value}")
+        if limits.get("positive") and not value > 0:
+            yield Problem((f.name,), f"must be positive, but is {value}")
+        if (ends := limits.get("between")) and not ends[0] < value < ends[1]:
+            yield Problem((f.name,), f"must be between {ends[0]} and {ends[1]}, but is {value}")
 
 
 def not_one_of(name: str, known: Iterable[str], what: str) -> str:

@@ -1,14 +1,12 @@
 """Load the system that a configuration names, from the catalogue or from a Python file."""
 
 import hashlib
-import importlib.util
 import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,7 +66,7 @@ def find(name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type,
     if not path.is_file():
         raise refuse("model", f"must name a Python file, but there is none at {path}")
     code = path.read_bytes()
-    module = _run(path)
+    module = _run(path, code)
     found = _attribute(module, attribute, path, kinds)
     if isinstance(found, kinds):
         if options:
@@ -106,17 +104,15 @@ def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
         raise refuse("model", f"cannot be made: {_described(error)}") from error
 
 
-def _run(path: Path) -> ModuleType:
+def _run(path: Path, code: bytes) -> ModuleType:
     """Execute a file as a module, with its folder importable as for a script."""
-    spec = importlib.util.spec_from_file_location(f"jaxmech_study_{path.stem}", path)
-    if spec is None or not isinstance(spec.loader, SourceLoader):
-        raise refuse("model", f"must name a Python file, but {path} is not one")
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(f"jaxmech_study_{path.stem}")
+    module.__file__ = str(path.absolute())
     try:
         with _importable(path.parent):
-            # Not by `exec_module`, which takes stored bytecode for that of a file of the same size
-            # and the same second, though the file may have changed.
-            exec(spec.loader.source_to_code(path.read_bytes(), str(path)), vars(module))
+            # Not by the import system, which takes stored bytecode for that of a file of the same
+            # size and the same second, though the file may have changed.
+            exec(compile(code, path, "exec", dont_inherit=True), vars(module))
     except Exception as error:
         raise refuse(
             "model", f"cannot be loaded: {_described(error)}{_where(error, path)}"

@@ -10,21 +10,7 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from jaxmech.integrate import (
-    RATTLE,
-    RK4,
-    AbstractFixedStep,
-    AbstractMethod,
-    AbstractPair,
-    Adaptive,
-    DormandPrince5,
-    DormandPrince8,
-    Midpoint,
-    RadauIIA5,
-    Rodas5P,
-    Tsitouras5,
-    Variational,
-)
+from jaxmech import integrate
 from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
 from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection
 
@@ -59,26 +45,27 @@ class OneOf:
 
 
 _FIXED: Mapping[str, type] = {
-    "rk4": RK4,
-    "midpoint": Midpoint,
-    "dormand-prince5": DormandPrince5,
-    "tsitouras5": Tsitouras5,
-    "dormand-prince8": DormandPrince8,
-    "rodas5p": Rodas5P,
-    "radau-iia5": RadauIIA5,
-    "rattle": RATTLE,
-    "variational": Variational,
+    "rk4": integrate.RK4,
+    "midpoint": integrate.Midpoint,
+    "dormand-prince5": integrate.DormandPrince5,
+    "tsitouras5": integrate.Tsitouras5,
+    "dormand-prince8": integrate.DormandPrince8,
+    "rodas5p": integrate.Rodas5P,
+    "radau-iia5": integrate.RadauIIA5,
+    "rattle": integrate.RATTLE,
+    "variational": integrate.Variational,
 }
 POLICIES: Mapping[Any, OneOf] = {
     AbstractSolver: OneOf({"ldl": LDL, "qr": QR, "svd": SVD}, tag=None),
-    AbstractMethod: OneOf(
-        {**_FIXED, "adaptive": Adaptive},
+    integrate.AbstractMethod: OneOf(
+        {**_FIXED, "adaptive": integrate.Adaptive},
         default="rk4",
         told_by=("adaptive", ("rtol", "atol", "max_steps", "pair")),
     ),
-    AbstractFixedStep: OneOf(_FIXED, default="rk4"),
-    AbstractPair: OneOf(
-        {name: kind for name, kind in _FIXED.items() if issubclass(kind, AbstractPair)}, tag=None
+    integrate.AbstractFixedStep: OneOf(_FIXED, default="rk4"),
+    integrate.AbstractPair: OneOf(
+        {name: kind for name, kind in _FIXED.items() if issubclass(kind, integrate.AbstractPair)},
+        tag=None,
     ),
     AbstractStabilization: OneOf({"projection": Projection, "baumgarte": Baumgarte, "none": Free}),
 }

@@ -2,9 +2,9 @@
 
 `study` is the configuration. `draws` makes initial states and parameters from `distributions`, with
 the designs of `sampling/`. `trajectory` computes one trajectory and `kernel` a block of them, with
-their `observed/` quantities and `statistics/`. `run` computes all blocks, distributed by `work/`;
-`device_size` chooses the size of a block, `estimate` predicts memory, disk and time, and `progress`
-reports the progress. `store`, `layout` and `checksums` write the run folder, `provenance` records
+their `observed` quantities and `statistics/`. `run` computes all blocks, distributed by `work/`;
+`estimate` chooses the size of a block and predicts memory and disk, and `progress` reports the
+progress. `store`, `layout` and `checksums` write the run folder, `provenance` records
 the origin of the results, and `accumulate` merges the statistics. `results` opens a run, `summary`
 describes it, and `finished/` analyses it further.
 """
@@ -56,5 +56,5 @@ from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.study import Until as Until
 from jaxmech.ensemble.summary import as_table as as_table
 from jaxmech.ensemble.summary import failed as failed
-from jaxmech.ensemble.work.checks import cluster_tasks as cluster_tasks
+from jaxmech.ensemble.work.connect import cluster_tasks as cluster_tasks
 from jaxmech.ensemble.work.settings import Cluster as Cluster

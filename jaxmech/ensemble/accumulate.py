@@ -1,7 +1,6 @@
 """The statistics of a run: the states of all blocks, merged in order, and their results."""
 
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -39,11 +38,9 @@ class Accumulator:
 
     def unpacked(self, data: np.ndarray) -> States:
         """The states of a block from their bytes."""
-        leaves, start = [], 0
-        for leaf in self._leaves:
-            end = start + leaf.size * leaf.dtype.itemsize
-            leaves.append(np.frombuffer(data[start:end].tobytes(), leaf.dtype).reshape(leaf.shape))
-            start = end
+        ends = np.cumsum([leaf.size * leaf.dtype.itemsize for leaf in self._leaves])
+        pairs = zip(self._leaves, np.split(data, ends[:-1]), strict=True)
+        leaves = [np.frombuffer(x.tobytes(), like.dtype).reshape(like.shape) for like, x in pairs]
         states: States = jax.tree.unflatten(self._tree, leaves)
         return states
 
@@ -126,18 +123,6 @@ def from_file(data: bytes) -> dict[str, Found]:
             name, _, what = key.rpartition("/")
             found.setdefault(name, {})[what] = arrays[key]
     return found
-
-
-def as_line(estimates: Mapping[str, Estimate]) -> str:
-    """Estimates with their intervals in one line."""
-    return ", ".join(
-        f"{n} {x:.4g} [{low:.4g}, {high:.4g}]" for n, (x, low, high) in estimates.items()
-    )
-
-
-def as_json_line(facts: Mapping[str, Any]) -> str:
-    """Format one line of JSON, with null for numbers that are not finite."""
-    return json.dumps(finite(facts), allow_nan=False)
 
 
 def finite(value: Any) -> Any:

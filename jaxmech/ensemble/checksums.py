@@ -20,6 +20,7 @@ SEAL = "seal.json"
 STATISTICS = "statistics.npz"
 SUMMARY = ("summary.json", "summary.txt", STATISTICS)
 RESULTS, BLOCKS = "results.zarr", "blocks"
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)  # damaged JSON
 _SHOWN = 4  # damaged files that a message names
 
 
@@ -120,7 +121,7 @@ def block_files(path: Path, block: int, arrays: Iterable[str]) -> Iterator[Path]
 def remove_block(path: Path, block: int) -> None:
     """Remove the mark of a block, and then its chunks as far as the mark can be read."""
     mark, names = mark_of(path, block), list[str]()
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(*_UNREADABLE):
         names = [str(name) for name in json.loads(mark.read_text(encoding="utf-8"))["arrays"]]
     mark.unlink(missing_ok=True)
     for file in list(block_files(path, block, names)):
@@ -134,7 +135,7 @@ def block_damage(path: Path, block: int, array: str | None = None) -> list[Damag
         known: Any = json.loads(mark.read_text(encoding="utf-8"))
         number, names = known["block"], [str(name) for name in known["arrays"]]
         files = {str(k): str(x) for k, x in known["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except _UNREADABLE:
         return [Damage(f"{BLOCKS}/{mark.name}", "is damaged", block)]
     if number != block:
         return [Damage(f"{BLOCKS}/{mark.name}", f"is the mark of block {number}", block)]
@@ -149,9 +150,7 @@ def block_damage(path: Path, block: int, array: str | None = None) -> list[Damag
 def missing_marks(path: Path, seal: Mapping[str, str], count: int) -> Iterator[Damage]:
     """The marks that were deleted from a finished run of so many blocks, or as its summary says."""
     if SUMMARY[0] in seal:
-        with suppress(
-            OSError, ValueError, KeyError, TypeError
-        ):  # reported elsewhere, or from an older run
+        with suppress(*_UNREADABLE):  # reported elsewhere, or from an older run
             count = min(count, int(json.loads((path / SUMMARY[0]).read_text())["blocks"]))
         for block in sorted(set(range(count)).difference(marked_blocks(path))):
             yield Damage(f"{BLOCKS}/{mark_of(path, block).name}", "is missing", block)

@@ -1,16 +1,16 @@
-"""Memory and disk that a study will need, estimated from its sizes before any work."""
+"""The size of a block, and the memory and disk that a study will need, before any work."""
 
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
 import jax
 
-from jaxmech.config.errors import Problem, refuse_all
-from jaxmech.ensemble.study import LANES, Study, substeps_of
+from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, substeps_of
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
 _ONCE = 7  # numbers of the audit, beside the series
@@ -20,6 +20,14 @@ _ON_DEVICE = 2  # of a block in the memory of a GPU: computed, in transfer
 LARGE = 2**30  # bytes from which a study is announced with its size
 LONG = 60.0  # seconds from which the remaining time is announced
 _MOST_STEPS = 2**31 - 1  # XLA counts the iterations of a loop in int32
+# A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time with
+# the registers that a kernel needs; with twice as many trajectories, few threads idle at the end.
+LARGEST_BLOCK = 2**16
+LARGEST_RESULTS = 2**28  # bytes of a block, which is copied while the next one is computed
+LARGEST_ON_A_CPU = 2**24  # bytes of a block there, so that few files hold short trajectories,
+LONGEST_BLOCK = 2**24  # times the steps of its trajectories: the largest loss at an interruption
+UNKNOWN_SUBSTEPS = 16
+SHARE = 16  # of the memory of a device: largest part for the results of a block
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,30 @@ def estimate(study: Study, coordinates: int) -> StudyEstimate:
     slices = 2 * min(_SLICE, study.block_size * _computed_bytes(study, coordinates))
     memory = held * block + at_a_time * (slices + 16 * drawn * study.block_size)
     return StudyEstimate(study.size * trajectory, memory, trajectory, block)
+
+
+def sized(study: Study, coordinates: int, group: int = 1) -> Study:
+    """The study with its block and chunk filled in, as large as is good for the first device."""
+    if study.block is not None:
+        if study.block % group:
+            text = f"must be a multiple of {group}, the trajectories of a group of the design "
+            raise refuse("block", f'{text}"{study.sampling.design}", but is {study.block}')
+        return study.resolved()
+    block, unit = _largest(study, coordinates), group if group > 1 else LANES
+    return replace(study, block=-(-min(block, study.size) // unit) * unit).resolved()
+
+
+def _largest(study: Study, coordinates: int) -> int:
+    each = max(estimate(study, coordinates).trajectory, 1)
+    if jax.devices()[0].platform == "cpu":
+        steps = (study.times.saves - 1) * (substeps_of(study) or UNKNOWN_SUBSTEPS)
+        trajectories = min(LARGEST_ON_A_CPU // each, LONGEST_BLOCK // steps)
+    else:
+        trajectories = int(min(LARGEST_RESULTS, device_memory() / SHARE)) // each
+    block = LARGEST_BLOCK
+    while block > max(trajectories, LARGEST_DEFAULT_BLOCK):
+        block //= 2
+    return block
 
 
 def slice_of(study: Study, coordinates: int, group: int = 1) -> int:

@@ -76,8 +76,11 @@ class BlockProgram:
 
     def inputs(self, block: int) -> Inputs:
         """The draws of a block, padded with copies of the last trajectory."""
-        first, size = block * self.block, self.sampler.size
-        last = min(first + self.block, size)
+        first = block * self.block
+        return self.inputs_between(first, min(first + self.block, self.sampler.size))
+
+    def inputs_between(self, first: int, last: int) -> Inputs:
+        """The draws of at most a block of trajectories, padded with copies of the last one."""
         # The last block has the shape of all others, so that one program serves; its padding has no
         # weight.
         padding = self.block - (last - first)
@@ -189,7 +192,8 @@ class BlockProgram:
         for name, statistic, own in self._samples(values, sample):
             if statistic.scalars_only:
                 _require_scalars(name, statistic, own)
-            found[name] = statistic.init(own)
+            with jax.numpy_rank_promotion("allow"):
+                found[name] = statistic.init(own)
         return found
 
 

@@ -11,7 +11,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
-from jaxmech.ensemble.observed.events import event_dimensions
+from jaxmech.ensemble.observed import event_dimensions
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.trajectory import save_times
 from jaxmech.status import Status

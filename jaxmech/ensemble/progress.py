@@ -1,5 +1,6 @@
 """Progress of a study: a bar for people, or lines of JSON for programs."""
 
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from typing import Any, Literal
 
 from tqdm import tqdm
 
-from jaxmech.ensemble.accumulate import Estimate, as_json_line, as_line
+from jaxmech.ensemble.accumulate import Estimate, finite
 
 Shown = Literal["bar", "json", "none"]
 Estimates = Callable[[], Mapping[str, Estimate]]
@@ -45,9 +46,10 @@ class RunProgress:
         if now - self._reported >= PERIOD or all_done:
             self._reported = now
             if self._bar.disable is not True:
-                failed_ = f"{self.failed} failed" if self.failed else ""
-                text = ", ".join(filter(None, [failed_, as_line(estimates())]))
-                self._bar.set_postfix_str(text, False)
+                texts = [f"{self.failed} failed"] if self.failed else []
+                found = estimates().items()
+                texts += [f"{n} {x:.4g} [{low:.4g}, {high:.4g}]" for n, (x, low, high) in found]
+                self._bar.set_postfix_str(", ".join(texts), False)
             if self.shown == "json":
                 self._line(now, estimates())
         self._bar.update(done)
@@ -66,5 +68,5 @@ class RunProgress:
                 for name, (x, low, high) in estimates.items()
             },
         }
-        sys.stderr.write(as_json_line(facts) + "\n")
+        sys.stderr.write(json.dumps(finite(facts), allow_nan=False) + "\n")
         sys.stderr.flush()

@@ -13,7 +13,7 @@ from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
 from jaxmech.ensemble.kernel import compile_kernel, with_substeps
 from jaxmech.ensemble.layout import Layout
-from jaxmech.ensemble.observed.quantities import copies_of, stored_study
+from jaxmech.ensemble.observed import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
@@ -21,7 +21,7 @@ from jaxmech.ensemble.store import RunContent, RunFolder, open_run, with_stored_
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.work.away import AwayWork
-from jaxmech.ensemble.work.checks import checked_tasks
+from jaxmech.ensemble.work.connect import checked_tasks
 from jaxmech.ensemble.work.here import Work
 from jaxmech.ensemble.work.plan import planned, require_used
 from jaxmech.ensemble.work.worker import MAY_DIFFER

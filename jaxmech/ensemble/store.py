@@ -26,20 +26,11 @@ import numpy as np
 import tomli_w
 import zarr
 
+from jaxmech.config import run_folder
 from jaxmech.config.convert import plain
 from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, environment_json
 from jaxmech.config.load import Subject
-from jaxmech.config.run_folder import (
-    CREATION,
-    FolderError,
-    flush,
-    locked,
-    opened,
-    require_same_config,
-    require_same_environment,
-    stored_environment,
-    write_whole,
-)
+from jaxmech.config.run_folder import FolderError, opened, write_whole
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
 from jaxmech.ensemble.layout import STATES, Layout, array_of
@@ -82,8 +73,8 @@ class RunFolder:
             self._array(name)[rows] = np.asarray(values)[: rows.stop - rows.start]
         # The data must be on the disk before the mark: a crash may reorder unflushed writes.
         for file in checksums.block_files(self.path, block, arrays):
-            flush(file)
-            flush(file.parent)
+            run_folder.flush(file)
+            run_folder.flush(file.parent)
         checksums.write_mark(self.path, block, arrays)
 
     def states(self, block: int) -> np.ndarray:
@@ -146,7 +137,7 @@ class RunContent:
         (path / "environment.json").write_text(environment_json(self.facts))
         (path / "config.toml").write_text(tomli_w.dumps(self.config))
         for file in path.glob("**/*"):
-            flush(file)
+            run_folder.flush(file)
 
 
 @contextmanager
@@ -158,7 +149,7 @@ def open_run(
     # others; the first of them creates it.
     folder = RunFolder(path, content.study.size, content.study.block_size)
     with opened(path, shared=only is not None):
-        with locked(path, CREATION, wait=True):
+        with run_folder.locked(path, run_folder.CREATION, wait=True):
             begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
             if not begun:
                 content.create(path)
@@ -196,7 +187,7 @@ def _check(
     if lost:
         _repair(path, [one for one in lost if one.file not in SUMMARY], seal, content)
         tell(f"{path} was damaged: {checksums.damage_text(lost)}; written again")
-    require_same_config(path, content.config, _MAY_CHANGE)
+    run_folder.require_same_config(path, content.config, _MAY_CHANGE)
     marked = [block for block in checksums.marked_blocks(path) if only is None or block in only]
     found = [one for block in marked for one in checksums.block_damage(path, block)]
     if only is None:
@@ -224,8 +215,10 @@ def _require_same(
     """Require the environment of the existing blocks, except for what may differ."""
     facts, may_differ = content.facts, content.may_differ
     decisive = INPUT if finished else [key for key in DECISIVE if key not in may_differ]
-    require_same_environment(path, facts, decisive)
-    other = changes(stored_environment(path), facts, VERSIONS if finished else may_differ)
+    run_folder.require_same_environment(path, facts, decisive)
+    other = changes(
+        run_folder.stored_environment(path), facts, VERSIONS if finished else may_differ
+    )
     if other and finished:
         tell(f"{path} is shown as stored, although {'; '.join(other)}")
     elif other:

@@ -10,13 +10,12 @@ from math import isfinite
 from typing import Any, Literal
 
 from jaxmech.config.convert import plain
-from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, too_small
+from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, refuse_all
 from jaxmech.ensemble.distributions import Distribution
-from jaxmech.ensemble.observed import StudyEvent
-from jaxmech.ensemble.observed.quantities import Observed, Series
+from jaxmech.ensemble.observed import Observed, Series, StudyEvent
 from jaxmech.ensemble.sampling import Sampling
+from jaxmech.ensemble.sampling.plans import Drawn
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
-from jaxmech.ensemble.statistics.moments import require_confidence
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
@@ -41,15 +40,13 @@ class Until:
 
     quantity: str = field(metadata=doc("name of a statistic: moments, or a probability"))
     half_width: float = field(metadata=doc("largest half-width of its interval"))
-    confidence: float = setting(0.95, "confidence of the interval")
-    at_least: int = setting(1000, "minimum number of trajectories")
+    confidence: float = setting(0.95, "confidence of the interval", between=(0, 1))
+    at_least: int = setting(1000, "minimum number of trajectories", least=1)
 
     def __post_init__(self) -> None:
         if not self.half_width > 0:
             raise refuse("half_width", f"must be above 0, but is {self.half_width}")
-        require_confidence(self.confidence)
-        if self.at_least < 1:
-            raise refuse("at_least", f"must be at least 1, but is {self.at_least}")
+        refuse_all(out_of_range(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +55,16 @@ class Times:
 
     end: float = field(metadata=doc("last saved time [s]"))
     start: float = setting(0.0, "first saved time, where the state is drawn [s]")
-    saves: int = setting(101, "number of saved times, both ends included")
+    saves: int = setting(101, "number of saved times, both ends included", least=2)
 
     def __post_init__(self) -> None:
         if not self.start < self.end or not isfinite(self.end - self.start):
             raise refuse("end", f"must be after `start`, but {self.end} is not after {self.start}")
-        if self.saves < 2:
-            raise refuse("saves", f"must be at least 2, but is {self.saves}")
+        refuse_all(out_of_range(self))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class Study(Drawn):
     """A Monte Carlo study: a model, its random inputs, and the settings of the computation.
 
     Example:
@@ -82,10 +78,10 @@ class Study:
     model: str = field(
         metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" next to this file')
     )
-    size: int = field(metadata=doc("number of trajectories"))
+    size: int = field(metadata=doc("number of trajectories", least=1))
     times: Times = field(metadata=doc("times at which the motion is saved"))
     model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
-    seed: int = setting(0, "seed of all random numbers, at least 0")
+    seed: int = setting(0, "seed of all random numbers, at least 0", least=0)
     precision: Literal["float64", "float32"] = setting(
         "float64", "floating-point type of the whole computation"
     )
@@ -93,10 +89,12 @@ class Study:
         None,
         "trajectories compiled and stored together; by default size up to 1024, on a GPU up to "
         "65536",
+        least=1,
     )
     chunk: int | None = setting(
         None,
         "trajectories computed before they are stored, in whole blocks; does not change results",
+        least=1,
     )
     failed_allowed: float = setting(
         0.0, "fraction of failed trajectories up to which the exit code is 0"
@@ -143,7 +141,7 @@ class Study:
     )
 
     def __post_init__(self) -> None:
-        problems = list(too_small(self, {"size": 1, "seed": 0, "block": 1, "chunk": 1}))
+        problems = list(out_of_range(self))
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             problems.append(Problem(("failed_allowed",), message))

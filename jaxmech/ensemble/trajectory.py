@@ -13,8 +13,14 @@ from jaxtyping import Array
 from jaxmech.assemble import assemble
 from jaxmech.compiler import batched_closure
 from jaxmech.config.load import Subject
-from jaxmech.ensemble.observed.events import event_names, event_quantities, study_watch
-from jaxmech.ensemble.observed.quantities import AUDIT, SERIES, Observed
+from jaxmech.ensemble.observed import (
+    AUDIT,
+    SERIES,
+    Observed,
+    event_names,
+    event_quantities,
+    study_watch,
+)
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.integrate import Watch
 from jaxmech.observe import observe

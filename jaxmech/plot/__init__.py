@@ -1,9 +1,9 @@
 """Plots, which accept data and `ax=None`, return the Axes, and never show a window.
 
 `panels` is shared by all; `trajectories`, `fit`, `derivatives`, `eigenvalues` and `bifurcation`
-draw into axes; `ensemble_figures`, `ensemble_statistics`, `replayed` and `fit_figures` draw the
-pictures of a run folder. `animation` implements `jm.animate`: `paths` are the shapes over time,
-`scene` draws a moment of them, and `mode_track` makes a motion of a mode.
+draw into axes; `ensemble_figures`, `replayed` and `fit` draw the pictures of a run folder.
+`animation` implements `jm.animate`: `paths` are the shapes over time, `scene` draws a moment of
+them, and `mode_track` makes a motion of a mode.
 """
 
 from jaxmech.plot.bifurcation import bifurcation as bifurcation

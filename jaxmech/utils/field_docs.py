@@ -7,14 +7,22 @@ Default = TypeVar("Default")
 
 
 def doc(
-    text: str, *, most: int | float | None = None, inline: bool = False, short: bool = False
+    text: str,
+    *,
+    least: int | float | None = None,
+    most: int | float | None = None,
+    between: tuple[int, int] | None = None,
+    positive: bool = False,
+    inline: bool = False,
+    short: bool = False,
 ) -> dict[str, Any]:
-    """Make metadata of a field: its line in `--help`, and the largest value accepted in a file.
+    """Make metadata of a field: its line in `--help`, and the limits of its value.
 
-    The keys of an `inline` object are written in the table of its owner. A text in place of a table
-    sets its `short` field.
+    `most` is a limit for values in a file alone. The keys of an `inline` object are written in the
+    table of its owner. A text in place of a table sets its `short` field.
     """
-    return {"doc": text, "most": most, "inline": inline, "short": short}
+    limits = {"least": least, "most": most, "between": between, "positive": positive}
+    return {"doc": text, "inline": inline, "short": short, **limits}
 
 
 def setting(default: Default, text: str, **more: Any) -> Default:

@@ -13,8 +13,7 @@ import pytest
 
 from jaxmech.analysis.equilibrium import EquilibriumStatus, Stability
 from jaxmech.cli.main import main
-from jaxmech.cli.modes.blocks import Blocks
-from jaxmech.cli.modes.members import Members, members
+from jaxmech.cli.modes.members import Blocks, Members, members
 from jaxmech.cli.modes.run import run_modes
 from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.cli.modes.summary import as_table, summarize

@@ -27,21 +27,15 @@ import tomli_w
 from jaxmech.cli.fit.build import Subjects, settings, subjects
 from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
+from jaxmech.config import run_folder
 from jaxmech.config.convert import plain
 from jaxmech.config.digest import digest, system_digests
 from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
 from jaxmech.config.errors import InputError, StudyError
-from jaxmech.config.run_folder import (
-    FolderError,
-    opened,
-    require_same_config,
-    require_same_environment,
-    warn,
-    write_whole,
-)
+from jaxmech.config.run_folder import FolderError, opened, warn, write_whole
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import SEAL
-from jaxmech.ensemble.work.checks import cluster_tasks
+from jaxmech.ensemble.work.connect import cluster_tasks
 from jaxmech.identify.cross_validation import cross_validate
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.table import Recordings, read_table
@@ -49,7 +43,7 @@ from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable
 from jaxmech.identify.result import Fit
 from jaxmech.identify.storage import load_fit, save_fit
-from jaxmech.plot.fit_figures import draw_fit
+from jaxmech.plot.fit import draw_fit
 
 FIT = "fit.npz"
 _BEGUN = ("config.toml", "environment.json", "model.py")
@@ -180,9 +174,9 @@ def _begin(
     """Write the first files of a run folder, or check that it may be continued, and repair it."""
     if any((out / name).exists() for name in (SEAL, FIT, "progress")):
         again = _lost(out)
-        require_same_config(out, plain(study), {"data.file", "cluster"})
+        run_folder.require_same_config(out, plain(study), {"data.file", "cluster"})
         finished = (out / FIT).is_file() and not again
-        require_same_environment(out, facts, INPUT if finished else DECISIVE)
+        run_folder.require_same_environment(out, facts, INPUT if finished else DECISIVE)
         # From the beginning: a step from the last checkpoint would have other bits.
         for name in again:
             (out / name).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import optax
 
-from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
@@ -23,14 +23,6 @@ from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.utils.field_docs import doc, setting
 
 INERTIA = "physical inertia"
-
-
-def _require_positive(entry: Any, *names: str) -> None:
-    refuse_all(
-        Problem((name,), f"must be positive, but is {getattr(entry, name)}")
-        for name in names
-        if getattr(entry, name) is not None and not getattr(entry, name) > 0
-    )
 
 
 def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +79,7 @@ class FreeParameters:
 class Adam:
     """Adam, for problems that are too large for Levenberg-Marquardt, or to stop early."""
 
-    rate: float = setting(1e-2, "learning rate")
+    rate: float = setting(1e-2, "learning rate", positive=True)
     iterations: int = setting(1000, "maximum number of steps")
     batch: int | None = setting(None, "recordings in each step; all by default")
     patience: int | None = setting(
@@ -96,7 +88,7 @@ class Adam:
     seed: int = setting(0, "seed of the batches")
 
     def __post_init__(self) -> None:
-        _require_positive(self, "rate")
+        refuse_all(out_of_range(self))
         self.descent()
 
     def descent(self) -> Descent:
@@ -115,10 +107,12 @@ class Integration:
     """The method of integration and the largest step, an argument of `fit`, in one table."""
 
     method: AbstractMethod = setting(RK4(), "method of integration", inline=True)
-    step: float | None = setting(None, "largest step [s]; longer intervals are divided")
+    step: float | None = setting(
+        None, "largest step [s]; longer intervals are divided", positive=True
+    )
 
     def __post_init__(self) -> None:
-        _require_positive(self, "step")
+        refuse_all(out_of_range(self))
         if self.step is not None and not isinstance(self.method, AbstractFixedStep):
             raise refuse(
                 "step",
@@ -146,7 +140,7 @@ class Candidate:
 class Choice:
     """The rule by which one of the candidates is chosen."""
 
-    folds: int = setting(5, "number of folds, each of which is left out once")
+    folds: int = setting(5, "number of folds, each of which is left out once", least=2)
     score: Score = setting(
         "recorded", "initial states of the recordings left out: as recorded, or fitted"
     )
@@ -155,8 +149,7 @@ class Choice:
     )
 
     def __post_init__(self) -> None:
-        if self.folds < 2:
-            raise refuse("folds", f"must be at least 2, but is {self.folds}")
+        refuse_all(out_of_range(self))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,8 @@
-"""The equilibria and eigenvalues of all members of a study, in blocks of one shape."""
+"""The equilibria and eigenvalues of all members of a study, in blocks that a run keeps."""
 
+import io
+import json
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +16,22 @@ from jaxmech.analysis.equilibrium import Equilibrium, EquilibriumStatus, Stabili
 from jaxmech.analysis.equilibrium.equilibrium import prepared
 from jaxmech.analysis.stability import modes
 from jaxmech.analysis.symmetry.symmetries import Symmetries
-from jaxmech.cli.modes.blocks import Arrays, blocks_in
 from jaxmech.cli.modes.study import ModesStudy
+from jaxmech.config.convert import plain
+from jaxmech.config.environment import DECISIVE, environment
 from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject, load
+from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.kernel import errors_as_problems, inputs_of
+from jaxmech.ensemble.provenance import function_digests
 from jaxmech.ensemble.trajectory import Tree, first_of, guess, merged, params_of
 from jaxmech.ensemble.work.plan import require_used
+from jaxmech.utils.digests import sha256
 
+Arrays = dict[str, np.ndarray]
 FLOAT = np.dtype(np.float64)
+_ORIGIN = "origin"  # of the arrays in a file, beside them
 _KEPT = ("status", "stability", "residual", "q", "v")
 
 
@@ -77,7 +86,7 @@ def members(
         inputs.append(inputs_of(sampler.rows(k, end), FLOAT, k + block - end))
     with errors_as_problems():
         require_used(subject, *inputs[0])
-        blocks = blocks_in(kept, study, subject, inputs[0])
+        blocks = _blocks_in(kept, study, subject, inputs[0])
         compute = _program(study, subject, inputs[0])
         bar = tqdm(total=study.size, unit=" members", disable=None if progress else True)
         with bar:
@@ -146,3 +155,52 @@ def _symmetries(subject: Subject, given: dict[str, Any]) -> Symmetries | None:
     case = prepared(subject.system, **given, symmetries=None)
     symmetries: Symmetries = case.theta[-1]
     return symmetries
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Files of a folder, each with the arrays of a block and the digest of what they come from."""
+
+    folder: Path | None  # where they are; None keeps nothing
+    origin: str = ""  # digest of all that decides about results, but for the draws of a block
+
+    def read(self, block: int, given: tuple[Tree, Tree]) -> Arrays | None:
+        """The arrays of a block that was computed from the same, or None."""
+        if self.folder is None or not (file := self._file(self.folder, block)).is_file():
+            return None
+        try:
+            with np.load(io.BytesIO(file.read_bytes())) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError, zipfile.BadZipFile):  # damaged: computed again
+            return None
+        same = str(arrays.pop(_ORIGIN, "")) == self._origin_of(given)
+        return arrays if same else None
+
+    def write(self, block: int, given: tuple[Tree, Tree], arrays: Arrays) -> None:
+        """Keep the arrays of a block."""
+        if self.folder is None:
+            return
+        self.folder.mkdir(exist_ok=True)
+        origin = np.array(self._origin_of(given))
+        write_whole(self._file(self.folder, block), npz({**arrays, _ORIGIN: origin}))
+
+    def _file(self, folder: Path, block: int) -> Path:
+        return folder / f"{block:06d}.npz"
+
+    def _origin_of(self, given: tuple[Tree, Tree]) -> str:
+        leaves, structure = jax.tree.flatten(given)
+        texts = (f"{x.dtype} {x.shape} {x.tobytes().hex()}" for x in map(np.asarray, leaves))
+        return sha256(self.origin, str(structure), *texts)
+
+
+def _blocks_in(
+    folder: Path | None, study: Any, subject: Subject, first: tuple[Tree, Tree]
+) -> Blocks:
+    """The blocks of a study in a folder, which count if functions and environment are the same."""
+    if folder is None:
+        return Blocks(None)
+    functions, _ = function_digests(subject, *first, float)
+    facts = environment(subject)
+    known = {key: facts[key] for key in DECISIVE if key in facts}
+    decides = {"study": plain(study), "functions": functions, "environment": known}
+    return Blocks(folder, sha256(json.dumps(decides, sort_keys=True)))

@@ -10,18 +10,9 @@ from matplotlib.figure import Figure
 
 from jaxmech.analysis.equilibrium import Stability
 from jaxmech.cli.modes.members import Members
+from jaxmech.plot import panels
 from jaxmech.plot.eigenvalues import poles
-from jaxmech.plot.panels import (
-    BLUE,
-    GREY,
-    MOST_PANELS,
-    ORANGE,
-    grid,
-    labelled,
-    legend_below,
-    save,
-    single,
-)
+from jaxmech.plot.panels import BLUE, GREY, MOST_PANELS, ORANGE
 
 _BINS = 40
 _LABELS = {"coordinates": "guess of ", "velocities": "rate of "}
@@ -29,7 +20,9 @@ _LABELS = {"coordinates": "guess of ", "velocities": "rate of "}
 
 def draw_members(found: Members, summary: dict[str, Any], folder: Path) -> list[Path]:
     """Draw the eigenvalues, and who is unstable over each scattered number, into a folder."""
-    return save(((name, _title(summary), figure) for name, figure in _figures(found)), folder)
+    return panels.save(
+        ((name, _title(summary), figure) for name, figure in _figures(found)), folder
+    )
 
 
 def _title(summary: dict[str, Any]) -> str:
@@ -42,14 +35,14 @@ def _title(summary: dict[str, Any]) -> str:
 
 def _figures(found: Members) -> Iterator[tuple[str, Figure]]:
     if found.has_verdict.any():
-        figure, ax = single()
+        figure, ax = panels.single()
         poles(found.eigenvalues, ax=ax)
         yield "poles", figure
     columns = list(_scattered(found))[:MOST_PANELS]
-    figure, panels = grid(len(columns))
-    for (name, values), ax in zip(columns, panels, strict=True):
+    figure, axes = panels.grid(len(columns))
+    for (name, values), ax in zip(columns, axes, strict=True):
         _verdicts(found, name, values, ax)
-    legend_below(figure, panels[0], columns=3)
+    panels.legend_below(figure, axes[0], columns=3)
     yield "verdicts", figure
 
 
@@ -75,4 +68,4 @@ def _verdicts(found: Members, name: str, values: np.ndarray, ax: Axes) -> None:
     shown = [(values[which], color, label) for which, color, label in groups if which.any()]
     numbers, colors, labels = zip(*shown, strict=True)
     ax.hist(numbers, _BINS, stacked=True, color=colors, label=labels)
-    labelled(ax, name, "members")
+    panels.labelled(ax, name, "members")

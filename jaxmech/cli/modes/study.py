@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from jaxmech.config.errors import Problem, refuse_all, too_small
+from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.ensemble.distributions import Distribution
+from jaxmech.ensemble.sampling.plans import Drawn
 from jaxmech.utils.field_docs import doc, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModesStudy:
+class ModesStudy(Drawn):
     """The probability that an equilibrium or a steady motion is unstable, for random parameters.
 
     Example:
@@ -24,19 +25,23 @@ class ModesStudy:
     model: str = field(
         metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" next to this file')
     )
-    size: int = field(metadata=doc("number of members"))
+    size: int = field(metadata=doc("number of members", least=1))
     model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
-    seed: int = setting(0, "seed of all random numbers, at least 0")
+    seed: int = setting(0, "seed of all random numbers, at least 0", least=0)
     time: float = setting(0.0, "when the equilibrium is looked for [s]")
     steady: bool = setting(
         False, "the steady motion nearest to the model's initial velocities, not rest"
     )
     fixed: tuple[str, ...] = setting((), "coordinates that are held at their guess")
-    confidence: float = setting(0.95, "level of the interval of the probability of instability")
+    confidence: float = setting(
+        0.95, "level of the interval of the probability of instability", between=(0, 1)
+    )
     failed_allowed: float = setting(
         0.0, "fraction of members without a verdict up to which the exit code is 0"
     )
-    block: int = setting(1024, "members computed together; changes no result but by round-off")
+    block: int = setting(
+        1024, "members computed together; changes no result but by round-off", least=1
+    )
     start: Mapping[str, Distribution] = setting(
         {}, "start variables of the model, whose state is the guess, by name"
     )
@@ -55,12 +60,9 @@ class ModesStudy:
 
 
 def _problems(study: ModesStudy) -> Iterator[Problem]:
-    yield from too_small(study, {"size": 1, "seed": 0, "block": 1})
+    yield from out_of_range(study)
     if not isfinite(study.time):
         yield Problem(("time",), f"must be finite, but is {study.time}")
-    if not 0 < study.confidence < 1:
-        text = f"must be between 0 and 1, but is {study.confidence}"
-        yield Problem(("confidence",), text)
     if not 0 <= study.failed_allowed <= 1:
         text = f"must be a fraction from 0 to 1, but is {study.failed_allowed}"
         yield Problem(("failed_allowed",), text)

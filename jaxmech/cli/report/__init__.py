@@ -1,4 +1,4 @@
-"""`jaxmech report`: `page` combines the `sections` and `media` of a run.
+"""`jaxmech report`: `page` combines the `sections` about a run with its pictures and animations.
 
-All of them write HTML by `elements`, which escapes every text.
+Both write HTML by `elements`, which escapes every text.
 """

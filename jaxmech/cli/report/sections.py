@@ -133,7 +133,7 @@ def _stored_failures(results: Results) -> tuple[list[tuple[Any, ...]], list[str]
     drawn = [
         name
         for name in results.group
-        if name.startswith(("start_", "coordinate_", "velocities_", "velocity_", "parameter_"))
+        if name.startswith(("start_", "coordinate_", "velocity_", "parameter_"))
         and array_of(results.group, name).shape == (results.size,)
     ]
     rows = []

@@ -14,9 +14,9 @@ from jaxmech.config.errors import InputError
 from jaxmech.config.load import Subject
 from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble.draws import stored_name
-from jaxmech.ensemble.kernel import BlockProgram, Inputs, inputs_of
+from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.observed.quantities import Series
+from jaxmech.ensemble.observed import Series
 from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.study import LANES, Study
 from jaxmech.ensemble.trajectory import StudyTrajectory, first_of
@@ -108,11 +108,8 @@ def _replayed(
     results: Results, study: Study, program: BlockProgram, index: int, other: tuple[str, ...]
 ) -> ReplayedTrajectory:
     """Compute a block that holds the same trajectory in every lane."""
-    rows, block = program.sampler.rows(index, index + 1), program.block
-    varying, same = inputs_of(rows, program.dtype, block - 1)
-    number = np.int64 if jax.config.read("jax_enable_x64") else np.int32
-    weight = np.ones(block, program.dtype)
-    inputs = Inputs(varying, same, weight, {}, number(index), np.int32(1))
+    rows = program.sampler.rows(index, index + 1)
+    inputs = program.inputs_between(index, index + 1)
     found = jax.device_get(program.finished(inputs, program.run(inputs)))
     values = {name: np.asarray(array[0]) for name, array in found.arrays.items()}
     return ReplayedTrajectory(
@@ -120,7 +117,7 @@ def _replayed(
         subject=program.trajectory.subject,
         index=index,
         drawn={stored_name(v): np.asarray(v.values[0]) for v in rows if v.varies},
-        params=program.trajectory.params(first_of(varying, same)),
+        params=program.trajectory.params(first_of(inputs.varying, inputs.same)),
         ts=program.trajectory.ts,
         values=values,
         compared=dict(_compared(results, study, index, values)),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -25,37 +25,16 @@ _SCALARS = ("coordinates", "velocities")
 Rules = Mapping[str, Distribution]
 
 
-@runtime_checkable
-class Drawn(Protocol):
+class Drawn:
     """The settings of a study that determine its draws."""
 
-    @property
-    def size(self) -> int:
-        """The number of draws."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of all random numbers."""
-
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        """Names of coordinates that are held."""
-
-    @property
-    def start(self) -> Rules:
-        """The rules for start variables of the model."""
-
-    @property
-    def coordinates(self) -> Rules:
-        """The rules for coordinates."""
-
-    @property
-    def velocities(self) -> Rules:
-        """The rules for velocities."""
-
-    @property
-    def parameters(self) -> Rules:
-        """The rules for parameters."""
+    size: int  # number of draws
+    seed: int  # of all random numbers
+    fixed: tuple[str, ...]  # coordinates that are held
+    start: Rules  # of the start variables of the model
+    coordinates: Rules
+    velocities: Rules
+    parameters: Rules
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Statistics of a study: reductions over its trajectories, on the device, merged block by block.
 
-Read `protocol` first: three functions, `init`, `update` and `merge`, and the `result` of them.
+Read `protocol` first: the state of a sample, `merge` of two states, and the `result` of one.
 `intervals` holds confidence intervals, and every other file one kind of statistic.
 """
 

@@ -27,18 +27,8 @@ class Audit(AbstractStatistic):
         """The names of the values in the audit of `simulate`."""
         return ("status", "rank", *WORST.values())
 
-    def init(self, sample: Sample) -> State:
-        """Initialize empty counts."""
-        none = jnp.zeros((), sample.number.dtype)
-        worst = {name: jnp.full((), -jnp.inf, sample.weight.dtype) for name in WORST.values()}
-        return {
-            "count": jnp.zeros(len(Status), none.dtype), "coarse": none,
-            "rank": jnp.full((), 2**31 - 1, jnp.int32),
-            "failed": jnp.full(_SHOWN, -1, none.dtype), **worst,
-        }  # fmt: skip
-
-    def update(self, state: State, sample: Sample) -> State:
-        """Add the counts of a sample, and update the worst values."""
+    def of_sample(self, sample: Sample) -> State:
+        """The counts of a sample, and the worst values."""
         values, status = sample.values, sample.values["status"]
         good = sample.real & succeeded(status)
         bad = sample.real & ~good
@@ -52,13 +42,13 @@ class Audit(AbstractStatistic):
         }
         counts = (status == jnp.array(list(map(int, Status)))[:, None]) & sample.real
         coarse = good & (values["integration_error"] > TOO_COARSE)
-        own = {
-            "count": counts.sum(1).astype(state["count"].dtype),
-            "coarse": coarse.sum().astype(state["coarse"].dtype),
+        return {
+            "count": counts.sum(1).astype(numbers.dtype),
+            "coarse": coarse.sum().astype(numbers.dtype),
             "rank": jnp.where(good, values["rank"], 2**31 - 1).min().astype(jnp.int32),
             "failed": numbers,
+            **worst,
         }
-        return self.merge(state, own | worst)
 
     def merge(self, first: State, second: State) -> State:
         """Add the counts, and keep the worst values of both."""

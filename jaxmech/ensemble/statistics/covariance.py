@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import of_correlation
-from jaxmech.ensemble.statistics.moments import pooled, require_confidence
+from jaxmech.ensemble.statistics.moments import pooled
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Found,
@@ -38,7 +38,7 @@ class Covariance(AbstractStatistic):
 
     of: tuple[str, ...] = field(metadata=doc("names of quantities, each one number per trajectory"))
     inputs: bool = setting(True, "whether all drawn variables are taken, too")
-    confidence: float = setting(0.95, "confidence of each interval")
+    confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
 
     scalars_only = True
 
@@ -48,20 +48,12 @@ class Covariance(AbstractStatistic):
         return self.inputs
 
     def __post_init__(self) -> None:
-        require_confidence(self.confidence)
+        super().__post_init__()
         if not self.of:
             raise refuse("of", "must name quantities, but is empty")
 
-    def init(self, sample: Sample) -> State:
-        """Initialize zero sums."""
-        k, zero = len(sample.values), jnp.zeros((), sample.weight.dtype)
-        return {
-            "count": jnp.zeros((), sample.number.dtype), "weight": zero, "squares": zero,
-            "mean": jnp.zeros(k, zero.dtype), "spread": jnp.zeros((k, k), zero.dtype),
-        }  # fmt: skip
-
-    def update(self, state: State, sample: Sample) -> State:
-        """Update in two passes, as in `Moments`."""
+    def of_sample(self, sample: Sample) -> State:
+        """Two passes, as in `Moments`."""
         columns = [sample.floats(name).astype(sample.weight.dtype) for name in sample.values]
         value, w = weights_of(jnp.stack(columns, axis=1), sample.weight)
         # Rows that lack a number are left out whole: pairs of different samples need not have a
@@ -70,11 +62,10 @@ class Covariance(AbstractStatistic):
         total = w.sum()
         mean = (w[:, None] * value).sum(0) / jnp.where(total > 0, total, 1)
         away = value - mean[None]
-        own = {
+        return {
             "count": (w > 0).sum().astype(sample.number.dtype), "weight": total,
             "squares": (w**2).sum(), "mean": mean, "spread": (w[:, None] * away).T @ away,
         }  # fmt: skip
-        return self.merge(state, own)
 
     def merge(self, first: State, second: State) -> State:
         """Chan's formulas for products of distances from the means."""

@@ -8,7 +8,6 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import Method, of_proportion, of_weighted
-from jaxmech.ensemble.statistics.moments import require_confidence
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
@@ -20,13 +19,13 @@ class _Threshold(AbstractStatistic):
     of: str = field(metadata=doc("name of the quantity"))
     above: float | None = setting(None, "threshold to be exceeded")
     below: float | None = setting(None, "threshold to fall below")
-    confidence: float = setting(0.95, "confidence of the interval")
+    confidence: float = setting(0.95, "confidence of the interval", between=(0, 1))
 
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None) and self.of_event is None:
             what = "neither is" if self.above is None else "both are"
             raise refuse("above", f"or `below` must be given, one of the two, but {what}")
-        require_confidence(self.confidence)
+        super().__post_init__()
 
     def beyond(self, value: Array) -> Array:
         """Whether values are beyond the threshold."""
@@ -51,20 +50,15 @@ class Probability(_Threshold):
 
     interval: Method = setting("wilson", "kind of interval")
 
-    def init(self, sample: Sample) -> State:
-        """Initialize zero counts."""
-        none, zero = jnp.zeros((), sample.number.dtype), jnp.zeros((), sample.weight.dtype)
-        return {"hits": none, "count": none, "failed": none, "total": zero, "squares": zero}
-
-    def update(self, state: State, sample: Sample) -> State:
+    def of_sample(self, sample: Sample) -> State:
         """Count hits, and sum their weights."""
         value = sample.floats(self.of).reshape(len(sample.weight), -1)
         counts = (sample.weight > 0) & ~jnp.isnan(value).any(1)
         hit = counts & self.beyond(value).any(1)
         w = jnp.where(hit, sample.weight, 0)
         own = {"hits": hit, "count": counts, "failed": sample.real & ~counts}
-        summed = {key: x.sum().astype(state[key].dtype) for key, x in own.items()}
-        return self.merge(state, {**summed, "total": w.sum(), "squares": (w**2).sum()})
+        summed = {key: x.sum().astype(sample.number.dtype) for key, x in own.items()}
+        return {**summed, "total": w.sum(), "squares": (w**2).sum()}
 
     def result(self, state: State) -> Found:
         """The probability with its interval, and the counts behind it."""
@@ -116,35 +110,22 @@ class FirstPassage(_Threshold):
         """The quantity, or those of the event."""
         return (self.of,) if self.of_event is None else (f"{self.of}_passed", f"{self.of}_time")
 
-    def init(self, sample: Sample) -> State:
-        """Initialize zero counts."""
-        times, zero = sample.values[self.names[0]].shape[1], jnp.zeros((), sample.weight.dtype)
-        state = {
-            "passed": jnp.zeros(times + 1, sample.number.dtype),  # the last one: never
-            "weights": jnp.zeros(times + 1, sample.weight.dtype),
-            "squares": jnp.zeros(times + 1, sample.weight.dtype),
-        }
-        if self.of_event is None:
-            return state
-        ends = {"earliest": zero + jnp.inf, "latest": zero - jnp.inf}
-        return {**state, "mean": zero, "deviations": zero, **ends}
-
-    def update(self, state: State, sample: Sample) -> State:
+    def of_sample(self, sample: Sample) -> State:
         """Count the trajectories by the time of their first passage."""
         value = sample.floats(self.names[0])
         value = value.reshape(*value.shape[:2], -1)
         counts = (sample.weight > 0) & ~jnp.isnan(value).any((1, 2))
         past = (value > 0 if self.of_event is not None else self.beyond(value)).any(2)
         never = jnp.full((len(past), 1), True)
-        # The first true one; the added column stands for trajectories that never pass.
+        # The first true one; the last column stands for trajectories that never pass.
         first = jnp.concatenate([past, never], axis=1).argmax(1)
         at = (first[:, None] == jnp.arange(past.shape[1] + 1)) & counts[:, None]
         w = jnp.where(at, sample.weight[:, None], 0)
-        own = {"passed": at.sum(0).astype(state["passed"].dtype), "weights": w.sum(0)}
+        own = {"passed": at.sum(0).astype(sample.number.dtype), "weights": w.sum(0)}
         own["squares"] = (w**2).sum(0)
-        if self.of_event is not None:
-            own |= _of_times(sample.values[self.names[1]], w[:, :-1].sum(1))
-        return self.merge(state, own)
+        if self.of_event is None:
+            return own
+        return own | _of_times(sample.values[self.names[1]], w[:, :-1].sum(1))
 
     def merge(self, first: State, second: State) -> State:
         """Sums, and those of the times about their mean."""

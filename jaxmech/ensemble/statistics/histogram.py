@@ -18,13 +18,12 @@ class Histogram(AbstractStatistic):
     of: str = field(metadata=doc("name of the quantity"))
     low: float = field(metadata=doc("where the first bin begins"))
     high: float = field(metadata=doc("where the last bin ends"))
-    bins: int = setting(100, "number of bins", most=100_000)
+    bins: int = setting(100, "number of bins", least=1, most=100_000)
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
             raise refuse("low", f"must be below `high`, but {self.low} is not below {self.high}")
-        if self.bins < 1:
-            raise refuse("bins", f"must be at least 1, but is {self.bins}")
+        super().__post_init__()
 
     def init(self, sample: Sample) -> State:
         """Initialize zero counts."""

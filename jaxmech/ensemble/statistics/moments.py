@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import factor
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
@@ -29,30 +28,18 @@ class Moments(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity"))
-    confidence: float = setting(0.95, "confidence of the interval of the mean")
+    confidence: float = setting(0.95, "confidence of the interval of the mean", between=(0, 1))
 
-    def __post_init__(self) -> None:
-        require_confidence(self.confidence)
-
-    def init(self, sample: Sample) -> State:
-        """Zeros, and extremes that any number replaces."""
-        value = sample.floats(self.of)
-        zero = jnp.zeros(value.shape[1:], value.dtype)
-        none = jnp.full(zero.shape, -1, sample.number.dtype)
-        return {
-            "count": none * 0, "weight": zero, "squares": zero, "mean": zero, "spread": zero,
-            "min": zero + jnp.inf, "max": zero - jnp.inf, "min_index": none, "max_index": none,
-        }  # fmt: skip
-
-    def update(self, state: State, sample: Sample) -> State:
-        """Update in two passes: the mean of the sample, then squares of the distances from it."""
+    def of_sample(self, sample: Sample) -> State:
+        """Two passes: the mean of the sample, then squares of the distances from it."""
         value, w = sample.weighted(self.of)
         total = w.sum(0)
         # The mean first: a sum of squares less the square of a sum would cancel where the spread is
         # small beside the mean.
         mean = (w * value).sum(0) / jnp.where(total > 0, total, 1)
+        known = (w > 0).any(0)
         low, high = jnp.where(w > 0, value, jnp.inf), jnp.where(w > 0, value, -jnp.inf)
-        own = {
+        return {
             "count": (w > 0).sum(0).astype(sample.number.dtype),
             "weight": total,
             "squares": (w**2).sum(0),
@@ -60,10 +47,9 @@ class Moments(AbstractStatistic):
             "spread": (w * (value - mean) ** 2).sum(0),
             "min": low.min(0),
             "max": high.max(0),
-            "min_index": sample.number[low.argmin(0)],
-            "max_index": sample.number[high.argmax(0)],
+            "min_index": jnp.where(known, sample.number[low.argmin(0)], -1),
+            "max_index": jnp.where(known, sample.number[high.argmax(0)], -1),
         }
-        return self.merge(state, own)
 
     def merge(self, first: State, second: State) -> State:
         """Chan's formulas; of equal extremes, the first one."""
@@ -118,9 +104,3 @@ def pooled(first: State, second: State) -> tuple[State, Array, Array]:
     away = second["mean"] - first["mean"]
     sums = {name: first[name] + second[name] for name in ("count", "weight", "squares")}
     return {**sums, "mean": first["mean"] + away * share}, away, share
-
-
-def require_confidence(confidence: float) -> None:
-    """Raise a StudyError unless it is a probability between 0 and 1."""
-    if not 0 < confidence < 1:
-        raise refuse("confidence", f"must be between 0 and 1, but is {confidence}")

@@ -1,12 +1,14 @@
 """The interface of a statistic: a state that is updated with trajectories, and merged with another.
 
-    init(sample)            the state of no trajectory at all
-    update(state, sample)   with the trajectories of a sample
+    of_sample(sample)       the state of the trajectories of a sample
     merge(first, second)    of the trajectories of both, those of `first` before those of `second`
     result(state)           the named results, on the host
+    init(sample)            the state of no trajectory at all
+    update(state, sample)   with the trajectories of a sample
 
-`init`, `update` and `merge` are pure JAX functions of arrays of fixed shapes. States are merged in
-the order of the trajectories, so that a result has the same bits however the work was divided.
+All but `result` are pure JAX functions of arrays of fixed shapes; the last two follow from the
+first two, unless a statistic has its own. States are merged in the order of the trajectories, so
+that a result has the same bits however the work was divided.
 """
 
 import abc
@@ -17,6 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.config.errors import out_of_range, refuse_all
 
 State = dict[str, Any]
 Found = dict[str, Any]
@@ -53,6 +57,9 @@ class AbstractStatistic(abc.ABC):
     of: str | tuple[str, ...]
     scalars_only = False  # whether a quantity must be one number per trajectory
 
+    def __post_init__(self) -> None:
+        refuse_all(out_of_range(self))
+
     @property
     def with_inputs(self) -> bool:
         """Whether the drawn variables are among the values of a sample."""
@@ -68,13 +75,22 @@ class AbstractStatistic(abc.ABC):
         """The quantities that it is computed from: by default the key `of`."""
         return (self.of,) if isinstance(self.of, str) else self.of
 
-    @abc.abstractmethod
+    def group(self, sample: Sample) -> int:
+        """The number of successive trajectories of a sample that belong together."""
+        return 1
+
+    def of_sample(self, sample: Sample) -> State:
+        """The state of the trajectories of a sample; none of padding and of weight zero count."""
+        raise NotImplementedError
+
     def init(self, sample: Sample) -> State:
         """The state of no trajectory; only shapes and types of the sample count."""
+        few = self.group(sample)
+        return self.of_sample(jax.tree.map(lambda x: jnp.zeros_like(x[:few]), sample))
 
-    @abc.abstractmethod
     def update(self, state: State, sample: Sample) -> State:
         """The state with the trajectories of a sample added."""
+        return self.merge(state, self.of_sample(sample))
 
     def merge(self, first: State, second: State) -> State:
         """The state of all trajectories of two states: by default sums."""

@@ -15,7 +15,6 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.histogram import counted
-from jaxmech.ensemble.statistics.moments import require_confidence
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
@@ -38,15 +37,13 @@ class Quantiles(AbstractStatistic):
 
     of: str = field(metadata=doc("name of the quantity"))
     at: tuple[float, ...] = setting((0.05, 0.25, 0.5, 0.75, 0.95), "probabilities of the quantiles")
-    bins: int = setting(512, "number of bins", most=100_000)
-    confidence: float = setting(0.95, "confidence of each interval")
+    bins: int = setting(512, "number of bins", least=4, most=100_000)
+    confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
 
     def __post_init__(self) -> None:
         if not self.at or not all(0 <= p <= 1 for p in self.at):
             raise refuse("at", f"must hold probabilities from 0 to 1, but is {list(self.at)}")
-        if self.bins < 4:
-            raise refuse("bins", f"must be at least 4, but is {self.bins}")
-        require_confidence(self.confidence)
+        super().__post_init__()
 
     def init(self, sample: Sample) -> State:
         """Initialize without values."""

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.moments import require_confidence
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
@@ -26,27 +24,18 @@ class SobolIndices(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity, one number per trajectory"))
-    resamples: int = setting(200, "number of resamples", most=10_000)
-    confidence: float = setting(0.95, "confidence of each interval")
+    resamples: int = setting(200, "number of resamples", least=20, most=10_000)
+    confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
 
     scalars_only = True
     with_inputs = True
 
-    def __post_init__(self) -> None:
-        require_confidence(self.confidence)
-        if self.resamples < 20:
-            raise refuse("resamples", f"must be at least 20, but is {self.resamples}")
+    def of_sample(self, sample: Sample) -> State:
+        """The products of each group, which all estimators are sums of.
 
-    def init(self, sample: Sample) -> State:
-        """Zeros, one row for the estimate and one for each resample."""
-        d = self._group(sample) - 2
-        value = sample.floats(self.of)
-        rows = jnp.zeros((1 + self.resamples, 3 + 3 * d), value.dtype)
-        return {"sums": rows, "groups": jnp.zeros((), sample.number.dtype)}
-
-    def update(self, state: State, sample: Sample) -> State:
-        """Add the products of each group, which all estimators are sums of."""
-        size = self._group(sample)
+        There is one row for the estimate and one for each resample.
+        """
+        size = self.group(sample)
         value = sample.floats(self.of).reshape(-1, size)
         whole = ((sample.weight > 0).reshape(-1, size) & jnp.isfinite(value)).all(1)
         value = jnp.where(whole[:, None], value, 0.0)
@@ -56,10 +45,10 @@ class SobolIndices(AbstractStatistic):
         parts = [one, a + b, a**2 + b**2, b * (mixed - a), mixed - a, (mixed - a) ** 2]
         products = jnp.concatenate(parts, axis=1)
         counts = self._counts(sample.number[::size] // size).astype(value.dtype)
-        own = {"sums": counts.T @ products, "groups": whole.sum().astype(state["groups"].dtype)}
-        return self.merge(state, own)
+        groups = whole.sum().astype(sample.number.dtype)
+        return {"sums": counts.T @ products, "groups": groups}
 
-    def _group(self, sample: Sample) -> int:
+    def group(self, sample: Sample) -> int:
         """The number of trajectories in a group: the other values are the inputs."""
         return len(sample.values) + 1
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
@@ -21,12 +20,8 @@ class Worst(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity"))
-    keep: int = setting(20, "how many are kept", most=10_000)
+    keep: int = setting(20, "how many are kept", least=1, most=10_000)
     smallest: bool = setting(False, "keep those with the smallest value")
-
-    def __post_init__(self) -> None:
-        if self.keep < 1:
-            raise refuse("keep", f"must be at least 1, but is {self.keep}")
 
     @property
     def names(self) -> tuple[str, ...]:

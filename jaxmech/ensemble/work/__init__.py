@@ -1,7 +1,7 @@
 """The distribution of the blocks of a study: in this process (`here`), or among workers.
 
 `plan` is a study that was checked, ready to be computed. `tasks` is a map over the workers of a
-Dask cluster that survives lost ones; `connect` finds or starts them as `settings` say, `pinning`
-assigns cores to each worker and `precision` sets its precision. `checks` tests the workers first,
-`worker` computes blocks in each of them, and `away` distributes the blocks and merges the results.
+Dask cluster that survives lost ones; `connect` finds or starts them as `settings` say, and checks
+them, and `pinning` assigns cores to each worker. `worker` computes blocks in each of them, and
+`away` distributes the blocks and merges the results.
 """

@@ -13,11 +13,9 @@ from jaxmech.analysis.states import State
 from jaxmech.analysis.unused import unused_parameters
 from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.config.load import Subject, load
-from jaxmech.ensemble.device_size import sized
 from jaxmech.ensemble.draws import Sampler
-from jaxmech.ensemble.estimate import StudyEstimate, require_possible
-from jaxmech.ensemble.observed.events import name_problems_of, study_watch
-from jaxmech.ensemble.observed.quantities import Observed, loaded
+from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
+from jaxmech.ensemble.observed import Observed, loaded, name_problems_of, study_watch
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.trajectory import Tree, first_of
 from jaxmech.formulations import observed_at

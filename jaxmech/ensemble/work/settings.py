@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from jaxmech.config.errors import Problem, not_one_of, refuse_all, too_small
+from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse_all
 from jaxmech.utils.field_docs import doc, setting
 
 _WORDS = ("local", "slurm")
@@ -30,9 +30,11 @@ class Cluster:
             short=True,
         )
     )
-    workers: int | None = setting(None, "number of workers, which are jobs of SLURM; by default 1")
+    workers: int | None = setting(
+        None, "number of workers, which are jobs of SLURM; by default 1", least=1
+    )
     cores: int | None = setting(
-        None, "cores that a worker is pinned to; by default an equal share, in SLURM 1"
+        None, "cores that a worker is pinned to; by default an equal share, in SLURM 1", least=1
     )
     device: Literal["cpu", "gpu"] = setting(
         "cpu", "device of a worker; with gpu, each worker has a GPU of its own"
@@ -41,9 +43,11 @@ class Cluster:
         None, 'memory limit above which a worker is restarted, such as "4 GiB"'
     )
     allowed_failures: int = setting(
-        20, "workers that may be lost on the same blocks before the run stops"
+        20, "workers that may be lost on the same blocks before the run stops", least=0
     )
-    wait: float = setting(300.0, "how long to wait for the first worker, or for a scheduler [s]")
+    wait: float = setting(
+        300.0, "how long to wait for the first worker, or for a scheduler [s]", least=0
+    )
     walltime: str = setting(
         "01:00:00", "time limit of a job of SLURM, such as 12:00:00 or 2-00:00:00"
     )
@@ -56,8 +60,7 @@ class Cluster:
     interface: str | None = setting(None, "network interface of the workers of SLURM, such as ib0")
 
     def __post_init__(self) -> None:
-        least = {"workers": 1, "cores": 1, "allowed_failures": 0, "wait": 0}
-        refuse_all([*self._of_scheduler(), *too_small(self, least), *self._of_texts()])
+        refuse_all([*self._of_scheduler(), *out_of_range(self), *self._of_texts()])
 
     @property
     def kind(self) -> str:

@@ -1,5 +1,6 @@
 """`Tasks`: a map over the workers of a Dask cluster that survives the loss of some of them."""
 
+import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,8 +11,9 @@ from queue import Empty, SimpleQueue
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import jax
+
 from jaxmech.config.errors import InputError
-from jaxmech.ensemble.work.precision import Parcel
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -191,6 +193,36 @@ class _Open:
         limit = time.monotonic() - max(_SLOW * median(self._took), _LEAST)
         late = [t for t in self.running.values() if len(t.futures) == 1 and t.begun < limit]
         return sorted(late, key=lambda task: task.begun)[:free]
+
+
+def use_x64(x64: bool) -> None:
+    """Compute with 64 bits from now on, or not."""
+    if jax.config.read("jax_enable_x64") != x64:
+        jax.config.update("jax_enable_x64", x64)
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A function and its argument, unpacked only after JAX has the precision of the sender."""
+
+    # Arrays of 64 bits would lose half of them otherwise.
+
+    content: bytes
+    x64: bool
+
+    @classmethod
+    def of(cls, function: Any, item: Any) -> "Parcel":
+        """Pack a function, also one that has no name in a module, with its argument."""
+        from distributed.protocol import pickle as pickles
+
+        content = pickles.dumps((function, item))
+        return cls(content, bool(jax.config.read("jax_enable_x64")))
+
+    def computed(self) -> Any:
+        """Compute the result of the function."""
+        use_x64(self.x64)
+        function, item = pickle.loads(self.content)
+        return function(item)
 
 
 def _lost() -> ClusterError:

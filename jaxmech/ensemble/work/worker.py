@@ -24,8 +24,7 @@ from jaxmech.ensemble.store import RunFolder
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.work.here import arrays_of, computed_blocks
 from jaxmech.ensemble.work.plan import planned
-from jaxmech.ensemble.work.precision import use_x64
-from jaxmech.ensemble.work.tasks import ClusterError
+from jaxmech.ensemble.work.tasks import ClusterError, use_x64
 
 SAME = ("jaxmech", "jaxmech_sha256", "jax", "jaxlib", "xla_flags", "x64", "platform")
 MAY_DIFFER = ("device", "devices", "processor")  # reported: the last bits may differ too

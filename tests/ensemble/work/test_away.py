@@ -23,7 +23,7 @@ from jaxmech.ensemble.work.tasks import ClusterError, Tasks
 from tests.ensemble.studies import OBSERVED, killed, resealed, same_results, write_study
 from tests.ensemble.work.crews import Crew
 
-CHECKS = import_module("jaxmech.ensemble.work.checks")
+CHECKS = import_module("jaxmech.ensemble.work.connect")
 ON = OBSERVED + '\n[cluster]\nscheduler = "local:2"\n'
 UNTIL = '\n[until]\nquantity = "right"\nhalf_width = 0.45\nat_least = 4\n'
 

@@ -13,8 +13,7 @@ from distributed import KilledWorker
 
 from jaxmech.ensemble.work import tasks as module
 from jaxmech.ensemble.work.connect import _Keeper
-from jaxmech.ensemble.work.precision import Parcel
-from jaxmech.ensemble.work.tasks import ClusterError, Tasks
+from jaxmech.ensemble.work.tasks import ClusterError, Parcel, Tasks
 from tests.ensemble.work.crews import Crew
 
 

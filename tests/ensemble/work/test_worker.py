@@ -13,7 +13,7 @@ from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.checksums import marked_blocks
 from jaxmech.ensemble.run import BlockRange
 from jaxmech.ensemble.study import Study as Studied
-from jaxmech.ensemble.work.checks import facts_of_all
+from jaxmech.ensemble.work.connect import facts_of_all
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.ensemble.work.tasks import ClusterError
 from jaxmech.ensemble.work.worker import Order, compute_blocks, facts_of_worker, lease_of

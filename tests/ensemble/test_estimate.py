@@ -9,8 +9,7 @@ import pytest
 
 from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Study, Times, estimate
-from jaxmech.ensemble.device_size import LARGEST_RESULTS, sized
-from jaxmech.ensemble.estimate import slice_of
+from jaxmech.ensemble.estimate import LARGEST_RESULTS, sized, slice_of
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.store import with_stored_sizes
 from jaxmech.ensemble.work.here import computed_blocks
