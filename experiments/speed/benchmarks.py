@@ -90,8 +90,9 @@ def _find_peak(
         tell(f"arithmetic peak of {platform} in {precision}")
         with suppress(JobError):
             worker = pool.worker("peak")
-            worker.prepare(peak.prepare)
-            peaks[precision] = peak.OPERATIONS / min(worker.seconds(0.2) for _ in range(5))
+            worker.prepare(partial(peak.prepare, platform))
+            seconds = min(worker.seconds(0.2) for _ in range(5))
+            peaks[precision] = peak.operations(platform) / seconds
 
 
 def _cases(config: Speed, part: str) -> Iterator[Case]:

@@ -8,11 +8,15 @@ from experiments.speed.routes import Prepared, compiled
 
 CHAINS = 8  # side by side: each waits for its own previous result
 LENGTH = 128
-SIZE = 1 << 22  # numbers, which fill any device
-OPERATIONS = 2 * CHAINS * LENGTH * SIZE  # per run; a multiply-add is two
+SIZES = {"cpu": 1 << 18, "cuda": 1 << 22}  # numbers, which fill any device
 
 
-def prepare() -> Prepared:
+def operations(platform: str) -> int:
+    """Operations of a run; a multiply-add is two."""
+    return 2 * CHAINS * LENGTH * SIZES[platform]
+
+
+def prepare(platform: str) -> Prepared:
     """Compile the run in the default precision."""
 
     def run(x: Array, factor: Array, term: Array) -> Array:
@@ -22,6 +26,6 @@ def prepare() -> Prepared:
         return sum(chains[1:], chains[0])
 
     # XLA uses half of the vector width of some processors by default.
-    options = {"xla_cpu_prefer_vector_width": 512} if jax.default_backend() == "cpu" else None
-    numbers = jnp.linspace(0.0, 1.0, SIZE), jnp.asarray(0.5), jnp.asarray(0.25)
+    options = {"xla_cpu_prefer_vector_width": 512} if platform == "cpu" else None
+    numbers = jnp.linspace(0.0, 1.0, SIZES[platform]), jnp.asarray(0.5), jnp.asarray(0.25)
     return compiled(run, *numbers, options=options)

@@ -40,40 +40,40 @@ def started(*arguments: object) -> subprocess.Popen[str]:
     )
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
-    """A run of MANY that nothing has interrupted."""
-    folder = tmp_path_factory.mktemp("whole")
-    finish(write_study(folder, MANY), folder / "run")
-    return folder / "run"
-
-
-def finish(config: Path, out: Path, *more: str) -> None:
-    process = started("ensemble", config, "--out", out, *more)
-    error = process.communicate(timeout=300)[1]
-    assert process.returncode == 0, error
-
-
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_a_run_that_is_interrupted_continues_to_the_same_bits(tmp_path, whole, sent, code) -> None:
-    config = write_study(tmp_path, MANY)
-    process = started("ensemble", config, "--out", tmp_path / "run")
-    while not finished_blocks(tmp_path / "run") and process.poll() is None:
+def stopped(sent: int, config: Path, out: Path) -> tuple[int, str]:
+    """Send a signal to a run after its next block: exit code and errors."""
+    before = len(finished_blocks(out))
+    process = started("ensemble", config, "--out", out)
+    while len(finished_blocks(out)) == before and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(sent)
     error = process.communicate(timeout=60)[1]
-    assert process.returncode == code, error
-    if code == 130:
-        assert f"continue with: jaxmech ensemble {config} --out {tmp_path / 'run'}" in error
-        assert "Traceback" not in error
-    done = finished_blocks(tmp_path / "run")
-    assert 0 < len(done) < 100
-    kept = {b: (tmp_path / "run" / "blocks" / f"{b:06d}").stat().st_mtime_ns for b in done}
+    return process.returncode, error
 
-    finish(config, tmp_path / "run", "--chunk", "33")
-    assert same_bits(tmp_path / "run", whole)
-    assert np.all(arrays(tmp_path / "run")["status"] == 0)
-    assert kept == {b: (tmp_path / "run" / "blocks" / f"{b:06d}").stat().st_mtime_ns for b in kept}
+
+def written_at(out: Path) -> dict[int, int]:
+    """The time at which each finished block was written."""
+    names = {block: out / "blocks" / f"{block:06d}" for block in finished_blocks(out)}
+    return {block: name.stat().st_mtime_ns for block, name in names.items()}
+
+
+def test_a_run_that_is_killed_and_interrupted_continues_to_the_same_bits(tmp_path) -> None:
+    config, out, whole = write_study(tmp_path, MANY), tmp_path / "run", tmp_path / "whole"
+    code, error = stopped(signal.SIGKILL, config, out)
+    assert code == -signal.SIGKILL, error
+    first = written_at(out)
+    code, error = stopped(signal.SIGINT, config, out)
+    assert code == 130, error
+    assert f"continue with: jaxmech ensemble {config} --out {out}" in error
+    assert "Traceback" not in error
+    second = written_at(out)
+    assert 0 < len(first) < len(second) < 100
+
+    assert main(["ensemble", str(config), "--out", str(out), "--chunk", "33"]) == 0
+    assert main(["ensemble", str(config), "--out", str(whole)]) == 0
+    assert same_bits(out, whole)
+    assert np.all(arrays(out)["status"] == 0)
+    assert first.items() <= second.items() <= written_at(out).items()
 
 
 def test_a_study_from_the_outside(tmp_path) -> None:

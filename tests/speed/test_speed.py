@@ -274,8 +274,15 @@ def interrupted_contest(after: int) -> Callable[..., None]:
     return run
 
 
+def known_device(platform: str, name: str = "some device") -> dict[str, Any]:
+    """What is known about a device before anything is measured on it."""
+    facts = {"platform": platform, "device": name, "processor": name, "driver": "580.1"}
+    return {**facts, "jax": "1", "python": "3", "peak": {"float64": 1e9, "float32": 2e9}}
+
+
 def test_what_is_measured_before_an_interruption_is_written(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(benchmarks, "contest", interrupted_contest(after=1))
+    monkeypatch.setattr(benchmarks, "present", lambda devices: {"cpu": known_device("cpu")})
     text = TINY.replace('"Cholesky"]', '"Cholesky", "pinv"]')
     text += "cases.chain_2 = { batches = [3], steps = 4, step = 0.01 }\n"
     assert benchmark.main(written(tmp_path, text), tmp_path / "run") == 130
@@ -291,9 +298,7 @@ def test_what_is_measured_before_an_interruption_is_written(tmp_path, monkeypatc
 
 def machine(folder: Path, name: str, seconds: float) -> Path:
     """The file of a machine with a given time for a run."""
-    known = {"platform": "cuda", "device": name, "driver": "580.1", "jax": "1", "python": "3"}
-    known["peak"] = {"float64": 1e9, "float32": 2e9}
-    results = Results(read(written(folder), Speed), {"cuda": known})
+    results = Results(read(written(folder), Speed), {"cuda": known_device("cuda", name)})
     for batch in (1000, 100_000):
         for precision in ("float64", "float32"):
             case = cases.make("chain_1", batch, steps=10, step_size=0.01)
