@@ -17,8 +17,9 @@ from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_study
 
 ROOT = Path(__file__).resolve().parents[2]
-# 100 blocks of some 30 ms each: however busy the machine, a signal comes before the last of them.
-MANY = STUDY.replace("size = 20", "size = 399").replace("substeps = 8", "substeps = 3000")
+# 40 blocks of some 60 ms each: however busy the machine, a signal comes before the last of them.
+BLOCKS = 40
+MANY = STUDY.replace("size = 20", "size = 159").replace("substeps = 8", "substeps = 20_000")
 
 
 # A shell starts background jobs with SIGINT ignored, which child processes inherit; restore it.
@@ -67,7 +68,7 @@ def test_a_run_that_is_killed_and_interrupted_continues_to_the_same_bits(tmp_pat
     assert f"continue with: jaxmech ensemble {config} --out {out}" in error
     assert "Traceback" not in error
     second = written_at(out)
-    assert 0 < len(first) < len(second) < 100
+    assert 0 < len(first) < len(second) < BLOCKS
 
     assert main(["ensemble", str(config), "--out", str(out), "--chunk", "33"]) == 0
     assert main(["ensemble", str(config), "--out", str(whole)]) == 0

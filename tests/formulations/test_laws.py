@@ -28,7 +28,7 @@ from jaxmech import (
 from jaxmech.formulations import FORMULATIONS, Contravariant, LagrangeFirstKind, Maggi
 from jaxmech.linalg import column_space_projector
 from jaxmech.models import CATALOGUE, make
-from tests.quick import quick
+from tests.quick import each, quick
 from tests.small import CASES, QUATERNION, REDUNDANT, SKATE, Case
 
 OPTIONS = {"chain": {"links": 3}, "four_bars": {"bars": 1}}
@@ -71,7 +71,7 @@ def states(name: str) -> tuple[System, State]:
     starts, params = around(dict(model.start), 0.2, 1), around(dict(model.params), 0.05, 2)
     if rest == ["collinear"]:
         starts["angle"] = np.array([0.0, np.pi, 0.0, np.pi])
-    q, v = quick(jax.vmap(model.state))(starts, params)
+    q, v = each(model.state)(starts, params)
     return model.system, (q, v, np.zeros(STATES), params)
 
 
@@ -87,7 +87,7 @@ def equations(name: str) -> tuple[EquationsOfMotion, EquationsOfMotion]:
     def both(*state: Any) -> Any:
         return [law.equations(system, *system.arguments(*state)) for law in hooks]
 
-    return tuple(quick(jax.vmap(both))(*state))
+    return tuple(each(both)(*state))
 
 
 def padded(eom: Any, n: int, m: int) -> tuple[np.ndarray, ...]:
@@ -123,9 +123,10 @@ def solutions(singular: bool) -> dict[str, list[Any]]:
     def all_laws(*eom: Any) -> Any:
         return [solution(law, singular, EquationsOfMotion(*eom)) for law in laws(singular)]
 
-    stacked = map(np.stack, zip(*blocks, strict=True))
-    found = jax.tree.map(np.asarray, quick(jax.vmap(jax.vmap(all_laws)))(*stacked))
-    return {name: jax.tree.map(lambda x, k=k: x[k], found) for k, name in enumerate(names)}
+    batch = map(np.concatenate, zip(*blocks, strict=True))
+    found = jax.tree.map(np.asarray, each(all_laws)(*batch))
+    parts = {name: slice(k * STATES, (k + 1) * STATES) for k, name in enumerate(names)}
+    return {name: jax.tree.map(lambda x, part=part: x[part], found) for name, part in parts.items()}
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -205,7 +206,7 @@ def test_derivatives_agree(singular: bool) -> None:
     eom, change = (
         tuple(map(np.concatenate, zip(*blocks, strict=True))) for blocks in zip(*pairs, strict=True)
     )
-    found = np.asarray(quick(jax.vmap(slopes))(eom, change))
+    found = np.asarray(each(slopes)(eom, change))
     exact = found[:, 0]
     assert np.all(np.abs(exact) > 1e-3)
     np.testing.assert_allclose(found, np.broadcast_to(exact[:, None], found.shape), rtol=1e-8)
@@ -225,7 +226,7 @@ def tangents(name: str, n: int, m: int) -> tuple[Any, Any]:
         return jax.jvp(at, given, direction)
 
     one = jax.tree.map(lambda x: x[None], (given, direction))
-    eom, change = quick(jax.vmap(both))(*one)
+    eom, change = each(both)(*one)
     M, *others = padded(change, n, m)
     fixed = padded(jax.tree.map(np.zeros_like, change), n, m)[0]
     return padded(eom, n, m), (M - fixed, *others)
