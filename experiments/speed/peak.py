@@ -1,6 +1,5 @@
 """The arithmetic peak of a device: independent chains of multiply-add in registers, measured."""
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
