@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, substeps_of
@@ -110,11 +111,11 @@ def _stored_bytes(study: Study, coordinates: int) -> int:
     """The bytes of the results of one trajectory; an observed quantity counts as one number."""
     if study.store == "statistics":
         return 0
-    width = 8 if study.precision == "float64" else 4
+    width = np.dtype(study.precision).itemsize
     names = (*study.save, *study.observe) if isinstance(study.store, str) else study.store
     numbers = sum(coordinates if name in _BY_COORDINATE else 1 for name in names)
     saves = 1 if study.store == "final" else study.times.saves
-    each = 4 if study.stored_precision == "float32" else width
+    each = np.dtype(study.stored_precision or study.precision).itemsize
     events = sum(2 + one.keep * (1 + 2 * coordinates) for one in study.events.values())
     return each * saves * numbers + width * (_ONCE + events)
 

@@ -48,6 +48,18 @@ def test_a_gpu_is_filled_by_a_block() -> None:
     assert block(replace(FEW, block=300), H200) == 300
 
 
+def test_series_are_as_large_as_they_are_stored() -> None:
+    """A study in float32 may store its series in float64, and the other way round."""
+    single = replace(FEW, precision="float32", store="all", save=("q", "v"))
+    sizes = {
+        stored: estimate.estimate(replace(single, stored_precision=stored), 2).trajectory
+        for stored in (None, "float32", "float64")
+    }
+    assert sizes[None] == sizes["float32"]
+    numbers = 4 * FEW.times.saves  # q and v have two components each
+    assert sizes["float64"] - sizes["float32"] == 4 * numbers
+
+
 @pytest.mark.parametrize("saves", [101, 1001, 5001, 10**5])
 @pytest.mark.parametrize("memory", [130 * GB, 8 * GB, GB])
 def test_results_take_a_part_of_the_memory(saves: int, memory: int) -> None:

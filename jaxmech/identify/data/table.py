@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, too_small
+from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, refuse_all
 from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.velocity_estimates import rates
@@ -38,7 +38,7 @@ class Table:
     )
     time: str | None = setting(None, "column (.csv) or array (.npz) of the sample times [s]")
     dt: float | None = setting(
-        None, "time between samples [s]; the array `dt` of an .npz by default"
+        None, "time between samples [s]; the array `dt` of an .npz by default", positive=True
     )
     train: tuple[str, ...] = setting(
         (),
@@ -52,7 +52,7 @@ class Table:
         (), "names for the columns of an .npz, which else are 0, 1, ..."
     )
     recording: str | None = setting(None, "column of a .csv that names the recording of each row")
-    stride: int = setting(1, "keep every n-th sample")
+    stride: int = setting(1, "keep every n-th sample", least=1)
     noise_sd: float | list[Any] | None = setting(
         None, "standard deviation of the noise, of all columns or of each"
     )
@@ -159,12 +159,10 @@ def _problems(table: Table) -> Iterator[Problem]:
         yield Problem(("validation",), text)
     if table.time is not None and table.dt is not None:
         yield Problem(("dt",), "must be left out where `time` is given")
-    yield from too_small(table, {"stride": 1})
+    yield from out_of_range(table)
 
 
 def _not_positive(table: Table) -> Iterator[Problem]:
-    if table.dt is not None and not table.dt > 0:
-        yield Problem(("dt",), f"must be positive, but is {table.dt}")
     noise, count = table.noise_sd, len(table.observed)
     each = noise if isinstance(noise, list) else [1.0 if noise is None else noise] * count
     if len(each) != count or not all(isinstance(sd, int | float) and sd > 0 for sd in each):
