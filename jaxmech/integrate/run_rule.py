@@ -21,23 +21,14 @@ from jaxmech.system import Params
 
 
 class RolloutInputs(eqx.Module):
-    """All inputs of a trajectory, or their tangents or cotangents; None where zero.
+    """All inputs of a trajectory, or their tangents or cotangents; None where zero."""
 
-    Attributes:
-        q0: coordinates at the start, shape (n,).
-        v0: velocities there, shape (n,).
-        ts: save times, shape (T,).
-        params: parameters.
-        tolerance: tolerances of adaptive steps, held fixed in derivatives.
-        traced: values that the system and the events close over.
-    """
-
-    q0: Any
-    v0: Any
-    ts: Any
+    q0: Any  # (n,)
+    v0: Any  # (n,)
+    ts: Any  # save times (T,)
     params: Params
-    tolerance: Any = None
-    traced: Sequence[Any] = ()
+    tolerance: Any = None  # of adaptive steps, held fixed in derivatives
+    traced: Sequence[Any] = ()  # values that the system and the events close over
 
     @property
     def shared(self) -> tuple[Params, Sequence[Any]]:
@@ -46,19 +37,12 @@ class RolloutInputs(eqx.Module):
 
 
 class SmoothResults(eqx.Module):
-    """The differentiable results of a run, or their tangents or cotangents.
+    """The differentiable results of a run, or their tangents or cotangents."""
 
-    Attributes:
-        q: coordinates at the save times, shape (T, n).
-        v: velocities at the save times, shape (T, n).
-        found: times and states of the events; None without events.
-        kept: states that the derivatives need, for derivatives of derivatives.
-    """
-
-    q: Any
-    v: Any
-    found: Any
-    kept: Any
+    q: Any  # at the save times, (T, n)
+    v: Any  # at the save times, (T, n)
+    found: Any  # times and states of the events; None without events
+    kept: Any  # states that the derivatives need, for derivatives of derivatives
 
 
 @dataclass(frozen=True)

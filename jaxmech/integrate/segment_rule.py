@@ -40,32 +40,19 @@ Times = tuple[Array, Array]  # the save time before a segment, and its step size
 
 
 class KeptSegments(eqx.Module):
-    """The data of the forward run that its derivatives need.
+    """The data of the forward run that its derivatives need."""
 
-    Attributes:
-        smooth: q and v at the ends of the S segments, shapes (S, n).
-        events: those of each segment; None without events.
-        known: whether the state was good at each save time, shape (T,).
-        t_failed: as in `Trajectory`.
-    """
-
-    smooth: tuple[Array, Array]
-    events: SegmentEvents | None
-    known: Bool[Array, " T"]
-    t_failed: Float[Array, ""]
+    smooth: tuple[Array, Array]  # q and v at the ends of the S segments, (S, n)
+    events: SegmentEvents | None  # of each segment; None without events
+    known: Bool[Array, " T"]  # whether the state was good at each save time
+    t_failed: Float[Array, ""]  # as in `Trajectory`
 
 
 class SegmentPlace(eqx.Module):
-    """The fixed data of a segment.
+    """The fixed data of a segment."""
 
-    Attributes:
-        done: number of steps from the save time before it.
-        t_failed: as in `Trajectory`.
-        events: events of the segment; None without events.
-    """
-
-    done: Int[Array, ""]
-    t_failed: Float[Array, ""]
+    done: Int[Array, ""]  # steps from the save time before it
+    t_failed: Float[Array, ""]  # as in `Trajectory`
     events: SegmentEvents | None
 
     def complete(self, derivatives: Any) -> Any:
@@ -79,15 +66,10 @@ class SegmentPlace(eqx.Module):
 
 @dataclass(frozen=True)
 class AbstractSegments(AbstractRun):
-    """A run with fixed steps.
+    """A run with fixed steps."""
 
-    Attributes:
-        substeps: steps per save interval.
-        steps: steps of a segment.
-    """
-
-    substeps: int
-    steps: int
+    substeps: int  # steps per save interval
+    steps: int  # steps of a segment
 
     @abc.abstractmethod
     def advance(

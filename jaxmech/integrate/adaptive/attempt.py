@@ -25,43 +25,25 @@ _ITERATION = 1e-2  # largest error of the iteration of an implicit step, in tole
 
 
 class Knot(eqx.Module):
-    """A state on the constraints with its accelerations, where a step begins and another ends.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        qdd: accelerations, shape (n,).
-        kept: flags of the constraint rows that were taken as independent.
-        rank: number of independent constraint rows.
-        status: failure of the law of motion there, a `Status`.
-    """
+    """A state on the constraints with its accelerations, where a step begins and another ends."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
     qdd: Float[Array, " n"]
-    kept: Bool[Array, " m"]
+    kept: Bool[Array, " m"]  # which rows were taken as independent
     rank: Int[Array, ""]
-    status: Int[Array, ""]
+    status: Int[Array, ""]  # failure of the law of motion there, a `Status`
 
 
 class Attempt(eqx.Module):
-    """The result of an attempted step.
-
-    Attributes:
-        end: the knot at the end of the step.
-        error: error of the step in tolerances; NaN if it could not be computed.
-        errors: errors in q and in v by coordinate, shape (2, n).
-        rank: smallest rank during the step.
-        status: failure of the step, a `Status`.
-        stiffness: |h lambda| of the eigenvalue estimated from the last two stages.
-    """
+    """The result of an attempted step."""
 
     end: Knot
-    error: Float[Array, ""]
-    errors: Float[Array, "2 n"]
-    rank: Int[Array, ""]
-    status: Int[Array, ""]
-    stiffness: Float[Array, ""]
+    error: Float[Array, ""]  # in tolerances; NaN if it could not be computed
+    errors: Float[Array, "2 n"]  # in q and in v by coordinate
+    rank: Int[Array, ""]  # the smallest during the step
+    status: Int[Array, ""]  # failure of the step, a `Status`
+    stiffness: Float[Array, ""]  # |h lambda| of the eigenvalue estimated from the last two stages
 
 
 def knot(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> Knot:
@@ -121,29 +103,17 @@ def attempt(
 
 
 class _Moved(eqx.Module):
-    """The end of a step before projection.
-
-    Attributes:
-        q: coordinates at its end.
-        v: velocities at its end.
-        in_q: estimates of the error of q, without the rate at the end, shape (E, n).
-        in_v: the same of v.
-        error_at_end: weights of the rate at the end of the step in the estimates.
-        independent: whether all rows were independent.
-        rank: smallest rank.
-        status: failure of the step, a `Status`.
-        last: q, v and accelerations of the last stage; None for implicit methods.
-    """
+    """The end of a step before projection."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
-    in_q: Float[Array, " E n"]
-    in_v: Float[Array, " E n"]
-    error_at_end: tuple[float, ...] = eqx.field(static=True)
-    independent: Bool[Array, ""]
-    rank: Int[Array, ""]
-    status: Int[Array, ""]
-    last: tuple[Array, Array, Array] | None
+    in_q: Float[Array, " E n"]  # estimates of the error of q, without the rate at the end
+    in_v: Float[Array, " E n"]  # the same of v
+    error_at_end: tuple[float, ...] = eqx.field(static=True)  # weights of that rate
+    independent: Bool[Array, ""]  # whether all rows were
+    rank: Int[Array, ""]  # the smallest
+    status: Int[Array, ""]  # failure of the step, a `Status`
+    last: tuple[Array, Array, Array] | None  # q, v, qdd of the last stage; not of implicit methods
 
 
 def _implicit(
@@ -192,27 +162,16 @@ def _ratio(rates: tuple[Array, Array], states: tuple[Array, Array]) -> Array:
 
 
 class _StagesSoFar(eqx.Module):
-    """The carry of the loop over the stages.
+    """The carry of the loop over the stages."""
 
-    Attributes:
-        speeds: velocities of the stages so far, the last one at the end, after zeros, shape (S, n).
-        accelerations: accelerations of the stages likewise.
-        q: coordinates of the last stage.
-        v: velocities of the last stage.
-        qdd: accelerations of the last stage.
-        independent: whether all rows were independent at all stages.
-        status: `Status` so far, int32.
-        rank: smallest rank so far.
-    """
-
-    speeds: Float[Array, " S n"]
-    accelerations: Float[Array, " S n"]
-    q: Float[Array, " n"]
+    speeds: Float[Array, " S n"]  # of the stages so far, the last one at the end, after zeros
+    accelerations: Float[Array, " S n"]  # likewise
+    q: Float[Array, " n"]  # q, v and qdd are those of the last stage
     v: Float[Array, " n"]
     qdd: Float[Array, " n"]
-    independent: Bool[Array, ""]
-    status: Int[Array, ""]
-    rank: Int[Array, ""]
+    independent: Bool[Array, ""]  # whether all rows were at all stages
+    status: Int[Array, ""]  # a `Status`
+    rank: Int[Array, ""]  # the smallest so far
 
 
 def _run_stages(
@@ -274,22 +233,14 @@ class _StageWeights(eqx.Module):
 
     The rates of earlier stages are kept as they are, and not added to the sums of those that
     follow: native code reads them once for each weight, but would write each sum as often.
-
-    Attributes:
-        nodes: the fractions of the step at which they are taken, shape (S,).
-        before: the weights of the S rates before a stage, the last one at the end, shape (S, S).
-        is_last: whether it is the last stage, shape (S,).
-        step: weights of the rates in the step, shape (S,).
-        errors: the same in its E errors, shape (E, S).
-        error_at_end: weights of the rate at the end of the step in its errors.
     """
 
-    nodes: Float[Array, " S"]
-    before: Float[Array, " S S"]
+    nodes: Float[Array, " S"]  # fractions of the step
+    before: Float[Array, " S S"]  # of the S rates before a stage, the last one at the end
     is_last: Bool[Array, " S"]
-    step: Float[Array, " S"]
-    errors: Float[Array, " E S"]
-    error_at_end: tuple[float, ...] = eqx.field(static=True)
+    step: Float[Array, " S"]  # of the rates in the step
+    errors: Float[Array, " E S"]  # of the rates in its E errors
+    error_at_end: tuple[float, ...] = eqx.field(static=True)  # of the rate at its end
 
     @staticmethod
     def of(pair: AbstractRungeKuttaPair, dtype: Any) -> "_StageWeights":

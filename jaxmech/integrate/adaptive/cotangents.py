@@ -72,19 +72,12 @@ def cotangents_of(
 
 @dataclass(frozen=True)
 class _Pull:
-    """The pullback of cotangents along the moves.
-
-    Attributes:
-        moves: the moves.
-        saves: cotangents of the saves, shape (T, 2 n).
-        found: cotangents of the kept events; None without events.
-        fixed: the shared inputs that are not differentiated.
-    """
+    """The pullback of cotangents along the moves."""
 
     moves: Moves
-    saves: Array
-    found: Occurrences | None
-    fixed: Any
+    saves: Array  # cotangents of the saves, (T, 2 n)
+    found: Occurrences | None  # cotangents of the kept events; None without events
+    fixed: Any  # the shared inputs that are not differentiated
 
     def through(self, own: StepRecord, shared: Any, given: Any) -> Any:
         """Cotangents through a segment: of the state before it, of the start time and `shared`."""

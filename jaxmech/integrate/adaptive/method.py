@@ -17,12 +17,7 @@ from jaxmech.utils.field_docs import setting
 
 
 class Tolerance(eqx.Module):
-    """The tolerances of `Adaptive`, kept separate so that all of them share one compiled program.
-
-    Attributes:
-        rtol: relative tolerance.
-        atol: absolute tolerance.
-    """
+    """The tolerances of `Adaptive`, kept separate so that all share one compiled program."""
 
     rtol: Float[Array, ""]
     atol: Float[Array, ""]

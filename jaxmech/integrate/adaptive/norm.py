@@ -20,15 +20,9 @@ _SMALL = 0.01  # weight of the second estimate of `DormandPrince8`
 
 
 class ErrorNorm(eqx.Module):
-    """The scale of the error of a step.
+    """The scale of the error of a step."""
 
-    Attributes:
-        M: mass matrix at the end of the step, shape (n, n).
-        allowed_q: allowed error of q.
-        allowed_v: allowed error of v.
-    """
-
-    M: Float[Array, " n n"]
+    M: Float[Array, " n n"]  # mass matrix at the end of the step
     allowed_q: Float[Array, ""]
     allowed_v: Float[Array, ""]
 

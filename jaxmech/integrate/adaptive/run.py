@@ -40,28 +40,16 @@ class StiffnessCounts(eqx.Module):
 
 
 class RunState(eqx.Module):
-    """The carry of the loop over attempts.
+    """The carry of the loop over attempts."""
 
-    Attributes:
-        elapsed: time since the start, not negative.
-        knot: the current knot.
-        size: size of the next attempt.
-        error: error of the last step, for the controller.
-        is_repeat: whether the last attempt was rejected.
-        status: the `Status` so far.
-        t_failed: as in `Trajectory`.
-        saved: index of the next save time.
-        events: state of the events; None without events.
-    """
-
-    elapsed: Float[Array, ""]
+    elapsed: Float[Array, ""]  # time since the start, not negative
     knot: Knot
-    size: Float[Array, ""]
-    error: Float[Array, ""]
-    is_repeat: Bool[Array, ""]
-    status: Int[Array, ""]
-    t_failed: Float[Array, ""]
-    saved: Int[Array, ""]
+    size: Float[Array, ""]  # of the next attempt
+    error: Float[Array, ""]  # of the last step, for the controller
+    is_repeat: Bool[Array, ""]  # whether the last attempt was rejected
+    status: Int[Array, ""]  # a `Status`
+    t_failed: Float[Array, ""]  # as in `Trajectory`
+    saved: Int[Array, ""]  # index of the next save time
     counts: StepCounts
     stiffness: StiffnessCounts
     audit: RunAudit

@@ -55,21 +55,13 @@ def tangents_of(
 
 
 class _Pushed(eqx.Module):
-    """A state between moves with its tangent.
-
-    Attributes:
-        state: the state.
-        d_state: tangent of the state.
-        active: flags of the constraints that are on; None without events.
-        d_found: tangents of the kept events; None without events.
-        begin: time since the start.
-    """
+    """A state between moves with its tangent."""
 
     state: PieceState
     d_state: PieceState
-    active: Array | None
-    d_found: Occurrences | None
-    begin: Array
+    active: Array | None  # constraints that are on; None without events
+    d_found: Occurrences | None  # tangents of the kept events; None without events
+    begin: Array  # time since the start
 
     def tangent(self) -> Array:
         """The tangent packed into one array."""
@@ -84,21 +76,13 @@ def _packed(state: PieceState) -> Array:
 
 @dataclass(frozen=True)
 class _Push:
-    """The pushforward of tangents along the moves.
-
-    Attributes:
-        moves: the moves.
-        record: the recorded moves.
-        moving: the shared inputs that are differentiated.
-        fixed: the other shared inputs.
-        changes: tangents of the inputs.
-    """
+    """The pushforward of tangents along the moves."""
 
     moves: Moves
     record: StepRecord
-    moving: Any
-    fixed: Any
-    changes: RolloutInputs
+    moving: Any  # the shared inputs that are differentiated
+    fixed: Any  # the other shared inputs
+    changes: RolloutInputs  # tangents of the inputs
 
     def __call__(self, at: _Pushed, number: Array) -> tuple[_Pushed, Move, Array]:
         """Push through a move; also the move, and the tangent of q and v at its end."""

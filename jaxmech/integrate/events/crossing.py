@@ -35,54 +35,29 @@ PartialStep = Callable[[Array, Array, Array, Array, Params], tuple[Array, Array,
 
 
 class StepSearch(eqx.Module):
-    """The search for the events within a step from u = 0 to u = 1.
+    """The search for the events within a step from u = 0 to u = 1."""
 
-    Attributes:
-        base_q: coordinates that the trials step from, shape (n,).
-        base_v: velocities, shape (n,).
-        base_u: position of that state in the step.
-        q: coordinates at `high`, shape (n,).
-        v: velocities there, shape (n,).
-        values: the functions at that state, shape (E,).
-        health: checks of the step up to there.
-        low: position before which no event occurs.
-        high: an event occurs before here.
-        at_low: the functions at `low`, weighted, shape (E,).
-        at_high: the functions at `high`, weighted, shape (E,).
-        side: the end that was moved last, 1 for `high` and -1 for `low`.
-        tries: number of trials for this event so far.
-        u: position of the end of the next trial.
-        searching: whether an event is known to exist.
-        events: state of the events.
-        count: number of events in this step so far that changed the motion.
-        end_q: coordinates at the last event, before its transition, shape (n,).
-        end_v: velocities there, shape (n,).
-        cut: whether the motion changed at that event.
-        done: whether the step is over.
-        dips: the search for events that come and go.
-    """
-
-    base_q: Float[Array, " n"]
+    base_q: Float[Array, " n"]  # the state that the trials step from
     base_v: Float[Array, " n"]
-    base_u: Float[Array, ""]
-    q: Float[Array, " n"]
+    base_u: Float[Array, ""]  # its position in the step
+    q: Float[Array, " n"]  # the state at `high`
     v: Float[Array, " n"]
-    values: Float[Array, " E"]
-    health: Health
-    low: Float[Array, ""]
-    high: Float[Array, ""]
-    at_low: Float[Array, " E"]
-    at_high: Float[Array, " E"]
-    side: Int[Array, ""]
-    tries: Int[Array, ""]
-    u: Float[Array, ""]
-    searching: Bool[Array, ""]
+    values: Float[Array, " E"]  # the functions there
+    health: Health  # checks of the step up to there
+    low: Float[Array, ""]  # no event occurs before
+    high: Float[Array, ""]  # an event occurs before
+    at_low: Float[Array, " E"]  # the functions at `low`, weighted
+    at_high: Float[Array, " E"]  # the functions at `high`, weighted
+    side: Int[Array, ""]  # the end that was moved last, 1 for `high` and -1 for `low`
+    tries: Int[Array, ""]  # trials for this event so far
+    u: Float[Array, ""]  # end of the next trial
+    searching: Bool[Array, ""]  # whether an event is known to exist
     events: EventState
-    count: Int[Array, ""]
-    end_q: Float[Array, " n"]
+    count: Int[Array, ""]  # events in this step so far that changed the motion
+    end_q: Float[Array, " n"]  # the state at the last event, before its transition
     end_v: Float[Array, " n"]
-    cut: Bool[Array, ""]
-    done: Bool[Array, ""]
+    cut: Bool[Array, ""]  # whether the motion changed at that event
+    done: Bool[Array, ""]  # whether the step is over
     dips: Dips
 
 

@@ -26,35 +26,21 @@ _TRUST = 0.2  # relative error of the depth of an estimated minimum below the en
 
 
 class StepEnd(eqx.Module):
-    """The functions at an end of an interval, positive at both ends, and their rates in u.
+    """The functions at an end of an interval, positive at both ends, and their rates in u."""
 
-    Attributes:
-        u: position in the step, shape (E,).
-        g: the functions, shape (E,).
-        r: rates of the functions, NaN where unknown, shape (E,).
-    """
-
-    u: Float[Array, " E"]
-    g: Float[Array, " E"]
-    r: Float[Array, " E"]
+    u: Float[Array, " E"]  # position in the step
+    g: Float[Array, " E"]  # the functions
+    r: Float[Array, " E"]  # their rates, NaN where unknown
 
 
 class Dips(eqx.Module):
-    """The search for minima within a step, of one function after another.
+    """The search for minima within a step, of one function after another."""
 
-    Attributes:
-        pending: functions whose minimum is still sought, shape (E,).
-        low: lower end of the interval of each minimum.
-        high: upper end of the interval of each minimum.
-        tries: number of trials for the current minimum so far.
-        stops: position at which a function was found beyond zero, 1 for none, shape (E,).
-    """
-
-    pending: Bool[Array, " E"]
-    low: StepEnd
-    high: StepEnd
-    tries: Int[Array, ""]
-    stops: Float[Array, " E"]
+    pending: Bool[Array, " E"]  # functions whose minimum is still sought
+    low: StepEnd  # lower end of the interval of each minimum
+    high: StepEnd  # upper end of the interval of each minimum
+    tries: Int[Array, ""]  # trials for the current minimum so far
+    stops: Float[Array, " E"]  # where a function was found beyond zero, 1 for nowhere
 
     @staticmethod
     def none(count: int, dtype: Any) -> "Dips":

@@ -54,31 +54,19 @@ def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs)
 
 
 class _Along(eqx.Module):
-    """The position of the replay in a segment.
+    """The position of the replay in a segment."""
 
-    Attributes:
-        step: index of the step.
-        entry: number of replayed events.
-        active: flags of the constraints that are on.
-        moving: whether the trajectory still moves.
-    """
-
-    step: Int[Array, ""]
-    entry: Int[Array, ""]
-    active: Bool[Array, " C"]
-    moving: Bool[Array, ""]
+    step: Int[Array, ""]  # index of the step
+    entry: Int[Array, ""]  # number of replayed events
+    active: Bool[Array, " C"]  # constraints that are on
+    moving: Bool[Array, ""]  # whether the trajectory still moves
 
 
 @dataclass(frozen=True)
 class EventSegments(AbstractSegments):
-    """A run with fixed steps and events.
+    """A run with fixed steps and events."""
 
-    Attributes:
-        pieces: the two kinds of pieces, with closed-over values as arguments.
-        watch: the events.
-    """
-
-    pieces: PieceKinds
+    pieces: PieceKinds  # with closed-over values as arguments
     watch: Watch
 
     def advance(

@@ -27,15 +27,10 @@ _ITERATIONS = 2  # for velocities on constraints that are not linear in them
 
 @dataclass(frozen=True)
 class Watch:
-    """All events of a run.
+    """All events of a run."""
 
-    Attributes:
-        events: the events, E of them.
-        inactive: constraints that are off at the start.
-    """
-
-    events: tuple[Event, ...]
-    inactive: tuple[str, ...] = ()
+    events: tuple[Event, ...]  # E of them
+    inactive: tuple[str, ...] = ()  # constraints that are off at the start
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -29,27 +29,16 @@ from jaxmech.system import Params
 
 
 class MotionJacobian(eqx.Module):
-    """Derivatives of the residuals at a state, with constant accelerations and multipliers.
+    """Derivatives of the residuals at a state, with constant accelerations and multipliers."""
 
-    Attributes:
-        M: mass matrix, shape (n, n).
-        A: constraint matrix, shape (m, n).
-        push: A^T + C_lambda transposed, the directions of the constraint forces, shape (m, n).
-        in_q: R_q and S_q, one above the other, shape (n + m, n).
-        in_v: R_v and S_v, shape (n + m, n).
-        in_t: R_t and S_t, shape (n + m,).
-        kept: flags of the constraint rows that count as independent, shape (m,).
-        singular: rows of A that compensate for a singular M, as in `System`.
-    """
-
-    M: Float[Array, " n n"]
-    A: Float[Array, " m n"]
-    push: Float[Array, " m n"]
-    in_q: Float[Array, " nm n"]
-    in_v: Float[Array, " nm n"]
-    in_t: Float[Array, " nm"]
-    kept: Bool[Array, " m"]
-    singular: SingularMass = eqx.field(static=True)
+    M: Float[Array, " n n"]  # mass matrix
+    A: Float[Array, " m n"]  # constraint matrix
+    push: Float[Array, " m n"]  # A^T + C_lambda transposed, the directions of the constraint forces
+    in_q: Float[Array, " nm n"]  # R_q and S_q, one above the other
+    in_v: Float[Array, " nm n"]  # R_v and S_v
+    in_t: Float[Array, " nm"]  # R_t and S_t
+    kept: Bool[Array, " m"]  # constraint rows that count as independent
+    singular: SingularMass = eqx.field(static=True)  # as in `System`
 
     def resolvent(self, real: Array, imaginary: Array | None = None) -> "Resolvent":
         """The factors of mu I - J; complex ones are kept as real matrices of twice the size."""
@@ -105,19 +94,12 @@ class Pair(NamedTuple):
 
 
 class Resolvent(eqx.Module):
-    """The resolvent (mu I - J)^-1.
-
-    Attributes:
-        at: the derivatives at the state.
-        factors: factors of the saddle-point system.
-        z: real part of 1 / mu.
-        zi: imaginary part, None for a real mu.
-    """
+    """The resolvent (mu I - J)^-1."""
 
     at: MotionJacobian
-    factors: _Factors
-    z: Array
-    zi: Array | None
+    factors: _Factors  # of the saddle-point system
+    z: Array  # real part of 1 / mu
+    zi: Array | None  # imaginary part; None for a real mu
 
     @property
     def regular(self) -> Bool[Array, ""]:

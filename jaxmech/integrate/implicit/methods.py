@@ -27,43 +27,25 @@ from jaxmech.utils.field_docs import setting
 
 
 class ImplicitStep(eqx.Module):
-    """The end of a step before projection.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        errors: errors of q and of v, shape (2, n).
-        independent: whether all constraint rows were independent at the start.
-        rank: number of independent rows.
-        status: failure of the step, a `Status`.
-    """
+    """The end of a step before projection."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
-    errors: Float[Array, "2 n"]
-    independent: Bool[Array, ""]
+    errors: Float[Array, "2 n"]  # of q and of v
+    independent: Bool[Array, ""]  # whether all constraint rows were at the start
     rank: Int[Array, ""]
-    status: Int[Array, ""]
+    status: Int[Array, ""]  # failure of the step, a `Status`
 
 
 class StepData(eqx.Module):
-    """The start of a step, and the accuracy of its equations.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        t: time.
-        h: size of the step.
-        params: the parameters of the system.
-        enough: allowed error of an iteration, in q and in v, shape (2,).
-    """
+    """The start of a step, and the accuracy of its equations."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
     t: Float[Array, ""]
     h: Float[Array, ""]
     params: Params
-    enough: Float[Array, "2"]
+    enough: Float[Array, "2"]  # allowed error of an iteration, in q and in v
 
 
 @dataclass(frozen=True)

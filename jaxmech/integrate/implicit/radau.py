@@ -59,15 +59,10 @@ class Solvers(eqx.Module):
 
 
 class Collocation(eqx.Module):
-    """The solution of the collocation equations of a step.
+    """The solution of the collocation equations of a step."""
 
-    Attributes:
-        Z: increments of q and v at the stages, of which the last is that of the step.
-        converged: whether the last correction, extrapolated, was small enough.
-    """
-
-    Z: Float[Array, "3 2 n"]
-    converged: Bool[Array, ""]
+    Z: Float[Array, "3 2 n"]  # increments of q and v at the stages; the last is the step
+    converged: Bool[Array, ""]  # whether the last correction, extrapolated, was small enough
 
 
 def _combined(matrix: np.ndarray, x: Array) -> Array:

@@ -15,21 +15,13 @@ from jaxmech.system import Params
 
 
 class _Sums(eqx.Module):
-    """The contributions of earlier stages to those that follow, the next one first.
+    """The contributions of earlier stages to those that follow, the next one first."""
 
-    Attributes:
-        states: contributions to q and v at which the stages are evaluated, shape (S, 2, n).
-        rights: contributions to the right-hand sides, shape (S, 2, n).
-        step: contributions to the step, shape (2, n).
-        last: the last U, shape (2, n).
-        good: whether all laws of motion could be solved.
-    """
-
-    states: Float[Array, " S 2 n"]
-    rights: Float[Array, " S 2 n"]
-    step: Float[Array, "2 n"]
-    last: Float[Array, "2 n"]
-    good: Bool[Array, ""]
+    states: Float[Array, " S 2 n"]  # to q and v at which the stages are evaluated
+    rights: Float[Array, " S 2 n"]  # to the right-hand sides
+    step: Float[Array, "2 n"]  # to the step
+    last: Float[Array, "2 n"]  # the last U
+    good: Bool[Array, ""]  # whether all laws of motion could be solved
 
 
 def rosenbrock_step(

@@ -34,23 +34,14 @@ from jaxmech.utils.field_docs import setting
 
 
 class Advance(eqx.Module):
-    """The result of a step, and how it went.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        rank: number of independent constraint equations.
-        definite: whether the mass matrix was positive definite.
-        converged: whether the equations of the step were solved.
-        reached: whether the state fulfils dependent constraints too.
-    """
+    """The result of a step, and how it went."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
     rank: Int[Array, ""]
-    definite: Bool[Array, ""]
-    converged: Bool[Array, ""]
-    reached: Bool[Array, ""]
+    definite: Bool[Array, ""]  # whether the mass matrix was positive definite
+    converged: Bool[Array, ""]  # whether the equations of the step were solved
+    reached: Bool[Array, ""]  # whether the state fulfils dependent constraints too
 
 
 @dataclass(frozen=True)
