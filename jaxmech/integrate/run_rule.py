@@ -47,13 +47,10 @@ class SmoothResults(eqx.Module):
 
 @dataclass(frozen=True)
 class AbstractRun(abc.ABC):
-    """A run and its derivatives.
+    """A run and its derivatives."""
 
-    Attributes:
-        run: maps the inputs to the trajectory and the data for its derivatives: `known`, whether
-            the state was good at each save time (T,), `smooth`, states with derivatives, and more.
-    """
-
+    # From the inputs to the trajectory and the data for its derivatives: `known`, whether the state
+    # was good at each save time (T,), `smooth`, states with derivatives, and more.
     run: Callable[[RolloutInputs], tuple[Trajectory, Any]]
 
     @abc.abstractmethod
@@ -83,13 +80,7 @@ class AbstractRun(abc.ABC):
 
 
 class RunRule(AbstractRule):
-    """The rule of a run, whose inputs and results are pytrees.
-
-    Args:
-        program: the run.
-        structure: tree structure of its inputs.
-        outs: shapes and types of its results.
-    """
+    """The rule of a run, whose inputs have this structure; `outs` are the shapes of its results."""
 
     def __init__(self, program: Any, structure: Any, outs: Any) -> None:
         trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))

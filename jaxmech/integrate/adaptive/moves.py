@@ -19,7 +19,7 @@ from jaxmech.integrate.adaptive.record import Move, StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
 from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.events.pieces import EventPiece, PieceKinds, PieceState, to_event
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import Watch, nothing_found
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
 from jaxmech.integrate.scheme import Scheme
@@ -49,10 +49,6 @@ class MoveProgram:
     # From a state (2 n,), t, active and shared inputs to its time derivative.
     rates: Callable[[Array, Array, Array | None, Any], Array]
     watch: Watch | None
-
-    def nothing_found(self, q: Array) -> Occurrences | None:
-        """Zeros with the shapes of the kept events; None without events."""
-        return None if self.watch is None else self.watch.nothing_found(q)
 
 
 def move_program(
@@ -122,7 +118,7 @@ class Moves:
     @staticmethod
     def of(program: MoveProgram, x: RolloutInputs) -> "Moves":
         """Make the moves of a run with these inputs."""
-        found = program.nothing_found(x.q0)
+        found = nothing_found(program.watch, x.q0)
         return Moves(program, x.ts, jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found))
 
     def start(self, row: Array) -> tuple[PieceState, Array | None]:

@@ -94,7 +94,7 @@ class MoveRows(eqx.Module):
     segment: int = eqx.field(static=True)  # moves in a segment
 
     @staticmethod
-    def empty(most: int, segment: int, state: Array, columns: int = 1) -> "MoveRows":
+    def empty(most: int, segment: int, state: Array, columns: int) -> "MoveRows":
         """Make rows for `most` moves of `columns` numbers, and states of this shape."""
         count = segments_of(most, segment)
         moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype))

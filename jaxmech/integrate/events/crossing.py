@@ -102,9 +102,9 @@ def through_events(
         passes = watch.opposite_signs(at.events.signs, values, at.events.active).any()
         passes = stays & (passes | (at.u == at.dips.stops).any())
         qdd = scheme.law(q, v, to_t, now)[1].qdd if with_qdd else None
-        slopes = rates(watch, scheme, q, v, to_t, h, now, qdd)
+        slopes = rates(watch, q, v, to_t, h, now, qdd)
         dips = _where(inside, at.dips.updated(at.u, values, slopes, at.events.signs), at.dips)
-        moved = _narrowed(at, q, v, values, health, ends, past, tolerance)
+        moved = _narrowed(at, q, v, values, health, ends, past)
         at = replace(_where(stays, at, moved), dips=dips)
         at = _where(passes, replace(at, low=at.u, at_low=values), at)
         settled = watch.continued_signs(at.events.signs, values, at.events.active)
@@ -148,9 +148,8 @@ def _crossed(
 
 
 def _narrowed(
-    at: StepSearch, q: Array, v: Array, values: Array, health: Health, ends: Array, past: Array,
-    tolerance: Array,
-) -> StepSearch:  # fmt: skip
+    at: StepSearch, q: Array, v: Array, values: Array, health: Health, ends: Array, past: Array
+) -> StepSearch:
     """Narrow the bracket after a trial."""
     up, down = ~ends & past, ~ends & ~past
     new = ends | up

@@ -131,9 +131,8 @@ def _hopeful(low: StepEnd, high: StepEnd) -> Bool[Array, " E"]:
 
 
 def rates(
-    watch: Watch, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
-    qdd: Array | None,
-) -> Float[Array, " E"]:  # fmt: skip
+    watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params, qdd: Array | None
+) -> Float[Array, " E"]:
     """The rates of the functions along the motion, over a step; NaN where unknown.
 
     Those of functions of v need accelerations, and those of reactions even more.
@@ -165,7 +164,7 @@ def step_dips(
 ) -> tuple[Array, Dips, Array]:  # fmt: skip
     """The functions at the end of a step, the possible minima within it, and whether to search."""
     values = watch.values(scheme, *end[:3], params)
-    before, after = (rates(watch, scheme, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
+    before, after = (rates(watch, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
     dips = Dips.of(was.signs, watch.enabled(was.active), (was.values, before), (values, after))
     # NaN crosses nothing, but must be reported.
     happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()

@@ -50,7 +50,7 @@ def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs)
     kinds: list[Part] = [partial(kind, scheme, watch) for kind in (to_event, to_step_end)]
     x, run, (event, plain) = with_traced(forward, x, kinds, [example, example])
     count = scheme.method.count
-    return EventSegments(run, count, steps, PieceKinds(plain, event), watch).trajectory(x)
+    return EventSegments(run, count, steps, watch, PieceKinds(plain, event)).trajectory(x)
 
 
 class _Along(eqx.Module):
@@ -66,8 +66,8 @@ class _Along(eqx.Module):
 class EventSegments(AbstractSegments):
     """A run with fixed steps and events."""
 
-    pieces: PieceKinds  # with closed-over values as arguments
     watch: Watch
+    pieces: PieceKinds  # with closed-over values as arguments
 
     def advance(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Occurrences
@@ -121,10 +121,6 @@ class EventSegments(AbstractSegments):
         end = last, *jax.tree.map(jnp.zeros_like, (timed, shared))
         (wrt, wrt_timed, wrt_shared), _ = jax.lax.scan(backward, end, before, reverse=True)
         return [wrt.q, wrt.v], wrt_timed, wrt_shared
-
-    def nothing_found(self, q: Array) -> Occurrences:
-        """Zeros with the shapes of the kept events."""
-        return self.watch.nothing_found(q)
 
     def _count(self, place: SegmentPlace) -> int:
         """The number of pieces of a segment: every step ends with one, every event adds one."""

@@ -28,6 +28,17 @@ from jaxmech.linalg import SaddlePoint, product, row_weights, saddle_point, time
 from jaxmech.system import Params
 
 
+class StepData(eqx.Module):
+    """The start of a step, and the accuracy of its equations."""
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+    params: Params
+    enough: Float[Array, "2"]  # allowed error of an iteration, in q and in v
+
+
 class MotionJacobian(eqx.Module):
     """Derivatives of the residuals at a state, with constant accelerations and multipliers."""
 
@@ -140,11 +151,10 @@ def _above(at: MotionJacobian, s: Array) -> Array:
 
 
 def jacobian_at(
-    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, known: tuple[Any, Law],
-    kept: Array,
-) -> MotionJacobian:  # fmt: skip
-    """The derivatives at a state whose equations and law of motion are known."""
-    eom, law = known
+    scheme: Scheme, data: StepData, known: tuple[Any, Law], kept: Array
+) -> MotionJacobian:
+    """The derivatives at the start of a step, whose equations and law of motion are known."""
+    (eom, law), params = known, data.params
     system, formulation = scheme.system, scheme.formulation
 
     def pushed(q: Array, v: Array, t: Array, multipliers: Array) -> Array:
@@ -160,11 +170,12 @@ def jacobian_at(
             R = R + pushed(q, v, t, law.multipliers)
         return jnp.concatenate([R, at.b + feedback - times(at.A, law.qdd)])
 
-    in_q, in_v = jax.jacfwd(residuals, argnums=(0, 1))(q, v, t)
-    in_t = jax.jvp(lambda t: residuals(q, v, t), (t,), (jnp.ones_like(t),))[1]
+    state = data.q, data.v, data.t
+    in_q, in_v = jax.jacfwd(residuals, argnums=(0, 1))(*state)
+    in_t = jax.jvp(lambda t: residuals(*state[:2], t), state[2:], (jnp.ones_like(data.t),))[1]
     push = eom.A
     if system.nonideal is not None:
-        push = push + jax.jacfwd(pushed, argnums=3)(q, v, t, law.multipliers).T
+        push = push + jax.jacfwd(pushed, argnums=3)(*state, law.multipliers).T
     return MotionJacobian(
         eom.M, eom.A, push, in_q, in_v, in_t, jax.lax.stop_gradient(kept), eom.singular_mass
     )

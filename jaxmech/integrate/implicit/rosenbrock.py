@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.implicit.coefficients import RosenbrockTableau
-from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair
+from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair, StepData
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.system import Params
 
 
 class _Sums(eqx.Module):
@@ -25,10 +24,10 @@ class _Sums(eqx.Module):
 
 
 def rosenbrock_step(
-    scheme: Scheme, tableau: RosenbrockTableau, at: MotionJacobian, q: Array, v: Array, t: Array,
-    h: Array, params: Params,
-) -> tuple[Pair, Pair, Bool[Array, ""], Bool[Array, ""]]:  # fmt: skip
+    scheme: Scheme, tableau: RosenbrockTableau, at: MotionJacobian, data: StepData
+) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"], Bool[Array, ""]]:
     """The change of q and v, its error, and whether the laws and linear systems could be solved."""
+    q, v, h = data.q, data.v, data.h
     solver = at.resolvent(1 / (h * tableau.gamma))
 
     # A loop, so that the law of motion is compiled once for all stages.
@@ -36,7 +35,7 @@ def rosenbrock_step(
         node, time, in_states, in_rights, weight = own
         stage_q, stage_v = q + so_far.states[0, 0], v + so_far.states[0, 1]
         with jax.named_scope("law_of_motion"):
-            _, law = scheme.law(stage_q, stage_v, t + node * h, params, at.kept)
+            _, law = scheme.law(stage_q, stage_v, data.t + node * h, data.params, at.kept)
         right = Pair(stage_v + so_far.rights[0, 0] / h, law.qdd + so_far.rights[0, 1] / h)
         found = jnp.stack(solver.solve(right, time * h))
         good = so_far.good & law.definite
@@ -64,7 +63,7 @@ def rosenbrock_step(
         ),
     )
     end = jax.lax.scan(one, start, stages)[0]
-    return Pair(*end.step), Pair(*end.last), end.good, solver.regular
+    return end.step, end.last, end.good & solver.regular
 
 
 def _following(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:

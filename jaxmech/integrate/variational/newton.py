@@ -56,16 +56,7 @@ def newton(
     kept: Array,
     size: Array,
 ) -> Root:
-    """Solve equations(x, data) from a guess.
-
-    Args:
-        equations: function of x and data that returns a `Residual`.
-        settings: static settings of the program.
-        guess: x to start from, shape (n,).
-        data: pytree on which the equations depend.
-        kept: flags of the rows that count as independent, shape (m,).
-        size: scale of round-off of x.
-    """
+    """Solve equations(x, data) with the rows in `kept`; `size` is the scale of round-off of x."""
     hoisted_equations, traced = hoisted(equations, guess, data)
 
     def with_traced(x: Array, data: Any) -> Residual:
