@@ -108,13 +108,10 @@ class AbstractRungeKutta(AbstractFixedStep):
     @property
     def error_constant(self) -> float:
         """The error of a step for q' = z q, relative to the first missing term of the series."""
-        count = len(self.tableau.nodes)
-        table = np.zeros((count, count))
-        for j, row in enumerate(self.tableau.stages):
-            table[j, : len(row)] = row
+        table = self.tableau.matrix
         # b^T A^p 1 is the coefficient of z^(p + 1) in the stability function; that of exp(z) is
         # 1/(p + 1)!.
-        power = np.linalg.matrix_power(table, self.order) @ np.ones(count)
+        power = np.linalg.matrix_power(table, self.order) @ np.ones(len(table))
         weights = np.asarray(self.tableau.weights)
         return abs(1.0 - factorial(self.order + 1) * float(weights @ power))
 

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Tableau(NamedTuple):
     """Coefficients of an explicit Runge-Kutta method.
@@ -17,6 +19,12 @@ class Tableau(NamedTuple):
     stages: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...]
     order: int
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The weights of the stages as a strictly lower triangular matrix."""
+        count = len(self.nodes)
+        return np.array([(*row, *[0.0] * (count - len(row))) for row in self.stages])
 
 
 class StepControl(NamedTuple):
@@ -236,20 +244,10 @@ DORMAND_PRINCE_8_ERRORS = (
         -0.022355307863886294,
         0,
     ),
-    (
-        -0.18980075407240762,
-        0,
-        0,
-        0,
-        0,
-        4.450312892752409,
-        1.8915178993145003,
-        -5.801203960010585,
-        -0.4226823213237919,
-        -0.1521609496625161,
-        0.20136540080403034,
-        0.02265179219836082,
-        0,
+    # The difference from a method of order 3 that uses three of the stages.
+    tuple(
+        weight - {0: 0.2440944881889764, 8: 0.7338466882816118, 11: 0.022058823529411766}.get(k, 0)
+        for k, weight in enumerate((*DORMAND_PRINCE_8.weights, 0))
     ),
 )
 

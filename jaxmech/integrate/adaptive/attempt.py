@@ -298,9 +298,7 @@ class _StageWeights(eqx.Module):
         # The last weight of an error estimate belongs to the rate at the end, known only after
         # projection.
         count = len(tableau.nodes)
-        before = np.zeros((count, count))
-        for j, row in enumerate(tableau.stages):
-            before[j, count - j :] = np.pad(row, (0, j - len(row)))
+        before = np.stack([np.roll(row, -j) for j, row in enumerate(tableau.matrix)])
         return _StageWeights(
             nodes=jnp.asarray(tableau.nodes, dtype),
             before=jnp.asarray(before, dtype),
