@@ -71,8 +71,7 @@ class AbstractRun(abc.ABC):
             return self.run(jax.tree.unflatten(structure, leaves))
 
         operation, outs = operation_of(run, leaves, partial(self.rule, structure))
-        found: Trajectory = jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
-        return found
+        return jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
 
     def rule(self, structure: Any, outs: Any) -> AbstractRule:
         """The derivatives, for these structures of the inputs and of the results."""
@@ -177,8 +176,7 @@ def split_shared(x: RolloutInputs, changes: RolloutInputs) -> tuple[Any, Any]:
     wanted = jax.tree.map(
         lambda t: t is not None and t is not False, changes.shared, is_leaf=lambda t: t is None
     )
-    moving, fixed = eqx.partition(x.shared, wanted)
-    return moving, fixed
+    return eqx.partition(x.shared, wanted)
 
 
 def or_zeros(given: Any, zeros: Any) -> Any:

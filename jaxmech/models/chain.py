@@ -38,7 +38,6 @@ from jaxmech.constraints import Holonomic
 from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values
 from jaxmech.system import System
-from jaxmech.utils.checks import require_positive_integer
 
 Vector = Float[Array, " n"]
 
@@ -60,7 +59,10 @@ def chain(links: int = 10) -> Model:
         >>> print(*model.system.coordinates)
         x1 y1 x2 y2 x3 y3
     """
-    require_positive_integer("links", links, "ask for at least 1")
+    if type(links) is not int or links < 1:
+        raise ValueError(
+            f"Argument `links` must be a positive integer, but is {links!r}; ask for at least 1."
+        )
     return Model(
         name="chain",
         summary=f"{links} point masses on {links} rods, Cartesian coordinates",

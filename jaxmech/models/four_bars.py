@@ -40,7 +40,6 @@ from jaxmech.constraints import Holonomic
 from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values
 from jaxmech.system import System
-from jaxmech.utils.checks import require_positive_integer
 
 Vector = Float[Array, " n"]
 
@@ -61,7 +60,10 @@ def four_bars(bars: int = 2) -> Model:
         >>> [joint.name for joint in four_bars(bars=1).system.constraints]
         ['A0', 'A1', 'B0_right', 'B1_left']
     """
-    require_positive_integer("bars", bars, "ask for at least 1")
+    if type(bars) is not int or bars < 1:
+        raise ValueError(
+            f"Argument `bars` must be a positive integer, but is {bars!r}; ask for at least 1."
+        )
     links = [f"crank{i}" for i in range(bars + 1)] + [f"coupler{i}" for i in range(1, bars + 1)]
     return Model(
         name="four_bars",

@@ -149,10 +149,7 @@ class Moves:
         made = partial(self.program.pieces.advance, state, piece, h, shared, self.none)
         if self.program.watch is None:
             return made()
-        found: tuple[PieceState, Occurrences] = jax.lax.cond(
-            move.is_made, made, lambda: (state, self.none)
-        )
-        return found
+        return jax.lax.cond(move.is_made, made, lambda: (state, self.none))
 
     def goes_on(self, move: Move) -> Array:
         """Whether the motion continues from the state after a move, and not from the one before."""

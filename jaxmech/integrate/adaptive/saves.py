@@ -117,10 +117,9 @@ def _projected(run: RunSetting, q: Array, v: Array, t: Array) -> tuple[Array, Ar
 
 @cache
 def hermite(places: tuple[float, ...]) -> Any:
-    """Polynomials with value, slope and curvature one at a place, and zero elsewhere.
+    """Coefficients (places, 3, 3 places) of polynomials, rising powers last.
 
-    Returns:
-        Coefficients of rising powers, shape (places, 3, 3 places).
+    Each has value, slope or curvature one at a place, and zero otherwise.
     """
     degree = 3 * len(places)
     rows = []

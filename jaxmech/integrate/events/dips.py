@@ -141,16 +141,14 @@ def rates(
 
     def one(event: Any) -> Array:
         def value(q: Array, v: Array, t: Array) -> Array:
-            found: Array = event.value(q, v, t, own)
-            return found
+            return event.value(q, v, t, own)
 
         if event.needs_reactions:
             return jnp.full_like(t, jnp.nan)
         if qdd is None and depends_on(lambda v: event.value(q, v, t, own), (v,)):
             return jnp.full_like(t, jnp.nan)
         a = jnp.zeros_like(v) if qdd is None else qdd
-        rate: Array = jax.jvp(value, (q, v, t), (v, a, jnp.ones_like(t)))[1]
-        return rate * h
+        return h * jax.jvp(value, (q, v, t), (v, a, jnp.ones_like(t)))[1]
 
     return jnp.stack([one(event) for event in watch.events])
 

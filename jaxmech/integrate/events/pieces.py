@@ -61,8 +61,7 @@ class PieceKinds:
         if self.event is None:
             return plain()
         event = partial(self.event, state, piece, h, shared)
-        found: tuple[PieceState, Any] = jax.lax.cond(piece.which >= 0, event, plain)
-        return found
+        return jax.lax.cond(piece.which >= 0, event, plain)
 
     def pull_back(
         self, place: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,

@@ -132,12 +132,8 @@ class EventSegments(AbstractSegments):
         none: Occurrences,
     ) -> tuple[PieceState, Occurrences]:  # fmt: skip
         """The state after a piece, if there is one, and the kept data of an event."""
-        found: tuple[PieceState, Occurrences] = jax.lax.cond(
-            goes_on,
-            lambda: self.pieces.advance(state, piece, h, shared, none),
-            lambda: (state, none),
-        )
-        return found
+        made = partial(self.pieces.advance, state, piece, h, shared, none)
+        return jax.lax.cond(goes_on, made, lambda: (state, none))
 
     def _next(
         self, place: SegmentPlace, along: _Along, timed: Times

@@ -250,12 +250,7 @@ def _new_state(event: Event, found: Any, q: Array) -> tuple[Array, Array]:
 
 
 def watch_of(system: System, events: Any, inactive: Any) -> Watch | None:
-    """Make the watch of a run; None if there are no events and no constraint is off.
-
-    Raises:
-        TypeError: `events` has an entry of another type.
-        ValueError: a name is used twice, or is not that of a constraint.
-    """
+    """The checked and named events of a run; None if there are none and no constraint is off."""
     given = (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
     named = tuple(_named(event, k) for k, event in enumerate(given, start=1))
     off = names_of("inactive", inactive)
