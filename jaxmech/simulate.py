@@ -28,6 +28,7 @@ from jaxmech.integrate import (
     watch_of,
 )
 from jaxmech.integrate.default_steps import with_steps
+from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.step_size import Plan
 from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift
@@ -175,7 +176,8 @@ def _simulate(
     how = policies.method, policies.formulation, policies.projection
     own, own_params = policies.with_switches(system, params)
     scheme, watch = Scheme.of(own, *how, q0, v0, ts[0], own_params), policies.watch
-    trajectory = policies.derivative.trajectory(scheme, q0, v0, ts, params, tolerance, watch)
+    inputs = RolloutInputs(q0, v0, ts, params, tolerance)
+    trajectory = policies.derivative.trajectory(scheme, inputs, watch)
     # XLA would compile its operations one by one.
     energy_at = batched_closure(partial(_energy, system), *start)
     energy = jax.vmap(energy_at, (0, 0, 0, None))(trajectory.q, trajectory.v, ts, params)

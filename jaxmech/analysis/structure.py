@@ -5,7 +5,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.initial_state import contradictions, start_findings
@@ -23,7 +22,6 @@ from jaxmech.formulations import acceleration
 from jaxmech.stabilization import violations
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
-from jaxmech.utils.jit_cache import jit_of
 
 
 @with_standard_promotion
@@ -112,7 +110,7 @@ def _report_fields(
     rank = ranks(system, sizes, here, around, off, tolerance)
     integrable = integrability(system, [p.state for p in (around or [here])])
     masses = mass(system, here, tolerance)
-    qdd = np.asarray(_accelerations(system, *here.state))
+    qdd = np.asarray(acceleration(system, *here.state).qdd)
     excluded = contradictions(system, sizes, here, qdd, tolerance) if reached else {}
     never_met = () if reached else [v.name for v in violations(system, *here.state)]
     findings += rank_findings(rank, {*excluded, *never_met}) + mass_findings(system, masses)
@@ -129,8 +127,3 @@ def _report_fields(
         found["slopes"] = slopes(system, here.state, run, qdd)
         findings += slope_findings(found["slopes"])
     return found
-
-
-@jit_of("system")
-def _accelerations(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    return acceleration(system, q, v, t, params).qdd

@@ -38,12 +38,9 @@ class Law(eqx.Module):
 
 
 class AbstractChart(eqx.Module):
-    """The coordinates and velocities integrated during a step, from which the others follow.
+    """The coordinates and velocities integrated during a step, from which the others follow."""
 
-    Attributes:
-        usable: whether they follow accurately; if not, `complete` returns the state unchanged.
-    """
-
+    # Whether they follow accurately; if not, `complete` returns the state unchanged.
     usable: eqx.AbstractVar[Bool[Array, ""]]
 
     @abc.abstractmethod

@@ -43,20 +43,12 @@ from jaxmech.utils.checks import require_positive_integer
 
 
 class Partition(AbstractChart):
-    """The dependent coordinates and the dependent velocities of one step.
+    """The dependent coordinates and the dependent velocities of one step."""
 
-    Attributes:
-        positions: pivots of the position constraints; those of their columns are dependent.
-        velocities: pivots of the velocity constraints.
-        usable: whether all of these pivots are well above zero.
-        iterations: Newton iterations for the positions.
-        velocity_iterations: Newton iterations for the velocities.
-    """
-
-    positions: Pivots
-    velocities: Pivots
-    usable: Bool[Array, ""]
-    iterations: int = eqx.field(static=True)
+    positions: Pivots  # of the position constraints; the coordinates of their columns are dependent
+    velocities: Pivots  # of the velocity constraints
+    usable: Bool[Array, ""]  # whether all of these pivots are well above zero
+    iterations: int = eqx.field(static=True)  # of Newton's method for the positions
     velocity_iterations: int = eqx.field(static=True)
 
     def complete(

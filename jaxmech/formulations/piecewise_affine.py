@@ -40,15 +40,11 @@ _CONSTANT_BETWEEN = {"sign", "gt", "ge", "lt", "le"}
 
 @dataclass(frozen=True)
 class Pieces:
-    """A piecewise affine function of x and other arguments.
+    """A piecewise affine function of x and other arguments."""
 
-    Attributes:
-        count: number of corners.
-        fn: `fn(sides, x, *args)` with sides (count,) of -1 and 1: the value, which is affine in x,
-            and (count,) numbers whose signs are the sides if these are consistent.
-    """
-
-    count: int
+    count: int  # of corners
+    # `fn(sides, x, *args)` with sides (count,) of -1 and 1: the value, which is affine in x, and
+    # (count,) numbers whose signs are the sides if these are consistent.
     fn: Callable[..., tuple[Array, Float[Array, " k"]]]
 
 

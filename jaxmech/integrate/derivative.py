@@ -4,9 +4,7 @@ import abc
 import math
 from dataclasses import dataclass
 
-from jaxtyping import Array
-
-from jaxmech.integrate.adaptive import Tolerance, adaptive_trajectory
+from jaxmech.integrate.adaptive import adaptive_trajectory
 from jaxmech.integrate.events.segments import event_trajectory
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
@@ -14,7 +12,6 @@ from jaxmech.integrate.rollout import Trajectory, rollout
 from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.segment_rule import plain_trajectory
-from jaxmech.system import Params
 from jaxmech.utils.checks import require_positive_integer
 
 
@@ -24,9 +21,8 @@ class AbstractDerivative(abc.ABC):
 
     @abc.abstractmethod
     def trajectory(
-        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
-        tolerance: Tolerance | None = None, watch: Watch | None = None,
-    ) -> Trajectory:  # fmt: skip
+        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
+    ) -> Trajectory:
         """The rollout with its derivative rule, in adaptive steps if the method has a tolerance.
 
         With a watch, it has its events.
@@ -65,15 +61,13 @@ class ReverseMode(AbstractDerivative):
             require_positive_integer("segment", self.segment, remedy)
 
     def trajectory(
-        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
-        tolerance: Tolerance | None = None, watch: Watch | None = None,
-    ) -> Trajectory:  # fmt: skip
+        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
+    ) -> Trajectory:
         """The rollout, whose derivatives recompute its steps."""
-        x = RolloutInputs(q0, v0, ts, params, tolerance)
-        if tolerance is not None:
+        if x.tolerance is not None:
             return adaptive_trajectory(scheme, x, watch, self.segment)
         assert isinstance(scheme.method, AbstractFixedStep)
-        steps = self._steps(scheme.method.count, len(ts) - 1)
+        steps = self._steps(scheme.method.count, len(x.ts) - 1)
         if watch is not None:
             return event_trajectory(scheme, watch, steps, x)
         return plain_trajectory(scheme, steps, x)
@@ -116,10 +110,9 @@ class ForwardMode(AbstractDerivative):
     """
 
     def trajectory(
-        self, scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params,
-        tolerance: Tolerance | None = None, watch: Watch | None = None,
-    ) -> Trajectory:  # fmt: skip
+        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
+    ) -> Trajectory:
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
-        if watch is not None or tolerance is not None:
-            return ReverseMode().trajectory(scheme, q0, v0, ts, params, tolerance, watch)
-        return rollout(scheme, q0, v0, ts, params)[0]
+        if watch is not None or x.tolerance is not None:
+            return ReverseMode().trajectory(scheme, x, watch)
+        return rollout(scheme, x.q0, x.v0, x.ts, x.params)[0]

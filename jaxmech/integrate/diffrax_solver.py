@@ -22,17 +22,11 @@ State = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints of a system, with the projection onto them.
-
-    Attributes:
-        system: the system.
-        projection: the projection policy.
-        formulation: law of motion, which may declare M singular.
-    """
+    """The constraints of a system, with the projection onto them."""
 
     system: System
     projection: AbstractStabilization
-    formulation: AbstractFormulation
+    formulation: AbstractFormulation  # may declare M singular
 
     def project(self, t: Any, y: State, params: Params) -> State:
         """Move to the nearest state on the constraints, NaN where it could not be reached."""
@@ -97,12 +91,7 @@ class _Interpolations:
 
 
 class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
-    """A Runge-Kutta solver of diffrax whose steps end on the constraints.
-
-    Attributes:
-        solver: the solver of diffrax.
-        constraints: those of the system.
-    """
+    """A Runge-Kutta solver of diffrax whose steps end on the constraints."""
 
     solver: diffrax.AbstractSolver
     constraints: Constraints = eqx.field(static=True)

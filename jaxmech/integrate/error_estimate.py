@@ -24,17 +24,11 @@ _ROUNDING = 16.0  # rounding error of a difference, in eps |q|
 
 
 class Recent(eqx.Module):
-    """The states before the present one, the oldest first.
-
-    Attributes:
-        q: coordinates, shape (3, n).
-        v: velocities, shape (3, n).
-        h: the steps from each to the next, shape (3,); None if all are the same.
-    """
+    """The states before the present one, the oldest first."""
 
     q: Float[Array, "3 n"]
     v: Float[Array, "3 n"]
-    h: Float[Array, "3"] | None
+    h: Float[Array, "3"] | None  # the steps from each to the next; None if all are the same
 
     @staticmethod
     def none(q: Array, v: Array, same_steps: bool) -> "Recent":
@@ -53,23 +47,14 @@ class Recent(eqx.Module):
 
 
 class Defect(eqx.Module):
-    """Errors of the steps so far, and the extent of the motion.
+    """Errors of the steps so far, and the extent of the motion."""
 
-    Attributes:
-        q: sum of the errors of the coordinates, shape (n,).
-        v: sum of the errors of the velocities, shape (n,).
-        low: smallest coordinates, shape (n,).
-        high: largest coordinates, shape (n,).
-        fastest: largest |v|, shape (n,).
-        seen: number of estimates so far.
-    """
-
-    q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    low: Float[Array, " n"]
-    high: Float[Array, " n"]
-    fastest: Float[Array, " n"]
-    seen: Array
+    q: Float[Array, " n"]  # sum of the errors of the coordinates
+    v: Float[Array, " n"]  # sum of the errors of the velocities
+    low: Float[Array, " n"]  # smallest coordinates
+    high: Float[Array, " n"]  # largest coordinates
+    fastest: Float[Array, " n"]  # largest |v|
+    seen: Array  # number of estimates so far
 
     @staticmethod
     def none(q: Array, v: Array) -> "Defect":

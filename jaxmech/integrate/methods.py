@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxmech.formulations import AbstractFormulation
+from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.tableaus import (
     CLASSICAL_4,
     CONTROL_5,
@@ -22,10 +22,13 @@ from jaxmech.integrate.tableaus import (
     StepControl,
     Tableau,
 )
+from jaxmech.linalg import SVD
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import setting
+
+Policies = tuple[AbstractFormulation, AbstractStabilization]
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,25 @@ class AbstractMethod(abc.ABC):
     def order(self) -> int:
         """The order of accuracy."""
 
-    def require(
-        self, system: System, formulation: AbstractFormulation,
-        stabilization: AbstractStabilization, *state: Any,
-    ) -> None:  # fmt: skip
+    def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the method suits the system and the other policies."""
         return  # most methods suit all
+
+
+def require_udwadia_kalaba(
+    name: str, formulation: AbstractFormulation, does: str, others: str
+) -> None:
+    """Raise a ValueError unless the law of motion is the default one and reports its rows."""
+    if not isinstance(formulation, UdwadiaKalaba):
+        raise ValueError(
+            f"Argument `formulation` must be left out for `{name}`, which {does}, but is "
+            f"{formulation!r}; other laws go with {others}."
+        )
+    if isinstance(formulation.solver, SVD):
+        raise ValueError(
+            f"Argument `formulation` must have a solver that keeps single rows for `{name}`, but "
+            "has SVD(); pass `UdwadiaKalaba(solver=LDL())` or `UdwadiaKalaba(solver=QR())`."
+        )
 
 
 @dataclass(frozen=True)
@@ -92,13 +108,10 @@ class AbstractRungeKutta(AbstractFixedStep):
     @property
     def error_constant(self) -> float:
         """The error of a step for q' = z q, relative to the first missing term of the series."""
-        count = len(self.tableau.nodes)
-        table = np.zeros((count, count))
-        for j, row in enumerate(self.tableau.stages):
-            table[j, : len(row)] = row
+        table = self.tableau.matrix
         # b^T A^p 1 is the coefficient of z^(p + 1) in the stability function; that of exp(z) is
         # 1/(p + 1)!.
-        power = np.linalg.matrix_power(table, self.order) @ np.ones(count)
+        power = np.linalg.matrix_power(table, self.order) @ np.ones(len(table))
         weights = np.asarray(self.tableau.weights)
         return abs(1.0 - factorial(self.order + 1) * float(weights @ power))
 

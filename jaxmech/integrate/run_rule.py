@@ -21,23 +21,14 @@ from jaxmech.system import Params
 
 
 class RolloutInputs(eqx.Module):
-    """All inputs of a trajectory, or their tangents or cotangents; None where zero.
+    """All inputs of a trajectory, or their tangents or cotangents; None where zero."""
 
-    Attributes:
-        q0: coordinates at the start, shape (n,).
-        v0: velocities there, shape (n,).
-        ts: save times, shape (T,).
-        params: parameters.
-        tolerance: tolerances of adaptive steps, held fixed in derivatives.
-        traced: values that the system and the events close over.
-    """
-
-    q0: Any
-    v0: Any
-    ts: Any
+    q0: Any  # (n,)
+    v0: Any  # (n,)
+    ts: Any  # save times (T,)
     params: Params
-    tolerance: Any = None
-    traced: Sequence[Any] = ()
+    tolerance: Any = None  # of adaptive steps, held fixed in derivatives
+    traced: Sequence[Any] = ()  # values that the system and the events close over
 
     @property
     def shared(self) -> tuple[Params, Sequence[Any]]:
@@ -46,30 +37,20 @@ class RolloutInputs(eqx.Module):
 
 
 class SmoothResults(eqx.Module):
-    """The differentiable results of a run, or their tangents or cotangents.
+    """The differentiable results of a run, or their tangents or cotangents."""
 
-    Attributes:
-        q: coordinates at the save times, shape (T, n).
-        v: velocities at the save times, shape (T, n).
-        found: times and states of the events; None without events.
-        kept: states that the derivatives need, for derivatives of derivatives.
-    """
-
-    q: Any
-    v: Any
-    found: Any
-    kept: Any
+    q: Any  # at the save times, (T, n)
+    v: Any  # at the save times, (T, n)
+    found: Any  # times and states of the events; None without events
+    kept: Any  # states that the derivatives need, for derivatives of derivatives
 
 
 @dataclass(frozen=True)
 class AbstractRun(abc.ABC):
-    """A run and its derivatives.
+    """A run and its derivatives."""
 
-    Attributes:
-        run: maps the inputs to the trajectory and the data for its derivatives: `known`, whether
-            the state was good at each save time (T,), `smooth`, states with derivatives, and more.
-    """
-
+    # From the inputs to the trajectory and the data for its derivatives: `known`, whether the state
+    # was good at each save time (T,), `smooth`, states with derivatives, and more.
     run: Callable[[RolloutInputs], tuple[Trajectory, Any]]
 
     @abc.abstractmethod
@@ -90,8 +71,7 @@ class AbstractRun(abc.ABC):
             return self.run(jax.tree.unflatten(structure, leaves))
 
         operation, outs = operation_of(run, leaves, partial(self.rule, structure))
-        found: Trajectory = jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
-        return found
+        return jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
 
     def rule(self, structure: Any, outs: Any) -> AbstractRule:
         """The derivatives, for these structures of the inputs and of the results."""
@@ -99,13 +79,7 @@ class AbstractRun(abc.ABC):
 
 
 class RunRule(AbstractRule):
-    """The rule of a run, whose inputs and results are pytrees.
-
-    Args:
-        program: the run.
-        structure: tree structure of its inputs.
-        outs: shapes and types of its results.
-    """
+    """The rule of a run, whose inputs have this structure; `outs` are the shapes of its results."""
 
     def __init__(self, program: Any, structure: Any, outs: Any) -> None:
         trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
@@ -202,8 +176,7 @@ def split_shared(x: RolloutInputs, changes: RolloutInputs) -> tuple[Any, Any]:
     wanted = jax.tree.map(
         lambda t: t is not None and t is not False, changes.shared, is_leaf=lambda t: t is None
     )
-    moving, fixed = eqx.partition(x.shared, wanted)
-    return moving, fixed
+    return eqx.partition(x.shared, wanted)
 
 
 def or_zeros(given: Any, zeros: Any) -> Any:

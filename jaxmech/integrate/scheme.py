@@ -41,7 +41,7 @@ class Scheme:
         """The scheme for states of these shapes: q, v, t and params."""
         found = formulation.takes_as_singular(singular_mass(system, *state))
         system = system.with_singular_mass(found)
-        method.require(system, formulation, stabilization, *state)
+        method.require(system, (formulation, stabilization), *state)
         return Scheme(system, method, formulation, stabilization)
 
     def law(

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.integrate.events.watch import Watch, nothing_found
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import (
     SegmentEvents,
@@ -40,32 +41,19 @@ Times = tuple[Array, Array]  # the save time before a segment, and its step size
 
 
 class KeptSegments(eqx.Module):
-    """The data of the forward run that its derivatives need.
+    """The data of the forward run that its derivatives need."""
 
-    Attributes:
-        smooth: q and v at the ends of the S segments, shapes (S, n).
-        events: those of each segment; None without events.
-        known: whether the state was good at each save time, shape (T,).
-        t_failed: as in `Trajectory`.
-    """
-
-    smooth: tuple[Array, Array]
-    events: SegmentEvents | None
-    known: Bool[Array, " T"]
-    t_failed: Float[Array, ""]
+    smooth: tuple[Array, Array]  # q and v at the ends of the S segments, (S, n)
+    events: SegmentEvents | None  # of each segment; None without events
+    known: Bool[Array, " T"]  # whether the state was good at each save time
+    t_failed: Float[Array, ""]  # as in `Trajectory`
 
 
 class SegmentPlace(eqx.Module):
-    """The fixed data of a segment.
+    """The fixed data of a segment."""
 
-    Attributes:
-        done: number of steps from the save time before it.
-        t_failed: as in `Trajectory`.
-        events: events of the segment; None without events.
-    """
-
-    done: Int[Array, ""]
-    t_failed: Float[Array, ""]
+    done: Int[Array, ""]  # steps from the save time before it
+    t_failed: Float[Array, ""]  # as in `Trajectory`
     events: SegmentEvents | None
 
     def complete(self, derivatives: Any) -> Any:
@@ -79,15 +67,11 @@ class SegmentPlace(eqx.Module):
 
 @dataclass(frozen=True)
 class AbstractSegments(AbstractRun):
-    """A run with fixed steps.
+    """A run with fixed steps."""
 
-    Attributes:
-        substeps: steps per save interval.
-        steps: steps of a segment.
-    """
-
-    substeps: int
-    steps: int
+    substeps: int  # steps per save interval
+    steps: int  # steps of a segment
+    watch: Watch | None
 
     @abc.abstractmethod
     def advance(
@@ -102,22 +86,17 @@ class AbstractSegments(AbstractRun):
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Cotangents of the state, the times and `shared`, from those of the end and the events."""
 
-    @abc.abstractmethod
-    def nothing_found(self, q: Array) -> Any:
-        """Zeros with the shapes of the kept events; None without events."""
-
     def tangents(
         self, x: RolloutInputs, kept: KeptSegments, changes: RolloutInputs
     ) -> SmoothResults:
         """Push tangents from the first segment to the last."""
         moving, fixed = split_shared(x, changes)
-        own, none = self._segments(x), self.nothing_found(x.q0)
+        own, none = self._segments(x), nothing_found(self.watch, x.q0)
         timed, d_timed = (own.t, own.h), None
         if changes.ts is not None:
             timed, d_timed = jax.jvp(self._times, (x.ts,), (changes.ts,))
-        d_start = [
-            or_zeros(d, jnp.zeros_like(s)) for s, d in ((x.q0, changes.q0), (x.v0, changes.v0))
-        ]
+        still = jax.tree.map(jnp.zeros_like, [x.q0, x.v0])
+        d_start = or_zeros([changes.q0, changes.v0], still)
 
         # Only tangents are carried: the states at the starts of segments are known from the
         # forward run.
@@ -138,11 +117,7 @@ class AbstractSegments(AbstractRun):
 
         each = _starts(x, kept), timed, own.done, kept.events, d_timed
         (_, d_found), d_ends = jax.lax.scan(one, (d_start, none), each)
-        per_save = self.substeps // self.steps
-        d_q, d_v = (
-            jnp.concatenate([first[None], rest[per_save - 1 :: per_save]])
-            for first, rest in zip(d_start, d_ends, strict=True)
-        )
+        d_q, d_v = self._saves(d_start, d_ends)
         return SmoothResults(d_q, d_v, d_found, d_ends)
 
     def cotangents(
@@ -151,16 +126,17 @@ class AbstractSegments(AbstractRun):
         """Pull cotangents back from the last segment to the first."""
         shared, fixed = split_shared(x, wanted)
         timed, pull_times = jax.vjp(self._times, x.ts)
-        done, found = self._segments(x).done, or_zeros(given.found, self.nothing_found(x.q0))
-        saves, pairs = (given.q, given.v), zip((given.q, given.v), given.kept, strict=True)
-        added = [
-            [ct for ct in (_at_ends(save, len(done)), end) if ct is not None] for save, end in pairs
-        ]
+        done, found = self._segments(x).done, or_zeros(given.found, nothing_found(self.watch, x.q0))
+        first, ends = [x.q0, x.v0], list(kept.smooth)
+        saves, pull_saves = jax.vjp(self._saves, first, ends)
+        none = jax.tree.map(jnp.zeros_like, (saves, ends))
+        at_start, at_ends = pull_saves(or_zeros([given.q, given.v], none[0]))
+        added = jax.tree.map(jnp.add, at_ends, or_zeros(list(given.kept), none[1]))
 
         def one(carry: Any, segment: Any) -> tuple[Any, Times]:
             (wrt_state, wrt_shared), (state, timed, done, events, added) = carry, segment
             # A save at the end of this segment depends on the same state as the segment after it.
-            wrt_state = [sum(more, start=x) for x, more in zip(wrt_state, added, strict=True)]
+            wrt_state = jax.tree.map(jnp.add, wrt_state, added)
             place = SegmentPlace(done, kept.t_failed, events)
             wrt_state, wrt_timed, more = self.pull_back(
                 place, state, timed, shared, fixed, wrt_state, found
@@ -168,17 +144,10 @@ class AbstractSegments(AbstractRun):
             wrt_state, more = place.complete((wrt_state, more))
             return (wrt_state, jax.tree.map(jnp.add, wrt_shared, more)), wrt_timed
 
-        ends = [
-            jnp.zeros_like(state) if ct is None else ct[-1]
-            for ct, state in zip(saves, (x.q0, x.v0), strict=True)
-        ]
-        start = ends, jax.tree.map(jnp.zeros_like, shared)
+        start = jax.tree.map(jnp.zeros_like, (first, shared))
         each = _starts(x, kept), timed, done, kept.events, added
         (wrt_start, wrt_shared), wrt_timed = jax.lax.scan(one, start, each, reverse=True)
-        # The first save is the start itself.
-        wrt_q, wrt_v = (
-            wrt if ct is None else wrt + ct[0] for wrt, ct in zip(wrt_start, saves, strict=True)
-        )
+        wrt_q, wrt_v = jax.tree.map(jnp.add, wrt_start, at_start)
         wrt_params, wrt_traced = wrt_shared
         return RolloutInputs(
             wrt_q if wanted.q0 else None,
@@ -191,6 +160,12 @@ class AbstractSegments(AbstractRun):
     def _segments(self, x: RolloutInputs) -> StepSegments:
         return segments(x.ts, self.substeps, self.steps)
 
+    def _saves(self, start: list[Array], ends: list[Array]) -> list[Array]:
+        """The start, and the ends of the segments that end at a save."""
+        k = self.substeps // self.steps
+        pairs = zip(start, ends, strict=True)
+        return [jnp.concatenate([first[None], rest[k - 1 :: k]]) for first, rest in pairs]
+
     def _times(self, ts: Array) -> Times:
         own = segments(ts, self.substeps, self.steps)
         return own.t, own.h
@@ -200,19 +175,6 @@ def _starts(x: RolloutInputs, kept: KeptSegments) -> list[Array]:
     """q and v at the starts of the segments, shapes (S, n)."""
     pairs = zip((x.q0, x.v0), kept.smooth, strict=True)
     return [jnp.concatenate([first[None], rest[:-1]]) for first, rest in pairs]
-
-
-def _at_ends(cotangent: Array | None, count: int) -> Array | None:
-    """Cotangents of the saved states (T, n) at the ends of the segments, without the last save."""
-    if cotangent is None:
-        return None
-    saves = len(cotangent) - 1
-    if saves < 2:
-        return None
-    zeros = jnp.zeros_like(cotangent[:1])
-    inner = jnp.concatenate([cotangent[1:-1], zeros])[:, None]
-    before = jnp.zeros((saves, count // saves - 1, cotangent.shape[1]), cotangent.dtype)
-    return jnp.concatenate([before, inner], axis=1).reshape(count, -1)
 
 
 def kept_segments(
@@ -248,9 +210,6 @@ class PlainSegments(AbstractSegments):
 
         return jax.vjp(run, state, timed, shared)[1](given)
 
-    def nothing_found(self, q: Array) -> None:
-        """None, since there are no events."""
-
 
 def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:
     """The rollout in segments of some steps, as an operation with its derivatives."""
@@ -263,4 +222,4 @@ def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory
     example = x.q0, x.v0, own, x.ts[0]
     part = partial(bare_segment, scheme, steps)
     x, run, (segment,) = with_traced(forward, x, [part], [example])
-    return PlainSegments(run, scheme.method.count, steps, segment).trajectory(x)
+    return PlainSegments(run, scheme.method.count, steps, None, segment).trajectory(x)

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Tableau(NamedTuple):
     """Coefficients of an explicit Runge-Kutta method.
@@ -18,26 +20,23 @@ class Tableau(NamedTuple):
     weights: tuple[float, ...]
     order: int
 
+    @property
+    def matrix(self) -> np.ndarray:
+        """The weights of the stages as a strictly lower triangular matrix."""
+        count = len(self.nodes)
+        return np.array([(*row, *[0.0] * (count - len(row))) for row in self.stages])
+
 
 class StepControl(NamedTuple):
-    """The customary settings for step size control by the error estimate of a pair.
+    """The customary settings for step size control by the error estimate of a pair."""
 
-    Attributes:
-        order: order of the estimate; the error of a step falls with the next higher power.
-        least: smallest factor from one step to the next.
-        most: largest factor.
-        memory: exponent of the error of the step before (the integral part is the rest).
-        stable: |h lambda| up to which steps are stable, about.
-        scale: the estimate is held to `scale` rtol^`power`, as its order is lower by more than one
-            than that of the step.
-        power: see `scale`.
-    """
-
-    order: int
-    least: float
-    most: float
-    memory: float
-    stable: float
+    order: int  # of the estimate; the error of a step falls with the next higher power
+    least: float  # smallest factor from one step to the next
+    most: float  # largest factor
+    memory: float  # exponent of the error of the step before; the integral part is the rest
+    stable: float  # |h lambda| up to which steps are stable, about
+    # The estimate is held to `scale` rtol^`power`, as its order is lower by more than one than that
+    # of the step.
     scale: float = 1.0
     power: float = 1.0
 
@@ -245,20 +244,10 @@ DORMAND_PRINCE_8_ERRORS = (
         -0.022355307863886294,
         0,
     ),
-    (
-        -0.18980075407240762,
-        0,
-        0,
-        0,
-        0,
-        4.450312892752409,
-        1.8915178993145003,
-        -5.801203960010585,
-        -0.4226823213237919,
-        -0.1521609496625161,
-        0.20136540080403034,
-        0.02265179219836082,
-        0,
+    # The difference from a method of order 3 that uses three of the stages.
+    tuple(
+        weight - {0: 0.2440944881889764, 8: 0.7338466882816118, 11: 0.022058823529411766}.get(k, 0)
+        for k, weight in enumerate((*DORMAND_PRINCE_8.weights, 0))
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -96,15 +96,6 @@ class _Velocities:
         return jnp.concatenate([e.residual(moving, read) for e in self.equations])
 
 
-class Pinned(NamedTuple):
-    """Two checked bodies with a point on each, and their dimension; `part` is for messages."""
-
-    part: str
-    bodies: tuple[AbstractBody, ...]
-    size: int
-    points: tuple[Vector, Vector]
-
-
 def pinned(
     kind: str,
     name: str,
@@ -113,13 +104,13 @@ def pinned(
     *,
     sizes: tuple[int, ...] = (2, 3),
     turning: bool = False,
-) -> Pinned:
-    """Check the bodies a and b of a part and the points `at_a` and `at_b` on them."""
+) -> tuple[str, tuple[AbstractBody, ...], int, tuple[Vector, Vector]]:
+    """The name of a part in messages, its checked bodies, their dimension and points on them."""
     part = called(kind, name)
     (a, b), size = partners(part, bodies, sizes=sizes, turning=turning)
     at_a, at_b = points
     at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
-    return Pinned(part, (a, b), size, at)
+    return part, (a, b), size, at
 
 
 def called(kind: str, name: str) -> str:

@@ -16,7 +16,7 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, Pinned, called, partners, pinned, point
+from jaxmech.parts.joint_base import Joint, called, partners, pinned, point
 from jaxmech.parts.position_equations import Level, Mesh
 from jaxmech.parts.values import Value, Vector, capital, direction, number
 from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelContact, WheelSlip
@@ -49,9 +49,7 @@ def rolling_disk(
         >>> rolling_disk("road", ground, (0, 0), disk, (0, 0), normal=(0, 1), radius="r").kind
         'rolling disk'
     """
-    kind = "rolling disk"
-    disk = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
-    return _round(kind, name, disk, normal, radius)
+    return _round("rolling disk", 2, name, (a, b), (at_a, at_b), normal, radius)
 
 
 def rolling_sphere(
@@ -81,9 +79,7 @@ def rolling_sphere(
         >>> rolling_sphere("table", ground, o, ball, o, normal=(0, 0, 1), radius=0.5).kind
         'rolling sphere'
     """
-    kind = "rolling sphere"
-    sphere = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
-    return _round(kind, name, sphere, normal, radius)
+    return _round("rolling sphere", 3, name, (a, b), (at_a, at_b), normal, radius)
 
 
 def rolling_wheel(
@@ -202,9 +198,13 @@ def gear(
     return Joint("gear", name, bodies, velocities=(GearSpeed(ua, ra, ub, rb),))
 
 
-def _round(kind: str, name: str, found: Pinned, normal: Vector, radius: Value) -> Joint:
+def _round(
+    kind: str, size: int, name: str, pair: tuple[AbstractBody, AbstractBody],
+    points: tuple[Vector, Vector], normal: Vector, radius: Value,
+) -> Joint:  # fmt: skip
     """A disk on a line, or a sphere on a plane."""
-    part, bodies, size, (at_a, at_b) = found
+    found = pinned(kind, name, pair, points, sizes=(size,), turning=True)
+    part, bodies, _, (at_a, at_b) = found
     n, r = direction(part, "normal", normal, size), number(part, "radius", radius)
     contact, slip = Level(at_a, n, at_b, r), RoundSlip(n, at_b, r)
     return Joint(kind, name, bodies, (contact,), (slip,))

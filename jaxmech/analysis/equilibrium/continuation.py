@@ -132,14 +132,12 @@ def _follow(curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, 
             level = np.zeros_like(direction)
             level[-1] = 1.0
             edge = here + moved * ((float(part > 1) - here[-1]) / (part - here[-1]))
-            new = curve.at(edge, level)
-            if new is not None:
-                special += _between(curve, points, new)
-                points.append(new)
-            ended = "range"
+            new, ended = curve.at(edge, level), "range"
+        if new is not None:
+            special += _between(curve, points, new)
+            points.append(new)
+        if ended == "range":
             break
-        special += _between(curve, points, new)
-        points.append(new)
         direction = moved / distance
         length = min(1.5 * length, 4 * step)
     return _Line(points, special, ended)

@@ -10,58 +10,96 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.formulations import AbstractChart
 from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
-from jaxmech.integrate.adaptive.norm import ErrorNorm
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods import AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.stabilization import RowsBefore
+from jaxmech.linalg import times
+from jaxmech.stabilization import RowsBefore, metric_mass
 from jaxmech.status import Status
 from jaxmech.system import Params
 
 _SMALL = 8  # coordinates and constraint equations of a system whose stages are unrolled
 _TOGETHER = 6  # stages of one loop there
+_SECOND = 0.01  # weight of the second estimate of `DormandPrince8`
 _ITERATION = 1e-2  # largest error of the iteration of an implicit step, in tolerances
 
 
 class Knot(eqx.Module):
-    """A state on the constraints with its accelerations, where a step begins and another ends.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        qdd: accelerations, shape (n,).
-        kept: flags of the constraint rows that were taken as independent.
-        rank: number of independent constraint rows.
-        status: failure of the law of motion there, a `Status`.
-    """
+    """A state on the constraints with its accelerations, where a step begins and another ends."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
     qdd: Float[Array, " n"]
-    kept: Bool[Array, " m"]
+    kept: Bool[Array, " m"]  # which rows were taken as independent
     rank: Int[Array, ""]
-    status: Int[Array, ""]
+    status: Int[Array, ""]  # failure of the law of motion there, a `Status`
 
 
 class Attempt(eqx.Module):
-    """The result of an attempted step.
-
-    Attributes:
-        end: the knot at the end of the step.
-        error: error of the step in tolerances; NaN if it could not be computed.
-        errors: errors in q and in v by coordinate, shape (2, n).
-        rank: smallest rank during the step.
-        status: failure of the step, a `Status`.
-        stiffness: |h lambda| of the eigenvalue estimated from the last two stages.
-    """
+    """The result of an attempted step."""
 
     end: Knot
-    error: Float[Array, ""]
-    errors: Float[Array, "2 n"]
-    rank: Int[Array, ""]
-    status: Int[Array, ""]
-    stiffness: Float[Array, ""]
+    error: Float[Array, ""]  # in tolerances; NaN if it could not be computed
+    errors: Float[Array, "2 n"]  # in q and in v by coordinate
+    rank: Int[Array, ""]  # the smallest during the step
+    status: Int[Array, ""]  # failure of the step, a `Status`
+    stiffness: Float[Array, ""]  # |h lambda| of the eigenvalue estimated from the last two stages
+
+
+class ErrorNorm(eqx.Module):
+    """The scale of the error of a step, in the metric of the mass matrix.
+
+    It is that of the whole difference of the two methods. Its part along the constraints alone is a
+    worse measure: with few degrees of freedom it occasionally passes through zero, so that steps
+    are accepted that are too long (docs/decisions.md).
+    """
+
+    M: Float[Array, " n n"]  # mass matrix at the end of the step
+    allowed_q: Float[Array, ""]
+    allowed_v: Float[Array, ""]
+
+    @staticmethod
+    def of(
+        scheme: Scheme, tolerance: Tolerance, start: tuple[Array, Array], end: tuple[Array, Array],
+        t: Array, params: Params,
+    ) -> "ErrorNorm":  # fmt: skip
+        """Make the norm for a step from one state to another, which is not yet projected."""
+        start, end, t, params = jax.lax.stop_gradient((start, end, t, params))
+        # All of this is at the state at which the projection is computed, and shared with it.
+        M = metric_mass(scheme.system, *end, t, params)
+        allowed = [
+            tolerance.atol + tolerance.rtol * jnp.maximum(_size(M, before), _size(M, after))
+            for before, after in zip(start, end, strict=True)
+        ]
+        return ErrorNorm(M, *allowed)
+
+    def error(self, in_q: Array, in_v: Array) -> tuple[Array, Array]:
+        """The error in units of the tolerance, and by coordinate in q and v, shape (2, n).
+
+        The arguments are one estimate, or two combined as in `DormandPrince8`: (E, n) each.
+        """
+        in_q, in_v = jax.lax.stop_gradient((in_q, in_v))
+        errors = jnp.stack([in_q[0], in_v[0]])
+        sizes = [self.measure(*estimate) for estimate in zip(in_q, in_v, strict=True)]
+        if len(sizes) == 1:
+            return jnp.sqrt(sizes[0]), errors
+        first, second = sizes
+        below = first + _SECOND * second
+        error = jnp.where(below > 0, first / jnp.sqrt(jnp.where(below > 0, below, 1.0)), below)
+        return error, errors
+
+    def measure(self, in_q: Array, in_v: Array) -> Array:
+        """The mean square of both, in units of the tolerance."""
+        squares = _size(self.M, in_q) / self.allowed_q, _size(self.M, in_v) / self.allowed_v
+        return (squares[0] ** 2 + squares[1] ** 2) / 2
+
+
+def _size(M: Array, x: Array) -> Array:
+    """The size sqrt(x^T M x / tr M)."""
+    # Over the trace, so that neither the number of coordinates nor the unit of mass counts. Round-
+    # off can make the square of a singular M slightly negative.
+    return jnp.sqrt(jnp.maximum(x @ times(M, x), 0.0) / jnp.trace(M))
 
 
 def knot(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> Knot:
@@ -121,29 +159,17 @@ def attempt(
 
 
 class _Moved(eqx.Module):
-    """The end of a step before projection.
-
-    Attributes:
-        q: coordinates at its end.
-        v: velocities at its end.
-        in_q: estimates of the error of q, without the rate at the end, shape (E, n).
-        in_v: the same of v.
-        error_at_end: weights of the rate at the end of the step in the estimates.
-        independent: whether all rows were independent.
-        rank: smallest rank.
-        status: failure of the step, a `Status`.
-        last: q, v and accelerations of the last stage; None for implicit methods.
-    """
+    """The end of a step before projection."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
-    in_q: Float[Array, " E n"]
-    in_v: Float[Array, " E n"]
-    error_at_end: tuple[float, ...] = eqx.field(static=True)
-    independent: Bool[Array, ""]
-    rank: Int[Array, ""]
-    status: Int[Array, ""]
-    last: tuple[Array, Array, Array] | None
+    in_q: Float[Array, " E n"]  # estimates of the error of q, without the rate at the end
+    in_v: Float[Array, " E n"]  # the same of v
+    error_at_end: tuple[float, ...] = eqx.field(static=True)  # weights of that rate
+    independent: Bool[Array, ""]  # whether all rows were
+    rank: Int[Array, ""]  # the smallest
+    status: Int[Array, ""]  # failure of the step, a `Status`
+    last: tuple[Array, Array, Array] | None  # q, v, qdd of the last stage; not of implicit methods
 
 
 def _implicit(
@@ -171,15 +197,15 @@ def _explicit(
     stages = _StageWeights.of(pair, start.q.dtype)
     last = _run_stages(scheme, stages, chart, start, t, h, params)
     return _Moved(
-        start.q + h * weighted(stages.step, last.speeds),
-        start.v + h * weighted(stages.step, last.accelerations),
-        h * jnp.stack([weighted(w, last.speeds) for w in stages.errors]),
-        h * jnp.stack([weighted(w, last.accelerations) for w in stages.errors]),
+        start.q + h * (stages.step @ last.speeds),
+        start.v + h * (stages.step @ last.accelerations),
+        h * jnp.stack([w @ last.speeds for w in stages.errors]),
+        h * jnp.stack([w @ last.accelerations for w in stages.errors]),
         stages.error_at_end,
         last.independent,
         last.rank,
         last.status,
-        (last.q, last.v, last.qdd),
+        (last.q, last.speeds[-1], last.accelerations[-1]),
     )
 
 
@@ -192,27 +218,14 @@ def _ratio(rates: tuple[Array, Array], states: tuple[Array, Array]) -> Array:
 
 
 class _StagesSoFar(eqx.Module):
-    """The carry of the loop over the stages.
+    """The carry of the loop over the stages."""
 
-    Attributes:
-        speeds: velocities of the stages so far, the last one at the end, after zeros, shape (S, n).
-        accelerations: accelerations of the stages likewise.
-        q: coordinates of the last stage.
-        v: velocities of the last stage.
-        qdd: accelerations of the last stage.
-        independent: whether all rows were independent at all stages.
-        status: `Status` so far, int32.
-        rank: smallest rank so far.
-    """
-
-    speeds: Float[Array, " S n"]
-    accelerations: Float[Array, " S n"]
-    q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    qdd: Float[Array, " n"]
-    independent: Bool[Array, ""]
-    status: Int[Array, ""]
-    rank: Int[Array, ""]
+    speeds: Float[Array, " S n"]  # of the stages so far, the last one at the end, after zeros
+    accelerations: Float[Array, " S n"]  # likewise
+    q: Float[Array, " n"]  # of the last stage
+    independent: Bool[Array, ""]  # whether all rows were at all stages
+    status: Int[Array, ""]  # a `Status`
+    rank: Int[Array, ""]  # the smallest so far
 
 
 def _run_stages(
@@ -223,8 +236,8 @@ def _run_stages(
 
     def one(so_far: _StagesSoFar, own: Any) -> tuple[_StagesSoFar, None]:
         node, weights, is_last = own
-        q = start.q + h * weighted(weights, so_far.speeds)
-        v = start.v + h * weighted(weights, so_far.accelerations)
+        q = start.q + h * (weights @ so_far.speeds)
+        v = start.v + h * (weights @ so_far.accelerations)
         stage_t = t + node * h
         q, v, complete = scheme.completed(chart, q, v, stage_t, params)
         with jax.named_scope("law_of_motion"):
@@ -239,7 +252,7 @@ def _run_stages(
         return _StagesSoFar(
             jnp.concatenate([so_far.speeds[1:], v[None]]),
             jnp.concatenate([so_far.accelerations[1:], law.qdd[None]]),
-            q, v, law.qdd,
+            q,
             so_far.independent & (law.rank == m),
             status,
             jnp.minimum(so_far.rank, law.rank),
@@ -251,7 +264,7 @@ def _run_stages(
     first = _StagesSoFar(
         jnp.concatenate([none, start.v[None]]),
         jnp.concatenate([none, start.qdd[None]]),
-        start.q, start.v, start.qdd, start.rank == m, start.status, start.rank,
+        start.q, start.rank == m, start.status, start.rank,
     )  # fmt: skip
     # Native code unrolls short loops, and then knows the zeros among the weights. That halves the
     # time of a step of a small system; a large one would take too long to compile.
@@ -264,32 +277,19 @@ def _run_stages(
     return first
 
 
-def weighted(weights: Float[Array, " S"], rates: Float[Array, " S n"]) -> Float[Array, " n"]:
-    """The weighted sum of rates."""
-    return weights @ rates
-
-
 class _StageWeights(eqx.Module):
     """The S stages of a pair.
 
     The rates of earlier stages are kept as they are, and not added to the sums of those that
     follow: native code reads them once for each weight, but would write each sum as often.
-
-    Attributes:
-        nodes: the fractions of the step at which they are taken, shape (S,).
-        before: the weights of the S rates before a stage, the last one at the end, shape (S, S).
-        is_last: whether it is the last stage, shape (S,).
-        step: weights of the rates in the step, shape (S,).
-        errors: the same in its E errors, shape (E, S).
-        error_at_end: weights of the rate at the end of the step in its errors.
     """
 
-    nodes: Float[Array, " S"]
-    before: Float[Array, " S S"]
+    nodes: Float[Array, " S"]  # fractions of the step
+    before: Float[Array, " S S"]  # of the S rates before a stage, the last one at the end
     is_last: Bool[Array, " S"]
-    step: Float[Array, " S"]
-    errors: Float[Array, " E S"]
-    error_at_end: tuple[float, ...] = eqx.field(static=True)
+    step: Float[Array, " S"]  # of the rates in the step
+    errors: Float[Array, " E S"]  # of the rates in its E errors
+    error_at_end: tuple[float, ...] = eqx.field(static=True)  # of the rate at its end
 
     @staticmethod
     def of(pair: AbstractRungeKuttaPair, dtype: Any) -> "_StageWeights":
@@ -298,9 +298,7 @@ class _StageWeights(eqx.Module):
         # The last weight of an error estimate belongs to the rate at the end, known only after
         # projection.
         count = len(tableau.nodes)
-        before = np.zeros((count, count))
-        for j, row in enumerate(tableau.stages):
-            before[j, count - j :] = np.pad(row, (0, j - len(row)))
+        before = np.stack([np.roll(row, -j) for j, row in enumerate(tableau.matrix)])
         return _StageWeights(
             nodes=jnp.asarray(tableau.nodes, dtype),
             before=jnp.asarray(before, dtype),

@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.integrate.adaptive.attempt import Knot
+from jaxmech.integrate.adaptive.attempt import ErrorNorm, Knot
 from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
-from jaxmech.integrate.adaptive.norm import ErrorNorm
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 

@@ -8,21 +8,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.formulations import AbstractFormulation
-from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrince8
-from jaxmech.stabilization import AbstractStabilization
+from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrince8, Policies
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.field_docs import setting
 
 
 class Tolerance(eqx.Module):
-    """The tolerances of `Adaptive`, kept separate so that all of them share one compiled program.
-
-    Attributes:
-        rtol: relative tolerance.
-        atol: absolute tolerance.
-    """
+    """The tolerances of `Adaptive`, kept separate so that all share one compiled program."""
 
     rtol: Float[Array, ""]
     atol: Float[Array, ""]
@@ -96,12 +89,9 @@ class Adaptive(AbstractMethod):
         """The order of accuracy."""
         return self.pair.order
 
-    def require(
-        self, system: System, formulation: AbstractFormulation,
-        stabilization: AbstractStabilization, *state: Any,
-    ) -> None:  # fmt: skip
+    def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the pair suits the system and the other policies."""
-        self.pair.require(system, formulation, stabilization, *state)
+        self.pair.require(system, policies, *state)
 
     def tolerance(self, dtype: Any) -> Tolerance:
         """The tolerances to which the estimate of the pair is held."""

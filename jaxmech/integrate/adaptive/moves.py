@@ -19,7 +19,7 @@ from jaxmech.integrate.adaptive.record import Move, StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
 from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.events.pieces import EventPiece, PieceKinds, PieceState, to_event
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import Watch, nothing_found
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
 from jaxmech.integrate.scheme import Scheme
@@ -28,19 +28,12 @@ from jaxmech.system import Params
 
 
 class KeptRun(eqx.Module):
-    """The data of the forward run that its derivatives need.
-
-    Attributes:
-        record: the recorded moves.
-        states: q and v at the save times, shape (T, 2 n).
-        known: flags of the save times that were reached, or follow a terminal event, shape (T,).
-        active: flags of the constraints that are on there, shape (T, C); None without events.
-    """
+    """The data of the forward run that its derivatives need."""
 
     record: StepRecord
-    states: Float[Array, " T n2"]
-    known: Bool[Array, " T"]
-    active: Bool[Array, " T C"] | None
+    states: Float[Array, " T n2"]  # q and v at the save times
+    known: Bool[Array, " T"]  # which saves were reached, or follow a terminal event
+    active: Bool[Array, " T C"] | None  # constraints that are on there; None without events
 
     @property
     def smooth(self) -> tuple[Any, Any]:
@@ -50,21 +43,12 @@ class KeptRun(eqx.Module):
 
 @dataclass(frozen=True)
 class MoveProgram:
-    """The functions that make the moves of a run, with closed-over values as arguments.
+    """The functions that make the moves of a run, with closed-over values as arguments."""
 
-    Attributes:
-        pieces: a step of the pair, and one that ends at an event.
-        rates: (state (2 n,), t, active, shared) to its time derivative.
-        watch: the events; None without any.
-    """
-
-    pieces: PieceKinds
+    pieces: PieceKinds  # a step of the pair, and one that ends at an event
+    # From a state (2 n,), t, active and shared inputs to its time derivative.
     rates: Callable[[Array, Array, Array | None, Any], Array]
     watch: Watch | None
-
-    def nothing_found(self, q: Array) -> Occurrences | None:
-        """Zeros with the shapes of the kept events; None without events."""
-        return None if self.watch is None else self.watch.nothing_found(q)
 
 
 def move_program(
@@ -125,22 +109,16 @@ def _event(
 
 @dataclass(frozen=True)
 class Moves:
-    """The moves of a run.
-
-    Attributes:
-        program: functions that make the moves.
-        ts: save times, shape (T,); derivatives with respect to them are no part of a move.
-        none: kept data for the case of no event; None without events.
-    """
+    """The moves of a run."""
 
     program: MoveProgram
-    ts: Array
-    none: Occurrences | None
+    ts: Array  # save times (T,); derivatives with respect to them are no part of a move
+    none: Occurrences | None  # kept data for the case of no event
 
     @staticmethod
     def of(program: MoveProgram, x: RolloutInputs) -> "Moves":
         """Make the moves of a run with these inputs."""
-        found = program.nothing_found(x.q0)
+        found = nothing_found(program.watch, x.q0)
         return Moves(program, x.ts, jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found))
 
     def start(self, row: Array) -> tuple[PieceState, Array | None]:
@@ -171,10 +149,7 @@ class Moves:
         made = partial(self.program.pieces.advance, state, piece, h, shared, self.none)
         if self.program.watch is None:
             return made()
-        found: tuple[PieceState, Occurrences] = jax.lax.cond(
-            move.is_made, made, lambda: (state, self.none)
-        )
-        return found
+        return jax.lax.cond(move.is_made, made, lambda: (state, self.none))
 
     def goes_on(self, move: Move) -> Array:
         """Whether the motion continues from the state after a move, and not from the one before."""

@@ -15,23 +15,14 @@ from jaxmech.compiler import empty_rows, with_row
 
 
 class Move(eqx.Module):
-    """A step, a step up to an event, or a save.
+    """A step, a step up to an event, or a save."""
 
-    Attributes:
-        begin: time since the start, non-negative.
-        size: size of a step or of its part up to an event, non-negative; undefined for a save.
-        save: number of the save, 0 if it is none.
-        is_made: whether there is such a move.
-        which: index of the event that ends it, -1 for none.
-        row: row in which that event is kept.
-    """
-
-    begin: Float[Array, ""]
-    size: Float[Array, ""]
-    save: Int[Array, ""]
+    begin: Float[Array, ""]  # time since the start, not negative
+    size: Float[Array, ""]  # of the step, or its part up to an event; undefined for a save
+    save: Int[Array, ""]  # number of the save, 0 if it is none
     is_made: Bool[Array, ""]
-    which: Int[Array, ""]
-    row: Int[Array, ""]
+    which: Int[Array, ""]  # index of the event that ends it, -1 for none
+    row: Int[Array, ""]  # row in which that event is kept
 
     def elapsed(self, goes_on: Array) -> Array:
         """The time since the start after the move; `goes_on` flags moves that advance."""
@@ -39,26 +30,16 @@ class Move(eqx.Module):
 
 
 class StepRecord(eqx.Module):
-    """The moves of a run, and the states before every segment of them; beyond `count` zeros.
+    """The moves of a run, and the states before every segment of them; beyond `count` zeros."""
 
-    Attributes:
-        moves: the size of a step, or the number of a save with a minus sign, shape (E,).
-        starts: q and v before each segment of moves, shape (S, 2 n).
-        begins: time since the start before each segment, not negative, shape (S,).
-        count: number of moves.
-        saved: number of the first save that was not reached; an event may have stopped the motion.
-        which: the number of the event that ends each move, -1 for none, shape (E,); None without
-            events. With them, the shift of time (zero) and the switches follow q and v in a start.
-        row: row in which that event is kept, shape (E,).
-    """
-
-    moves: Float[Array, " *E"]
+    moves: Float[Array, " *E"]  # the size of a step, or the number of a save with a minus sign
+    # q and v before each segment; with events also the shift of time (zero) and the switches
     starts: Float[Array, " *S n2"]
-    begins: Float[Array, " *S"]
-    count: Int[Array, " *C"]
-    saved: Int[Array, " *C"]
-    which: Int[Array, " *E"] | None = None
-    row: Int[Array, " *E"] | None = None
+    begins: Float[Array, " *S"]  # time since the start before each segment, not negative
+    count: Int[Array, " *C"]  # number of moves
+    saved: Int[Array, " *C"]  # first save that was not reached: an event may end a run
+    which: Int[Array, " *E"] | None = None  # the event that ends each move, -1 for none
+    row: Int[Array, " *E"] | None = None  # row in which that event is kept
 
     @property
     def segment(self) -> int:
@@ -106,21 +87,14 @@ class StepRecord(eqx.Module):
 
 
 class MoveRows(eqx.Module):
-    """The rows of a `StepRecord` while they are written.
+    """The rows of a `StepRecord` while they are written."""
 
-    Attributes:
-        moves: as in a `StepRecord`; with events also the index of the event and its row, each
-            counted from 1.
-        starts: as in a `StepRecord`, the time since the start last.
-        segment: moves in a segment.
-    """
-
-    moves: Array
-    starts: Array
-    segment: int = eqx.field(static=True)
+    moves: Array  # as in a `StepRecord`; with events also `which` and `row`, counted from 1
+    starts: Array  # as in a `StepRecord`, the time since the start last
+    segment: int = eqx.field(static=True)  # moves in a segment
 
     @staticmethod
-    def empty(most: int, segment: int, state: Array, columns: int = 1) -> "MoveRows":
+    def empty(most: int, segment: int, state: Array, columns: int) -> "MoveRows":
         """Make rows for `most` moves of `columns` numbers, and states of this shape."""
         count = segments_of(most, segment)
         moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype))

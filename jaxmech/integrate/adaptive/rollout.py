@@ -156,7 +156,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         counts,
         accepted=counts.accepted + accepted,
         rejected=counts.rejected + ~accepted,
-        evaluations=counts.evaluations + run.evaluations,
+        evaluations=counts.evaluations + run.method.pair.evaluations,
         longest=jnp.where(accepted, jnp.maximum(counts.longest, size), counts.longest),
     )
     step = StepSpan(state.elapsed, elapsed, size, accepted)

@@ -40,28 +40,16 @@ class StiffnessCounts(eqx.Module):
 
 
 class RunState(eqx.Module):
-    """The carry of the loop over attempts.
+    """The carry of the loop over attempts."""
 
-    Attributes:
-        elapsed: time since the start, not negative.
-        knot: the current knot.
-        size: size of the next attempt.
-        error: error of the last step, for the controller.
-        is_repeat: whether the last attempt was rejected.
-        status: the `Status` so far.
-        t_failed: as in `Trajectory`.
-        saved: index of the next save time.
-        events: state of the events; None without events.
-    """
-
-    elapsed: Float[Array, ""]
+    elapsed: Float[Array, ""]  # time since the start, not negative
     knot: Knot
-    size: Float[Array, ""]
-    error: Float[Array, ""]
-    is_repeat: Bool[Array, ""]
-    status: Int[Array, ""]
-    t_failed: Float[Array, ""]
-    saved: Int[Array, ""]
+    size: Float[Array, ""]  # of the next attempt
+    error: Float[Array, ""]  # of the last step, for the controller
+    is_repeat: Bool[Array, ""]  # whether the last attempt was rejected
+    status: Int[Array, ""]  # a `Status`
+    t_failed: Float[Array, ""]  # as in `Trajectory`
+    saved: Int[Array, ""]  # index of the next save time
     counts: StepCounts
     stiffness: StiffnessCounts
     audit: RunAudit
@@ -100,11 +88,6 @@ class RunSetting:
         return self.scheme.method
 
     @property
-    def evaluations(self) -> int:
-        """Evaluations of the law of motion in an attempt."""
-        return self.method.pair.evaluations
-
-    @property
     def at_start(self) -> Array:
         """The number of save times at the start: one, or more if it is repeated."""
         return (self.elapsed <= 0).sum().astype(jnp.int32)
@@ -116,15 +99,14 @@ class RunSetting:
 
     def rows(self, q: Array) -> RunRows:
         """Make empty rows for q, v and the two residuals at each save, and for the moves."""
-        times, state = len(self.elapsed), jnp.zeros(2 * q.size, q.dtype)
-        switches = len(self.watch.names) if self.watch else 0
+        times, switches, shift, kept, columns = len(self.elapsed), 0, 0, 0, 1
+        if self.watch is not None:
+            # Events that change nothing are moves of their own, as far as they are kept.
+            switches, shift, kept, columns = len(self.watch.names), 1, self.watch.rows[-1], 3
         saves = empty_rows(times, jnp.zeros(2 + 2 * q.size + switches, q.dtype))
-        if self.watch is None:
-            return saves, MoveRows.empty(self.method.max_steps + times - 1, self.segment, state)
-        # Events that change nothing are moves of their own, as far as they are kept.
-        most = self.method.max_steps + times - 1 + self.watch.rows[-1]
-        state = jnp.zeros(2 * q.size + 1 + switches, q.dtype)
-        return saves, MoveRows.empty(most, self.segment, state, columns=3)
+        most = self.method.max_steps + times - 1 + kept
+        state = jnp.zeros(2 * q.size + shift + switches, q.dtype)
+        return saves, MoveRows.empty(most, self.segment, state, columns)
 
     def time(self, elapsed: Array) -> Array:
         """The time at a given elapsed time."""

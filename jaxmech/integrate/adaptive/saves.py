@@ -1,14 +1,16 @@
-"""The saves within an accepted step."""
+"""The saves within an accepted step: Hermite interpolation, and the projection."""
 
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import with_row
 from jaxmech.integrate.adaptive.attempt import attempt
-from jaxmech.integrate.adaptive.dense import interpolated
 from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan, packed
 from jaxmech.integrate.rollout import residuals
 from jaxmech.stabilization import Projection
@@ -95,14 +97,11 @@ def _within(
     at: Array,
     t: Array,
 ) -> tuple[Array, Array, Array]:
-    """The state at a fraction of a step, and whether it could be brought onto the constraints.
-
-    Accelerations of stiff systems are too sensitive to interpolate with: a shorter step is
-    made there.
-    """
+    """The state at a fraction of a step, and whether it could be brought onto the constraints."""
     if run.method.pair.interpolates:
         q, v = interpolated(_places(run), states, run.sign * step.size, at)
         return _projected(run, q, v, t)
+    # Accelerations of stiff systems are too sensitive to interpolate with: a shorter step is made.
     h = run.sign * at * step.size
     found = attempt(run.scheme, run.tolerance, before.knot, run.time(step.begin), h, run.params)
     return found.end.q, found.end.v, found.status == Status.OK
@@ -114,3 +113,50 @@ def _projected(run: RunSetting, q: Array, v: Array, t: Array) -> tuple[Array, Ar
     if run.scheme.formulation.chart(system, q, v, t, run.params) is not None:
         by = by if isinstance(by, Projection) else Projection()
     return by.after_step(system, q, v, t, run.params)
+
+
+@cache
+def hermite(places: tuple[float, ...]) -> Any:
+    """Coefficients (places, 3, 3 places) of polynomials, rising powers last.
+
+    Each has value, slope or curvature one at a place, and zero otherwise.
+    """
+    degree = 3 * len(places)
+    rows = []
+    for derivative in range(3):
+        for x in places:
+            powers = np.polynomial.polynomial.polyder(np.eye(degree), derivative)
+            rows.append(np.polynomial.polynomial.polyval(x, powers))
+    coefficients = np.linalg.inv(np.array(rows)).T
+    exact = np.round(coefficients * 2) / 2  # they are whole or half numbers for halves of a step
+    return exact.reshape(3, len(places), degree).transpose(1, 0, 2)
+
+
+def interpolated(
+    places: tuple[float, ...], states: Any, h: Array, at: Array
+) -> tuple[Array, Array]:
+    """q and v at the fraction `at` of a step, from (q, v, qdd) at some fractions of it.
+
+    Two places have an error of order h^6 in q and h^5 in v; three have h^9 and h^8.
+    """
+    basis = hermite(places)
+    slopes = np.polynomial.polynomial.polyder(basis, axis=-1)
+    values, rates = _powers(basis, at), _powers(slopes, at)
+    first = states[0][0]
+    # The polynomials of the values add up to one: differences keep the digits of a short step.
+    q, v = first, jnp.zeros_like(first)
+    for k, (position, speed, acceleration) in enumerate(states):
+        columns = position - first, h * speed, h * h * acceleration
+        for derivative, column in enumerate(columns):
+            if k or derivative:
+                q = q + values[k, derivative] * column
+                v = v + rates[k, derivative] * column
+    return q, v / h
+
+
+def _powers(coefficients: np.ndarray, at: Array) -> Array:
+    """Evaluate polynomials."""
+    found = jnp.zeros(coefficients.shape[:-1], at.dtype)
+    for power in range(coefficients.shape[-1])[::-1]:
+        found = found * at + jnp.asarray(coefficients[..., power], at.dtype)
+    return found

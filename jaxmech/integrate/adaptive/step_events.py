@@ -22,29 +22,17 @@ from jaxmech.system import Params
 
 
 class StepEvents(eqx.Module):
-    """The events in an accepted step.
+    """The events in an accepted step."""
 
-    Attributes:
-        events: state of the events after it; their `replay` has those of this step.
-        happened: whether there were any events.
-        cut: whether the step ends at one.
-        which: index of that event.
-        row: row in which it is kept, -1 if it is not.
-        share: fraction of the step up to it.
-        end: knot at the end of that part.
-        after: knot from which the motion continues.
-        status: `STOPPED` after a terminal event, or a failure.
-    """
-
-    events: EventState
-    happened: Bool[Array, ""]
-    cut: Bool[Array, ""]
-    which: Int[Array, ""]
-    row: Int[Array, ""]
-    share: Float[Array, ""]
-    end: Knot
-    after: Knot
-    status: Int[Array, ""]
+    events: EventState  # after the step; `replay` has those of this step
+    happened: Bool[Array, ""]  # whether there were any events
+    cut: Bool[Array, ""]  # whether the step ends at one
+    which: Int[Array, ""]  # index of that event
+    row: Int[Array, ""]  # row in which it is kept, -1 if it is not
+    share: Float[Array, ""]  # the fraction of the step up to it
+    end: Knot  # where that part ends
+    after: Knot  # from which the motion continues
+    status: Int[Array, ""]  # `STOPPED` after a terminal event, or a failure
 
 
 def events_in_step(

@@ -1,16 +1,16 @@
-"""Events during a run: users define an `event` and its `transition`, and `watch` is all of them.
+"""Events during a run: users define an `event` and its transition, and `watch` is all of them.
 
-`watch_of` checks and names them, `switches` turns constraints on and off, and `log` records the
-events of a run. `crossing` locates events in a step whose ends have different signs, and `dips`
-those between ends of equal sign. Derivatives go through the `pieces` of a run between its events;
-`segments` are those of runs with fixed steps. `result` is the part of a `Solution` on events.
+`switches` turns constraints on and off, and `log` records the events of a run. `crossing` locates
+events in a step whose ends have different signs, and `dips` those between ends of equal sign.
+Derivatives go through the `pieces` of a run between its events; `segments` are those of runs with
+fixed steps. `result` is the part of a `Solution` on events.
 """
 
 from jaxmech.integrate.events.event import Event as Event
+from jaxmech.integrate.events.event import Transition as Transition
 from jaxmech.integrate.events.log import EventState as EventState
 from jaxmech.integrate.events.result import EventRecord as EventRecord
 from jaxmech.integrate.events.result import Events as Events
 from jaxmech.integrate.events.result import events_of as events_of
-from jaxmech.integrate.events.transition import Transition as Transition
 from jaxmech.integrate.events.watch import Watch as Watch
-from jaxmech.integrate.events.watch_of import watch_of as watch_of
+from jaxmech.integrate.events.watch import watch_of as watch_of

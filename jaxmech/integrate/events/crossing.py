@@ -35,54 +35,29 @@ PartialStep = Callable[[Array, Array, Array, Array, Params], tuple[Array, Array,
 
 
 class StepSearch(eqx.Module):
-    """The search for the events within a step from u = 0 to u = 1.
+    """The search for the events within a step from u = 0 to u = 1."""
 
-    Attributes:
-        base_q: coordinates that the trials step from, shape (n,).
-        base_v: velocities, shape (n,).
-        base_u: position of that state in the step.
-        q: coordinates at `high`, shape (n,).
-        v: velocities there, shape (n,).
-        values: the functions at that state, shape (E,).
-        health: checks of the step up to there.
-        low: position before which no event occurs.
-        high: an event occurs before here.
-        at_low: the functions at `low`, weighted, shape (E,).
-        at_high: the functions at `high`, weighted, shape (E,).
-        side: the end that was moved last, 1 for `high` and -1 for `low`.
-        tries: number of trials for this event so far.
-        u: position of the end of the next trial.
-        searching: whether an event is known to exist.
-        events: state of the events.
-        count: number of events in this step so far that changed the motion.
-        end_q: coordinates at the last event, before its transition, shape (n,).
-        end_v: velocities there, shape (n,).
-        cut: whether the motion changed at that event.
-        done: whether the step is over.
-        dips: the search for events that come and go.
-    """
-
-    base_q: Float[Array, " n"]
+    base_q: Float[Array, " n"]  # the state that the trials step from
     base_v: Float[Array, " n"]
-    base_u: Float[Array, ""]
-    q: Float[Array, " n"]
+    base_u: Float[Array, ""]  # its position in the step
+    q: Float[Array, " n"]  # the state at `high`
     v: Float[Array, " n"]
-    values: Float[Array, " E"]
-    health: Health
-    low: Float[Array, ""]
-    high: Float[Array, ""]
-    at_low: Float[Array, " E"]
-    at_high: Float[Array, " E"]
-    side: Int[Array, ""]
-    tries: Int[Array, ""]
-    u: Float[Array, ""]
-    searching: Bool[Array, ""]
+    values: Float[Array, " E"]  # the functions there
+    health: Health  # checks of the step up to there
+    low: Float[Array, ""]  # no event occurs before
+    high: Float[Array, ""]  # an event occurs before
+    at_low: Float[Array, " E"]  # the functions at `low`, weighted
+    at_high: Float[Array, " E"]  # the functions at `high`, weighted
+    side: Int[Array, ""]  # the end that was moved last, 1 for `high` and -1 for `low`
+    tries: Int[Array, ""]  # trials for this event so far
+    u: Float[Array, ""]  # end of the next trial
+    searching: Bool[Array, ""]  # whether an event is known to exist
     events: EventState
-    count: Int[Array, ""]
-    end_q: Float[Array, " n"]
+    count: Int[Array, ""]  # events in this step so far that changed the motion
+    end_q: Float[Array, " n"]  # the state at the last event, before its transition
     end_v: Float[Array, " n"]
-    cut: Bool[Array, ""]
-    done: Bool[Array, ""]
+    cut: Bool[Array, ""]  # whether the motion changed at that event
+    done: Bool[Array, ""]  # whether the step is over
     dips: Dips
 
 
@@ -127,9 +102,9 @@ def through_events(
         passes = watch.opposite_signs(at.events.signs, values, at.events.active).any()
         passes = stays & (passes | (at.u == at.dips.stops).any())
         qdd = scheme.law(q, v, to_t, now)[1].qdd if with_qdd else None
-        slopes = rates(watch, scheme, q, v, to_t, h, now, qdd)
+        slopes = rates(watch, q, v, to_t, h, now, qdd)
         dips = _where(inside, at.dips.updated(at.u, values, slopes, at.events.signs), at.dips)
-        moved = _narrowed(at, q, v, values, health, ends, past, tolerance)
+        moved = _narrowed(at, q, v, values, health, ends, past)
         at = replace(_where(stays, at, moved), dips=dips)
         at = _where(passes, replace(at, low=at.u, at_low=values), at)
         settled = watch.continued_signs(at.events.signs, values, at.events.active)
@@ -173,9 +148,8 @@ def _crossed(
 
 
 def _narrowed(
-    at: StepSearch, q: Array, v: Array, values: Array, health: Health, ends: Array, past: Array,
-    tolerance: Array,
-) -> StepSearch:  # fmt: skip
+    at: StepSearch, q: Array, v: Array, values: Array, health: Health, ends: Array, past: Array
+) -> StepSearch:
     """Narrow the bracket after a trial."""
     up, down = ~ends & past, ~ends & ~past
     new = ends | up

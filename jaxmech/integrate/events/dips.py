@@ -26,35 +26,21 @@ _TRUST = 0.2  # relative error of the depth of an estimated minimum below the en
 
 
 class StepEnd(eqx.Module):
-    """The functions at an end of an interval, positive at both ends, and their rates in u.
+    """The functions at an end of an interval, positive at both ends, and their rates in u."""
 
-    Attributes:
-        u: position in the step, shape (E,).
-        g: the functions, shape (E,).
-        r: rates of the functions, NaN where unknown, shape (E,).
-    """
-
-    u: Float[Array, " E"]
-    g: Float[Array, " E"]
-    r: Float[Array, " E"]
+    u: Float[Array, " E"]  # position in the step
+    g: Float[Array, " E"]  # the functions
+    r: Float[Array, " E"]  # their rates, NaN where unknown
 
 
 class Dips(eqx.Module):
-    """The search for minima within a step, of one function after another.
+    """The search for minima within a step, of one function after another."""
 
-    Attributes:
-        pending: functions whose minimum is still sought, shape (E,).
-        low: lower end of the interval of each minimum.
-        high: upper end of the interval of each minimum.
-        tries: number of trials for the current minimum so far.
-        stops: position at which a function was found beyond zero, 1 for none, shape (E,).
-    """
-
-    pending: Bool[Array, " E"]
-    low: StepEnd
-    high: StepEnd
-    tries: Int[Array, ""]
-    stops: Float[Array, " E"]
+    pending: Bool[Array, " E"]  # functions whose minimum is still sought
+    low: StepEnd  # lower end of the interval of each minimum
+    high: StepEnd  # upper end of the interval of each minimum
+    tries: Int[Array, ""]  # trials for the current minimum so far
+    stops: Float[Array, " E"]  # where a function was found beyond zero, 1 for nowhere
 
     @staticmethod
     def none(count: int, dtype: Any) -> "Dips":
@@ -145,9 +131,8 @@ def _hopeful(low: StepEnd, high: StepEnd) -> Bool[Array, " E"]:
 
 
 def rates(
-    watch: Watch, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
-    qdd: Array | None,
-) -> Float[Array, " E"]:  # fmt: skip
+    watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params, qdd: Array | None
+) -> Float[Array, " E"]:
     """The rates of the functions along the motion, over a step; NaN where unknown.
 
     Those of functions of v need accelerations, and those of reactions even more.
@@ -156,16 +141,14 @@ def rates(
 
     def one(event: Any) -> Array:
         def value(q: Array, v: Array, t: Array) -> Array:
-            found: Array = event.value(q, v, t, own)
-            return found
+            return event.value(q, v, t, own)
 
         if event.needs_reactions:
             return jnp.full_like(t, jnp.nan)
         if qdd is None and depends_on(lambda v: event.value(q, v, t, own), (v,)):
             return jnp.full_like(t, jnp.nan)
         a = jnp.zeros_like(v) if qdd is None else qdd
-        rate: Array = jax.jvp(value, (q, v, t), (v, a, jnp.ones_like(t)))[1]
-        return rate * h
+        return h * jax.jvp(value, (q, v, t), (v, a, jnp.ones_like(t)))[1]
 
     return jnp.stack([one(event) for event in watch.events])
 
@@ -179,7 +162,7 @@ def step_dips(
 ) -> tuple[Array, Dips, Array]:  # fmt: skip
     """The functions at the end of a step, the possible minima within it, and whether to search."""
     values = watch.values(scheme, *end[:3], params)
-    before, after = (rates(watch, scheme, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
+    before, after = (rates(watch, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
     dips = Dips.of(was.signs, watch.enabled(was.active), (was.values, before), (values, after))
     # NaN crosses nothing, but must be reported.
     happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()

@@ -11,20 +11,12 @@ IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if t
 
 
 class Occurrences(eqx.Module):
-    """Times and states of occurrences; R rows for all events together, NaN if unused.
-
-    Attributes:
-        t: times, shape (R,).
-        q: coordinates at the event, shape (R, n).
-        v: velocities before a transition, shape (R, n).
-        q_after: coordinates after it, shape (R, n); None if no event has a transition.
-        v_after: velocities after it, shape (R, n); None likewise.
-    """
+    """Times and states of occurrences; R rows for all events together, NaN if unused."""
 
     t: Float[Array, " *R"]
     q: Float[Array, " *R n"]
-    v: Float[Array, " *R n"]
-    q_after: Float[Array, " *R n"] | None
+    v: Float[Array, " *R n"]  # before a transition
+    q_after: Float[Array, " *R n"] | None  # after it; None if no event has a transition
     v_after: Float[Array, " *R n"] | None
 
     @staticmethod
@@ -51,21 +43,13 @@ class Occurrences(eqx.Module):
 
 
 class Replay(eqx.Module):
-    """The events of a segment of steps, in their order, as a derivative needs them.
+    """The events of a segment of steps, in their order, as a derivative needs them."""
 
-    Attributes:
-        step: index in the segment of the step of each occurrence, shape (K,).
-        size: time from the last change of the motion in that step to the event [s], shape (K,).
-        which: index of the event, shape (K,).
-        row: row among the `Occurrences`, -1 if it is not kept, shape (K,).
-        count: number of events, more than K if some are missing.
-    """
-
-    step: Int[Array, " *S K"]
-    size: Float[Array, " *S K"]
-    which: Int[Array, " *S K"]
-    row: Int[Array, " *S K"]
-    count: Int[Array, " *S"]
+    step: Int[Array, " *S K"]  # index of its step in the segment
+    size: Float[Array, " *S K"]  # time from the last change of the motion in that step [s]
+    which: Int[Array, " *S K"]  # index of the event
+    row: Int[Array, " *S K"]  # row among the `Occurrences`, -1 if it is not kept
+    count: Int[Array, " *S"]  # number of events, more than K if some are missing
 
     @staticmethod
     def none(events: int, dtype: Any) -> "Replay":
@@ -102,26 +86,14 @@ class Replay(eqx.Module):
 
 
 class EventState(eqx.Module):
-    """The state of E events at a state of the run.
+    """The state of E events at a state of the run."""
 
-    Attributes:
-        signs: sign of the function of each event, 0 where unknown, shape (E,).
-        values: the functions, shape (E,).
-        counts: number of occurrences of each event, shape (E,).
-        latest: time of the last occurrence of each event [s], shape (E,).
-        found: times and states of the occurrences.
-        active: flags of the constraints with a switch that are on, shape (C,).
-        stopped_by: index of the terminal event that occurred, else -1.
-        smooth: states since the motion last changed at an event.
-        replay: the events of the present segment.
-    """
-
-    signs: Int[Array, " E"]
-    values: Float[Array, " E"]
-    counts: Int[Array, " E"]
-    latest: Float[Array, " E"]
+    signs: Int[Array, " E"]  # of the functions, 0 where unknown
+    values: Float[Array, " E"]  # of the functions
+    counts: Int[Array, " E"]  # of occurrences
+    latest: Float[Array, " E"]  # time of the last occurrence [s]
     found: Occurrences
-    active: Bool[Array, " C"]
-    stopped_by: Int[Array, ""]
-    smooth: Int[Array, ""]
-    replay: Replay
+    active: Bool[Array, " C"]  # constraints with a switch that are on
+    stopped_by: Int[Array, ""]  # index of the terminal event that occurred, else -1
+    smooth: Int[Array, ""]  # states since the motion last changed at an event
+    replay: Replay  # the events of the present segment

@@ -23,35 +23,21 @@ from jaxmech.system import Params
 
 
 class PieceState(eqx.Module):
-    """A state between pieces, as differentiated.
+    """A state between pieces, as differentiated."""
 
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        offset: time since the step began, or by which the motion is late; None without events.
-    """
-
-    q: Array
-    v: Array
-    offset: Any
+    q: Array  # (n,)
+    v: Array  # (n,)
+    offset: Any  # time since the step began, or by which the motion is late; None without events
 
 
 class EventPiece(eqx.Module):
-    """The end of a piece.
+    """The end of a piece."""
 
-    Attributes:
-        t: start of its step [s].
-        size: size of the piece, if an event ends it [s].
-        which: index of that event, -1 for the end of the step.
-        row: row in which the event is kept, -1 if it is not.
-        active: flags of the constraints that are on; None without events.
-    """
-
-    t: Array
-    size: Array
-    which: Array
-    row: Array
-    active: Any
+    t: Array  # start of its step [s]
+    size: Array  # of the piece, if an event ends it [s]
+    which: Array  # index of that event, -1 for the end of the step
+    row: Array  # row in which the event is kept, -1 if it is not
+    active: Any  # constraints that are on; None without events
 
 
 Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared inputs of all steps
@@ -59,15 +45,10 @@ Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared in
 
 @dataclass(frozen=True)
 class PieceKinds:
-    """The kinds of pieces.
+    """The kinds of pieces."""
 
-    Attributes:
-        plain: to the end of a step: the state there.
-        event: to an event: the state after it, and its kept data; None without events.
-    """
-
-    plain: Kind
-    event: Kind | None = None
+    plain: Kind  # to the end of a step: the state there
+    event: Kind | None = None  # to an event: the state after it, and its kept data
 
     def advance(
         self, state: PieceState, piece: EventPiece, h: Array, shared: Any, none: Any
@@ -80,8 +61,7 @@ class PieceKinds:
         if self.event is None:
             return plain()
         event = partial(self.event, state, piece, h, shared)
-        found: tuple[PieceState, Any] = jax.lax.cond(piece.which >= 0, event, plain)
-        return found
+        return jax.lax.cond(piece.which >= 0, event, plain)
 
     def pull_back(
         self, place: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,

@@ -50,36 +50,24 @@ def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs)
     kinds: list[Part] = [partial(kind, scheme, watch) for kind in (to_event, to_step_end)]
     x, run, (event, plain) = with_traced(forward, x, kinds, [example, example])
     count = scheme.method.count
-    return EventSegments(run, count, steps, PieceKinds(plain, event), watch).trajectory(x)
+    return EventSegments(run, count, steps, watch, PieceKinds(plain, event)).trajectory(x)
 
 
 class _Along(eqx.Module):
-    """The position of the replay in a segment.
+    """The position of the replay in a segment."""
 
-    Attributes:
-        step: index of the step.
-        entry: number of replayed events.
-        active: flags of the constraints that are on.
-        moving: whether the trajectory still moves.
-    """
-
-    step: Int[Array, ""]
-    entry: Int[Array, ""]
-    active: Bool[Array, " C"]
-    moving: Bool[Array, ""]
+    step: Int[Array, ""]  # index of the step
+    entry: Int[Array, ""]  # number of replayed events
+    active: Bool[Array, " C"]  # constraints that are on
+    moving: Bool[Array, ""]  # whether the trajectory still moves
 
 
 @dataclass(frozen=True)
 class EventSegments(AbstractSegments):
-    """A run with fixed steps and events.
+    """A run with fixed steps and events."""
 
-    Attributes:
-        pieces: the two kinds of pieces, with closed-over values as arguments.
-        watch: the events.
-    """
-
-    pieces: PieceKinds
     watch: Watch
+    pieces: PieceKinds  # with closed-over values as arguments
 
     def advance(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Occurrences
@@ -134,10 +122,6 @@ class EventSegments(AbstractSegments):
         (wrt, wrt_timed, wrt_shared), _ = jax.lax.scan(backward, end, before, reverse=True)
         return [wrt.q, wrt.v], wrt_timed, wrt_shared
 
-    def nothing_found(self, q: Array) -> Occurrences:
-        """Zeros with the shapes of the kept events."""
-        return self.watch.nothing_found(q)
-
     def _count(self, place: SegmentPlace) -> int:
         """The number of pieces of a segment: every step ends with one, every event adds one."""
         assert place.events is not None
@@ -148,12 +132,8 @@ class EventSegments(AbstractSegments):
         none: Occurrences,
     ) -> tuple[PieceState, Occurrences]:  # fmt: skip
         """The state after a piece, if there is one, and the kept data of an event."""
-        found: tuple[PieceState, Occurrences] = jax.lax.cond(
-            goes_on,
-            lambda: self.pieces.advance(state, piece, h, shared, none),
-            lambda: (state, none),
-        )
-        return found
+        made = partial(self.pieces.advance, state, piece, h, shared, none)
+        return jax.lax.cond(goes_on, made, lambda: (state, none))
 
     def _next(
         self, place: SegmentPlace, along: _Along, timed: Times

@@ -20,15 +20,10 @@ KEPT = 32  # systems
 
 
 class Switched(eqx.Module):
-    """The parameters of a system with switches.
+    """The parameters of a system with switches."""
 
-    Attributes:
-        params: those of the functions of the system.
-        active: whether each constraint with a switch is on, shape (C,).
-    """
-
-    params: Params
-    active: Bool[Array, " C"]
+    params: Params  # those of the functions of the system
+    active: Bool[Array, " C"]  # whether each constraint with a switch is on
 
 
 @lru_cache(maxsize=KEPT)

@@ -1,7 +1,7 @@
 """`Watch`: all events of a run, with their functions and their effects on a state."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.constraints import rate
 from jaxmech.formulations import observed_at
-from jaxmech.integrate.events.event import Event
+from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.log import EventState, Occurrences, Replay
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.integrate.scheme import Scheme
@@ -27,15 +27,10 @@ _ITERATIONS = 2  # for velocities on constraints that are not linear in them
 
 @dataclass(frozen=True)
 class Watch:
-    """All events of a run.
+    """All events of a run."""
 
-    Attributes:
-        events: the events, E of them.
-        inactive: constraints that are off at the start.
-    """
-
-    events: tuple[Event, ...]
-    inactive: tuple[str, ...] = ()
+    events: tuple[Event, ...]  # E of them
+    inactive: tuple[str, ...] = ()  # constraints that are off at the start
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -161,11 +156,6 @@ class Watch:
         """Whether an event is terminal."""
         return self.chosen(which, self.flags([event.terminal for event in self.events]))
 
-    def nothing_found(self, q: Array) -> Occurrences:
-        """Zeros with the shapes of the kept events."""
-        unknown = Occurrences.none(self.rows[-1], q, self.has_transitions)
-        return jax.tree.map(jnp.zeros_like, unknown)
-
     def switched(self, which: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
         """The switches after an event."""
         for k, event in enumerate(self.events):
@@ -239,6 +229,14 @@ class Watch:
         return v - mass.smallest(wrong)[0]
 
 
+def nothing_found(watch: Watch | None, q: Array) -> Occurrences | None:
+    """Zeros with the shapes of the kept events; None without events."""
+    if watch is None:
+        return None
+    unknown = Occurrences.none(watch.rows[-1], q, watch.has_transitions)
+    return jax.tree.map(jnp.zeros_like, unknown)
+
+
 def _new_state(event: Event, found: Any, q: Array) -> tuple[Array, Array]:
     """Check the result of the function of a transition."""
     what = f"The transition of event {event.name!r} must return q and v of shape {q.shape}"
@@ -249,3 +247,52 @@ def _new_state(event: Event, found: Any, q: Array) -> tuple[Array, Array]:
         if x.shape != q.shape:
             raise ValueError(f"{what}, but returned shape {x.shape}.")
     return new_q.astype(q.dtype), new_v.astype(q.dtype)
+
+
+def watch_of(system: System, events: Any, inactive: Any) -> Watch | None:
+    """The checked and named events of a run; None if there are none and no constraint is off."""
+    given = (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
+    named = tuple(_named(event, k) for k, event in enumerate(given, start=1))
+    off = names_of("inactive", inactive)
+    if not named:
+        if off:
+            raise ValueError(
+                "Argument `inactive` must be empty where no event switches a constraint on, but "
+                f"names {off[0]!r}; leave that constraint out of the system."
+            )
+        return None
+    names = [event.name for event in named]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"Argument `events` must have distinct names, but {name!r} is given twice."
+            )
+    _require_constraints(system, "inactive", off)
+    for event in named:
+        if event.transition is not None:
+            what = f"transition of event {event.name!r}"
+            _require_constraints(system, what, event.transition.switches)
+    return Watch(named, off)
+
+
+def _named(event: Any, number: int) -> Event:
+    if not isinstance(event, Event):
+        raise TypeError(
+            f"Argument `events` must hold Event objects, but holds {event!r}; wrap the function, "
+            "for example Event(fn, name=...)."
+        )
+    if event.name:
+        return event
+    name = getattr(event.fn, "__name__", "<lambda>")
+    return replace(event, name=f"event{number}" if name == "<lambda>" else name)
+
+
+def _require_constraints(system: System, argument: str, names: tuple[str, ...]) -> None:
+    known = [constraint.name for constraint in system.constraints]
+    for name in names:
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise ValueError(
+                f"Argument `{argument}` must name constraints of the system, but {name!r} is none "
+                f"of them; there are {there}."
+            )

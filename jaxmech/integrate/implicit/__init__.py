@@ -4,8 +4,8 @@
 `jacobian`, which differentiates the constrained accelerations, and the numbers of `coefficients`.
 """
 
+from jaxmech.integrate.implicit.jacobian import StepData as StepData
 from jaxmech.integrate.implicit.methods import AbstractImplicit as AbstractImplicit
 from jaxmech.integrate.implicit.methods import RadauIIA5 as RadauIIA5
 from jaxmech.integrate.implicit.methods import Rodas5P as Rodas5P
-from jaxmech.integrate.implicit.methods import StepData as StepData
 from jaxmech.integrate.implicit.methods import rounding as rounding

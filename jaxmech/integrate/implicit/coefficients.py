@@ -11,24 +11,15 @@ class RosenbrockTableau(NamedTuple):
     Stage i solves (I / (h gamma) - J) U_i = f(y + sum_j a_ij U_j, t + c_i h)
     + sum_j C_ij U_j / h + h d_i f_t; the step is y + sum_j b_j U_j, and the last U its error
     (Hairer and Wanner, Solving Ordinary Differential Equations II, IV.7).
-
-    Attributes:
-        gamma: diagonal coefficient.
-        nodes: c, shape (S,).
-        stages: a, rows of increasing length.
-        couplings: C, rows of increasing length.
-        time: d, shape (S,).
-        weights: b, shape (S,).
-        order: order of accuracy; that of the estimate is one less.
     """
 
-    gamma: float
-    nodes: tuple[float, ...]
-    stages: tuple[tuple[float, ...], ...]
-    couplings: tuple[tuple[float, ...], ...]
-    time: tuple[float, ...]
-    weights: tuple[float, ...]
-    order: int
+    gamma: float  # the diagonal coefficient
+    nodes: tuple[float, ...]  # c
+    stages: tuple[tuple[float, ...], ...]  # a, rows of increasing length
+    couplings: tuple[tuple[float, ...], ...]  # C, rows of increasing length
+    time: tuple[float, ...]  # d
+    weights: tuple[float, ...]  # b
+    order: int  # of accuracy; that of the estimate is one less
 
 
 _LAST = (
@@ -100,21 +91,13 @@ RODAS_5P = RosenbrockTableau(
 
 
 class CollocationTableau(NamedTuple):
-    """An implicit Runge-Kutta method of three stages, with a complex pair of eigenvalues.
+    """An implicit Runge-Kutta method of three stages, with a complex pair of eigenvalues."""
 
-    Attributes:
-        nodes: c, shape (3,).
-        matrix: A, shape (3, 3).
-        transform: T, so that T^-1 A^-1 T has the eigenvalues in blocks, shape (3, 3).
-        real: real eigenvalue of A^-1.
-        complex: real and imaginary part of the other eigenvalues.
-    """
-
-    nodes: np.ndarray
-    matrix: np.ndarray
-    transform: np.ndarray
-    real: float
-    complex: tuple[float, float]
+    nodes: np.ndarray  # c, (3,)
+    matrix: np.ndarray  # A, (3, 3)
+    transform: np.ndarray  # T: T^-1 A^-1 T has the eigenvalues in blocks, (3, 3)
+    real: float  # real eigenvalue of A^-1
+    complex: tuple[float, float]  # real and imaginary part of the others
 
 
 def _radau() -> CollocationTableau:

@@ -28,28 +28,28 @@ from jaxmech.linalg import SaddlePoint, product, row_weights, saddle_point, time
 from jaxmech.system import Params
 
 
+class StepData(eqx.Module):
+    """The start of a step, and the accuracy of its equations."""
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+    params: Params
+    enough: Float[Array, "2"]  # allowed error of an iteration, in q and in v
+
+
 class MotionJacobian(eqx.Module):
-    """Derivatives of the residuals at a state, with constant accelerations and multipliers.
+    """Derivatives of the residuals at a state, with constant accelerations and multipliers."""
 
-    Attributes:
-        M: mass matrix, shape (n, n).
-        A: constraint matrix, shape (m, n).
-        push: A^T + C_lambda transposed, the directions of the constraint forces, shape (m, n).
-        in_q: R_q and S_q, one above the other, shape (n + m, n).
-        in_v: R_v and S_v, shape (n + m, n).
-        in_t: R_t and S_t, shape (n + m,).
-        kept: flags of the constraint rows that count as independent, shape (m,).
-        singular: rows of A that compensate for a singular M, as in `System`.
-    """
-
-    M: Float[Array, " n n"]
-    A: Float[Array, " m n"]
-    push: Float[Array, " m n"]
-    in_q: Float[Array, " nm n"]
-    in_v: Float[Array, " nm n"]
-    in_t: Float[Array, " nm"]
-    kept: Bool[Array, " m"]
-    singular: SingularMass = eqx.field(static=True)
+    M: Float[Array, " n n"]  # mass matrix
+    A: Float[Array, " m n"]  # constraint matrix
+    push: Float[Array, " m n"]  # A^T + C_lambda transposed, the directions of the constraint forces
+    in_q: Float[Array, " nm n"]  # R_q and S_q, one above the other
+    in_v: Float[Array, " nm n"]  # R_v and S_v
+    in_t: Float[Array, " nm"]  # R_t and S_t
+    kept: Bool[Array, " m"]  # constraint rows that count as independent
+    singular: SingularMass = eqx.field(static=True)  # as in `System`
 
     def resolvent(self, real: Array, imaginary: Array | None = None) -> "Resolvent":
         """The factors of mu I - J; complex ones are kept as real matrices of twice the size."""
@@ -105,19 +105,12 @@ class Pair(NamedTuple):
 
 
 class Resolvent(eqx.Module):
-    """The resolvent (mu I - J)^-1.
-
-    Attributes:
-        at: the derivatives at the state.
-        factors: factors of the saddle-point system.
-        z: real part of 1 / mu.
-        zi: imaginary part, None for a real mu.
-    """
+    """The resolvent (mu I - J)^-1."""
 
     at: MotionJacobian
-    factors: _Factors
-    z: Array
-    zi: Array | None
+    factors: _Factors  # of the saddle-point system
+    z: Array  # real part of 1 / mu
+    zi: Array | None  # imaginary part; None for a real mu
 
     @property
     def regular(self) -> Bool[Array, ""]:
@@ -158,11 +151,10 @@ def _above(at: MotionJacobian, s: Array) -> Array:
 
 
 def jacobian_at(
-    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, known: tuple[Any, Law],
-    kept: Array,
-) -> MotionJacobian:  # fmt: skip
-    """The derivatives at a state whose equations and law of motion are known."""
-    eom, law = known
+    scheme: Scheme, data: StepData, known: tuple[Any, Law], kept: Array
+) -> MotionJacobian:
+    """The derivatives at the start of a step, whose equations and law of motion are known."""
+    (eom, law), params = known, data.params
     system, formulation = scheme.system, scheme.formulation
 
     def pushed(q: Array, v: Array, t: Array, multipliers: Array) -> Array:
@@ -178,11 +170,12 @@ def jacobian_at(
             R = R + pushed(q, v, t, law.multipliers)
         return jnp.concatenate([R, at.b + feedback - times(at.A, law.qdd)])
 
-    in_q, in_v = jax.jacfwd(residuals, argnums=(0, 1))(q, v, t)
-    in_t = jax.jvp(lambda t: residuals(q, v, t), (t,), (jnp.ones_like(t),))[1]
+    state = data.q, data.v, data.t
+    in_q, in_v = jax.jacfwd(residuals, argnums=(0, 1))(*state)
+    in_t = jax.jvp(lambda t: residuals(*state[:2], t), state[2:], (jnp.ones_like(data.t),))[1]
     push = eom.A
     if system.nonideal is not None:
-        push = push + jax.jacfwd(pushed, argnums=3)(q, v, t, law.multipliers).T
+        push = push + jax.jacfwd(pushed, argnums=3)(*state, law.multipliers).T
     return MotionJacobian(
         eom.M, eom.A, push, in_q, in_v, in_t, jax.lax.stop_gradient(kept), eom.singular_mass
     )

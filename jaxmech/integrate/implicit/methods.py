@@ -9,61 +9,29 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit.coefficients import RODAS_5P
-from jaxmech.integrate.implicit.jacobian import MotionJacobian, jacobian_at
+from jaxmech.integrate.implicit.jacobian import MotionJacobian, StepData, jacobian_at
 from jaxmech.integrate.implicit.radau import radau_error, radau_step
 from jaxmech.integrate.implicit.rosenbrock import rosenbrock_step
-from jaxmech.integrate.methods import AbstractPair
+from jaxmech.integrate.methods import AbstractPair, Policies, require_udwadia_kalaba
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.tableaus import StepControl
-from jaxmech.linalg import SVD
-from jaxmech.stabilization import AbstractStabilization
 from jaxmech.status import Status
-from jaxmech.system import Params, System
+from jaxmech.system import System
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import setting
 
 
 class ImplicitStep(eqx.Module):
-    """The end of a step before projection.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        errors: errors of q and of v, shape (2, n).
-        independent: whether all constraint rows were independent at the start.
-        rank: number of independent rows.
-        status: failure of the step, a `Status`.
-    """
+    """The end of a step before projection."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
-    errors: Float[Array, "2 n"]
-    independent: Bool[Array, ""]
+    errors: Float[Array, "2 n"]  # of q and of v
+    independent: Bool[Array, ""]  # whether all constraint rows were at the start
     rank: Int[Array, ""]
-    status: Int[Array, ""]
-
-
-class StepData(eqx.Module):
-    """The start of a step, and the accuracy of its equations.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        t: time.
-        h: size of the step.
-        params: the parameters of the system.
-        enough: allowed error of an iteration, in q and in v, shape (2,).
-    """
-
-    q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    t: Float[Array, ""]
-    h: Float[Array, ""]
-    params: Params
-    enough: Float[Array, "2"]
+    status: Int[Array, ""]  # failure of the step, a `Status`
 
 
 @dataclass(frozen=True)
@@ -77,23 +45,11 @@ class AbstractImplicit(AbstractPair):
         """The error of a step relative to the first missing term of the series, about."""
         return 1.0
 
-    def require(
-        self, system: System, formulation: AbstractFormulation,
-        stabilization: AbstractStabilization, *state: Any,
-    ) -> None:  # fmt: skip
+    def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the law of motion reports its independent rows."""
-        name = f"jm.{type(self).__name__}"
-        if not isinstance(formulation, UdwadiaKalaba):
-            raise ValueError(
-                f"Argument `formulation` must be left out for `{name}`, which linearizes the "
-                f"equations of motion itself, but is {formulation!r}; other laws go with "
-                "`jm.RK4()` and `jm.Adaptive()`."
-            )
-        if isinstance(formulation.solver, SVD):
-            raise ValueError(
-                f"Argument `formulation` must have a solver that keeps single rows for `{name}`, "
-                "but has SVD(); pass `UdwadiaKalaba(solver=LDL())` or `UdwadiaKalaba(solver=QR())`."
-            )
+        does = "linearizes the equations of motion itself"
+        others = "`jm.RK4()` and `jm.Adaptive()`"
+        require_udwadia_kalaba(f"jm.{type(self).__name__}", policies[0], does, others)
 
     def step(self, scheme: Scheme, data: StepData) -> ImplicitStep:
         """Make one step, not yet projected."""
@@ -103,7 +59,7 @@ class AbstractImplicit(AbstractPair):
             eom, law = scheme.law(q, v, t, params, every)
         # The rows of the start count in all stages, as in an explicit step.
         kept = every if law.kept is None else law.kept
-        at = jacobian_at(scheme, q, v, t, params, (eom, law), kept)
+        at = jacobian_at(scheme, data, (eom, law), kept)
         changes, errors, converged = self.solved(scheme, data, at, law.qdd)
         status = first_that_holds(
             (~law.definite, Status.SINGULAR_MASS),
@@ -175,10 +131,7 @@ class Rodas5P(AbstractImplicit):
         self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
     ) -> tuple[Array, Array, Array]:
         """Solve by linear systems alone."""
-        step, error, good, regular = rosenbrock_step(
-            scheme, RODAS_5P, at, data.q, data.v, data.t, data.h, data.params
-        )
-        return jnp.stack(step), jnp.stack(error), good & regular
+        return rosenbrock_step(scheme, RODAS_5P, at, data)
 
 
 @dataclass(frozen=True)
@@ -240,8 +193,7 @@ class RadauIIA5(AbstractImplicit):
         self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
     ) -> tuple[Array, Array, Array]:
         """Solve by simplified Newton iterations."""
-        q, v, t, h, params = data.q, data.v, data.t, data.h, data.params
-        found, solvers = radau_step(scheme, self.iterations, at, q, v, t, h, params, data.enough)
-        fixed = jax.lax.stop_gradient((q, v, t, h, params, qdd))
-        error = radau_error(scheme, found, solvers, *fixed, at.kept)
-        return found.Z[2], jnp.stack(error), found.converged
+        Z, converged, solvers = radau_step(scheme, self.iterations, at, data)
+        fixed = jax.lax.stop_gradient((data, qdd))
+        error = radau_error(scheme, Z, solvers, *fixed, at.kept)
+        return Z[2], jnp.stack(error), converged

@@ -17,9 +17,8 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import hoisted
 from jaxmech.integrate.implicit.coefficients import RADAU_5
-from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair, Resolvent
+from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair, Resolvent, StepData
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.system import Params
 
 _INVERSE = np.linalg.inv(RADAU_5.matrix)
 _BACK = np.linalg.inv(RADAU_5.transform)
@@ -58,30 +57,17 @@ class Solvers(eqx.Module):
         return _combined(RADAU_5.transform, jnp.stack([jnp.stack(x) for x in (real, re, im)]))
 
 
-class Collocation(eqx.Module):
-    """The solution of the collocation equations of a step.
-
-    Attributes:
-        Z: increments of q and v at the stages, of which the last is that of the step.
-        converged: whether the last correction, extrapolated, was small enough.
-    """
-
-    Z: Float[Array, "3 2 n"]
-    converged: Bool[Array, ""]
-
-
 def _combined(matrix: np.ndarray, x: Array) -> Array:
     """A matrix (3, 3) times x (3, 2, n)."""
     return (jnp.asarray(matrix, x.dtype)[:, :, None, None] * x[None]).sum(1)
 
 
 def radau_step(
-    scheme: Scheme, iterations: int, at: MotionJacobian, q: Array, v: Array, t: Array, h: Array,
-    params: Params, enough: Float[Array, "2"],
-) -> tuple[Collocation, Solvers]:  # fmt: skip
-    """The stages of a step; `enough` is the allowed error of the iteration in q and in v."""
+    scheme: Scheme, iterations: int, at: MotionJacobian, start: StepData
+) -> tuple[Float[Array, "3 2 n"], Bool[Array, ""], Solvers]:
+    """The increments of q and v at the stages, and whether they could be found; the solvers."""
     # Simplified Newton: the Jacobian affects the rate of convergence only, not the limit.
-    solvers = jax.lax.stop_gradient(Solvers.of(at, h))
+    solvers = jax.lax.stop_gradient(Solvers.of(at, start.h))
 
     def missing(Z: Array, data: Any) -> Array:
         """The residual F - A^-1 Z / h."""
@@ -97,16 +83,16 @@ def radau_step(
         rates = jax.lax.scan(one, None, (jnp.asarray(RADAU_5.nodes, Z.dtype), Z))[1]
         return rates - _combined(_INVERSE, Z) / h
 
-    start = jnp.zeros((3, 2, q.size), q.dtype)
-    data = q, v, t, h, params, at.kept
-    hoisted_missing, traced = hoisted(missing, start, data)
+    guess = jnp.zeros((3, 2, start.q.size), start.q.dtype)
+    data = start.q, start.v, start.t, start.h, start.params, at.kept
+    hoisted_missing, traced = hoisted(missing, guess, data)
 
     def with_traced(Z: Array, data: Any) -> Array:
         own, traced = data
         return hoisted_missing(traced, Z, own) if traced else missing(Z, own)
 
-    Z, converged = _collocation(with_traced, iterations, solvers, (data, traced), enough)
-    return Collocation(Z, converged), solvers
+    Z, converged = _collocation(with_traced, iterations, solvers, (data, traced), start.enough)
+    return Z, converged, solvers
 
 
 class _Iteration(eqx.Module):
@@ -167,14 +153,14 @@ def _collocation_jvp(
 
 
 def radau_error(
-    scheme: Scheme, found: Collocation, solvers: Solvers, q: Array, v: Array, t: Array, h: Array,
-    params: Params, qdd: Array, kept: Array,
-) -> Pair:  # fmt: skip
+    scheme: Scheme, Z: Array, solvers: Solvers, start: StepData, qdd: Array, kept: Array
+) -> Pair:
     """The error of q and v, of order 3, with the stiff components filtered twice."""
+    q, v = start.q, start.v
     weights = jnp.asarray(_ERROR, q.dtype)[:, None, None]
-    spread = (weights * found.Z).sum(0) / h
+    spread = (weights * Z).sum(0) / start.h
     # Hairer and Wanner, equations (8.19) and (8.20): for very stiff components the first estimate
     # tends to the size of the state, and would reject steps without need; the second tends to zero.
     first = solvers.real.solve(Pair(v + spread[0], qdd + spread[1]))
-    _, law = scheme.law(q + first.q, v + first.v, t, params, kept)
+    _, law = scheme.law(q + first.q, v + first.v, start.t, start.params, kept)
     return solvers.real.solve(Pair(v + first.v + spread[0], law.qdd + spread[1]))

@@ -9,34 +9,25 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.implicit.coefficients import RosenbrockTableau
-from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair
+from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair, StepData
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.system import Params
 
 
 class _Sums(eqx.Module):
-    """The contributions of earlier stages to those that follow, the next one first.
+    """The contributions of earlier stages to those that follow, the next one first."""
 
-    Attributes:
-        states: contributions to q and v at which the stages are evaluated, shape (S, 2, n).
-        rights: contributions to the right-hand sides, shape (S, 2, n).
-        step: contributions to the step, shape (2, n).
-        last: the last U, shape (2, n).
-        good: whether all laws of motion could be solved.
-    """
-
-    states: Float[Array, " S 2 n"]
-    rights: Float[Array, " S 2 n"]
-    step: Float[Array, "2 n"]
-    last: Float[Array, "2 n"]
-    good: Bool[Array, ""]
+    states: Float[Array, " S 2 n"]  # to q and v at which the stages are evaluated
+    rights: Float[Array, " S 2 n"]  # to the right-hand sides
+    step: Float[Array, "2 n"]  # to the step
+    last: Float[Array, "2 n"]  # the last U
+    good: Bool[Array, ""]  # whether all laws of motion could be solved
 
 
 def rosenbrock_step(
-    scheme: Scheme, tableau: RosenbrockTableau, at: MotionJacobian, q: Array, v: Array, t: Array,
-    h: Array, params: Params,
-) -> tuple[Pair, Pair, Bool[Array, ""], Bool[Array, ""]]:  # fmt: skip
+    scheme: Scheme, tableau: RosenbrockTableau, at: MotionJacobian, data: StepData
+) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"], Bool[Array, ""]]:
     """The change of q and v, its error, and whether the laws and linear systems could be solved."""
+    q, v, h = data.q, data.v, data.h
     solver = at.resolvent(1 / (h * tableau.gamma))
 
     # A loop, so that the law of motion is compiled once for all stages.
@@ -44,7 +35,7 @@ def rosenbrock_step(
         node, time, in_states, in_rights, weight = own
         stage_q, stage_v = q + so_far.states[0, 0], v + so_far.states[0, 1]
         with jax.named_scope("law_of_motion"):
-            _, law = scheme.law(stage_q, stage_v, t + node * h, params, at.kept)
+            _, law = scheme.law(stage_q, stage_v, data.t + node * h, data.params, at.kept)
         right = Pair(stage_v + so_far.rights[0, 0] / h, law.qdd + so_far.rights[0, 1] / h)
         found = jnp.stack(solver.solve(right, time * h))
         good = so_far.good & law.definite
@@ -72,7 +63,7 @@ def rosenbrock_step(
         ),
     )
     end = jax.lax.scan(one, start, stages)[0]
-    return Pair(*end.step), Pair(*end.last), end.good, solver.regular
+    return end.step, end.last, end.good & solver.regular
 
 
 def _following(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:

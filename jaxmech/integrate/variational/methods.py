@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.methods import AbstractFixedStep
+from jaxmech.integrate.methods import AbstractFixedStep, Policies
 from jaxmech.integrate.variational.newton import NewtonSettings, Residual, linear_step, newton
 from jaxmech.integrate.variational.requirements import (
     is_quadratic,
@@ -27,30 +27,21 @@ from jaxmech.integrate.variational.step_equations import (
     trapezoidal,
 )
 from jaxmech.linalg import metric, times
-from jaxmech.stabilization import AbstractStabilization, constraint_jacobians, metric_mass, near
+from jaxmech.stabilization import constraint_jacobians, metric_mass, near
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import setting
 
 
 class Advance(eqx.Module):
-    """The result of a step, and how it went.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        rank: number of independent constraint equations.
-        definite: whether the mass matrix was positive definite.
-        converged: whether the equations of the step were solved.
-        reached: whether the state fulfils dependent constraints too.
-    """
+    """The result of a step, and how it went."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
     rank: Int[Array, ""]
-    definite: Bool[Array, ""]
-    converged: Bool[Array, ""]
-    reached: Bool[Array, ""]
+    definite: Bool[Array, ""]  # whether the mass matrix was positive definite
+    converged: Bool[Array, ""]  # whether the equations of the step were solved
+    reached: Bool[Array, ""]  # whether the state fulfils dependent constraints too
 
 
 @dataclass(frozen=True)
@@ -68,13 +59,6 @@ class AbstractVariational(AbstractFixedStep):
     def order(self) -> int:
         """The order of accuracy."""
         return 2
-
-    @abc.abstractmethod
-    def require(
-        self, system: System, formulation: AbstractFormulation,
-        stabilization: AbstractStabilization, *state: Any,
-    ) -> None:  # fmt: skip
-        """Raise a ValueError unless the method suits the system and the other policies."""
 
     @abc.abstractmethod
     def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
@@ -200,12 +184,9 @@ class RATTLE(AbstractVariational):
         """The error of a step in q, relative to the first missing term of the Taylor series."""
         return 1.0
 
-    def require(
-        self, system: System, formulation: AbstractFormulation,
-        stabilization: AbstractStabilization, *state: Any,
-    ) -> None:  # fmt: skip
+    def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the system is separable and its constraints holonomic."""
-        require_policies("jm.RATTLE", formulation, stabilization)
+        require_policies("jm.RATTLE", *policies)
         require_holonomic("jm.RATTLE", system)
         require_separable("jm.RATTLE", system, *state)
 
@@ -259,12 +240,9 @@ class Variational(AbstractVariational):
         """The error of a step for q' = z q, relative to the first missing term of the series."""
         return 0.5
 
-    def require(
-        self, system: System, formulation: AbstractFormulation,
-        stabilization: AbstractStabilization, *state: Any,
-    ) -> None:  # fmt: skip
+    def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless all constraints are holonomic."""
-        require_policies("jm.Variational", formulation, stabilization)
+        require_policies("jm.Variational", *policies)
         require_holonomic("jm.Variational", system)
 
     def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:

@@ -23,46 +23,29 @@ from jaxmech.linalg import SaddlePoint, product, row_weights, saddle_point, time
 
 
 class Residual(NamedTuple):
-    """The equations at a point x.
+    """The equations at a point x."""
 
-    Attributes:
-        balance: momentum that has to be balanced by the constraint forces, shape (n,).
-        rows: directions of the constraint forces, shape (m, n); independent of x.
-        level: residual of the constraints, shape (m,).
-    """
-
-    balance: Array
-    rows: Array
-    level: Array
+    balance: Array  # momentum that the constraint forces have to balance, (n,)
+    rows: Array  # directions of the constraint forces, (m, n); independent of x
+    level: Array  # residual of the constraints, (m,)
 
 
 class Root(eqx.Module):
-    """The solution of the equations.
-
-    Attributes:
-        x: shape (n,).
-        multipliers: shape (m,), zero for rows that do not count.
-        converged: whether the last correction was so small that x is right to round-off.
-    """
+    """The solution of the equations."""
 
     x: Float[Array, " n"]
-    multipliers: Float[Array, " m"]
-    converged: Bool[Array, ""]
+    multipliers: Float[Array, " m"]  # zero for rows that do not count
+    converged: Bool[Array, ""]  # whether x is right to round-off after the last correction
 
 
 Equations = Callable[[Array, Any], Residual]
 
 
 class NewtonSettings(NamedTuple):
-    """The static settings of a program.
+    """The static settings of a program."""
 
-    Attributes:
-        iterations: most corrections.
-        singular: rows that make up for a singular Jacobian of the balance, as in `System`.
-    """
-
-    iterations: int
-    singular: SingularMass
+    iterations: int  # most corrections
+    singular: SingularMass  # rows that make up for a singular Jacobian of the balance
 
 
 def newton(
@@ -73,16 +56,7 @@ def newton(
     kept: Array,
     size: Array,
 ) -> Root:
-    """Solve equations(x, data) from a guess.
-
-    Args:
-        equations: function of x and data that returns a `Residual`.
-        settings: static settings of the program.
-        guess: x to start from, shape (n,).
-        data: pytree on which the equations depend.
-        kept: flags of the rows that count as independent, shape (m,).
-        size: scale of round-off of x.
-    """
+    """Solve equations(x, data) with the rows in `kept`; `size` is the scale of round-off of x."""
     hoisted_equations, traced = hoisted(equations, guess, data)
 
     def with_traced(x: Array, data: Any) -> Residual:

@@ -8,8 +8,8 @@ from jaxtyping import Array
 
 from jaxmech.compiler import hoisted
 from jaxmech.constraints import Holonomic
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.linalg import SVD
+from jaxmech.formulations import AbstractFormulation
+from jaxmech.integrate.methods import require_udwadia_kalaba
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, depends_on, generic
@@ -18,21 +18,9 @@ from jaxmech.utils.probing import cached_by_shapes, concrete_at, depends_on, gen
 def require_policies(
     name: str, formulation: AbstractFormulation, stabilization: AbstractStabilization
 ) -> None:
-    """Raise unless the other policies suit a method that solves for the constraint forces itself.
-
-    Raises:
-        ValueError: another law of motion than `UdwadiaKalaba`, its solver is `SVD`, or `Baumgarte`.
-    """
-    if not isinstance(formulation, UdwadiaKalaba):
-        raise ValueError(
-            f"Argument `formulation` must be left out for `{name}`, which solves for the "
-            f"constraint forces itself, but is {formulation!r}; other laws go with `jm.RK4()`."
-        )
-    if isinstance(formulation.solver, SVD):
-        raise ValueError(
-            f"Argument `formulation` must have a solver that keeps single rows for `{name}`, but "
-            "has SVD(); pass `UdwadiaKalaba(solver=LDL())` or `UdwadiaKalaba(solver=QR())`."
-        )
+    """Raise a ValueError unless the policies suit a method that finds constraint forces itself."""
+    does = "solves for the constraint forces itself"
+    require_udwadia_kalaba(name, formulation, does, "`jm.RK4()`")
     if not isinstance(stabilization, Projection | Free):
         raise ValueError(
             f"Argument `projection` must be left out for `{name}`, whose steps end on the "
@@ -41,11 +29,7 @@ def require_policies(
 
 
 def require_holonomic(name: str, system: System) -> None:
-    """Raise unless all constraints are holonomic and ideal.
-
-    Raises:
-        ValueError: naming the constraint.
-    """
+    """Raise a ValueError, which names the constraint, unless all are holonomic and ideal."""
     for constraint in system.constraints:
         if not isinstance(constraint, Holonomic):
             kind = type(constraint).__name__
@@ -57,11 +41,7 @@ def require_holonomic(name: str, system: System) -> None:
 def require_separable(
     name: str, system: System, q: Array, v: Array, t: Array, params: Params
 ) -> None:
-    """Raise unless M is constant and regular, and forces do not depend on velocities.
-
-    Raises:
-        ValueError: a requirement is violated; the message names the function and its argument.
-    """
+    """Raise a ValueError unless M is constant and regular, and no force depends on velocities."""
     remedy = "`jm.Variational()`, which takes any Lagrangian with holonomic constraints"
     if system.singular_mass:
         raise _refusal(name, "a regular mass matrix", "that of the system is singular", remedy)

@@ -26,33 +26,20 @@ from jaxmech.system import Params, System
 
 
 class StepStart(eqx.Module):
-    """The state at which a step starts, and its length.
-
-    Attributes:
-        q: coordinates, shape (n,).
-        v: velocities, shape (n,).
-        t: time [s].
-        h: step [s].
-        params: parameters of the system.
-    """
+    """The state at which a step starts, and its length."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
-    t: Float[Array, ""]
-    h: Float[Array, ""]
+    t: Float[Array, ""]  # [s]
+    h: Float[Array, ""]  # [s]
     params: Params
 
 
 class Momenta(NamedTuple):
-    """Momenta of a step, without constraint forces.
+    """Momenta of a step, without constraint forces."""
 
-    Attributes:
-        start: momentum required at the start of the step minus p(q0, v0), shape (n,).
-        end: momentum at its end, shape (n,), except for the part of p(q1, v1) without v1.
-    """
-
-    start: Array
-    end: Array
+    start: Array  # required at the start of the step minus p(q0, v0), (n,)
+    end: Array  # at its end, except for the part of p(q1, v1) without v1, (n,)
 
 
 def midpoint(system: System, start: StepStart, u: Array) -> Momenta:
