@@ -16,7 +16,7 @@ HARD = 1e3  # factor on the weight of a hard condition, which here has to be met
 def normal(task: Task, y: Array, conditions: Conditions) -> dict[str, np.ndarray]:
     """The second-order model of the sum of squares at y, as the fields of `Fit`."""
     if task.hard:
-        conditions = conditions.with_jumps(HARD, conditions.jump_shift * HARD)
+        conditions = conditions.with_jumps(HARD, conditions.jump_shift)
     problem, size = task.problem, task.problem.layout.size
     values, J = (np.asarray(x) for x in dense(problem, y, task.data, conditions))
     W = J[:, :size]
