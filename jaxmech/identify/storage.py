@@ -3,7 +3,6 @@
 Nothing in such a file is executed when it is read.
 """
 
-import hashlib
 import json
 import os
 import struct
@@ -21,6 +20,7 @@ from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
 from jaxmech.sensitivity.growth import Growth
+from jaxmech.utils.digests import sha256
 
 _KIND = "jaxmech fit"
 _TEXT = "json"
@@ -114,11 +114,8 @@ def load_fit(path: Path | str) -> Fit:
 
 def _digest(text: str, arrays: Mapping[str, np.ndarray]) -> str:
     """The digest of the contents of a file, to detect damage."""
-    code = hashlib.sha256(text.encode())
-    for name, values in sorted(arrays.items()):
-        code.update(f"{name} {values.dtype} {values.shape}".encode())
-        code.update(np.ascontiguousarray(values).tobytes())
-    return code.hexdigest()
+    shapes = [f"{name} {x.dtype} {x.shape}" for name, x in sorted(arrays.items())]
+    return sha256(text, *shapes, *(x.tobytes() for _, x in sorted(arrays.items())))
 
 
 def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:

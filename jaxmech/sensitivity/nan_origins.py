@@ -41,9 +41,6 @@ class NanOrigin:
         return f"it starts in {self.what}, which has no derivative with respect to {by}{when}"
 
 
-Functions = dict[str, Callable[..., Any]]  # each of q, v, t, params
-
-
 def origins_in_system(
     scheme: Scheme, q: Array, v: Array, ts: Array, params: Params, names: tuple[str, ...]
 ) -> list[NanOrigin]:
@@ -104,8 +101,8 @@ def _bad(
     }
 
 
-def functions_of(system: System) -> Functions:
-    """The functions that a motion evaluates: M and Q, forces, and constraints with A and b."""
+def functions_of(system: System) -> dict[str, Callable[..., Any]]:
+    """The functions of q, v, t, params in a motion: M and Q, forces, constraints with A and b."""
 
     def friction(q: Array, v: Array, t: Array, params: Params) -> Array:
         multipliers = jnp.ones(sum(system.sizes(q, v, t, params)), q.dtype)
@@ -115,7 +112,7 @@ def functions_of(system: System) -> Functions:
         level = constraint.residual(q, v, jnp.zeros_like(v), t, params)
         return level, constraint.rows(q, v, t, params)
 
-    functions: Functions = {
+    functions: dict[str, Callable[..., Any]] = {
         "`lagrangian`": lambda *state: (system.mass(*state), system.conservative_force(*state))
     }
     if system.force is not None:
