@@ -173,8 +173,8 @@ class Fit:
         """Reasons to distrust the fit, each with a remedy."""
         open_ = ", ".join(compress(self.names, ~self.uncertainty.determined))
         left = f"The recordings do not determine {open_}: `identifiability` says what they do."
-        far = (self._beyond[1],) if self._beyond and self._beyond[1] else ()
-        return (*self.notes, *((left,) if open_ else ()), *far)
+        far = self._beyond[1] if self._beyond else ""
+        return (*self.notes, *filter(None, (open_ and left, far)))
 
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
         """The value of fn(params), a number, with its standard error (linear propagation)."""

@@ -277,9 +277,7 @@ def power(logarithm: float) -> str:
     return f"{10.0**rest * 10.0**tens:.3g}" if abs(tens) < 5 else f"{10.0**rest:.2f}e{tens:+03.0f}"
 
 
-def growth_warning(
-    growth: Growth, *, change: float = 1e-3, size: float = 1.0, accuracy: float = 1e-3
-) -> str:
+def growth_warning(growth: Growth, *, change: float = 1e-3, accuracy: float = 1e-3) -> str:
     """A warning if a motion is too long for its gradient, or an empty text.
 
     Example:
@@ -291,13 +289,13 @@ def growth_warning(
     # the motion itself, the true change stays bounded while the predicted one goes on growing: the
     # loss has many minima. When round-off has grown to the accuracy that is wanted, the motion
     # depends on the order of the operations.
-    predicted = growth.horizon(change, size)
+    predicted = growth.horizon(change, 1.0)
     computed = growth.horizon(growth.eps, accuracy)
     first = min(predicted, computed)
     if np.isinf(first):
         return ""
     if predicted <= computed:
-        part = f"{change / size:.1g} of the motion"
+        part = f"{change:.1g} of the motion"
         reason = f"a change of the initial state by {part} has grown as large as the motion"
     else:
         reason = f"round-off has grown to {accuracy:.1g} of the motion"

@@ -123,6 +123,5 @@ def _digests(task: Task, policy: Any) -> dict[str, str]:
         steps = policy.optimizer
         found["the optax transformation"] = digest(steps.update, task.y, steps.init(task.y), task.y)
     versions = environment()
-    for name in ("jaxmech", "jax", "jaxlib"):
-        found[f"the version of {name}"] = versions[name]
-    return found
+    packages = ("jaxmech", "jax", "jaxlib")
+    return found | {f"the version of {name}": versions[name] for name in packages}

@@ -105,18 +105,18 @@ def _require_no_prior(
     given: Sequence[Recording], settings: Settings, subject: Identifiable
 ) -> None:
     """Raise if there is a prior, which cannot be weighed against samples of unknown noise."""
+    weights = (
+        "`weights` = 1 / (standard deviation of the noise): otherwise its weight relative to the "
+        "samples is unknown."
+    )
     for one in given if settings.initial_states == "free" else ():
         if one.start_sd is not None:
             raise ValueError(
-                f"Argument `start_sd` of {one.name} needs `weights` = 1 / (standard deviation of "
-                "the noise): otherwise its weight relative to the samples is unknown. "
-                'Leave it out, or hold exact starts by `initial_states="fixed"`.'
+                f"Argument `start_sd` of {one.name} needs {weights} Leave it out, or hold exact "
+                'starts by `initial_states="fixed"`.'
             )
     if subject.prior:
-        raise ValueError(
-            "Argument `prior` needs recordings with `weights` = 1 / (standard deviation of the "
-            "noise): otherwise its weight relative to the samples is unknown."
-        )
+        raise ValueError(f"Argument `prior` needs recordings with {weights}")
 
 
 def _with_guesses(
