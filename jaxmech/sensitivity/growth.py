@@ -209,7 +209,8 @@ def _transitions(
     states = solution.q[interval], solution.v[interval]
     times = solution.ts[interval], solution.ts[interval + 1]
     along = tuple(jnp.asarray(x, solution.q.dtype) for x in changes)
-    ends = _ends(system, method, *policies.values(), states, times, along, params)
+    ways = {"method": method, **policies, "derivative": ForwardMode(), "throw": False}
+    ends = _ends(system, tuple(ways.items()), states, times, along, params)
     moved_q, moved_v = (np.asarray(x, dtype=float) for x in ends)
     bad = ~np.isfinite(moved_q.sum(1) + moved_v.sum(1))
     if bad.any():
@@ -223,19 +224,15 @@ def _transitions(
     return [basis.coordinates(q.T, v.T) for q, v, basis in split]
 
 
-@jit_of("system", "method", "projection", "formulation")
+@jit_of("system", "ways")
 def _ends(
-    system: System, method: AbstractMethod, projection: AbstractStabilization | None,
-    formulation: AbstractFormulation, states: Any, times: Any, changes: Any, params: Params,
-) -> tuple[Array, Array]:  # fmt: skip
+    system: System, ways: tuple[Any, ...], states: Any, times: Any, changes: Any, params: Params
+) -> tuple[Array, Array]:
     """Changes (N, n) of N states, carried from the first of two times of each to the second."""
 
     def one(state: Any, times: Any, change: Any, params: Params) -> Any:
         def run(q: Array, v: Array) -> Any:
-            found = simulate(
-                system, q, v, jnp.stack(times), params, method=method, projection=projection,
-                formulation=formulation, derivative=ForwardMode(), throw=False,
-            )  # fmt: skip
+            found = simulate(system, q, v, jnp.stack(times), params, **dict(ways))
             return found.q[-1], found.v[-1]
 
         return jax.jvp(run, state, change)[1]

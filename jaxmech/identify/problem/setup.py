@@ -133,10 +133,7 @@ def _with_guesses(
                 f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
                 "multiple shooting with `start` needs a guess of both at every sample."
             )
-        sol = simulate(
-            problem.system, state.q, state.v, one.ts, params, method=problem.method,
-            projection=problem.projection, formulation=problem.formulation,
-        )  # fmt: skip
+        sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.policies)
         whole.append(replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v)))
     return tuple(whole)
 
