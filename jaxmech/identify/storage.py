@@ -3,6 +3,7 @@
 Nothing in such a file is executed when it is read.
 """
 
+import hashlib
 import json
 import struct
 import zipfile
@@ -19,7 +20,6 @@ from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
 from jaxmech.sensitivity.growth import Growth
-from jaxmech.utils.digests import sha256
 
 _KIND = "jaxmech fit"
 _TEXT = "json"
@@ -113,8 +113,11 @@ def load_fit(path: Path | str) -> Fit:
 
 def _digest(text: str, arrays: Mapping[str, np.ndarray]) -> str:
     """The digest of the contents of a file, to detect damage."""
-    shapes = [f"{name} {x.dtype} {x.shape}" for name, x in sorted(arrays.items())]
-    return sha256(text, *shapes, *(x.tobytes() for _, x in sorted(arrays.items())))
+    code = hashlib.sha256(text.encode())
+    for name, values in sorted(arrays.items()):
+        code.update(f"{name} {values.dtype} {values.shape}".encode())
+        code.update(values.tobytes())
+    return code.hexdigest()
 
 
 def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:
