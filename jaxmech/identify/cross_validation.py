@@ -185,8 +185,7 @@ def cross_validate(
             f"is {folds}; cut long recordings into several."
         )
     _require_policies(rule, score, settings)
-    sizes = [len(part) for part in np.array_split(np.arange(len(given)), folds)]
-    fold_of = np.repeat(np.arange(folds), sizes)
+    fold_of = np.sort(np.arange(len(given)) % folds)  # neighbours, in folds of nearly one size
     errors = np.full((len(candidates), len(given)), np.inf)
     numbers = np.zeros(len(candidates), int)
     if folder is not None:

@@ -66,20 +66,16 @@ def remarks(
 
 def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, str] | None:
     """The growth of changes along the longest segment, and a warning; None without a derivative."""
-    s, n = task.data.segments, task.problem.system.n
+    s, system, policies = task.data.segments, task.problem.system, task.problem.policies
     lasting = s.ts[jnp.arange(len(s.last)), s.last] - s.ts[:, 0]
     k = int(jnp.argmax(lasting))
     ts = np.asarray(s.ts[k])[: int(s.last[k]) + 1]
     stride = -(-(len(ts) - 1) // _SAVES)
-    method = task.problem.method
-    if isinstance(method, AbstractFixedStep):
-        method = replace(method, substeps=method.count * stride)
-    begin = made.begin[k]
+    if isinstance(method := task.problem.method, AbstractFixedStep):
+        policies["method"] = replace(method, substeps=method.count * stride)
+    q0, v0 = jnp.split(made.begin[k], 2)
     try:
-        growth = sensitivity_growth(
-            task.problem.system, begin[:n], begin[n:], ts[::stride], params, method=method,
-            projection=task.problem.projection, formulation=task.problem.formulation,
-        )  # fmt: skip
+        growth = sensitivity_growth(system, q0, v0, ts[::stride], params, **policies)
     except (SimulationError, ValueError):
         return None
     # a change matters from the size of the residuals on

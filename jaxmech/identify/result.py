@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import compress
 from typing import Any, NamedTuple
 
 import jax
@@ -37,10 +38,7 @@ class Point(NamedTuple):
 
     def slope(self, fn: Callable[[Params], Any]) -> tuple[float, Numbers]:
         """The value of fn(params), and its derivatives by the numbers that were fitted, (p,)."""
-
-        def params(z: Array) -> Params:
-            return self.layout.params(z, self.leaves)
-
+        params = partial(self.layout.params, leaves=self.leaves)
         value, by_z = jax.value_and_grad(lambda z: jnp.asarray(fn(params(z)), float))(self.z)
         T = jax.jacfwd(lambda z: self.layout.numbers(params(z)))(self.z)
         return float(value), np.linalg.solve(np.asarray(T).T, np.asarray(by_z))
@@ -173,11 +171,10 @@ class Fit:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons to distrust the fit, each with a remedy."""
-        known = self.uncertainty.determined
-        open_ = ", ".join(name for name, k in zip(self.names, known, strict=True) if not k)
+        open_ = ", ".join(compress(self.names, ~self.uncertainty.determined))
         left = f"The recordings do not determine {open_}: `identifiability` says what they do."
-        far = (self._beyond[1],) if self._beyond and self._beyond[1] else ()
-        return (*self.notes, *((left,) if open_ else ()), *far)
+        far = self._beyond[1] if self._beyond else ""
+        return (*self.notes, *filter(None, (open_ and left, far)))
 
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
         """The value of fn(params), a number, with its standard error (linear propagation)."""

@@ -5,7 +5,6 @@ Nothing in such a file is executed when it is read.
 
 import hashlib
 import json
-import os
 import struct
 import zipfile
 import zlib
@@ -100,11 +99,11 @@ def load_fit(path: Path | str) -> Fit:
             raise KeyError(_KIND)
     except OSError as error:
         raise ValueError(
-            f"Argument `path` {os.fspath(path)} cannot be read: {error.strerror or error}."
+            f"Argument `path` {path} cannot be read: {error.strerror or error}."
         ) from error
     except _NOT_READ as error:
         raise ValueError(
-            f"Argument `path` {os.fspath(path)} must be a file that save_fit of this version has "
+            f"Argument `path` {path} must be a file that save_fit of this version has "
             "written, but is damaged or another file; fit again."
         ) from error
     growth, far = (_unpacked(tree, arrays) for tree in facts["horizon"])
@@ -117,7 +116,7 @@ def _digest(text: str, arrays: Mapping[str, np.ndarray]) -> str:
     code = hashlib.sha256(text.encode())
     for name, values in sorted(arrays.items()):
         code.update(f"{name} {values.dtype} {values.shape}".encode())
-        code.update(np.ascontiguousarray(values).tobytes())
+        code.update(values.tobytes())
     return code.hexdigest()
 
 
@@ -139,9 +138,8 @@ def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:
             return {"array": name}
     kind = type(value).__name__
     if kind in _CLASSES and type(value) is _CLASSES[kind]:
-        kept = [f.name for f in fields(value) if f.name not in _NOT_SAVED]
-        inner = {key: _packed(getattr(value, key), arrays, f"{place}.{key}") for key in kept}
-        return {kind: inner}
+        kept = (f.name for f in fields(value) if f.name not in _NOT_SAVED)
+        return {kind: {key: _packed(getattr(value, key), arrays, f"{place}.{key}") for key in kept}}
     raise ValueError(
         f"Argument `fit` cannot be saved: {place} is of type {kind}; parameters must be numbers "
         "and arrays in dictionaries, lists and tuples."

@@ -58,14 +58,6 @@ class _Motion:
                 "formulation": self.formulation}  # fmt: skip
 
 
-class _Steps(NamedTuple):
-    """The adaptive steps of a motion, reused for changed initial states and parameters."""
-
-    record: StepRecord
-    q: Array  # saved q and v minus those of the same steps without interpolation, (T, n)
-    v: Array
-
-
 class _Base(NamedTuple):
     """The point at which the derivatives are evaluated."""
 
@@ -74,7 +66,8 @@ class _Base(NamedTuple):
     ts: Array
     params: Params  # all leaves are arrays
     change: tuple[Array, Array] | None  # a consistent change (dq, dv) of the initial state, if any
-    steps: _Steps | None = None  # with `Adaptive`
+    record: StepRecord | None = None  # the steps of the motion, held fixed, with `Adaptive`
+    apart: Any = None  # saved q and v minus those of these steps without interpolation, (T, n) each
 
 
 def check_gradients(
@@ -232,7 +225,7 @@ def _prepared(
     if isinstance(run.method, Adaptive):
         record = shortened(_recorded(run, base, x := _numbers(base)[0]))
         q, v, _ = _replayed(run, base, x, record)
-        base = base._replace(steps=_Steps(record, solution.q - q, solution.v - v))
+        base = base._replace(record=record, apart=(solution.q - q, solution.v - v))
     return run, base, solution
 
 
@@ -316,12 +309,12 @@ def _losses(run: _Motion, base: _Base, points: Array) -> Array:
     """The loss at points (K, P), as one batch; NaN where a motion failed."""
 
     def one(x: Array) -> Array:
-        if base.steps is None:
+        if base.record is None:
             loss, good = _solved(run, base, x, ReverseMode())
         else:  # in the steps of the motion where the derivatives are taken
-            q, v, good = _replayed(run, base, x, base.steps.record)
-            params = _start(run, base, x)[2]
-            loss = run.loss(q + base.steps.q, v + base.steps.v, base.ts, params)
+            q, v, good = _replayed(run, base, x, base.record)
+            q, v = q + base.apart[0], v + base.apart[1]
+            loss = run.loss(q, v, base.ts, _start(run, base, x)[2])
         return jnp.where(good, loss, jnp.nan)
 
     return jax.vmap(one)(points)
@@ -335,8 +328,8 @@ def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Sol
         fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
         policies = run.policies | {"method": replace(run.method, substeps=1)}
     else:
-        assert base.steps is not None
-        sizes = np.asarray(base.steps.record.moves)
+        assert base.record is not None
+        sizes = np.asarray(base.record.moves)
         ends = np.cumsum(sizes[sizes > 0])
         sign = np.sign(base.ts[-1] - base.ts[0])
         fine = jnp.append(base.ts[0] + sign * np.append(0.0, ends[:-1]), base.ts[-1])

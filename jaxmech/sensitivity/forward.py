@@ -88,13 +88,11 @@ def sensitivities(
     q0, v0, params = start(theta)
     policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
     method = resolved_method(system, q0, v0, ts, params, method=method, **policies)
+    ways = policies | {"method": method, "derivative": ForwardMode(), "throw": False}
 
     def states(flat: Array) -> tuple[tuple[Array, Array], Solution]:
         q0, v0, params = start(unravel(flat))
-        solution = simulate(
-            system, q0, v0, ts, params,
-            method=method, derivative=ForwardMode(), throw=False, **policies,
-        )  # fmt: skip
+        solution = simulate(system, q0, v0, ts, params, **ways)
         return (solution.q, solution.v), solution
 
     def along(flat: Array, directions: Array) -> tuple[tuple[Array, Array], Solution]:

@@ -209,7 +209,8 @@ def _transitions(
     states = solution.q[interval], solution.v[interval]
     times = solution.ts[interval], solution.ts[interval + 1]
     along = tuple(jnp.asarray(x, solution.q.dtype) for x in changes)
-    ends = _ends(system, method, *policies.values(), states, times, along, params)
+    ways = {"method": method, **policies, "derivative": ForwardMode(), "throw": False}
+    ends = _ends(system, tuple(ways.items()), states, times, along, params)
     moved_q, moved_v = (np.asarray(x, dtype=float) for x in ends)
     bad = ~np.isfinite(moved_q.sum(1) + moved_v.sum(1))
     if bad.any():
@@ -223,19 +224,15 @@ def _transitions(
     return [basis.coordinates(q.T, v.T) for q, v, basis in split]
 
 
-@jit_of("system", "method", "projection", "formulation")
+@jit_of("system", "ways")
 def _ends(
-    system: System, method: AbstractMethod, projection: AbstractStabilization | None,
-    formulation: AbstractFormulation, states: Any, times: Any, changes: Any, params: Params,
-) -> tuple[Array, Array]:  # fmt: skip
+    system: System, ways: tuple[Any, ...], states: Any, times: Any, changes: Any, params: Params
+) -> tuple[Array, Array]:
     """Changes (N, n) of N states, carried from the first of two times of each to the second."""
 
     def one(state: Any, times: Any, change: Any, params: Params) -> Any:
         def run(q: Array, v: Array) -> Any:
-            found = simulate(
-                system, q, v, jnp.stack(times), params, method=method, projection=projection,
-                formulation=formulation, derivative=ForwardMode(), throw=False,
-            )  # fmt: skip
+            found = simulate(system, q, v, jnp.stack(times), params, **dict(ways))
             return found.q[-1], found.v[-1]
 
         return jax.jvp(run, state, change)[1]
@@ -277,9 +274,7 @@ def power(logarithm: float) -> str:
     return f"{10.0**rest * 10.0**tens:.3g}" if abs(tens) < 5 else f"{10.0**rest:.2f}e{tens:+03.0f}"
 
 
-def growth_warning(
-    growth: Growth, *, change: float = 1e-3, size: float = 1.0, accuracy: float = 1e-3
-) -> str:
+def growth_warning(growth: Growth, *, change: float = 1e-3, accuracy: float = 1e-3) -> str:
     """A warning if a motion is too long for its gradient, or an empty text.
 
     Example:
@@ -291,13 +286,13 @@ def growth_warning(
     # the motion itself, the true change stays bounded while the predicted one goes on growing: the
     # loss has many minima. When round-off has grown to the accuracy that is wanted, the motion
     # depends on the order of the operations.
-    predicted = growth.horizon(change, size)
+    predicted = growth.horizon(change, 1.0)
     computed = growth.horizon(growth.eps, accuracy)
     first = min(predicted, computed)
     if np.isinf(first):
         return ""
     if predicted <= computed:
-        part = f"{change / size:.1g} of the motion"
+        part = f"{change:.1g} of the motion"
         reason = f"a change of the initial state by {part} has grown as large as the motion"
     else:
         reason = f"round-off has grown to {accuracy:.1g} of the motion"

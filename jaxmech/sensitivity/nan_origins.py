@@ -41,9 +41,6 @@ class NanOrigin:
         return f"it starts in {self.what}, which has no derivative with respect to {by}{when}"
 
 
-Functions = dict[str, Callable[..., Any]]  # each of q, v, t, params
-
-
 def origins_in_system(
     scheme: Scheme, q: Array, v: Array, ts: Array, params: Params, names: tuple[str, ...]
 ) -> list[NanOrigin]:
@@ -72,8 +69,10 @@ def _origins(what: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOri
 
 
 def _nan(fn: Callable[..., Any], *args: Any) -> tuple[Any, list[Array]]:
-    """The value, and flags of the non-finite derivatives by each argument, in reverse mode."""
-    value, pull = jax.vjp(fn, *args)
+    """The value, and flags of its non-finite derivatives by arguments and numbers of parameters."""
+    *others, params = args
+    numbers, with_numbers = numbers_of(params)
+    value, pull = jax.vjp(lambda *x: fn(*x[:-1], with_numbers(x[-1])), *others, numbers)
     return value, [~jnp.isfinite(x) for x in pull(jax.tree.map(jnp.ones_like, value))]
 
 
@@ -81,8 +80,7 @@ def bad_slopes(
     fn: Callable[..., Any], q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Any, Array]:
     """The value of a function, and flags of its non-finite derivatives by q, v and numbers."""
-    numbers, with_numbers = numbers_of(params)
-    value, bad = _nan(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers)
+    value, bad = _nan(lambda q, v, params: fn(q, v, t, params), q, v, params)
     return value, jnp.concatenate(bad)
 
 
@@ -104,8 +102,8 @@ def _bad(
     }
 
 
-def functions_of(system: System) -> Functions:
-    """The functions that a motion evaluates: M and Q, forces, and constraints with A and b."""
+def functions_of(system: System) -> dict[str, Callable[..., Any]]:
+    """The functions of q, v, t, params in a motion: M and Q, forces, constraints with A and b."""
 
     def friction(q: Array, v: Array, t: Array, params: Params) -> Array:
         multipliers = jnp.ones(sum(system.sizes(q, v, t, params)), q.dtype)
@@ -115,7 +113,7 @@ def functions_of(system: System) -> Functions:
         level = constraint.residual(q, v, jnp.zeros_like(v), t, params)
         return level, constraint.rows(q, v, t, params)
 
-    functions: Functions = {
+    functions: dict[str, Callable[..., Any]] = {
         "`lagrangian`": lambda *state: (system.mass(*state), system.conservative_force(*state))
     }
     if system.force is not None:
@@ -132,8 +130,7 @@ def origins_in_start(
     """The numbers by which `start` has no derivative."""
     if start is None:
         return []
-    numbers, with_numbers = numbers_of(params)
-    _, (bad,) = _nan(lambda x: start(q0, v0, with_numbers(x)), numbers)
+    _, (bad,) = _nan(partial(start, q0, v0), params)
     return _origins("`start`", bad[None], names, [t])
 
 
@@ -141,9 +138,8 @@ def origins_in_loss(
     loss: Callable[..., Any], solution: Solution, params: Params, names: tuple[str, ...]
 ) -> list[NanOrigin]:
     """The coordinates, velocities and numbers by which `loss` has no derivative."""
-    numbers, with_numbers = numbers_of(params)
     _, (by_q, by_v, by_numbers) = _nan(
-        lambda q, v, x: loss(q, v, solution.ts, with_numbers(x)), solution.q, solution.v, numbers
+        lambda q, v, params: loss(q, v, solution.ts, params), solution.q, solution.v, params
     )
     inputs = state_names(solution.coordinates)
     found = _origins("`loss`", np.hstack([by_q, by_v]), inputs, solution.ts)

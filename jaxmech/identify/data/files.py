@@ -87,17 +87,7 @@ class Sheet(NamedTuple):
 def csv_sheets(
     path: Path, recording: str | None, time: str | None, dt: float | None
 ) -> list[Sheet]:
-    """The recordings of CSV files: one each, or separated by the column `recording`."""
-    several = any(letter in path.name for letter in "*?[")
-    files = sorted(path.parent.glob(path.name)) if several else [path]
-    if not files:
-        raise TableError(f"{path}: there is no such file")
-    return [sheet for file in files for sheet in _csv_sheets(file, recording, time, dt)]
-
-
-def _csv_sheets(
-    path: Path, recording: str | None, time: str | None, dt: float | None
-) -> list[Sheet]:
+    """The recordings of a CSV file: a single one, or separated by the column `recording`."""
     names, rows, lines = _rows(path)
     for key, name in (("time", time), ("recording", recording)):
         if name is not None and name not in names:

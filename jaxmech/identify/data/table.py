@@ -126,7 +126,12 @@ def _npz(table: Table, path: Path) -> list[list[Sheet]]:
 
 
 def _csv(table: Table, path: Path) -> list[list[Sheet]]:
-    sheets = {one.name: one for one in csv_sheets(path, table.recording, table.time, table.dt)}
+    several = any(letter in path.name for letter in "*?[")
+    files = sorted(path.parent.glob(path.name)) if several else [path]
+    if not files:
+        raise TableError(f"{path}: there is no such file")
+    found = (csv_sheets(file, table.recording, table.time, table.dt) for file in files)
+    sheets = {one.name: one for of_file in found for one in of_file}
     train = table.train or tuple(name for name in sheets if name not in table.validation)
     _require_known({"train": train, "validation": table.validation}, sheets, "a recording")
     if not train:

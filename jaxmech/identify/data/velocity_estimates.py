@@ -34,8 +34,7 @@ def _rates(values: Numbers, ts: Numbers) -> Numbers:
     finite = np.abs(values[np.isfinite(values)])
     rounding = (64 * np.finfo(float).eps * finite.max(initial=0.0)) ** 2
     width = min(widths[::-1], key=lambda width: max(_error(values, ts, width, compared), rounding))
-    places = np.arange(len(ts))
-    parts = [places[k : k + _AT_ONCE] for k in range(0, len(ts), _AT_ONCE)]
+    parts = np.array_split(np.arange(len(ts)), -(-len(ts) // _AT_ONCE))
     return np.concatenate([_parabolas(values, ts, width, part)[1] for part in parts])
 
 

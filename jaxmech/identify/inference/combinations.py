@@ -13,6 +13,7 @@ helps.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,8 +74,7 @@ def combinations(
             span = np.vstack([span, new])
         if len(found) == goal:
             break
-    undetermined = tuple(name for name, k in zip(names, affected, strict=True) if k)
-    return Combinations(undetermined, tuple(found), goal - len(found))
+    return Combinations(tuple(compress(names, affected)), tuple(found), goal - len(found))
 
 
 def sharpened(

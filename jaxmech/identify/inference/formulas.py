@@ -17,7 +17,7 @@ of its size.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations as subsets
-from itertools import product
+from itertools import compress, product
 from math import comb, gcd
 from typing import NamedTuple
 
@@ -56,7 +56,7 @@ class Formula:
     def parameters(self) -> tuple[str, ...]:
         """The parameters that occur in it."""
         used = np.any(np.array([*self.terms, self.divisor]) != 0, axis=0)
-        return tuple(name for name, is_used in zip(self.names, used, strict=True) if is_used)
+        return tuple(compress(self.names, used))
 
     def __call__(self, values: Sequence[float] | Numbers) -> float:
         """The value for values (p,) of all parameters."""

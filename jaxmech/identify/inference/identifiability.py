@@ -9,9 +9,10 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from jaxmech.identify.inference.combinations import Combinations, combinations, sharpened
 from jaxmech.identify.inference.information import (
@@ -92,7 +93,7 @@ class Identifiability:
     @property
     def undetermined(self) -> tuple[str, ...]:
         """The parameters that are not determined."""
-        return _chosen(self.directions, ~self.directions.determined)
+        return tuple(compress(self.names, ~self.directions.determined))
 
     @property
     def standard_errors(self) -> Numbers:
@@ -125,7 +126,8 @@ class Identifiability:
         known = np.insert(rest.determined, k, True)
         gained = known & ~found.determined & (np.arange(len(known)) != k)
         errors = np.insert(rest.errors(self.noise**2 * rest.inverse), k, 0.0)
-        return FixedParameter(name, _chosen(found, gained), _chosen(found, ~known), errors)
+        became, stayed = (tuple(compress(self.names, which)) for which in (gained, ~known))
+        return FixedParameter(name, became, stayed, errors)
 
     def determined(self, gradient: ArrayLike) -> tuple[bool, float]:
         """Whether a function with a gradient (p,) is determined, and its standard error.
@@ -215,11 +217,6 @@ def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[boo
         return False, np.inf
     part = gradient @ found.kept
     return True, float(noise * np.sqrt(np.sum(part**2 / found.eigenvalues)))
-
-
-def _chosen(found: Directions, which: NDArray[np.bool_]) -> tuple[str, ...]:
-    """The names of the parameters that a mask (p,) selects."""
-    return tuple(name for name, is_one in zip(found.names, which, strict=True) if is_one)
 
 
 def _formulas(found: Identifiability) -> list[str]:

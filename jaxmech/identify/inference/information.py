@@ -13,6 +13,7 @@ with the eigenvalue zero is a change of the parameters that leaves the residuals
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import compress
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,7 +67,7 @@ class Directions:
         """The same with one parameter known."""
         keep = np.arange(len(self.names)) != place(name, self.names)
         return directions(
-            [n for n, k in zip(self.names, keep, strict=True) if k],
+            list(compress(self.names, keep)),
             self.values[keep],
             self.information[np.ix_(keep, keep)],
             scales=self.scales[keep],

@@ -106,9 +106,7 @@ def _digests(task: Task, policy: Any) -> dict[str, str]:
         found["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
     plain = {
         "free, bounds": (problem.layout.names, problem.layout.transforms),
-        "method": problem.method,
-        "projection": problem.projection,
-        "formulation": problem.formulation,
+        **problem.policies,
         "optimizer": (policy.batch, policy.patience, policy.seed) if descends else policy.tolerance,
         "horizon": task.hard,
     }
@@ -123,6 +121,5 @@ def _digests(task: Task, policy: Any) -> dict[str, str]:
         steps = policy.optimizer
         found["the optax transformation"] = digest(steps.update, task.y, steps.init(task.y), task.y)
     versions = environment()
-    for name in ("jaxmech", "jax", "jaxlib"):
-        found[f"the version of {name}"] = versions[name]
-    return found
+    packages = ("jaxmech", "jax", "jaxlib")
+    return found | {f"the version of {name}": versions[name] for name in packages}

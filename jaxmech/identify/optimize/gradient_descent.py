@@ -61,8 +61,7 @@ class Descent:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        kind, example = optax.GradientTransformation, "optax.adam(1e-2)"
-        require_kind("optimizer", self.optimizer, kind, example)
+        require_kind("optimizer", self.optimizer, optax.GradientTransformation, "optax.adam(1e-2)")
         for name in ("iterations", "batch", "patience"):
             if getattr(self, name) is not None or name == "iterations":
                 require_positive_integer(name, getattr(self, name), "give a number")

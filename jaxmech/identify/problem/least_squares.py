@@ -47,6 +47,11 @@ class FitProblem:
     projection: AbstractStabilization | None
     formulation: AbstractFormulation
 
+    @property
+    def policies(self) -> dict[str, Any]:
+        """The policies for `simulate`."""
+        return {name: getattr(self, name) for name in ("method", "projection", "formulation")}
+
 
 class Data(eqx.Module):
     """The numbers of a problem; without the axis S those of one segment."""
@@ -123,10 +128,8 @@ def run_segment(
     s, params = one.segments, problem.layout.params(z, one.leaves)
     q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, 2)
     q, v = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
-    sol = simulate(
-        problem.system, q, v, s.ts, params, method=problem.method, projection=problem.projection,
-        formulation=problem.formulation, derivative=derivative, throw=False,
-    )  # fmt: skip
+    ways = problem.policies | {"derivative": derivative, "throw": False}
+    sol = simulate(problem.system, q, v, s.ts, params, **ways)
     predicted = jax.vmap(lambda q, v, t: problem.observe(q, v, t, params))(sol.q, sol.v, s.ts)
     residual = jnp.where(s.weights > 0, s.weights * (predicted - s.observed), 0.0)
     state = jnp.concatenate([sol.q, sol.v], axis=1)

@@ -219,16 +219,15 @@ def parameters(
     for argument, given in (("bounds", bounds), ("prior", prior)):
         _require_known(argument, given, free_names)
     transforms = tuple(transform(name, bounds) for name in free_names)
-    for k, way in zip(chosen, transforms, strict=True):
+    entries = tuple(w.entries(leaves[k].shape) for k, w in zip(chosen, transforms, strict=True))
+    found: list[str] = []
+    priors: list[tuple[float, float]] = []
+    for k, way, places in zip(chosen, transforms, entries, strict=True):
         if reason := way.excludes(np.asarray(leaves[k])):
             raise ValueError(
                 f"Argument `params0` must begin inside the bounds, but {names[k]} = "
                 f"{np.asarray(leaves[k])} {reason}; move the start or the bound."
             )
-    entries = tuple(w.entries(leaves[k].shape) for k, w in zip(chosen, transforms, strict=True))
-    found: list[str] = []
-    priors: list[tuple[float, float]] = []
-    for k, way, places in zip(chosen, transforms, entries, strict=True):
         found += entry_names(names[k], places)
         mean, sd = _prior(names[k], prior.get(names[k]), leaves[k].shape, way)
         priors += [(mean[place], sd[place]) for place in places]

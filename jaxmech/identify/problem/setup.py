@@ -105,18 +105,18 @@ def _require_no_prior(
     given: Sequence[Recording], settings: Settings, subject: Identifiable
 ) -> None:
     """Raise if there is a prior, which cannot be weighed against samples of unknown noise."""
+    weights = (
+        "`weights` = 1 / (standard deviation of the noise): otherwise its weight relative to the "
+        "samples is unknown."
+    )
     for one in given if settings.initial_states == "free" else ():
         if one.start_sd is not None:
             raise ValueError(
-                f"Argument `start_sd` of {one.name} needs `weights` = 1 / (standard deviation of "
-                "the noise): otherwise its weight relative to the samples is unknown. "
-                'Leave it out, or hold exact starts by `initial_states="fixed"`.'
+                f"Argument `start_sd` of {one.name} needs {weights} Leave it out, or hold exact "
+                'starts by `initial_states="fixed"`.'
             )
     if subject.prior:
-        raise ValueError(
-            "Argument `prior` needs recordings with `weights` = 1 / (standard deviation of the "
-            "noise): otherwise its weight relative to the samples is unknown."
-        )
+        raise ValueError(f"Argument `prior` needs recordings with {weights}")
 
 
 def _with_guesses(
@@ -133,10 +133,7 @@ def _with_guesses(
                 f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
                 "multiple shooting with `start` needs a guess of both at every sample."
             )
-        sol = simulate(
-            problem.system, state.q, state.v, one.ts, params, method=problem.method,
-            projection=problem.projection, formulation=problem.formulation,
-        )  # fmt: skip
+        sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.policies)
         whole.append(replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v)))
     return tuple(whole)
 
