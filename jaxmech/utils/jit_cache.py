@@ -119,11 +119,15 @@ class _Frame:
         leaves, structure = jax.tree.flatten(given)
         kinds = structure, *map(jax.typeof, leaves)
         if kinds not in self.is_short:
-            # The call below uses what is lowered here.
-            text = self.unoptimized.lower(**given).as_text()
-            has_loop = "stablehlo.while" in text
-            self.is_short[kinds] = not has_loop and text.count("\n") < _LONGEST_FRAME
+            self.is_short[kinds] = self._is_short(given)
         return self.is_short[kinds]
+
+    def _is_short(self, given: dict[str, Any]) -> bool:
+        """Whether the program has few lines, no loop, and does not close over traced values."""
+        if not is_known(jax.make_jaxpr(self.optimized)(**given).consts):
+            return False
+        text = self.unoptimized.lower(**given).as_text()  # used by the call that follows
+        return "stablehlo.while" not in text and text.count("\n") < _LONGEST_FRAME
 
 
 def _is_inside_a_program() -> bool:

@@ -120,7 +120,9 @@ def test_damage_is_detected_and_repaired(place: Path) -> None:
         assert disk_cache.load(entry.name) is None
     entry.write_bytes(whole[: len(whole) // 2])
     assert disk_cache.load(entry.name) is None
-    assert code(kernel(3.5)).facts.lanes == 32  # generated again
+    again = code(kernel(3.5))
+    again.require_supported()
+    assert "safe" in vars(again.kernel.reading)  # generated again
     found = vectorize(lambda x: jnp.sin(x * jnp.asarray(3.5)))(x)
     np.testing.assert_allclose(found, jnp.sin(3.5 * x), rtol=1e-14)
 

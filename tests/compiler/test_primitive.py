@@ -201,6 +201,7 @@ def test_a_short_loop_that_is_large_stays_one(monkeypatch: pytest.MonkeyPatch) -
 def test_how_many_lanes_a_program_has(
     few: int, many: int, dtype: type, lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(source, "vector_registers", lambda: (8, 32))  # AVX-512
     monkeypatch.setattr(source, "FEW", few)
     monkeypatch.setattr(source, "MANY", many)
 
