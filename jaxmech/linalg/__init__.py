@@ -28,6 +28,7 @@ from jaxmech.linalg.qr import QR as QR
 from jaxmech.linalg.saddle_point import SaddlePoint as SaddlePoint
 from jaxmech.linalg.saddle_point import lu as lu
 from jaxmech.linalg.saddle_point import saddle_point as saddle_point
+from jaxmech.linalg.saddle_point import singular_weights as singular_weights
 from jaxmech.linalg.subspaces import column_space_projector as column_space_projector
 from jaxmech.linalg.subspaces import null_basis as null_basis
 from jaxmech.linalg.subspaces import null_space as null_space

@@ -10,8 +10,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from jaxmech.linalg.metric import row_weights
 from jaxmech.linalg.products import diagonal, product, times
 
 
@@ -70,10 +72,12 @@ class SaddlePoint(eqx.Module):
     """The matrices of K x - B^T lambda = f and J x = g, and their elimination.
 
     Attributes:
-        K: shape (n, n).
+        K: shape (n, n); with weights, K + B^T W J.
         B: shape (m, n).
         J: shape (m, n).
         kept: flags of the rows of B and J that count, shape (m,).
+        weights: W of the rows, with which B^T W (J x - g) = 0 is added to the first equations,
+            shape (m,); None if K is regular without.
         inner: factors of K.
         schur: factors of J K^-1 B^T, with rows of the identity where rows do not count.
     """
@@ -82,6 +86,7 @@ class SaddlePoint(eqx.Module):
     B: Float[Array, " m n"]
     J: Float[Array, " m n"]
     kept: Bool[Array, " m"]
+    weights: Float[Array, " m"] | None
     inner: LU
     schur: LU
 
@@ -94,7 +99,8 @@ class SaddlePoint(eqx.Module):
         self, f: Float[Array, " n"], g: Float[Array, " m"]
     ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """Solve for x and lambda; the multipliers of rows that do not count are zero."""
-        return _solved(self, self.K, self.B, self.J, f, g)
+        more = 0.0 if self.weights is None else times(self.B.T, self.weights * g)
+        return _solved(self, self.K, self.B, self.J, f + more, g)
 
 
 def saddle_point(
@@ -102,8 +108,9 @@ def saddle_point(
     B: Float[Array, " m n"],
     J: Float[Array, " m n"],
     kept: Bool[Array, " m"],
+    weights: Float[Array, " m"] | None = None,
 ) -> SaddlePoint:
-    """Factorize K and its Schur complement.
+    """Factorize K and its Schur complement; with weights of the rows, K may be singular by itself.
 
     Example:
         >>> import jax.numpy as jnp
@@ -114,11 +121,27 @@ def saddle_point(
         [3. 1.] [3. 0.]
     """
     # The JVP below needs no derivatives of the factors, but that of its transpose does.
+    if weights is not None:
+        K = K + product((B * weights[:, None]).T, J)
     inner = lu(K)
     complement = product(J, inner.solve(B.T))
     both = kept[:, None] & kept[None, :]
     complement = jnp.where(both, complement, jnp.eye(len(kept), dtype=K.dtype))
-    return SaddlePoint(K, B, J, kept, inner, lu(complement))
+    return SaddlePoint(K, B, J, kept, weights, inner, lu(complement))
+
+
+def singular_weights(
+    K: Float[Array, " n n"], B: Float[Array, " m n"], rows: bool | tuple[int, ...]
+) -> Float[Array, " m"] | None:
+    """Weights of the rows that make up for a singular K: of all, of some, or None of none.
+
+    Any weights give the same solution, so they have no derivative.
+    """
+    if not rows:
+        return None
+    every = np.arange(len(B))
+    chosen = np.isin(every, every if rows is True else np.array(rows))
+    return jax.lax.stop_gradient(jnp.where(chosen, row_weights(K, B), 0.0))
 
 
 @jax.custom_jvp

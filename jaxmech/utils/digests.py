@@ -9,6 +9,7 @@ from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -59,6 +60,11 @@ def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
     return sha256(*(writer.closed(one) for one in jaxprs))
 
 
+def function_digest(jaxpr: Jaxpr) -> str:
+    """The digest of the operations of a jaxpr, as `jaxpr_digest` without the constants."""
+    return _Writer().jaxpr(jaxpr)
+
+
 def jaxpr_texts(*jaxprs: ClosedJaxpr) -> list[str]:
     """The full text of jaxprs, from which the digests in run folders are computed."""
     writer = _Writer(lambda *lines: "\n".join(lines))
@@ -75,20 +81,24 @@ def equations_digest(
     return sha256(*map(writer.text, constants.values()), *lines)
 
 
+_DIGESTS = WeakKeyDictionary[Jaxpr, str]()
+
+
 class _Writer:
     """Writes jaxprs as text, with inner ones replaced by a digest, or in full."""
 
     def __init__(self, fold: Callable[..., str] = sha256) -> None:
         self.fold = fold
-        self.written: dict[int, tuple[Any, str]] = {}  # by identity, with a reference to each
+        # By identity. Digests are kept, since programs of a system have functions in common.
+        self.written = _DIGESTS if fold is sha256 else WeakKeyDictionary[Jaxpr, str]()
 
     def closed(self, jaxpr: ClosedJaxpr) -> str:
         return self.fold(*map(self.text, jaxpr.consts), self.jaxpr(jaxpr.jaxpr))
 
     def jaxpr(self, jaxpr: Jaxpr) -> str:
-        if id(jaxpr) not in self.written:
-            self.written[id(jaxpr)] = jaxpr, self.fold(*self._whole(jaxpr))
-        return self.written[id(jaxpr)][1]
+        if jaxpr not in self.written:
+            self.written[jaxpr] = self.fold(*self._whole(jaxpr))
+        return self.written[jaxpr]
 
     def _whole(self, jaxpr: Jaxpr) -> Iterator[str]:
         return self.lines([*jaxpr.constvars, *jaxpr.invars], jaxpr.eqns, jaxpr.outvars)

@@ -130,11 +130,17 @@ def test_a_loop_on_the_other_side_of_a_cond_may_be_endless() -> None:
     """A loop in a branch that is not taken does not run; plain `jax.vmap` would not return."""
 
     def fn(x: Any) -> Any:
-        add = partial(jnp.add, x)
-        return lax.cond(x > 0, lambda: lax.while_loop(lambda y: y < 3, add, x), lambda: x)
+        return lax.cond(x > 0, lambda: grown(x), lambda: x)
+
+    def grown(x: Any) -> Any:
+        return lax.while_loop(lambda y: y < 3, partial(jnp.add, x), x)
+
+    def inside(x: Any) -> Any:
+        return lax.cond(x > 0, lambda: lax.cond(x < 2, lambda: grown(x), lambda: x), lambda: x)
 
     x = jnp.array([1.0, -1.0, 0.0, 2.5, -3.0])
     np.testing.assert_array_equal(jax.jit(vectorize(fn))(x), [3.0, -1.0, 0.0, 5.0, -3.0])
+    np.testing.assert_array_equal(jax.jit(vectorize(inside))(x), [3.0, -1.0, 0.0, 2.5, -3.0])
 
 
 def test_finished_trajectories_keep_their_carry() -> None:

@@ -14,6 +14,7 @@ from jaxtyping import Array
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import equations_as_fun, loop_content
 from jaxmech.compiler.frontend.primitives import constant
+from jaxmech.compiler.ir.graph import Graph
 from jaxmech.compiler.ir.liveness import Live, live_nodes, most_carried, operations
 from jaxmech.compiler.ir.loops import (
     Rows,
@@ -22,6 +23,7 @@ from jaxmech.compiler.ir.loops import (
     UnsupportedError,
     Value,
     has_while,
+    leaves,
 )
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
 from jaxmech.compiler.platforms import checks_zeros, optimizes
@@ -66,7 +68,7 @@ class Reading:
         """The graph and the results, read again until no folded zero hides a non-finite number."""
         unsafe = frozenset[int]()
         for _ in range(MOST_READINGS):
-            reader = JaxprReader(unsafe_origins=unsafe)
+            reader = JaxprReader(Graph(unsafe_origins=unsafe))
             outs = self._read(reader)
             if not self.checks_zeros:
                 return reader, outs
@@ -203,7 +205,7 @@ def loop_kernel(
     ]
 
     def read(reader: JaxprReader) -> list[Value]:
-        given = reader.inputs([var.aval for var in args])
+        given = leaves(reader.graph, "input", [var.aval for var in args])
         env: dict[Any, Value] = dict(zip(args, given, strict=True))
         env |= {var: constant(reader.graph, value) for var, value in fixed_values.items()}
         reader.equations(prologue, env)
@@ -228,7 +230,7 @@ def function_kernel(closed: ClosedJaxpr) -> Kernel:
     """The kernel of a whole function of small arrays."""
 
     def read(reader: JaxprReader) -> list[Value]:
-        return reader.read(closed, reader.inputs(closed.in_avals))
+        return reader.read(closed, leaves(reader.graph, "input", closed.in_avals))
 
     plain = jaxpr_as_fun(closed)
     reading = Reading(closed.in_avals, closed.out_avals, lambda: jaxpr_digest(closed), read, plain)

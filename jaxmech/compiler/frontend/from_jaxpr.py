@@ -2,17 +2,17 @@
 
 An array is read as a numpy array of node numbers. A short loop is unrolled, unless it is large or
 contains another loop; a long one becomes a `Loop` with a graph of its own, and so does a `while`. A
-`cond` becomes a select, or a branch if one of its sides computes nothing. Calls are inlined.
+`cond` becomes a select, or a branch if one of its sides computes nothing. Calls are inlined. The
+body of an unrolled loop, and a call of some length, is read once (`scalar_function`).
 """
 
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from jaxmech.compiler.frontend.jaxprs import (
     LONGEST_UNROLLED,
@@ -20,29 +20,35 @@ from jaxmech.compiler.frontend.jaxprs import (
     holds_loop,
     loop_condition,
     loop_content,
+    size_of,
 )
 from jaxmech.compiler.frontend.primitives import PRIMITIVES, constant
-from jaxmech.compiler.ir.graph import Graph
+from jaxmech.compiler.frontend.scalar_function import function_of
+from jaxmech.compiler.ir.graph import BRANCH_NUMBERS, Graph
 from jaxmech.compiler.ir.loops import (
     LARGEST_ARRAY,
     Ids,
     Loop,
     Rows,
-    Scanned,
-    SequenceOfNodes,
     Stacked,
     UnsupportedError,
     Value,
     WrittenRow,
     dtype_of,
+    flat,
+    leaves,
+    leaves_of,
+    scanned_value,
+    with_rows,
 )
 from jaxmech.compiler.optimize.fold import folded
 
 LARGEST_UNROLLED = 60_000  # nodes of all iterations; a larger number compiles slowly
 LARGEST_GRAPH = 200_000  # nodes of one graph
 LARGEST_STACKED = 1024  # numbers of a sequence that are read one by one
-# Unique over all graphs, because a branch can be hoisted from a loop into the graph around it.
-_BRANCH_NUMBERS = count()
+# Equations of a call that is read on its own: a shorter one is read as fast as it is added, and a
+# longer one is rarely used again.
+CALL_READ_ONCE = range(30, 1000)
 
 Values = Sequence[Value]
 
@@ -60,13 +66,8 @@ class JaxprReader:
             read: on one side of a `cond`, or after the end of a `while`. None if all is needed.
     """
 
-    def __init__(
-        self,
-        outer: Graph | None = None,
-        unsafe_origins: frozenset[int] = frozenset(),
-        active: int | None = None,
-    ) -> None:
-        self.graph = Graph(outer, unsafe_origins)
+    def __init__(self, graph: Graph, active: int | None = None) -> None:
+        self.graph = graph
         self.loops: list[Loop] = []
         self.written: list[WrittenRow] = []
         self.active: int | None = None if active is None else self.graph.capture(active)
@@ -76,15 +77,6 @@ class JaxprReader:
             "empty_rows": _empty_rows,
             "write_row": lambda eqn, values: [self._write(*values)],
         }
-
-    def leaves(self, op: str, shape: tuple[int, ...], dtype: Any, params: Sequence[Any]) -> Ids:
-        """An array of leaves of one kind, with their parameters."""
-        ids = [self.graph.add(op, (), p, dtype) for p in params]
-        return np.array(ids, np.int64).reshape(shape)
-
-    def inputs(self, avals: Sequence[Any]) -> list[Ids]:
-        """Consecutive `input` leaves for arrays of these shapes and types."""
-        return self._numbered("input", avals)
 
     def read(self, closed: ClosedJaxpr, args: Values) -> list[Value]:
         """Add the operations of a function to the graph, or raise an UnsupportedError."""
@@ -96,6 +88,18 @@ class JaxprReader:
         env.update(zip(closed.jaxpr.invars, args, strict=True))
         self.equations(closed.jaxpr.eqns, env)
         return [self.value(atom, env) for atom in closed.jaxpr.outvars]
+
+    @classmethod
+    def alone(cls, graph: Graph, jaxpr: Jaxpr, inputs: Sequence[Ids]) -> list[Ids] | None:
+        """The results of a function in its own graph; None if it cannot be read without loops."""
+        reader = cls(graph)
+        env: dict[Any, Value] = dict(zip([*jaxpr.constvars, *jaxpr.invars], inputs, strict=True))
+        try:
+            reader.equations(jaxpr.eqns, env)
+            outs = reader._arrays([reader.value(x, env) for x in jaxpr.outvars], "a sequence")
+        except UnsupportedError:
+            return None
+        return None if reader.loops else outs
 
     def equations(self, eqns: Sequence[JaxprEqn], env: dict[Any, Value]) -> None:
         """Add equations, reading and extending the values of variables in `env`."""
@@ -125,7 +129,7 @@ class JaxprReader:
         if name in self.structured:
             return self.structured[name](eqn, values)
         if (content := call_content(eqn)) is not None:
-            return self.read(content, values)
+            return self.inlined(content, values)
         if name in _IDENTITIES:
             return values
         if name == "cond":
@@ -169,7 +173,7 @@ class JaxprReader:
         if no_works and yes_works:
             pairs = zip(no, yes, strict=True)
             return [self._selected("select_n", (), holds, *pair) for pair in pairs]
-        number, pairs = next(_BRANCH_NUMBERS), zip(usual, rare, strict=True)
+        number, pairs = next(BRANCH_NUMBERS), zip(usual, rare, strict=True)
         return [self._selected("branch", number, holds, *pair) for pair in pairs]
 
     def _active_where(self, compare: str, which: int, zero: int, side: ClosedJaxpr) -> int | None:
@@ -226,7 +230,7 @@ class JaxprReader:
         init, stacked = carry, list[list[Ids]]()
         for k in range(length)[::order]:
             elements = [np.asarray(x[k]) for x in scanned if isinstance(x, np.ndarray)]
-            outs = self.read(closed, [*consts, *carry, *elements])
+            outs = self.inlined(closed, [*consts, *carry, *elements], length > 1)
             carry = outs[: len(carry)]
             otherwise = "a nested loop whose stacked outputs are used outside of the outer loop"
             stacked.append(self._arrays(outs[len(carry) :], otherwise))
@@ -235,6 +239,20 @@ class JaxprReader:
                 with suppress(UnsupportedError):
                     return self._loop(closed, consts, init, scanned, length, reverse)
         return [*carry, *(np.stack(column[::order]) for column in zip(*stacked, strict=True))]
+
+    def inlined(self, closed: ClosedJaxpr, args: Values, is_repeated: bool = False) -> list[Value]:
+        """Add a function, which is read on its own if other uses of it are likely."""
+        size = size_of(closed.jaxpr)
+        is_once = size is not None if is_repeated else size in CALL_READ_ONCE
+        arrays = [x for x in args if isinstance(x, np.ndarray)]
+        if not is_once or len(arrays) < len(args):
+            return self.read(closed, args)
+        arrays = [*(constant(self.graph, np.asarray(x)) for x in closed.consts), *arrays]
+        # The zeros in its arguments shorten a function, but those of an unrolled loop change.
+        constants = () if is_repeated else self.graph.constants(flat(arrays))
+        function = function_of(closed.jaxpr, constants, JaxprReader.alone)
+        added = None if function is None else function.added(self.graph, arrays)
+        return self.read(closed, args) if added is None else list(added)
 
     def _loop(
         self, closed: ClosedJaxpr, consts: Values, init: Values, scanned: Values, length: int,
@@ -245,24 +263,28 @@ class JaxprReader:
         fixed, (start, rows) = self._arrays(consts, otherwise), self._without_rows(init, otherwise)
         avals = closed.in_avals[len(consts) : len(consts) + len(init)]
         carried = [aval for k, aval in enumerate(avals) if k not in rows]
-        inside = JaxprReader(self.graph, active=self.active)
+        inside = JaxprReader(Graph(self.graph), self.active)
         pairs = zip(scanned, closed.in_avals[len(consts) + len(init) :], strict=True)
-        sequences = [_sequence(x, aval) for x, aval in pairs]
+        sequences = [scanned_value(x, aval) for x, aval in pairs]
         captured = inside._captured(fixed)
         elements = [
-            inside.leaves(
-                "element", s.shape, s.dtype, [(k, i) for i in range(int(np.prod(s.shape)))]
+            leaves_of(
+                inside.graph,
+                "element",
+                s.shape,
+                s.dtype,
+                [(k, i) for i in range(int(np.prod(s.shape)))],
             )
             for k, s in enumerate(sequences)
         ]
-        carry = _with_rows(inside._numbered("carry", carried), rows)
+        carry = with_rows(leaves(inside.graph, "carry", carried), rows)
         outs = inside.read(closed, [*captured, *carry, *elements])
         ends = inside._ends(outs, rows)
         loop = Loop(
             body=inside.graph,
             inner=inside.loops,
-            init=_flat(start),
-            carry=_flat(ends[: len(start)]),
+            init=flat(start),
+            carry=flat(ends[: len(start)]),
             scanned=sequences,
             stacked=ends[len(start) :],
             length=length,
@@ -273,10 +295,10 @@ class JaxprReader:
         )
         number = len(self.loops)
         self.loops.append(loop)
-        results = self._numbered("result", carried, number)
+        results = leaves(self.graph, "result", carried, number)
         avals = closed.out_avals[len(init) :]
         return [
-            *_with_rows(results, rows),
+            *with_rows(results, rows),
             *(Stacked(number, k, length, a.shape, a.dtype) for k, a in enumerate(avals)),
         ]
 
@@ -296,12 +318,12 @@ class JaxprReader:
         goes_on = self._goes_on(condition, arrays[:first], values[second:], self.active)
         if self.graph.values[goes_on] is not None and not self.graph.values[goes_on]:
             return values[second:]
-        inside = JaxprReader(self.graph, active=self.active)
+        inside = JaxprReader(Graph(self.graph), self.active)
         captured = inside._captured(arrays)
         avals = [x for k, x in enumerate(body.in_avals[second - first :]) if k not in rows]
-        running, *carry = inside._numbered("carry", [condition.out_avals[0], *avals])
+        running, *carry = leaves(inside.graph, "carry", [condition.out_avals[0], *avals])
         inside.active = int(running)
-        outs = inside.read(body, [*captured[first:], *_with_rows(carry, rows)])
+        outs = inside.read(body, [*captured[first:], *with_rows(carry, rows)])
         new = inside._ends(outs, rows)
         more = inside._goes_on(condition, captured[:first], outs, inside.active)
         ends = [
@@ -313,8 +335,8 @@ class JaxprReader:
             Loop(
                 body=inside.graph,
                 inner=inside.loops,
-                init=[goes_on, *_flat(init)],
-                carry=[more, *_flat(ends)],
+                init=[goes_on, *flat(init)],
+                carry=[more, *flat(ends)],
                 scanned=[],
                 stacked=[],
                 length=None,
@@ -323,8 +345,8 @@ class JaxprReader:
                 written=inside.written,
             )
         )
-        results = self._numbered("result", [condition.out_avals[0], *avals], number)[1:]
-        return _with_rows(results, rows)
+        results = leaves(self.graph, "result", [condition.out_avals[0], *avals], number)[1:]
+        return with_rows(results, rows)
 
     def _goes_on(
         self, condition: ClosedJaxpr, consts: Values, carry: Values, active: int | None
@@ -343,7 +365,7 @@ class JaxprReader:
             elif isinstance(x, Stacked) and x.length * math.prod(x.shape) <= LARGEST_STACKED:
                 places = np.ndindex(x.length, math.prod(x.shape))
                 params = [(x.loop, x.number, *at) for at in places]
-                arrays.append(self.leaves("saved", (x.length, *x.shape), x.dtype, params))
+                arrays.append(leaves_of(self.graph, "saved", (x.length, *x.shape), x.dtype, params))
             else:
                 raise UnsupportedError(otherwise)
         return arrays
@@ -362,35 +384,7 @@ class JaxprReader:
             raise UnsupportedError("an array of rows that changes its place in the carry of a loop")
         return arrays
 
-    def _numbered(self, op: str, avals: Sequence[Any], loop: int | None = None) -> list[Ids]:
-        arrays, count = [], 0
-        for aval in avals:
-            size = int(np.prod(aval.shape))
-            if size > LARGEST_ARRAY:
-                raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
-            places = range(count, count + size)
-            params = list(places) if loop is None else [(loop, k) for k in places]
-            arrays.append(self.leaves(op, aval.shape, aval.dtype, params))
-            count += size
-        return arrays
-
-
-def _sequence(value: Value, aval: Any) -> Scanned:
-    if isinstance(value, Rows):
-        raise UnsupportedError("a loop that scans over written rows")
-    return SequenceOfNodes(value, aval.dtype) if isinstance(value, np.ndarray) else value
-
 
 def _empty_rows(eqn: JaxprEqn, values: list[Value]) -> list[Value]:
     count, *shape = eqn.params["shape"]
     return [Rows(count, tuple(shape), np.dtype(eqn.params["dtype"]))]
-
-
-def _with_rows(arrays: Sequence[Ids], rows: dict[int, Rows]) -> list[Value]:
-    """Insert rows at their indices among arrays."""
-    rest = iter(arrays)
-    return [rows[k] if k in rows else next(rest) for k in range(len(arrays) + len(rows))]
-
-
-def _flat(arrays: Sequence[Ids]) -> list[int]:
-    return [int(i) for ids in arrays for i in ids.ravel()]

@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend.core import JaxprEqn
 from jax.lax import GatherScatterMode
 
+from jaxmech.compiler.frontend.scalar_function import FunctionGraph
 from jaxmech.compiler.ir.graph import Graph
 from jaxmech.compiler.ir.loops import LARGEST_ARRAY, Ids, UnsupportedError, dtype_of, shape_of
 from jaxmech.compiler.optimize.fold import folded
@@ -146,7 +147,7 @@ def _chosen(
         for value, (low, high) in zip(known, spans, strict=True)
     ]
     choices = math.prod(map(len, ranges))
-    if choices > 1 and choices * size > LARGEST_ARRAY:
+    if choices > 1 and (isinstance(g, FunctionGraph) or choices * size > LARGEST_ARRAY):
         raise UnsupportedError("a computed index into a large array")
     places = np.array([*itertools.product(*ranges)], int).reshape(-1, len(ranges))
     out = results(places)

@@ -1,9 +1,10 @@
 """The jaxprs inside calls and loops, across versions of JAX."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ LONGEST_UNROLLED = 8  # iterations
 MOST_ROWS = 32  # iterations of a loop within a function compiled as one kernel
 LARGEST_SEQUENCES = 1024  # numbers that such a loop scans and saves
 LOOPS = ("scan", "while")  # primitives
+_SIZES = WeakKeyDictionary[Jaxpr, int | None]()
 _CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -107,12 +109,35 @@ def loop_condition(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int]:
 
 def holds_loop(jaxpr: Jaxpr) -> bool:
     """Whether a jaxpr contains a loop, at any depth."""
-    return any(True for _ in _loops(jaxpr))
+    inner = (content.jaxpr for eqn in jaxpr.eqns for content in _contents(eqn))
+    return any(eqn.primitive.name in LOOPS for eqn in jaxpr.eqns) or any(map(holds_loop, inner))
 
 
 def stays_loop(jaxpr: Jaxpr) -> bool:
     """Whether a jaxpr contains a loop that is not unrolled, at any depth."""
-    return any(_is_kept(eqn) for eqn in _loops(jaxpr))
+    return size_of(jaxpr) is None
+
+
+def size_of(jaxpr: Jaxpr) -> int | None:
+    """The number of equations at any depth; None if there is a loop that is not unrolled."""
+    if jaxpr not in _SIZES:
+        sizes = [size_of(content.jaxpr) for eqn in jaxpr.eqns for content in _contents(eqn)]
+        is_flat = None not in sizes and not any(map(_is_kept, jaxpr.eqns))
+        _SIZES[jaxpr] = len(jaxpr.eqns) + sum(size or 0 for size in sizes) if is_flat else None
+    return _SIZES[jaxpr]
+
+
+def _contents(eqn: JaxprEqn) -> list[ClosedJaxpr]:
+    """The functions that an equation calls, repeats or chooses from."""
+    match eqn.primitive.name:
+        case "cond":
+            return [_closed(branch) for branch in eqn.params["branches"]]
+        case "while":
+            return [loop_condition(eqn)[0], loop_content(eqn)[0]]
+        case "scan":
+            return [loop_content(eqn)[0]]
+    content = call_content(eqn)
+    return [] if content is None else [content]
 
 
 def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:
@@ -146,20 +171,8 @@ def _is_short(eqn: JaxprEqn) -> bool:
 
 
 def _is_kept(eqn: JaxprEqn) -> bool:
-    if eqn.primitive.name == "while":
-        return True
+    """Whether an equation is a loop that is not unrolled."""
+    if eqn.primitive.name != "scan":
+        return eqn.primitive.name == "while"
     length = eqn.params["length"]
     return length > LONGEST_UNROLLED or (length > 1 and holds_loop(loop_content(eqn)[0].jaxpr))
-
-
-def _loops(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    for eqn in jaxpr.eqns:
-        name, contents = eqn.primitive.name, [call_content(eqn)]
-        if name in LOOPS:
-            yield eqn
-            contents = [loop_content(eqn)[0]]
-        if name == "while":
-            contents.append(loop_condition(eqn)[0])
-        for content in contents:
-            if content is not None:
-                yield from _loops(content.jaxpr)

@@ -12,11 +12,15 @@ usual value and the rare value; branches of the same `cond` share a number. Node
 values depend on are skipped unless the condition holds in some lane.
 """
 
+from collections.abc import Iterable
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 
 INVARIANT = {"capture", "const"}  # kinds of leaves that are the same in all iterations
+# Unique over all graphs, because a branch can be hoisted from a loop into the graph around it.
+BRANCH_NUMBERS = count()
 
 
 class Node(NamedTuple):
@@ -90,6 +94,11 @@ class Graph:
             number = self._constants[key] = self.add("const", (), key[0], dtype)
             self.values[number] = scalar
         return number
+
+    def constants(self, numbers: Iterable[int]) -> tuple[tuple[int, bytes], ...]:
+        """The constants among nodes: their places and their bytes."""
+        found = ((k, self.values[i]) for k, i in enumerate(numbers))
+        return tuple((k, value.tobytes()) for k, value in found if value is not None)
 
     def capture(self, number: int) -> int:
         """Add a leaf that stands for a node of the graph around the loop."""

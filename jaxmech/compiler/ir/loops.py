@@ -1,5 +1,6 @@
 """Loops that are not unrolled, and the sequences that they scan and stack (as `xs` and `ys`)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,3 +134,41 @@ class Loop:
 def has_while(loops: "list[Loop]") -> bool:
     """Whether one of the loops is a `while`, at any depth."""
     return any(loop.length is None or has_while(loop.inner) for loop in loops)
+
+
+def scanned_value(value: Value, aval: Any) -> Scanned:
+    """A value as a sequence that a loop scans."""
+    if isinstance(value, Rows):
+        raise UnsupportedError("a loop that scans over written rows")
+    return SequenceOfNodes(value, aval.dtype) if isinstance(value, np.ndarray) else value
+
+
+def with_rows(arrays: Sequence[Ids], rows: dict[int, Rows]) -> list[Value]:
+    """Insert rows at their indices among arrays."""
+    rest = iter(arrays)
+    return [rows[k] if k in rows else next(rest) for k in range(len(arrays) + len(rows))]
+
+
+def flat(arrays: Sequence[Ids]) -> list[int]:
+    """All nodes of arrays."""
+    return [int(i) for ids in arrays for i in ids.ravel()]
+
+
+def leaves(g: Graph, op: str, avals: Sequence[Any], loop: int | None = None) -> list[Ids]:
+    """Leaves of one kind for arrays of these shapes and types, numbered through all of them."""
+    arrays, count = [], 0
+    for aval in avals:
+        size = int(np.prod(aval.shape))
+        if size > LARGEST_ARRAY:
+            raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
+        places = range(count, count + size)
+        params = list(places) if loop is None else [(loop, k) for k in places]
+        arrays.append(leaves_of(g, op, aval.shape, aval.dtype, params))
+        count += size
+    return arrays
+
+
+def leaves_of(g: Graph, op: str, shape: tuple[int, ...], dtype: Any, params: Sequence[Any]) -> Ids:
+    """An array of leaves of one kind, with their parameters."""
+    ids = [g.add(op, (), p, dtype) for p in params]
+    return np.array(ids, np.int64).reshape(shape)

@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.equations import EquationsOfMotion, SingularMass
 from jaxmech.formulations import Law
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.linalg import SaddlePoint, product, row_weights, saddle_point, times
+from jaxmech.linalg import SaddlePoint, saddle_point, singular_weights, times
 from jaxmech.system import Params
 
 
@@ -68,33 +67,19 @@ class MotionJacobian(eqx.Module):
         K, J = (_embedded(re[part], im[part]) for part in (slice(n), slice(n, None)))
         return Resolvent(self, self._factors(K, _embedded(self.push, None), J), z, zi)
 
-    def _factors(self, K: Array, B: Array, J: Array) -> "_Factors":
+    def _factors(self, K: Array, B: Array, J: Array) -> SaddlePoint:
         copies = len(K) // len(self.M)
+        weights = singular_weights(self.M, self.A, self.singular)
         kept = jnp.concatenate([self.kept] * copies)
-        if not self.singular:
-            return _Factors(saddle_point(K, B, J, kept), None)
-        # With B^T W (J w - g) = 0 added to the first equations, K may be singular by itself.
-        m = len(self.A)
-        rows = np.arange(m) if self.singular is True else np.array(self.singular)
-        weights = jnp.where(np.isin(np.arange(m), rows), row_weights(self.M, self.A), 0.0)
-        # Any weights give the same solution, so they have no derivative.
-        weights = jax.lax.stop_gradient(jnp.concatenate([weights] * copies))
-        return _Factors(saddle_point(K + product((B * weights[:, None]).T, J), B, J, kept), weights)
+        return saddle_point(
+            K, B, J, kept, weights if weights is None else jnp.concatenate([weights] * copies)
+        )
 
 
 def _embedded(re: Array, im: Array | None) -> Array:
     """A complex matrix as a real one of twice the size."""
     im = jnp.zeros_like(re) if im is None else im
     return jnp.concatenate([jnp.concatenate([re, -im], 1), jnp.concatenate([im, re], 1)])
-
-
-class _Factors(eqx.Module):
-    matrix: SaddlePoint
-    weights: Array | None
-
-    def solve(self, f: Array, g: Array) -> Array:
-        more = 0.0 if self.weights is None else times(self.matrix.B.T, self.weights * g)
-        return self.matrix.solve(f + more, g)[0]
 
 
 class Pair(NamedTuple):
@@ -108,14 +93,14 @@ class Resolvent(eqx.Module):
     """The resolvent (mu I - J)^-1."""
 
     at: MotionJacobian
-    factors: _Factors  # of the saddle-point system
+    factors: SaddlePoint  # of the saddle-point system
     z: Array  # real part of 1 / mu
     zi: Array | None  # imaginary part; None for a real mu
 
     @property
     def regular(self) -> Bool[Array, ""]:
         """Whether the matrices could be factorized; if not, all results are meaningless."""
-        return self.factors.matrix.regular
+        return self.factors.regular
 
     def solve(self, right: Pair, in_t: Array | float | None = None) -> Pair:
         """Solve for (x, w) with a real mu; `in_t` times the derivative by t adds to `right`."""
@@ -124,7 +109,7 @@ class Resolvent(eqx.Module):
         given = _above(at, right.v) + z * times(at.in_q, right.q)
         if in_t is not None:
             given = given + in_t * at.in_t
-        w = self.factors.solve(z * given[:n], z * given[n:])
+        w = self.factors.solve(z * given[:n], z * given[n:])[0]
         return Pair((w + right.q) * z, w)
 
     def solve_complex(self, re: Pair, im: Pair) -> tuple[Pair, Pair]:
@@ -139,7 +124,7 @@ class Resolvent(eqx.Module):
         first, second = z * first - zi * second, z * second + zi * first
         f = jnp.concatenate([first[:n], second[:n]])
         g = jnp.concatenate([first[n:], second[n:]])
-        w = self.factors.solve(f, g)
+        w, _ = self.factors.solve(f, g)
         w, wi = w[:n], w[n:]
         x, xi = w + re.q, wi + im.q
         return Pair(z * x - zi * xi, w), Pair(z * xi + zi * x, wi)

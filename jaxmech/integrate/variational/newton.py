@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import hoisted
 from jaxmech.equations import SingularMass
-from jaxmech.linalg import SaddlePoint, product, row_weights, saddle_point, times
+from jaxmech.linalg import SaddlePoint, saddle_point, singular_weights, times
 
 
 class Residual(NamedTuple):
@@ -75,30 +75,14 @@ def linear_step(
 
 def _jacobians(
     equations: Equations, settings: NewtonSettings, x: Array, data: Any, kept: Array
-) -> "_Jacobians":
+) -> SaddlePoint:
     def unknown(x: Array) -> tuple[Array, Array]:
         at = equations(x, data)
         return at.balance, at.level
 
     K, J = jax.jacfwd(unknown)(x)
     B = equations(x, data).rows
-    if not settings.singular:
-        return _Jacobians(saddle_point(K, B, J, kept), None)
-    # With B^T W (J x - g) = 0 added to the first equations, K may be singular by itself.
-    rows = np.arange(len(B)) if settings.singular is True else np.array(settings.singular)
-    chosen = np.isin(np.arange(len(B)), rows)
-    # Any weights give the same solution, so they have no derivative.
-    weights = jax.lax.stop_gradient(jnp.where(chosen, row_weights(K, B), 0.0))
-    return _Jacobians(saddle_point(K + product((B * weights[:, None]).T, J), B, J, kept), weights)
-
-
-class _Jacobians(eqx.Module):
-    matrix: SaddlePoint
-    weights: Array | None
-
-    def solve(self, f: Array, g: Array) -> tuple[Array, Array]:
-        more = 0.0 if self.weights is None else times(self.matrix.B.T, self.weights * g)
-        return self.matrix.solve(f + more, g)
+    return saddle_point(K, B, J, kept, singular_weights(K, B, settings.singular))
 
 
 def _corrected(
@@ -108,7 +92,7 @@ def _corrected(
     at = equations(x, data)
     jacobians = _jacobians(equations, settings, x, data, kept)
     change, multipliers = jacobians.solve(-at.balance, -at.level)
-    return x + change, multipliers, jacobians.matrix.regular
+    return x + change, multipliers, jacobians.regular
 
 
 def _solve(
