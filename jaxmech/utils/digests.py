@@ -16,6 +16,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_PLAIN = {str, bytes, bool, int, float, type(None)}
 _IDLE = {  # parameters of an operation that are names or derivatives, which are traced themselves
     "name",
     "debug_info",
@@ -107,23 +108,27 @@ class _Writer:
         self, inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Any]
     ) -> Iterator[str]:
         """Yield a line for each operation, with numbers in place of names."""
-        numbers: dict[Var, int] = {}
+        labels: dict[Var, str] = {}
 
         def named(atom: Any) -> str:
             if isinstance(atom, Literal):
                 return f"{self.text(np.asarray(atom.val))} {_aval(atom.aval)}"
-            return f"{numbers.setdefault(atom, len(numbers))}:{_aval(atom.aval)}"
+            if atom not in labels:
+                labels[atom] = f"{len(labels)}:{_aval(atom.aval)}"
+            return labels[atom]
 
         yield " ".join(map(named, inputs))
         for eqn in eqns:
             params = sorted(eqn.params.items())
-            given = (f"{k}={self.text(x)}" for k, x in params if k not in _IDLE)
+            given = [f"{k}={self.text(x)}" for k, x in params if k not in _IDLE]
             ins, outs = " ".join(map(named, eqn.invars)), " ".join(map(named, eqn.outvars))
             yield f"{outs} = {eqn.primitive.name}[{' '.join(given)}] {ins}"
         yield " ".join(map(named, outputs))
 
     def text(self, value: Any) -> str:
         """A parameter of an operation, or a constant, without addresses and names."""
+        if type(value) in _PLAIN:  # first, since most parameters are
+            return repr(value)
         match value:
             case ClosedJaxpr():
                 return "{" + self.closed(value) + "}"
@@ -135,7 +140,7 @@ class _Writer:
                 return self.text(sorted((str(key), self.text(x)) for key, x in value.items()))
             case set() | frozenset():
                 return self.text(sorted(map(self.text, value)))
-            case Enum() | np.dtype() | str() | bytes() | bool() | int() | float() | None:
+            case Enum() | np.dtype() | str() | bytes() | bool() | int() | float():
                 return repr(value)
             case np.ndarray() | np.generic() | jax.Array():
                 array = np.asarray(value)

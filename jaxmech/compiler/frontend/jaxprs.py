@@ -136,8 +136,7 @@ def _contents(eqn: JaxprEqn) -> list[ClosedJaxpr]:
             return [loop_condition(eqn)[0], loop_content(eqn)[0]]
         case "scan":
             return [loop_content(eqn)[0]]
-    content = call_content(eqn)
-    return [] if content is None else [content]
+    return [] if (content := call_content(eqn)) is None else [content]
 
 
 def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:

@@ -17,7 +17,6 @@ from jaxmech.compiler.optimize.fold import folded
 from jaxmech.utils.digests import function_digest
 
 Constants = tuple[tuple[int, bytes], ...]  # among the scalar inputs: their places and their bytes
-
 MOST_KEPT = 256  # functions
 _KEPT: dict[tuple[str, Constants], "ScalarFunction | None"] = {}
 

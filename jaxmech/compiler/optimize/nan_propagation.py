@@ -26,6 +26,7 @@ from jaxmech.compiler.optimize.path_conditions import (
 _KEEP_INFINITE = frozenset((
     "add", "add_any", "sub", "neg", "mul", "abs", "sqrt", "log", "log1p", "cbrt", "sin", "cos",
     "tan", "floor", "ceil", "round", "cosh", "sinh", "acosh", "asinh", "asin", "acos", "atanh",
+    "convert_element_type",
 ))  # fmt: skip
 # Operations that are NaN if an input is.
 _KEEP_NAN = _KEEP_INFINITE | frozenset((
@@ -154,11 +155,8 @@ class Propagation:
 
     def _passed(self, g: Graph, node: Node) -> list[int]:
         """The inputs whose NaN or infinity an operation other than a select passes on."""
-        if node.op in self._keep or node.op == "convert_element_type":
-            inputs = node.inputs
-        else:
-            inputs = node.inputs[self._divided] if node.op == "div" else ()
-        return [i for i in inputs if g.nodes[i].dtype.kind == "f"]
+        passed = self._divided if node.op == "div" else slice(None if node.op in self._keep else 0)
+        return [i for i in node.inputs[passed] if g.nodes[i].dtype.kind == "f"]
 
     def _enter(self, g: Graph, number: int, loop: Loop, part: LiveLoop) -> None:
         """Sweep the body of a loop, and mark the nodes around it that its leaves represent."""
