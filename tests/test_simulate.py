@@ -1,6 +1,7 @@
 """`simulate`: its audit, its precision, and the motion of small systems in closed form."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,8 +143,8 @@ import jax, numpy as np, jaxmech as jm
 model = jm.models.pendulum()
 q, v = jm.assemble(model.system, [0.6, -0.81], [0.8, 0.6], 0.0, model.params)
 ts = np.linspace(0.0, 1.0, 101)
-sol = jm.simulate(model.system, q, v, ts, model.params)
-slope = jax.grad(lambda g: jm.simulate(
+sol = simulate(model.system, q, v, ts, model.params)
+slope = jax.grad(lambda g: simulate(
     model.system, q, v, ts, {**model.params, "g": g}
 ).q[-1, 0])(9.81)
 kinds = {leaf.dtype.name for leaf in jax.tree.leaves((sol, slope))}
@@ -178,3 +179,14 @@ def test_systems_that_close_over_traced_values_work() -> None:
     np.testing.assert_allclose(jax.vmap(end)(masses, axes), expected, rtol=1e-14)
     slope = jax.grad(lambda m: end(m, 0)[0])(2.0)
     assert slope == pytest.approx(9.81 * t**2 / 2 / 4)
+
+
+def test_a_first_call_compiles_no_conversions(caplog: pytest.LogCaptureFixture) -> None:
+    """XLA takes tens of milliseconds for each program, also for one that converts a number."""
+    names = tuple("abcdefghijk")  # eleven numbers, which no other test converts
+    system = System(lambda q, v, t, p: p["m"] * (v @ v / 2 - q[1]), coordinates=names)
+    q, v, ts = jnp.zeros(11), jnp.ones(11), jnp.linspace(0.0, 1.0, 13)
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        simulate(system, q, v, ts, {"m": 2.0})
+    compiled = {*re.findall(r"Compiling jit\((\w+)\)", caplog.text)}
+    assert compiled - {"stage"} == {"_simulate", "_trial", "mass"}  # jax 0.12 stages every array

@@ -139,7 +139,7 @@ def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -
 _Found = tuple[Array, Array, Array]
 
 
-@jit_of("plan")
+@jit_of("plan", is_frame=True)
 def _trial(
     plan: Plan, q: Array, v: Array, ts: Array, params: Any, many: Array, tried: Array
 ) -> _Found:

@@ -122,7 +122,7 @@ def _host_numbers(argument: str, value: Any) -> Any:
         raise TypeError(f"{need}, but holds Python objects; write `np.asarray(..., float)`.")
     if not any(jnp.issubdtype(x.dtype, kind) for kind in (np.number, np.bool_)):
         raise TypeError(f"{need}, but is {value!r}.")
-    plain = isinstance(value, bool | int | float)  # remains weakly typed
+    plain = isinstance(value, bool | int)  # remains weakly typed
     return value if plain else x.astype(x.dtype.newbyteorder("="))
 
 

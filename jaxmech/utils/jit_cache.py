@@ -7,11 +7,12 @@ systems used last; `traced_once` keeps those of a method with its object.
 
 import inspect
 from collections.abc import Callable
-from functools import lru_cache, partial, wraps
+from functools import cache, lru_cache, partial, wraps
 from typing import Any
 from weakref import WeakSet
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.utils.checks import is_known
@@ -92,9 +93,9 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # A sixth of the time of XLA's default. Later versions of XLA always use these emitters.
-_UNOPTIMIZED = {"xla_backend_optimization_level": 0}
+UNOPTIMIZED = {"xla_backend_optimization_level": 0}
 if jax.__version__.startswith("0.9."):
-    _UNOPTIMIZED["xla_cpu_use_fusion_emitters"] = False
+    UNOPTIMIZED["xla_cpu_use_fusion_emitters"] = False
 _LONGEST_FRAME = 500  # lines of a program
 _FRAMES = WeakSet["_Frame"]()
 
@@ -104,7 +105,7 @@ class _Frame:
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.optimized = jax.jit(fn)
-        self.unoptimized = jax.jit(fn, compiler_options=_UNOPTIMIZED)
+        self.unoptimized = jax.jit(fn, compiler_options=UNOPTIMIZED)
         self.is_short: dict[Any, bool] = {}  # by the kinds of the arguments
         _FRAMES.add(self)
 
@@ -133,8 +134,14 @@ class _Frame:
 def _is_inside_a_program() -> bool:
     if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return True
-    traced = jax.lax.convert_element_type(np.zeros((), np.int32), bool)
-    return isinstance(traced, jax.core.Tracer)
+    return isinstance(jax.device_put(_number()), jax.core.Tracer)
+
+
+@cache
+def _number() -> jax.Array:
+    """A number on the device, whose transfer compiles nothing."""
+    with jax.core.eval_context():
+        return jnp.asarray(np.zeros(()))
 
 
 def forget_frames() -> None:

@@ -15,6 +15,8 @@ import numpy as np
 from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array
 
+from jaxmech.utils.jit_cache import UNOPTIMIZED
+
 KEPT = 64  # cached answers of each query
 
 
@@ -105,7 +107,7 @@ def concrete_at(
     fn: Callable[..., Any], points: Iterable[tuple[Any, ...]]
 ) -> Iterator[np.ndarray | None]:
     """Evaluate fn at several points of equal shapes, compiling it once."""
-    compiled = jax.jit(fn)
+    compiled = jax.jit(fn, compiler_options=UNOPTIMIZED)
     for args in points:
         value = outside_traces(compiled, *args)
         yield None if value is None else np.asarray(value)

@@ -1,7 +1,7 @@
 """The translation of each JAX primitive to the scalar graph.
 
 Primitives that only move numbers (slices, transposes, ...) are applied to the node numbers, by
-numpy or by JAX itself.
+numpy.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -85,12 +85,12 @@ def _concatenated(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
     yield np.concatenate(arrays, eqn.params["dimension"])
 
 
-def _by_primitive(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
-    """Apply a primitive of JAX to node numbers."""
-    with jax.ensure_compile_time_eval():
-        out = eqn.primitive.bind(*(a.astype(np.int32) for a in arrays), **eqn.params)
-    for moved in out if eqn.primitive.multiple_results else [out]:
-        yield np.asarray(moved, np.int64)
+def _stacked(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
+    yield np.stack(arrays, eqn.params["axis"])
+
+
+def _unstacked(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
+    return map(np.asarray, np.moveaxis(x, eqn.params["axis"], 0))
 
 
 def _pad(g: Graph, eqn: JaxprEqn, x: Ids, filling: Ids) -> Iterable[Ids]:
@@ -249,8 +249,8 @@ PRIMITIVES: dict[str, Reading] = {
     **dict.fromkeys(_MOVES, _moved),
     "concatenate": _concatenated,
     "split": _split,
-    "stack": _by_primitive,
-    "unstack": _by_primitive,
+    "stack": _stacked,
+    "unstack": _unstacked,
     "pad": _pad,
     "dynamic_slice": indexing.dynamic_slice,
     "dynamic_update_slice": indexing.dynamic_update_slice,

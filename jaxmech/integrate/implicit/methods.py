@@ -39,11 +39,7 @@ class AbstractImplicit(AbstractPair):
     """A method that solves linear systems with the Jacobian of the constrained accelerations."""
 
     interpolates: ClassVar[bool] = False
-
-    @property
-    def error_constant(self) -> float:
-        """The error of a step relative to the first missing term of the series, about."""
-        return 1.0
+    error_constant = 1.0  # about
 
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the law of motion reports its independent rows."""
@@ -117,15 +113,8 @@ class Rodas5P(AbstractImplicit):
 
     control = StepControl(order=4, least=0.2, most=6.0, memory=0.0, stable=float("inf"))
 
-    @property
-    def order(self) -> int:
-        """The order of accuracy."""
-        return RODAS_5P.order
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the law of motion in a step."""
-        return len(RODAS_5P.nodes)
+    order = RODAS_5P.order
+    evaluations = len(RODAS_5P.nodes)
 
     def solved(
         self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
@@ -179,15 +168,10 @@ class RadauIIA5(AbstractImplicit):
         remedy = "leave it out for 20; four to eight are usually enough"
         require_positive_integer("iterations", self.iterations, remedy)
 
-    @property
-    def order(self) -> int:
-        """The order of accuracy."""
-        return 5
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the law of motion in a step, about: three in each of five corrections."""
-        return 15
+    order = 5
+    evaluations = (
+        15  # evaluations of the law of motion in a step, about: three in each of five corrections
+    )
 
     def solved(
         self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array

@@ -48,17 +48,13 @@ class Advance(eqx.Module):
 class AbstractVariational(AbstractFixedStep):
     """A symplectic method whose steps end on the constraints, without projection."""
 
+    order = 2
     iterations: int = setting(10, "maximum number of Newton iterations in a step", most=100)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         remedy = "leave it out for 10; three or four are usually enough"
         require_positive_integer("iterations", self.iterations, remedy)
-
-    @property
-    def order(self) -> int:
-        """The order of accuracy."""
-        return 2
 
     @abc.abstractmethod
     def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
@@ -179,10 +175,7 @@ class RATTLE(AbstractVariational):
         True True
     """
 
-    @property
-    def error_constant(self) -> float:
-        """The error of a step in q, relative to the first missing term of the Taylor series."""
-        return 1.0
+    error_constant = 1.0  # of q
 
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the system is separable and its constraints holonomic."""
@@ -235,10 +228,7 @@ class Variational(AbstractVariational):
         True True
     """
 
-    @property
-    def error_constant(self) -> float:
-        """The error of a step for q' = z q, relative to the first missing term of the series."""
-        return 0.5
+    error_constant = 0.5  # for q' = z q
 
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless all constraints are holonomic."""
