@@ -171,7 +171,7 @@ def fit_identifiable(
 def _solved(policy: Any, watched: Any, progress: bool, given: tuple[Task, Any]) -> Solved:
     """A fit from one point, whose state is kept in a folder."""
     task, folder = given
-    kept = checkpoint(folder, task, policy)
+    kept = checkpoint(folder, task, policy, watched)
     return solve(task, policy, watched, checkpoint=kept, progress=progress)
 
 

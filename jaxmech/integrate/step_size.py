@@ -119,7 +119,6 @@ class _Trial:
 
 
 def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -> _Trial | None:
-    q, v, ts, params = jax.tree.map(jnp.asarray, (q, v, ts, params))
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
     # It runs once, and optimizing its code takes far longer than the trial. A NaN that it hides
     # only leads to another number of steps: the run itself reports it.

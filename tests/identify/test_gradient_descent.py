@@ -77,7 +77,9 @@ def test_a_descent_continues_where_it_stopped(motions: list[Recording], tmp_path
         descended(swings((0.8, -1.2, 0.5, 1.4)), Descent(ADAM, batch=2), folder=tmp_path)
 
 
-def test_reaching_the_number_of_steps_is_not_convergence(noisy_motions: list[Recording]) -> None:
+def test_reaching_the_number_of_steps_is_not_convergence(
+    noisy_motions: list[Recording], tmp_path: Path
+) -> None:
     """Too few steps, or steps too short, end far from the minimum in standard errors."""
     for policy in (Descent(optax.adam(1e-2), iterations=5), Descent(optax.sgd(1e-9), iterations=1)):
         found = descended(noisy_motions, policy)
@@ -86,11 +88,11 @@ def test_reaching_the_number_of_steps_is_not_convergence(noisy_motions: list[Rec
         assert found.history[-1] <= found.history[0]
         assert not found.converged
         assert any("Not converged" in text for text in found.notes)
-    watched = descended(
-        noisy_motions[:2], Descent(optax.sgd(1e-12), iterations=9, patience=2),
-        validation=noisy_motions[2:],
-    )  # fmt: skip
+    train, patient = noisy_motions[:2], Descent(optax.sgd(1e-12), iterations=9, patience=2)
+    watched = descended(train, patient, validation=noisy_motions[2:], folder=tmp_path)
     assert not watched.converged
+    with pytest.raises(CheckpointError, match="which differs in validation; name another folder"):
+        descended(train, patient, validation=noisy_motions[2:3], folder=tmp_path)
 
 
 def test_a_descent_that_has_arrived_has_converged(noisy_motions: list[Recording]) -> None:

@@ -1,6 +1,7 @@
 """The state of an unfinished fit on disk, from which it can be continued."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +45,9 @@ class Checkpoint(NamedTuple):
     def save(self, kept: FitState) -> None:
         """Replace the previous checkpoint, so that a complete one exists at any time."""
         tree = self.folder / f"checkpoint-{len(kept.history) % 2}.eqx"
-        eqx.tree_serialise_leaves(tree, kept.arrays)
+        with tree.open("wb") as file:
+            eqx.tree_serialise_leaves(file, kept.arrays)
+            os.fsync(file)  # before the facts that name it
         facts = {"digests": dict(self.digests), "file": tree.name, "stage": kept.stage,
                  "history": kept.history}  # fmt: skip
         facts["sha256"] = _digest(facts, tree)
@@ -77,7 +80,7 @@ def _digest(facts: Mapping[str, Any], tree: Path) -> str:
     return sha256(json.dumps(facts, sort_keys=True), tree.read_bytes())
 
 
-def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:
+def checkpoint(folder: Any, task: Task, policy: Any, validation: Any) -> Checkpoint | None:
     """The checkpoint of a task in a folder, which is created; None without a folder."""
     if folder is None:
         return None
@@ -91,10 +94,10 @@ def checkpoint(folder: Any, task: Task, policy: Any) -> Checkpoint | None:
         raise CheckpointError(
             f"Argument `folder` {path} cannot be written: {error.strerror}."
         ) from error
-    return Checkpoint(path, _digests(task, policy))
+    return Checkpoint(path, _digests(task, policy, validation))
 
 
-def _digests(task: Task, policy: Any) -> dict[str, str]:
+def _digests(task: Task, policy: Any, validation: Any) -> dict[str, str]:
     """Digests of everything that decides how a fit continues, except its number of steps."""
     problem, s, descends = task.problem, task.data.segments, isinstance(policy, Descent)
     params = problem.layout.params(task.y[: problem.layout.size], task.data.leaves)
@@ -113,6 +116,8 @@ def _digests(task: Task, policy: Any) -> dict[str, str]:
     found |= {name: sha256(repr(value)) for name, value in plain.items()}
     numbers = {"recordings": s, "params0": task.data.leaves, "initial_states": task.data.along,
                "prior, start_sd or horizon": task.conditions, "multistart": task.y}  # fmt: skip
+    if validation is not None:  # the recordings that decide when it stops
+        numbers["validation"] = validation
     for name, tree in numbers.items():
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
         shapes = repr([leaf.shape for leaf in leaves])
