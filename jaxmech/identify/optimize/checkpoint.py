@@ -1,7 +1,6 @@
 """The state of an unfinished fit on disk, from which it can be continued."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ import numpy as np
 
 from jaxmech.config.digest import differing, digest, system_digests
 from jaxmech.config.environment import environment
-from jaxmech.config.run_folder import write_whole
+from jaxmech.config.run_folder import flush, write_whole
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.problem.least_squares import Task
 from jaxmech.utils.digests import sha256
@@ -45,9 +44,8 @@ class Checkpoint(NamedTuple):
     def save(self, kept: FitState) -> None:
         """Replace the previous checkpoint, so that a complete one exists at any time."""
         tree = self.folder / f"checkpoint-{len(kept.history) % 2}.eqx"
-        with tree.open("wb") as file:
-            eqx.tree_serialise_leaves(file, kept.arrays)
-            os.fsync(file)  # before the facts that name it
+        eqx.tree_serialise_leaves(tree, kept.arrays)
+        flush(tree)  # before the facts that name it
         facts = {"digests": dict(self.digests), "file": tree.name, "stage": kept.stage,
                  "history": kept.history}  # fmt: skip
         facts["sha256"] = _digest(facts, tree)
