@@ -143,8 +143,8 @@ import jax, numpy as np, jaxmech as jm
 model = jm.models.pendulum()
 q, v = jm.assemble(model.system, [0.6, -0.81], [0.8, 0.6], 0.0, model.params)
 ts = np.linspace(0.0, 1.0, 101)
-sol = simulate(model.system, q, v, ts, model.params)
-slope = jax.grad(lambda g: simulate(
+sol = jm.simulate(model.system, q, v, ts, model.params)
+slope = jax.grad(lambda g: jm.simulate(
     model.system, q, v, ts, {**model.params, "g": g}
 ).q[-1, 0])(9.81)
 kinds = {leaf.dtype.name for leaf in jax.tree.leaves((sol, slope))}
