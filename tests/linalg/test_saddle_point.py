@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech.linalg import saddle_point
+from tests.quick import quick
 
 DRAW = np.random.default_rng(3)
 N, M = 4, 2
@@ -40,7 +41,7 @@ def by_numpy(s: float) -> float:
 
 
 def test_the_solution() -> None:
-    np.testing.assert_allclose(solution(0.4), by_numpy(0.4), rtol=1e-12)
+    np.testing.assert_allclose(quick(solution)(0.4), by_numpy(0.4), rtol=1e-12)
 
 
 @pytest.mark.parametrize("inner", [jax.grad, jax.jacfwd])
@@ -49,4 +50,4 @@ def test_second_derivatives_in_all_orders_of_the_modes(inner: Any, outer: Any) -
     h = 1e-3
     values = [by_numpy(0.4 + k * h) for k in (-2, -1, 0, 1, 2)]
     expected = np.dot([-1, 16, -30, 16, -1], values) / (12 * h**2)
-    np.testing.assert_allclose(outer(inner(solution))(0.4), expected, rtol=1e-6)
+    np.testing.assert_allclose(quick(outer(inner(solution)))(0.4), expected, rtol=1e-6)
