@@ -268,14 +268,9 @@ class JaxprReader:
         sequences = [scanned_value(x, aval) for x, aval in pairs]
         captured = inside._captured(fixed)
         elements = [
-            leaves_of(
-                inside.graph,
-                "element",
-                s.shape,
-                s.dtype,
-                [(k, i) for i in range(int(np.prod(s.shape)))],
-            )
+            leaves_of(inside.graph, "element", s.shape, s.dtype, [(k, i) for i in range(size)])
             for k, s in enumerate(sequences)
+            for size in [math.prod(s.shape)]
         ]
         carry = with_rows(leaves(inside.graph, "carry", carried), rows)
         outs = inside.read(closed, [*captured, *carry, *elements])

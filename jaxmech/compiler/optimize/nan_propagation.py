@@ -155,8 +155,11 @@ class Propagation:
 
     def _passed(self, g: Graph, node: Node) -> list[int]:
         """The inputs whose NaN or infinity an operation other than a select passes on."""
-        passed = self._divided if node.op == "div" else slice(None if node.op in self._keep else 0)
-        return [i for i in node.inputs[passed] if g.nodes[i].dtype.kind == "f"]
+        if node.op == "div":
+            inputs = node.inputs[self._divided]
+        else:
+            inputs = node.inputs if node.op in self._keep else ()
+        return [i for i in inputs if g.nodes[i].dtype.kind == "f"]
 
     def _enter(self, g: Graph, number: int, loop: Loop, part: LiveLoop) -> None:
         """Sweep the body of a loop, and mark the nodes around it that its leaves represent."""

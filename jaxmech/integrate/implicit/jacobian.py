@@ -69,11 +69,11 @@ class MotionJacobian(eqx.Module):
 
     def _factors(self, K: Array, B: Array, J: Array) -> SaddlePoint:
         copies = len(K) // len(self.M)
-        weights = singular_weights(self.M, self.A, self.singular)
         kept = jnp.concatenate([self.kept] * copies)
-        return saddle_point(
-            K, B, J, kept, weights if weights is None else jnp.concatenate([weights] * copies)
-        )
+        weights = singular_weights(self.M, self.A, self.singular)
+        if weights is not None:
+            weights = jnp.concatenate([weights] * copies)
+        return saddle_point(K, B, J, kept, weights)
 
 
 def _embedded(re: Array, im: Array | None) -> Array:
@@ -109,7 +109,7 @@ class Resolvent(eqx.Module):
         given = _above(at, right.v) + z * times(at.in_q, right.q)
         if in_t is not None:
             given = given + in_t * at.in_t
-        w = self.factors.solve(z * given[:n], z * given[n:])[0]
+        w, _ = self.factors.solve(z * given[:n], z * given[n:])
         return Pair((w + right.q) * z, w)
 
     def solve_complex(self, re: Pair, im: Pair) -> tuple[Pair, Pair]:
