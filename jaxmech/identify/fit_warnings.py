@@ -51,9 +51,9 @@ def remarks(
     found = _held_starts(task, solved, made), _misfit(task, solved.y, made, residuals, unknowns)
     yield from filter(None, found)
     layout = task.problem.layout
-    bounded = [way != Interval() for way in layout.transforms]
+    bounded = [leaf.transform != Interval() for leaf in layout.free for _ in leaf.entries]
     far = np.abs(np.asarray(solved.y[: layout.size])) > AT_BOUND
-    far &= np.repeat(bounded, [len(entries) for entries in layout.entries])
+    far &= np.array(bounded)
     if far.any():
         yield (
             f"At the bound: {', '.join(np.array(layout.names)[far])}. The recordings fit better "

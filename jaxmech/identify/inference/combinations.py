@@ -18,7 +18,7 @@ from itertools import compress
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxmech.identify.inference.formulas import Formula, NullSpacePoint, passing
+from jaxmech.identify.inference.formulas import Formula, passing
 from jaxmech.identify.inference.information import Numbers, checked, row
 from jaxmech.identify.inference.sparse_null_space import circuits, new_direction
 
@@ -55,19 +55,21 @@ def combinations(
     tolerance: float = 1e-6,  # largest deviation of a gradient from orthogonality that is accepted
 ) -> Combinations:
     """The short formulas that are determined, in parameters of nonzero value."""
-    points = []
+    points, spaces = [], []
     for v, z in ((values, null_space), *also):
-        numbers, null = row(v, len(names), "values"), np.asarray(z, float)
+        point, null = row(v, len(names), "values")[:, None], np.asarray(z, float)
         null = checked("null_space", null, (len(names), "r"), "one row per parameter")
-        scales = np.where(numbers != 0, numbers, 1.0)[:, None]
-        points.append(NullSpacePoint(numbers, circuits(null / scales) * scales))
-    here = points[0]
-    affected = np.any(here.null_space != 0, axis=1)
-    goal = int(affected.sum()) - here.null_space.shape[1]
+        scales = np.where(point != 0, point, 1.0)
+        spaces.append(circuits(null / scales) * scales)
+        points.append(np.broadcast_to(point, spaces[-1].shape))
+    here = row(values, len(names))
+    affected = np.any(spaces[0] != 0, axis=1)
+    goal = int(affected.sum()) - spaces[0].shape[1]
     found: list[Formula] = []
     span = np.zeros((0, int(affected.sum())))
-    for formula in passing(tuple(names), points, affected, tolerance) if goal else ():
-        gradient = formula.gradient(here.values) * np.where(here.values != 0, here.values, 1.0)
+    formulas = passing(tuple(names), np.hstack(points), np.hstack(spaces), affected, tolerance)
+    for formula in formulas if goal else ():
+        gradient = formula.gradient(here) * np.where(here != 0, here, 1.0)
         new = new_direction(gradient[affected], span, _INDEPENDENT)
         if new is not None:
             found.append(formula)
@@ -102,7 +104,7 @@ def sharpened(
             return formula
         others = [np.array(formula.divisor) + sign * e for e in products for sign in (1, -1)]
         plain = [d for d in others if d.min() >= 0 and d.max() <= 2]
-        rivals = [replace(formula, divisor=tuple(int(e) for e in d)) for d in plain]
+        rivals = [replace(formula, divisor=tuple(d.tolist())) for d in plain]
         rival = min(rivals, key=relative, default=formula)
         return rival if relative(rival) < _WORTH * relative(formula) else formula
 

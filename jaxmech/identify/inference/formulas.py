@@ -117,13 +117,6 @@ def quotient(names: Sequence[str], exponents: Sequence[int] | NDArray[np.int_]) 
     return f"{above}/{below[0]}" if len(below) == 1 else f"{above}/({' '.join(below)})"
 
 
-class NullSpacePoint(NamedTuple):
-    """Values of all parameters, and the null space there."""
-
-    values: Numbers  # (p,)
-    null_space: Numbers  # a sparse basis, (p, r)
-
-
 class _Terms(NamedTuple):
     """Power products, and how they change along the d null directions of all points."""
 
@@ -134,25 +127,31 @@ class _Terms(NamedTuple):
 
 
 def passing(
-    names: tuple[str, ...], points: Sequence[NullSpacePoint], affected: NDArray[np.bool_],
+    names: tuple[str, ...], values: Numbers, null: Numbers, affected: NDArray[np.bool_],
     tolerance: float,
 ) -> Iterator[Formula]:  # fmt: skip
-    """The formulas that pass at all points: products, then sums of two and three over divisors.
+    """The formulas that pass: products, then sums of two and three over divisors.
+
+    The columns of `null` (p, d) are sparse null directions, of one or several points, and those of
+    `values` (p, d) the parameters at these.
 
     Example:
-        >>> point = NullSpacePoint(np.array([2.0, 3.0]), np.array([[1.0], [-1.0]]))
-        >>> print(next(passing(("a", "b"), [point], np.array([True, True]), 1e-6)))
+        >>> values, null = np.array([[2.0], [3.0]]), np.array([[1.0], [-1.0]])
+        >>> print(next(passing(("a", "b"), values, null, np.array([True, True]), 1e-6)))
         a + b
     """
-    nonzero = np.all([point.values != 0 for point in points], axis=0)
+    nonzero = np.all(values != 0, axis=1)
+    # changes of the logarithms of the parameters; zero for those of value zero
+    relative = np.divide(null, values, out=np.zeros_like(null), where=values != 0)
+    along = values, null, relative
     none = (0,) * len(names)
     tried = 0
     for group in _by_cost(_products(np.flatnonzero(affected & nonzero), len(names))):
         tried += len(group)
-        terms = _terms(group, points)
+        terms = _terms(group, *along)
         good = _cancels(terms.changes, terms.parts, tolerance, tried)
-        yield from (Formula(names, (_powers(e),), (1,), none) for e in group[good])
-    terms = _terms(_monomials(affected, nonzero), points)
+        yield from (Formula(names, (tuple(e),), (1,), none) for e in group[good].tolist())
+    terms = _terms(_monomials(affected, nonzero), *along)
     unit = np.eye(len(names), dtype=int)
     singles = [unit[k] for k in np.flatnonzero(affected & nonzero).tolist()]
     divisors = [[np.zeros(len(names), int)], singles, [a + b for a, b in subsets(singles, 2)]]
@@ -161,10 +160,10 @@ def passing(
             tried += 2 * len(terms.exponents) ** count // count * len(level)
             found = []
             for divisor in level:
-                rest = _over(terms, divisor, points)
+                rest = _over(terms, divisor, relative)
                 for chosen, signs in _sums(rest, count, tolerance, tried):
-                    summands = tuple(_powers(e) for e in terms.exponents[list(chosen)])
-                    found.append(Formula(names, summands, signs, _powers(divisor)))
+                    summands = tuple(map(tuple, terms.exponents[list(chosen)].tolist()))
+                    found.append(Formula(names, summands, signs, tuple(divisor.tolist())))
             yield from sorted(found, key=_cost)
 
 
@@ -215,33 +214,21 @@ def _cancels(sums: Numbers, parts: Numbers, tolerance: float, tried: int) -> NDA
     return (conditions > 0) & np.all(np.abs(sums) <= allowed[:, None] * parts, axis=1)
 
 
-def _terms(exponents: Exponents, points: Sequence[NullSpacePoint]) -> _Terms:
-    columns = []
-    for point in points:
-        relative = _relative(point)
-        size = np.repeat(powers(point.values, exponents)[:, None], relative.shape[1], axis=1)
-        change = size * (exponents @ relative)
-        parts = np.abs(size) * (np.abs(exponents) @ np.abs(relative))
-        zero = (exponents.sum(1) == 1) & (size[:, 0] == 0)  # single parameters of value zero
-        change[zero] = exponents[zero] @ point.null_space
-        parts[zero] = np.abs(change[zero])
-        columns.append((size, change, parts))
-    return _Terms(exponents, *(np.hstack(column) for column in zip(*columns, strict=True)))
+def _terms(exponents: Exponents, values: Numbers, null: Numbers, relative: Numbers) -> _Terms:
+    sizes = np.stack([powers(column, exponents) for column in values.T], axis=1)
+    changes = sizes * (exponents @ relative)
+    parts = np.abs(sizes) * (np.abs(exponents) @ np.abs(relative))
+    zero = (exponents.sum(1) == 1)[:, None] & (sizes == 0)  # single parameters of value zero
+    changes = np.where(zero, exponents @ null, changes)
+    return _Terms(exponents, sizes, changes, np.where(zero, np.abs(changes), parts))
 
 
-def _over(terms: _Terms, divisor: Exponents, points: Sequence[NullSpacePoint]) -> _Terms:
+def _over(terms: _Terms, divisor: Exponents, relative: Numbers) -> _Terms:
     """The changes of the terms over a divisor; round-off set to zero."""
-    relative = np.hstack([_relative(point) for point in points])
     changes = terms.changes - terms.sizes * (divisor @ relative)
     parts = terms.parts + np.abs(terms.sizes) * (divisor @ np.abs(relative))
     changes = np.where(np.abs(changes) <= NEGLIGIBLE * parts, 0.0, changes)
     return _Terms(terms.exponents, terms.sizes, changes, parts)
-
-
-def _relative(point: NullSpacePoint) -> Numbers:
-    """Changes of the logarithms of the parameters; zero for those of value zero."""
-    nonzero = (point.values != 0)[:, None]
-    return np.where(nonzero, point.null_space / np.where(nonzero, point.values[:, None], 1.0), 0.0)
 
 
 def _products(places: NDArray[np.int_], p: int) -> Exponents:
@@ -289,7 +276,3 @@ def _cost(formula: Formula) -> tuple[int, int, int]:
     exponents = np.array([*formula.terms, formula.divisor])
     negative = sum(sign < 0 for sign in formula.signs)
     return (negative, len(formula.parameters), int(exponents.sum()))
-
-
-def _powers(exponents: Exponents) -> Powers:
-    return tuple(int(e) for e in exponents)

@@ -31,7 +31,7 @@ def circuits(null_space: Numbers) -> Numbers:
     # Oxley, Matroid Theory, 2011, section 1.1). Where they are too many, one elimination serves.
     if comb(len(rows), r - 1) <= _MOST:
         for zero in subsets(rows, r - 1):
-            _, s, vt = np.linalg.svd(basis[list(zero)]) if zero else (0, np.zeros(0), np.eye(1))
+            _, s, vt = np.linalg.svd(basis[list(zero)])
             if np.all(s > 1e-6):
                 found.append(basis @ vt[-1])
     else:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.system import Params
+from jaxmech.system import Params, as_dtype
 from jaxmech.utils.checks import require_finite
 from jaxmech.utils.trees import entry_names, is_within, leaf_names
 
@@ -147,14 +147,20 @@ def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
     return found
 
 
+class FreeLeaf(NamedTuple):
+    """A leaf of the parameters that is fitted."""
+
+    index: int  # among all leaves
+    transform: AbstractTransform
+    entries: tuple[Entry, ...]  # the fitted ones, one for each free number
+
+
 @dataclass(frozen=True)
 class ParameterLayout:
     """The positions of the free numbers z in the parameters; hashable, without their values."""
 
     structure: Any
-    free: tuple[int, ...]  # indices of the free leaves
-    transforms: tuple[AbstractTransform, ...]  # one for each free leaf
-    entries: tuple[tuple[Entry, ...], ...]  # the fitted entries of each free leaf
+    free: tuple[FreeLeaf, ...]
     names: tuple[str, ...]  # names of all fitted numbers, p in all
 
     @property
@@ -165,7 +171,7 @@ class ParameterLayout:
     def params(self, z: Array, leaves: Sequence[Array]) -> Params:
         """The parameters for z (p,), where `leaves` are those at z = 0."""
         whole, place = list(leaves), 0
-        for k, way, entries in zip(self.free, self.transforms, self.entries, strict=True):
+        for k, way, entries in self.free:
             whole[k] = way.value(z[place : place + len(entries)], leaves[k])
             place += len(entries)
         return jax.tree.unflatten(self.structure, whole)
@@ -173,8 +179,7 @@ class ParameterLayout:
     def numbers(self, params: Params) -> Array:
         """The numbers that are fitted, (p,), in the order of their names."""
         leaves = jax.tree.leaves(params)
-        pairs = zip(self.free, self.entries, strict=True)
-        return jnp.array([leaves[k][entry] for k, entries in pairs for entry in entries])
+        return jnp.array([leaves[k][entry] for k, _, entries in self.free for entry in entries])
 
 
 class Parameters(NamedTuple):
@@ -199,12 +204,7 @@ def parameters(
     require_finite(params0=params0)
     bounds, prior = bounds or {}, prior or {}
     names = leaf_names(params0)
-    values, structure = jax.tree.flatten(params0)
-    dtype = jnp.result_type(float)
-    leaves = tuple(
-        jnp.asarray(leaf, dtype if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else None)
-        for leaf in values
-    )
+    leaves, structure = jax.tree.flatten(as_dtype(params0, float))
     floating = [k for k, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.floating)]
     chosen = [k for k in floating if free is None or is_within(names[k], free)]
     able = [names[k] for k in floating]
@@ -215,24 +215,25 @@ def parameters(
             "Argument `free` must leave at least one floating-point parameter to fit; write 1.0 "
             "instead of 1 for a parameter that is not a count."
         )
-    free_names = [names[k] for k in chosen]
     for argument, given in (("bounds", bounds), ("prior", prior)):
-        _require_known(argument, given, free_names)
-    transforms = tuple(transform(name, bounds) for name in free_names)
-    entries = tuple(w.entries(leaves[k].shape) for k, w in zip(chosen, transforms, strict=True))
-    found: list[str] = []
+        _require_known(argument, given, [names[k] for k in chosen])
+    fitted: list[FreeLeaf] = []
+    fitted_names: list[str] = []
     priors: list[tuple[float, float]] = []
-    for k, way, places in zip(chosen, transforms, entries, strict=True):
-        if reason := way.excludes(np.asarray(leaves[k])):
+    for k in chosen:
+        name, start, way = names[k], np.asarray(leaves[k]), transform(names[k], bounds)
+        if reason := way.excludes(start):
             raise ValueError(
-                f"Argument `params0` must begin inside the bounds, but {names[k]} = "
-                f"{np.asarray(leaves[k])} {reason}; move the start or the bound."
+                f"Argument `params0` must begin inside the bounds, but {name} = {start} {reason}; "
+                "move the start or the bound."
             )
-        found += entry_names(names[k], places)
-        mean, sd = _prior(names[k], prior.get(names[k]), leaves[k].shape, way)
-        priors += [(mean[place], sd[place]) for place in places]
-    layout = ParameterLayout(structure, tuple(chosen), transforms, entries, tuple(found))
-    return Parameters(layout, leaves, *np.reshape(priors, (-1, 2)).T)
+        entries = way.entries(start.shape)
+        mean, sd = _prior(name, prior.get(name), start.shape, way)
+        priors += [(mean[entry], sd[entry]) for entry in entries]
+        fitted_names += entry_names(name, entries)
+        fitted.append(FreeLeaf(k, way, entries))
+    layout = ParameterLayout(structure, tuple(fitted), tuple(fitted_names))
+    return Parameters(layout, tuple(leaves), *np.reshape(priors, (-1, 2)).T)
 
 
 def _require_known(argument: str, given: Any, known: Sequence[str]) -> None:
