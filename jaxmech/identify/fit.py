@@ -18,7 +18,6 @@ from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
 from jaxmech.identify.fit_warnings import horizon_of, remarks
 from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
 from jaxmech.identify.inference.normal_equations import normal
-from jaxmech.identify.optimize.checkpoint import checkpoint
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
@@ -162,17 +161,10 @@ def fit_identifiable(
     tasks = starting_points(task, multistart) if multistart else [task]
     several = folder is not None and len(tasks) > 1
     places = [Path(folder) / f"start-{k}" if several else folder for k in range(len(tasks))]
-    one = partial(_solved, policy, watched, progress)
+    one = partial(solve, policy, watched, progress)
     ends = zip(tasks, workers(one, list(zip(tasks, places, strict=True))), strict=True)
     task, solved = min(ends, key=lambda end: end[1].history[-1])
     return _result(task, solved, others, subject.params)
-
-
-def _solved(policy: Any, watched: Any, progress: bool, given: tuple[Task, Any]) -> Solved:
-    """A fit from one point, whose state is kept in a folder."""
-    task, folder = given
-    kept = checkpoint(folder, task, policy, watched)
-    return solve(task, policy, watched, checkpoint=kept, progress=progress)
 
 
 def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> None:

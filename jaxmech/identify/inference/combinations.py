@@ -62,7 +62,7 @@ def combinations(
         scales = np.where(point != 0, point, 1.0)
         spaces.append(circuits(null / scales) * scales)
         points.append(np.broadcast_to(point, spaces[-1].shape))
-    here = row(values, len(names))
+    here = row(values, len(names), "values")
     affected = np.any(spaces[0] != 0, axis=1)
     goal = int(affected.sum()) - spaces[0].shape[1]
     found: list[Formula] = []

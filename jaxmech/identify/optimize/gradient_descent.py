@@ -1,6 +1,6 @@
 """Gradient descent of any kind, by optax, with gradients in reverse mode."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -83,19 +83,18 @@ def descend(
 ) -> Iterator[Progress]:  # fmt: skip
     """The progress after each step from y, or from an earlier `state`; the last holds the best."""
     problem, data = task.problem, task.data
-    gradient, loss_of, update = _program(problem, policy.optimizer)
+    step, loss_of = _program(problem, policy.optimizer)
     if state is None:
         zero, none = jnp.zeros((), int), jnp.asarray(jnp.inf)
         state = _DescentState(policy.optimizer.init(y), y, none, zero, zero, none)
     for count in range(int(state.step), policy.iterations):
         chosen = _drawn(policy, len(data.segments.last), count)
-        loss, slope = gradient(y, data, conditions, chosen)
+        loss, new, kept = step(y, state.optimizer, data, conditions, chosen)
         if not np.isfinite(float(loss)):
             raise FloatingPointError(
                 f"The loss is {float(loss)} in step {count + 1}: the steps are too long for the "
                 "motion; take a smaller learning rate."
             )
-        new, kept = update(slope, state.optimizer, y)
         score = loss if validation is None else loss_of(y[: problem.layout.size], validation)
         better = score < state.best_loss
         best = new if validation is None else jnp.where(better, y, state.best)
@@ -123,25 +122,25 @@ def _drawn(policy: Descent, segments: int, count: int) -> Array:
 
 
 @lru_cache(maxsize=32)
-def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Sequence[Any]:
+def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> tuple[Any, Any]:
     def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
         """Half the mean square of the measurements in the chosen segments."""
         z, u = data.parts(y, problem.layout.size)
         taken = jnp.concatenate([z, u[chosen].ravel()])
-        part = _chosen(data, conditions, chosen)
-        return half_square(problem, taken, *part) / (part[0].segments.weights > 0).sum()
+        data, conditions = _chosen(data, conditions, chosen)
+        return half_square(problem, taken, data, conditions) / (data.segments.weights > 0).sum()
 
     def alone(z: Array, data: Data) -> Array:
         """Half the mean square of the measurements, without conditions."""
         squares = (runs(problem, z, data).residual ** 2).sum()
         return 0.5 * squares / (data.segments.weights > 0).sum()
 
-    def update(slope: Array, state: Any, y: Array) -> tuple[Array, Any]:
+    def step(y: Array, state: Any, *args: Any) -> tuple[Array, Array, Any]:
+        value, slope = jax.value_and_grad(loss)(y, *args)
         change, state = optimizer.update(slope, state, y)
-        moved: Array = optax.apply_updates(y, change)
-        return moved, state
+        return value, optax.apply_updates(y, change), state
 
-    return jax.jit(jax.value_and_grad(loss)), jax.jit(alone), jax.jit(update)
+    return jax.jit(step), jax.jit(alone)
 
 
 def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Conditions]:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 from tqdm import tqdm
 
-from jaxmech.identify.optimize.checkpoint import Checkpoint, FitState
+from jaxmech.identify.optimize.checkpoint import FitState, checkpoint
 from jaxmech.identify.optimize.gradient_descent import Descent, descend
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
 from jaxmech.identify.problem.least_squares import Conditions, Data, Task, half_squares, jumps, runs
@@ -32,21 +32,25 @@ class Solved(NamedTuple):
 
 
 def solve(
-    task: Task, policy: LevenbergMarquardt | Descent, validation: Data | None, *,
-    checkpoint: Checkpoint | None, progress: bool,
+    policy: LevenbergMarquardt | Descent, validation: Data | None, progress: bool,
+    given: tuple[Task, Any],
 ) -> Solved:  # fmt: skip
-    """Optimize in rounds until no jump is left; in a single round without a hard condition."""
+    """Solve a task, with its state kept in a folder unless that is None.
+
+    In rounds until no jump is left; in a single round without a hard condition.
+    """
+    task, folder = given
     if isinstance(policy, Descent):
         run: Any = partial(descend, policy, validation)
     else:
         run = partial(steps, policy)
     conditions, y, state, begun = task.conditions, task.y, None, 0
     history: list[float] = []
-    if checkpoint and checkpoint.file.is_file():
+    kept = checkpoint(folder, task, policy, validation)
+    if kept and kept.file.is_file():
         # only a first step tells the shapes of the arrays in the state of the optimizer
         first = next(run(task, y, conditions))
-        kept = checkpoint.load((y, conditions, first.state))
-        begun, history, (y, conditions, state) = kept
+        begun, history, (y, conditions, state) = kept.load((y, conditions, first.state))
     converged, stuck = False, False
     with tqdm(disable=not progress, unit=" steps", initial=len(history)) as bar:
         for stage in range(begun, ROUNDS if task.hard else 1):
@@ -55,8 +59,8 @@ def solve(
                 history.append(at.loss)
                 bar.set_postfix_str(f"loss {at.loss:.6g}")
                 bar.update()
-                if checkpoint:
-                    checkpoint.save(FitState(stage, history, (y, conditions, at.state)))
+                if kept:
+                    kept.save(FitState(stage, history, (y, conditions, at.state)))
             state = None
             if not task.hard:
                 break
