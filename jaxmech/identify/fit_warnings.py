@@ -154,8 +154,7 @@ def _compare_with_stated(squares: float, degrees: int, alike: float) -> str:
 def _squares(task: Task, y: Array, made: SegmentRun) -> tuple[float, int]:
     """The squared residuals of all measurements and priors, and their number."""
     data, conditions = task.data, task.conditions
-    z, u = data.parts(y, task.problem.layout.size)
-    outer = np.asarray(outer_rows(task.problem, data, conditions, z, u))
+    outer = np.asarray(outer_rows(task.problem, data, conditions, y))
     count = sum(one.count for one in task.origin.recordings)
     count += int((np.asarray(conditions.prior_weight) > 0).sum())
     if data.along.size:

@@ -223,9 +223,8 @@ def _prepared(
     first = solution.q[0], solution.v[0], solution.ts[0]
     base = _Base(q0, v0, solution.ts, params, consistent_change(run.system, *first, params))
     if isinstance(run.method, Adaptive):
-        record = shortened(_recorded(run, base, x := _numbers(base)[0]))
-        q, v, _ = _replayed(run, base, x, record)
-        base = base._replace(record=record, apart=(solution.q - q, solution.v - v))
+        record, q, v = _recorded(run, base, _numbers(base)[0])
+        base = base._replace(record=shortened(record), apart=(solution.q - q, solution.v - v))
     return run, base, solution
 
 
@@ -267,20 +266,14 @@ def _scheme(run: _Motion, *state: Any) -> Scheme:
 
 
 @jit_of("run")
-def _recorded(run: _Motion, base: _Base, x: Array) -> StepRecord:
+def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, Array]:
+    """The steps of the motion, and q and v in these steps alone."""
     assert isinstance(run.method, Adaptive)
     q, v, params = _start(run, base, x)
     scheme = _scheme(run, q, v, base.ts[0], params)
-    return recorded(scheme, q, v, base.ts, params, run.method.tolerance(q.dtype))
-
-
-@jit_of("run")
-def _replayed(
-    run: _Motion, base: _Base, x: Array, record: StepRecord
-) -> tuple[Array, Array, Array]:
-    q, v, params = _start(run, base, x)
-    scheme = _scheme(run, q, v, base.ts[0], params)
-    return replayed(scheme, record, q, v, base.ts, params)
+    record = recorded(scheme, q, v, base.ts, params, run.method.tolerance(q.dtype))
+    q, v, _ = replayed(scheme, record, q, v, base.ts, params)
+    return record, q, v
 
 
 @jit_of("run")
@@ -312,9 +305,10 @@ def _losses(run: _Motion, base: _Base, points: Array) -> Array:
         if base.record is None:
             loss, good = _solved(run, base, x, ReverseMode())
         else:  # in the steps of the motion where the derivatives are taken
-            q, v, good = _replayed(run, base, x, base.record)
-            q, v = q + base.apart[0], v + base.apart[1]
-            loss = run.loss(q, v, base.ts, _start(run, base, x)[2])
+            q, v, params = _start(run, base, x)
+            scheme = _scheme(run, q, v, base.ts[0], params)
+            q, v, good = replayed(scheme, base.record, q, v, base.ts, params)
+            loss = run.loss(q + base.apart[0], v + base.apart[1], base.ts, params)
         return jnp.where(good, loss, jnp.nan)
 
     return jax.vmap(one)(points)

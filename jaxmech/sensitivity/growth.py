@@ -186,16 +186,15 @@ def sensitivity_growth(
 
 def _sizes(scale: Any, n: int) -> list[Numbers]:
     try:
-        of_q, of_v = (np.broadcast_to(np.asarray(x, float), n) for x in scale)
-        good = all((x > 0).all() and np.isfinite(x).all() for x in (of_q, of_v))
+        sizes = [np.broadcast_to(np.asarray(x, float), n) for x in scale]
     except (TypeError, ValueError):
-        good = False
-    if not good:
+        sizes = []
+    if len(sizes) != 2 or not all(np.all((x > 0) & np.isfinite(x)) for x in sizes):
         raise ValueError(
             f"Argument `scale` must be a pair of positive numbers or arrays of shape ({n},), the "
             f"sizes of changes of q and of v, but is {scale!r}."
         )
-    return [of_q, of_v]
+    return sizes
 
 
 def _transitions(

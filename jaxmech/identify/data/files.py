@@ -72,12 +72,11 @@ class Sheet(NamedTuple):
     def _number(self, cell: str, row: int, name: str) -> float:
         if cell.strip().lower() in _MISSING:
             return np.nan
-        try:
-            value = float(cell)
-        except ValueError:
+        value = _as_float(cell)
+        if value is None:
             hint = "; write a decimal point, not a comma" if "," in cell else ""
             text = f"column `{name}` must hold numbers, but holds {cell.strip()!r}{hint}"
-            raise TableError(f"{self.place(row)}: {text}") from None
+            raise TableError(f"{self.place(row)}: {text}")
         if np.isinf(value):
             text = f"column `{name}` is infinite; leave the cell empty where nothing was measured"
             raise TableError(f"{self.place(row)}: {text}")
@@ -130,7 +129,7 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
     lines = [number for number, _ in kept]
     separator = max(_SEPARATORS, key=kept[0][1].count)
     names, *rows = [_cells(path, number, line, separator) for number, line in kept]
-    if any(_is_number(name) for name in names):
+    if any(_as_float(name) is not None for name in names):
         raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
     for name in names:
         if not name or names.count(name) > 1:
@@ -152,12 +151,11 @@ def _cells(path: Path, number: int, line: str, separator: str) -> list[str]:
     return [cell.strip() for cell in row]
 
 
-def _is_number(text: str) -> bool:
+def _as_float(text: str) -> float | None:
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def npz_sheets(

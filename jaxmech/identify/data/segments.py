@@ -129,11 +129,8 @@ def _refined(ts: np.ndarray, step: float | None) -> tuple[np.ndarray, np.ndarray
     if step is None:
         return ts, np.arange(len(ts))
     counts = np.maximum(1, np.ceil(np.diff(ts) / step * (1 - 1e-9)).astype(int))
-    parts = [
-        start + (stop - start) * np.arange(count) / count
-        for start, stop, count in zip(ts[:-1], ts[1:], counts, strict=True)
-    ]
-    return np.concatenate([*parts, ts[-1:]]), np.concatenate([[0], np.cumsum(counts)])
+    rows = np.concatenate([[0], np.cumsum(counts)])
+    return np.interp(np.arange(rows[-1] + 1), rows, ts), rows
 
 
 def _padded(segment: _Segment, recording: Recording, size: int) -> tuple[Any, ...]:

@@ -219,7 +219,6 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
     weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
     start_sd = _start_sd(table, sheet)
     try:
-        whole = Recording(ts, observed, q0, v0, weights, start_sd, sheet.name)
-        return whole.every(table.stride)
+        return Recording(ts, observed, q0, v0, weights, start_sd, sheet.name).every(table.stride)
     except ValueError as error:
         raise TableError(f"{sheet.place(0)}: {error}") from error

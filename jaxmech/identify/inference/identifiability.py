@@ -6,7 +6,7 @@ the noise: only the latter are cured by more data of the same kind.
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
@@ -182,7 +182,7 @@ def identifiability(
         directions=found,
         noise=float(noise),
         exact=tuple(Direction(found.names, _readable(z), np.inf) for z in circuits(relative).T),
-        weak=_weak_directions(found, noise, weak_above),
+        weak=tuple(_weak_directions(found, noise, weak_above)),
         weak_above=float(weak_above),
         combinations=replace(known, formulas=best),
     )
@@ -190,7 +190,7 @@ def identifiability(
 
 def _weak_directions(
     found: Directions, noise: float | int, above: float | int
-) -> tuple[Direction, ...]:
+) -> Iterator[Direction]:
     """The axes of the error ellipsoid with a relative standard error above a limit, worst first."""
     null = found.null_space / found.scales[:, None]
     # the axes are taken in relative changes, orthogonal to the null space
@@ -198,12 +198,10 @@ def _weak_directions(
     H = found.information * found.scales * found.scales[:, None]
     eigenvalues, vectors = np.linalg.eigh(basis.T @ H @ basis)
     errors = noise / np.sqrt(np.maximum(eigenvalues, np.finfo(H.dtype).tiny))
-    weak = []
     for error, z in zip(errors, (basis @ vectors).T, strict=True):
         if error > above:
             changes = _readable(np.where(np.abs(z) > 1e-12 * np.abs(z).max(), z, 0.0))
-            weak.append(Direction(found.names, changes, float(error / np.linalg.norm(changes))))
-    return tuple(weak)
+            yield Direction(found.names, changes, float(error / np.linalg.norm(changes)))
 
 
 def _readable(z: Numbers) -> Numbers:
@@ -219,46 +217,38 @@ def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[boo
     return True, float(noise * np.sqrt(np.sum(part**2 / found.eigenvalues)))
 
 
-def _formulas(found: Identifiability) -> list[str]:
-    values = found.directions.values
-    lines = []
-    for formula in found.combinations.formulas:
+def _formulas(found: Identifiability) -> Iterator[str]:
+    values, known = found.directions.values, found.combinations
+    for formula in known.formulas:
         _, error = found.determined(formula.gradient(values))
-        lines.append(f"{formula} = {formula(values):.5g} +- {error:.2g}")
-    if found.combinations.missing and lines:
-        lines.append(f"{found.combinations.missing} more without a short formula")
-    return lines
+        yield f"{formula} = {formula(values):.5g} +- {error:.2g}"
+    if known.missing and known.formulas:
+        yield f"{known.missing} more without a short formula"
 
 
-def _gains(found: Identifiability) -> list[str]:
+def _gains(found: Identifiability) -> Iterator[str]:
     """Describe the effect of fixing each parameter; for weak directions, on the largest error."""
     if found.exact:
-        lines = []
-        for one in found.fixing:
+        for one in map(found.if_fixed, found.undetermined):
             gained = f"{', '.join(one.determined)} too" if one.determined else "nothing else"
             stay = f", {len(one.undetermined)} stay open" if one.undetermined else ""
-            lines += [f"{one.name}: determines {gained}{stay}"] * (one.name in found.undetermined)
-        return lines
-    if not found.weak:
-        return []
-    scales = found.directions.scales
-    worst = percent(np.max(found.standard_errors / scales))
-    better = [percent(np.max(fixed.standard_errors / scales)) for fixed in found.fixing]
-    return [
-        f"{name}: largest standard error {best} instead of {worst}"
-        for name, best in zip(found.names, better, strict=True)
-    ]
+            yield f"{one.name}: determines {gained}{stay}"
+    elif found.weak:
+        scales = found.directions.scales
+        worst = percent(np.max(found.standard_errors / scales))
+        for one in found.fixing:
+            best = percent(np.max(one.standard_errors / scales))
+            yield f"{one.name}: largest standard error {best} instead of {worst}"
 
 
-def _remedies(found: Identifiability) -> list[str]:
+def _remedies(found: Identifiability) -> Iterator[str]:
     fix = found.to_fix
     if len(fix) == 1:
         names = ", ".join(found.undetermined)
         what = f"fix one of {names}" if found.undetermined[1:] else f"fix {names}"
-        return [f"{what}, or give it a prior: prior={{{fix[0]!r}: (mean, sd)}}"]
-    if fix:
+        yield f"{what}, or give it a prior: prior={{{fix[0]!r}: (mean, sd)}}"
+    elif fix:
         what = f"{len(fix)} numbers must come from elsewhere: fix for instance {', '.join(fix)}"
-        return [f"{what}, or give them priors, or fit the combinations above instead"]
-    if found.weak:
-        return ["recordings with more motion, less noise, or a prior on one parameter of each"]
-    return []
+        yield f"{what}, or give them priors, or fit the combinations above instead"
+    elif found.weak:
+        yield "recordings with more motion, less noise, or a prior on one parameter of each"

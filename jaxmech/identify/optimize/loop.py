@@ -131,9 +131,7 @@ class MultiStart:
 def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     """The best of many random starting points, each as a task of its own, the best first."""
     size = task.problem.layout.size
-    z = policy.draws(size)
-    rest = np.broadcast_to(np.asarray(task.y[size:]), (len(z), task.y.size - size))
-    ys = jnp.asarray(np.concatenate([z, rest], axis=1))
+    ys = jnp.tile(task.y, (policy.count, 1)).at[:, :size].set(policy.draws(size))
     at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
     parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
     losses = [half_squares(task.problem, part, task.data, task.conditions) for part in parts]

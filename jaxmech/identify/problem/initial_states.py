@@ -122,10 +122,8 @@ def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialSt
         return np.tile(np.eye(2 * s.q0.shape[1]), (len(s.q0), 1, 1))
     from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
-    def basis(A: Array) -> np.ndarray:
-        return null_space(A, rcond=1e-8) if len(A) else np.eye(A.shape[1])
-
-    bases = [(basis(one.A_position), basis(one.A_velocity)) for one in states]
+    levels = [(one.A_position, one.A_velocity) for one in states]
+    bases = [tuple(null_space(A, rcond=1e-8) for A in pair) for pair in levels]
     if len({(of_q.shape, of_v.shape) for of_q, of_v in bases}) > 1:
         raise ValueError(
             "Free initial states need starts with the same number of degrees of freedom, but the "

@@ -208,20 +208,19 @@ def rows(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> t
     values, slopes = linearized(problem, y, data)
     J = jnp.moveaxis(slopes.residual.reshape(count, slopes.residual.shape[1], -1), 1, 2)
     R = jax.vmap(triangle)(J, values.residual.reshape(count, -1))
-    z, u = data.parts(y, size)
-    outer = outer_rows(problem, data, conditions, z, u)
+    outer = partial(outer_rows, problem, data, conditions)
 
     def apply(change: Array) -> Array:
         dz, du = data.parts(change, size)
         each = jnp.concatenate([jnp.broadcast_to(dz, (count, size)), du], axis=1)
         fitted = jnp.einsum("sij,sj->si", R[:, :, :-1], each)
         ends, begins = (jnp.einsum("sjm,sj->sm", x, each) for x in (slopes.end, slopes.begin))
-        _, other = jax.jvp(partial(outer_rows, problem, data, conditions), (z, u), (dz, du))
+        _, other = jax.jvp(outer, (y,), (change,))
         jumped = conditions.jump_weight[None] * jumps(ends, begins, data)
         return jnp.concatenate([fitted.ravel(), jumped.ravel(), other])
 
     jumped = _shifted_jumps(values, data, conditions)
-    return jnp.concatenate([R[:, :, -1].ravel(), jumped.ravel(), outer]), apply
+    return jnp.concatenate([R[:, :, -1].ravel(), jumped.ravel(), outer(y)]), apply
 
 
 @jit_of("problem")
@@ -235,7 +234,7 @@ def half_square(problem: FitProblem, y: Array, data: Data, conditions: Condition
     """Half the sum of all squared residuals, differentiable in reverse mode."""
     found = runs(problem, y, data)
     jumped = _shifted_jumps(found, data, conditions)
-    other = outer_rows(problem, data, conditions, *data.parts(y, problem.layout.size))
+    other = outer_rows(problem, data, conditions, y)
     return 0.5 * ((found.residual**2).sum() + (jumped**2).sum() + (other**2).sum())
 
 
@@ -257,10 +256,9 @@ def _shifted_jumps(found: SegmentRun, data: Data, conditions: Conditions) -> Arr
     return conditions.jump_weight[None] * left + conditions.jump_shift
 
 
-def outer_rows(
-    problem: FitProblem, data: Data, conditions: Conditions, z: Array, u: Array
-) -> Array:
+def outer_rows(problem: FitProblem, data: Data, conditions: Conditions, y: Array) -> Array:
     """Residuals of the priors of parameters and initial states, (p + S 2 k,)."""
+    z, u = data.parts(y, problem.layout.size)
     numbers = problem.layout.numbers(problem.layout.params(z, data.leaves))
     prior = conditions.prior_weight * (numbers - conditions.prior_mean)
     return jnp.concatenate([prior, (conditions.start_weight * data.start_changes(u)).ravel()])

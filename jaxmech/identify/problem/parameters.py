@@ -150,7 +150,7 @@ def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
 class FreeLeaf(NamedTuple):
     """A leaf of the parameters that is fitted."""
 
-    index: int  # among all leaves
+    place: int  # its index among all leaves
     transform: AbstractTransform
     entries: tuple[Entry, ...]  # the fitted ones, one for each free number
 

@@ -53,7 +53,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     free = settings.initial_states == "free"
     states = [consistent_start(problem, params, one, free=free) for one in given]
     if horizon is not None:
-        given = _with_guesses(problem, params, given, states)
+        pairs = zip(given, states, strict=True)
+        given = tuple(_with_guesses(problem, params, *pair) for pair in pairs)
     cut, origin = segments(given, horizon=horizon)
     if horizon is not None:  # otherwise every recording is one segment
         states = initial_states(problem, cut, params)
@@ -120,22 +121,18 @@ def _require_no_prior(
 
 
 def _with_guesses(
-    problem: FitProblem, params: Params, given: Sequence[Recording], states: Sequence[InitialState]
-) -> tuple[Recording, ...]:
-    """Complete recordings with start variables at every sample, from a simulation."""
-    whole = []
-    for one, state in zip(given, states, strict=True):
-        if one.q0.ndim == 2:
-            whole.append(one)
-            continue
-        if problem.start is not None:
-            raise ValueError(
-                f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
-                "multiple shooting with `start` needs a guess of both at every sample."
-            )
-        sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.policies)
-        whole.append(replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v)))
-    return tuple(whole)
+    problem: FitProblem, params: Params, one: Recording, state: InitialState
+) -> Recording:
+    """Complete a recording with start variables at every sample, from a simulation."""
+    if one.q0.ndim == 2:
+        return one
+    if problem.start is not None:
+        raise ValueError(
+            f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
+            "multiple shooting with `start` needs a guess of both at every sample."
+        )
+    sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.policies)
+    return replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v))
 
 
 def _with_chosen_steps(
@@ -189,20 +186,19 @@ def _conditions(
         sd = origin.recordings[origin.recording[k]].start_sd
         if sd is not None:
             start_weight[k] = 1 / np.concatenate(sd)
-    n2 = 2 * states[0].q.size
+    jump_weight = _jump_weight(data.segments, states, settings.horizon)
     return Conditions(
         prior_mean=jnp.asarray(found.prior_mean),
         prior_weight=jnp.asarray(1 / found.prior_sd),
         start_weight=jnp.asarray(start_weight),
-        jump_weight=_jump_weight(data.segments, states, settings.horizon, n2),
-        jump_shift=jnp.zeros((count, n2)),
+        jump_weight=jump_weight,
+        jump_shift=jnp.zeros((count, jump_weight.size)),
     )
 
 
-def _jump_weight(
-    s: Segments, states: Sequence[InitialState], horizon: Shooting | None, n2: int
-) -> Array:
+def _jump_weight(s: Segments, states: Sequence[InitialState], horizon: Shooting | None) -> Array:
     """The weight of a jump in each coordinate and velocity, (2 n,)."""
+    n2 = 2 * states[0].q.size
     if horizon is None:
         return jnp.zeros(n2)
     if horizon.continuity is not None:
