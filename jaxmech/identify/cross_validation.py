@@ -22,7 +22,7 @@ from tqdm import tqdm
 from jaxmech.config.run_folder import write_whole
 from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.fit import fit_identifiable
-from jaxmech.identify.identifiable import Identifiable, MapLike, Settings
+from jaxmech.identify.identifiable import Identifiable, MapLike, Settings, subject_digests
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
 from jaxmech.identify.problem.least_squares import runs
@@ -269,14 +269,13 @@ def _computed(job: _Job) -> tuple[int, list[float]]:
 
 
 def _fingerprint(job: _Job) -> str:
-    c = job.candidate
-    facts = [job.name, job.held.tolist(), job.score, c.system.coordinates, c.free, dict(c.bounds)]
     # not the optimizer `Descent`: an optax transformation is a bundle of functions without names
     policies = [f"{k} {x!r}" for k, x in vars(job.settings).items() if not isinstance(x, Descent)]
-    facts += [dict(c.prior), jax.tree.structure(c.params), policies]
-    arrays = [x for r in job.recordings for x in (r.ts, r.observed, r.q0, r.v0, r.weights)]
-    leaves = (0.0 if x is None else x for x in [*jax.tree.leaves(c.params), *arrays])
-    return sha256(repr(facts), *(np.asarray(leaf, float).tobytes() for leaf in leaves))
+    subject = subject_digests(job.candidate, job.recordings[0])
+    arrays = [(r.ts, r.observed, r.q0, r.v0, r.weights, r.start_sd) for r in job.recordings]
+    leaves, structure = jax.tree.flatten(arrays)
+    facts = job.name, job.held.tolist(), job.score, subject, policies, structure
+    return sha256(repr(facts), *(leaf.tobytes() for leaf in leaves))
 
 
 def errors_with_fitted_starts(

@@ -249,5 +249,5 @@ def _predicted(task: Task, z: Array, recordings: Sequence[Recording]) -> Predict
     if not recordings:
         return Predicted((), ())
     data, origin = _held(task, recordings)
-    found = runs(task.problem, z, data)
-    return Predicted(tuple(recordings), origin.gathered(found.predicted))
+    made = runs(task.problem, z, data)
+    return Predicted(origin.recordings, origin.gathered(made.predicted))

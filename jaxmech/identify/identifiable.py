@@ -1,11 +1,17 @@
 """`Identifiable`, the subject of a fit, and `Settings`, its settings."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import jax
+import numpy as np
+
 from jaxmech.assemble import Start
+from jaxmech.config.digest import digest, system_digests
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.loop import MultiStart
@@ -51,6 +57,21 @@ class Identifiable:
         for name in ("observe", "start"):
             if getattr(self, name) is not None:
                 require_function(name, getattr(self, name))
+
+
+def subject_digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
+    """Digests of everything in a subject that a fit depends on."""
+    n, params = subject.system.n, subject.params
+    state, rest = np.zeros(n), (0.0, params)
+    found = system_digests(subject.system, params)
+    if subject.observe is not None:
+        found["observe"] = digest(subject.observe, state, state, *rest)
+    if subject.start is not None:
+        starts = [np.atleast_2d(x)[0] for x in (recording.q0, recording.v0)]
+        found["start"] = digest(subject.start, *starts, params)
+    values = [(x.shape, x.tolist()) for x in map(np.asarray, jax.tree.leaves(params))]
+    said = repr((values, subject.free, subject.bounds, subject.prior))
+    return found | {"values, bounds and priors": hashlib.sha256(said.encode()).hexdigest()}
 
 
 @dataclass(frozen=True, eq=False)

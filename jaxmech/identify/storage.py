@@ -128,8 +128,7 @@ def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:
         items = [_packed(x, arrays, f"{place}[{k}]") for k, x in enumerate(value)]
         return {type(value).__name__: items}
     if type(value) is dict and all(type(key) in (str, int) for key in value):
-        pairs = [[key, _packed(x, arrays, f"{place}.{key}")] for key, x in value.items()]
-        return {"dict": pairs}
+        return {"dict": [[key, _packed(x, arrays, f"{place}.{key}")] for key, x in value.items()]}
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         found = np.asarray(value)
         if found.dtype.kind in "biufc":

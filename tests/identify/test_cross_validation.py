@@ -1,5 +1,7 @@
 """Which candidate the recordings choose: the rules on given numbers, and a choice that is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,21 @@ def test_stored_results_are_not_recomputed(kept, monkeypatch) -> None:
     np.testing.assert_array_equal(again.errors, found.errors)
     with pytest.raises(ValueError, match=r"`folder` .* holds another cross-validation"):
         cross_validate(candidates, swings(0.2), folds=2, score="fitted", folder=folder)
+
+
+@pytest.mark.parametrize("what", ["lagrangian", "observe", "start_sd"])
+def test_results_of_another_problem_are_not_taken(kept, what: str) -> None:
+    subject, given = FREE, swings(0.01)
+    if what == "lagrangian":
+        stiffening = lambda q, v, t, p: lagrangian(q, v, t, p) - q[0] ** 4  # noqa: E731
+        subject = replace(FREE, system=jm.System(stiffening, coordinates=("x",)))
+    elif what == "observe":
+        subject = replace(FREE, observe=lambda q, v, t, p: 2 * q)
+    else:
+        given = [replace(one, start_sd=(0.1, 0.1)) for one in given]
+    candidates = {"free": subject, "damped": DAMPED}
+    with pytest.raises(ValueError, match=r"`folder` .* holds another cross-validation"):
+        cross_validate(candidates, given, folds=2, score="fitted", folder=kept[1])
 
 
 def test_errors_with_fitted_starts() -> None:

@@ -20,8 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import tomli_w
 
 from jaxmech.cli.fit.build import Subjects, settings, subjects
@@ -29,7 +27,6 @@ from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
 from jaxmech.config import run_folder
 from jaxmech.config.convert import plain
-from jaxmech.config.digest import digest, system_digests
 from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import FolderError, opened, warn, write_whole
@@ -37,10 +34,9 @@ from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import SEAL
 from jaxmech.ensemble.work.connect import cluster_tasks
 from jaxmech.identify.cross_validation import cross_validate
-from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.table import Recordings, read_table
 from jaxmech.identify.fit import fit_identifiable
-from jaxmech.identify.identifiable import Identifiable
+from jaxmech.identify.identifiable import Identifiable, subject_digests
 from jaxmech.identify.result import Fit
 from jaxmech.identify.storage import load_fit, save_fit
 from jaxmech.plot.fit import draw_fit
@@ -139,7 +135,7 @@ def _facts(
     functions: dict[str, str] = {}
     for name, subject in found.by_name.items():
         of = f" of {name}" if study.candidates else ""
-        parts = _digests(subject, recordings.train[0])
+        parts = subject_digests(subject, recordings.train[0])
         functions |= {f"{part}{of}": code for part, code in parts.items()}
     facts["functions"] = functions
     path = (folder / study.data.file).resolve()
@@ -147,21 +143,6 @@ def _facts(
     for file in sorted(path.parent.glob(path.name)) or [path]:
         code.update(file.read_bytes())
     return {**facts, "data_sha256": code.hexdigest()}
-
-
-def _digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
-    """Digests of everything in a model file that a fit depends on."""
-    n, params = subject.system.n, subject.params
-    state, rest = np.zeros(n), (0.0, params)
-    found = system_digests(subject.system, params)
-    if subject.observe is not None:
-        found["observe"] = digest(subject.observe, state, state, *rest)
-    if subject.start is not None:
-        starts = [np.atleast_2d(np.asarray(x, float))[0] for x in (recording.q0, recording.v0)]
-        found["start"] = digest(subject.start, *starts, params)
-    values = [(x.shape, x.tolist()) for x in map(np.asarray, jax.tree.leaves(params))]
-    said = repr((values, subject.free, subject.bounds, subject.prior))
-    return found | {"values, bounds and priors": hashlib.sha256(said.encode()).hexdigest()}
 
 
 def _begin(

@@ -106,8 +106,7 @@ def csv_sheets(
     for name, chosen in groups.items():
         columns = {c: [rows[k][j] for k in chosen] for j, c in enumerate(names)}
         ts = (dt or 0.0) * np.arange(len(chosen)) if time is None else columns[time]
-        where = [lines[k + 1] for k in chosen]
-        found.append(Sheet(path, name, columns, time or "dt", ts, where))
+        found.append(Sheet(path, name, columns, time or "dt", ts, [lines[k + 1] for k in chosen]))
     return found
 
 

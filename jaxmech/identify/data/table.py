@@ -107,9 +107,9 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
     kind = Path(table.file).suffix.lower()
     if kind not in (".npz", ".csv"):
         raise refuse("file", f"must be an .npz or a .csv file, but is {table.file}")
-    for key in ("recording",) if kind == ".npz" else ("columns",):
-        if getattr(table, key):
-            raise refuse(key, f"must be left out: a {kind} file has none")
+    key = "recording" if kind == ".npz" else "columns"
+    if getattr(table, key):
+        raise refuse(key, f"must be left out: a {kind} file has none")
     parts = _npz(table, path) if kind == ".npz" else _csv(table, path)
     _require_columns(table, [sheet for part in parts for sheet in part])
     return Recordings(*(tuple(_recording(table, sheet) for sheet in part) for part in parts))
@@ -117,8 +117,7 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
 
 def _npz(table: Table, path: Path) -> list[list[Sheet]]:
     train, validation = table.train or ("train",), table.validation
-    wanted = [*train, *validation]
-    arrays, sheets = npz_sheets(path, wanted, table.columns, table.time, table.dt)
+    arrays, sheets = npz_sheets(path, [*train, *validation], table.columns, table.time, table.dt)
     times = (table.time,) if table.time else ()
     named = {"train": train, "validation": validation, "time": times}
     _require_known(named, arrays, f"an array of {path}")

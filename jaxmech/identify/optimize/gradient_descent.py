@@ -150,11 +150,9 @@ def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Co
         return data, conditions
     segments = jax.tree.map(lambda x: x[chosen], data.segments)
     alone = replace(segments, following=jnp.arange(len(chosen)))
-    some = Data(alone, data.leaves, data.along[chosen])
-    asked = replace(
+    return Data(alone, data.leaves, data.along[chosen]), replace(
         conditions,
         prior_weight=conditions.prior_weight * (len(chosen) / count) ** 0.5,
         start_weight=conditions.start_weight[chosen],
         jump_shift=conditions.jump_shift[chosen],
     )
-    return some, asked

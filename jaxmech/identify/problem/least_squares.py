@@ -85,8 +85,7 @@ class Conditions(eqx.Module):
 
     def with_jumps(self, factor: float, shift: Array) -> "Conditions":
         """The conditions with jumps that weigh more by a factor."""
-        weight = self.jump_weight * factor
-        return replace(self, jump_weight=weight, jump_shift=shift / factor)
+        return replace(self, jump_weight=self.jump_weight * factor, jump_shift=shift / factor)
 
 
 @dataclass(frozen=True, eq=False)
