@@ -290,10 +290,9 @@ def errors_with_fitted_starts(
     given = [one if one.weights is not None else replace(one, start_sd=None) for one in recordings]
     task = prepare(held, given, replace(settings, initial_states="free", horizon=None))
     y, none = task.y[task.problem.layout.size :], jnp.zeros(0)
-    layout = replace(task.problem.layout, free=(), names=())
     task = replace(
         task,
-        problem=replace(task.problem, layout=layout),
+        problem=replace(task.problem, layout=replace(task.problem.layout, free=(), names=())),
         conditions=replace(task.conditions, prior_mean=none, prior_weight=none),
     )
     for at in steps(_REFIT, task, y, task.conditions) if y.size else ():

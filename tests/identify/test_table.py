@@ -53,6 +53,14 @@ def test_other_separators_and_files_as_recordings(tmp_path, separator) -> None:
     )  # of x = 1 + 4 t^2, exactly
 
 
+def test_a_recording_in_two_files_is_refused(tmp_path) -> None:
+    for name in ("first.csv", "second.csv"):
+        written(tmp_path, name=name)
+    table = Table(file="*.csv", observed=("theta",), time="t", recording="swing")
+    with pytest.raises(TableError, match=r"second\.csv:3: 'a' is in .*first\.csv too"):
+        read_table(table, tmp_path)
+
+
 def test_npz_with_filling_and_stride(tmp_path) -> None:
     values = np.arange(24.0).reshape(2, 4, 3)
     values[1, 2:] = np.nan

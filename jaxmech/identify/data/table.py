@@ -129,8 +129,12 @@ def _csv(table: Table, path: Path) -> list[list[Sheet]]:
     files = sorted(path.parent.glob(path.name)) if several else [path]
     if not files:
         raise TableError(f"{path}: there is no such file")
-    found = (csv_sheets(file, table.recording, table.time, table.dt) for file in files)
-    sheets = {one.name: one for of_file in found for one in of_file}
+    sheets: dict[str, Sheet] = {}
+    for file in files:
+        for one in csv_sheets(file, table.recording, table.time, table.dt):
+            if (other := sheets.setdefault(one.name, one)) is not one:
+                text = f"{one.name!r} is in {other.path} too; give every recording its own name"
+                raise TableError(f"{one.place(0)}: {text}")
     train = table.train or tuple(name for name in sheets if name not in table.validation)
     _require_known({"train": train, "validation": table.validation}, sheets, "a recording")
     if not train:

@@ -152,10 +152,9 @@ def _with_chosen_steps(
         return problem, step and step * method.substeps
     if step is not None:
         return replace(problem, method=replace(method, substeps=1)), step
-    largest = _largest_step(problem, method, params, s, states)
     # substeps are for nine of ten intervals between samples; the longer ones are divided instead
     usual = float(np.quantile(np.concatenate([np.diff(one.ts) for one in given]), 0.9))
-    substeps = rounded_up(usual / largest)
+    substeps = rounded_up(usual / _largest_step(problem, method, params, s, states))
     return replace(problem, method=replace(method, substeps=substeps)), _LONGER * usual
 
 
