@@ -27,11 +27,6 @@ class Accumulator:
         self.blocks = 0
 
     @property
-    def has_own(self) -> bool:
-        """Whether there are statistics beside the audit."""
-        return bool(self._program.statistics.keys() - {AUDIT})
-
-    @property
     def state_bytes(self) -> int:
         """The number of bytes of the states of one block."""
         return sum(leaf.size * leaf.dtype.itemsize for leaf in self._leaves)
@@ -54,20 +49,13 @@ class Accumulator:
     @property
     def enough(self) -> bool:
         """Whether the study may stop here."""
-        until = self._until
-        if until is None or self._total is None:
+        until, total = self._until, self._total
+        if until is None or total is None or self.blocks * self._program.block < until.at_least:
             return False
-        if self.blocks * self._program.block < until.at_least:
-            return False
-        _, low, high = self._judged(until)
-        return (high - low) / 2 <= until.half_width
-
-    def _judged(self, until: Until) -> Estimate:
-        assert self._total is not None
         statistic: Any = self._program.statistics[until.quantity]
         statistic = replace(statistic, confidence=until.confidence)
-        found = statistic.estimate(statistic.result(self._total[until.quantity]))
-        return found or (np.nan, -np.inf, np.inf)
+        found = statistic.estimate(statistic.result(total[until.quantity]))
+        return found is not None and (found[2] - found[1]) / 2 <= until.half_width
 
     def estimates(self) -> dict[str, Estimate]:
         """Each statistic that is about one number, with its interval."""

@@ -85,13 +85,11 @@ class BlockProgram:
         # weight.
         padding = self.block - (last - first)
         varying, same = inputs_of(self.sampler.rows(first, last), self.dtype, padding)
-        columns, weight = {}, np.ones(last - first)
+        columns = {}
         if any(one.with_inputs for one in self.statistics.values()):
             columns = self.sampler.columns(first, last)
             columns = {k: np.pad(x, (0, padding), mode="edge") for k, x in columns.items()}
-        if self.sampler.weighted:
-            weight = self.sampler.weights(first, last)
-        weight = np.pad(weight, (0, padding)).astype(self.dtype)
+        weight = np.pad(self.sampler.weights(first, last), (0, padding)).astype(self.dtype)
         index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
         return Inputs(varying, same, weight, columns, index(first), np.int32(last - first))
 

@@ -11,7 +11,7 @@ from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
-from jaxmech.ensemble.kernel import compile_kernel, with_substeps
+from jaxmech.ensemble.kernel import AUDIT, compile_kernel, with_substeps
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.observed import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
@@ -146,7 +146,7 @@ def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:
     summary = summarize(open_results(target.path), statistics)
     json_, text, arrays = SUMMARY
     files = {json_: as_json(summary).encode(), text: as_table(summary).encode()}
-    if accumulator.has_own:
+    if statistics.keys() - {AUDIT}:
         files[arrays] = as_file(statistics)
     target.conclude(files)
     return summary
