@@ -170,7 +170,8 @@ class BlockProgram:
 
         arrays, values, met = jax.vmap(one, axis_size=len(index))(varying)
         good = real & succeeded(values["status"])
-        return arrays, values, met.all(), Sample(columns, jnp.where(good, weight, 0), real, index)
+        sample = Sample(columns, jnp.where(good, weight, 0), real, index, good)
+        return arrays, values, met.all(), sample
 
     def _samples(self, values: Mapping[str, Array], sample: Sample) -> Iterator[Any]:
         """Yield each statistic with its sample."""
