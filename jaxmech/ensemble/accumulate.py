@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from jaxmech.config.run_folder import npz
-from jaxmech.ensemble.kernel import AUDIT, BlockProgram, States
+from jaxmech.ensemble.kernel import BlockProgram, States
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
+from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found
 from jaxmech.ensemble.study import Until
 

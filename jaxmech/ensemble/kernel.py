@@ -20,7 +20,7 @@ from jaxmech.config.errors import StudyError, refuse
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.estimate import slice_of, study_devices
-from jaxmech.ensemble.statistics.audit import Audit
+from jaxmech.ensemble.statistics.audit import AUDIT, Audit
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.ensemble.trajectory import StudyTrajectory, Tree, merged
@@ -33,7 +33,6 @@ from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced
 
 States = dict[str, Any]
-AUDIT = "audit"  # name of the statistic of the statuses, where these are not stored
 
 
 @jax.tree_util.register_dataclass

@@ -11,12 +11,13 @@ from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
-from jaxmech.ensemble.kernel import AUDIT, compile_kernel, with_substeps
+from jaxmech.ensemble.kernel import compile_kernel, with_substeps
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.observed import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
+from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.store import RunContent, RunFolder, open_run, with_stored_sizes
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize

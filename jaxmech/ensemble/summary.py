@@ -11,9 +11,8 @@ import numpy as np
 
 from jaxmech.ensemble.accumulate import finite
 from jaxmech.ensemble.checksums import STATISTICS
-from jaxmech.ensemble.kernel import AUDIT
 from jaxmech.ensemble.results import Results
-from jaxmech.ensemble.statistics.audit import WORST
+from jaxmech.ensemble.statistics.audit import AUDIT, WORST
 from jaxmech.ensemble.statistics.protocol import Found
 from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status, succeeded

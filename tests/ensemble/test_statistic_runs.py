@@ -283,6 +283,14 @@ def test_reactions_are_given_on_request(tmp_path) -> None:
         ("[observe]", '[until]\nquantity = "wid"\nhalf_width = 1.0\n[observe]', "`wide`"),
         ("[observe]", '[sampling]\ndesign = "saltely"\n[observe]', '"saltelli"'),
         ('functions = "of.py:largest"', 'functions = "of.py:stretch"', "Reduction"),
+        ("[observe]", '[observe]\nt = "of.py:stretch"', "an array `t` already"),
+        ("[observe]", '[observe]\ncoordinate_x = "of.py:stretch"', "an array `coordinate_x`"),
+        ("[observe]", '[observe]\nstatistics = "of.py:stretch"', "an array `statistics`"),
+        (
+            "[statistics]",
+            '[statistics]\naudit = { statistic = "moments", of = "x" }',
+            "this one is",
+        ),
     ],
 )
 def test_errors_name_file_line_and_remedy(tmp_path, capsys, old, new, message) -> None:
