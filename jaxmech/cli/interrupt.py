@@ -1,5 +1,6 @@
 """Messages of the commands, and interruption with resumable results."""
 
+import shlex
 import signal
 import sys
 import threading
@@ -25,12 +26,13 @@ def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, StoppedError) as error:
-        given = ((name, getattr(arguments, name)) for name in options)
         what = arguments.config if "config" in arguments else arguments.system
-        again = [f"jaxmech {arguments.command} {what}"]
-        again += [f"--{name} {value}" for name, value in given if value]
+        again = ["jaxmech", arguments.command, what]
+        for name in options:
+            if value := getattr(arguments, name):
+                again += [f"--{name}", str(value)]
         why = "stopped by SIGTERM" if isinstance(error, StoppedError) else "interrupted"
-        tell(f"{why}; finished work is kept; continue with: {' '.join(again)}")
+        tell(f"{why}; finished work is kept; continue with: {shlex.join(again)}")
         raise
 
 

@@ -41,7 +41,7 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     kind = schema.required(type(value) if kind is None else kind)
     if choice := schema.choice_of(kind):
         if choice.other and isinstance(value, choice.other):
-            return _of_other(choice, value)
+            return {str(choice.tag): value.name, **value.parameters}
         name = choice.name_of(value)
         if name is None or (choice.tag is None and value != choice.kinds[name]()):
             known = ", ".join(f"{one.__name__}(...)" for one in choice.kinds.values())
@@ -64,10 +64,6 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
         item = None if item is Any else item
         return {name: plain(entry, item, (*key, name)) for name, entry in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _of_other(choice: schema.OneOf, value: Any) -> dict[str, Any]:
-    return {str(choice.tag): value.name, **value.parameters}
 
 
 def _python_name(value: Any) -> str:
@@ -172,8 +168,13 @@ def _table(kind: type, value: Any, key: Key, also: Iterable[str] = ()) -> Any:
     problems = [Problem((*key, n), not_one_of(n, [*hints, *also], place)) for n in rest]
     built = _gathered(entries, [*problems, *_missing(kind, own, key)])
     refuse_all(_too_large(kind, built, key))
+    return _made(key, kind, **built)
+
+
+def _made(key: Key, kind: Callable[..., Any], *args: Any, **fields: Any) -> Any:
+    """An instance of a class, or the problems of its values by their keys."""
     try:
-        return kind(**built)
+        return kind(*args, **fields)
     except ValueError as error:  # the class rejects a value, or inconsistent values
         raise _told(error).within(*key) from None
 
@@ -214,18 +215,10 @@ def _chosen(choice: schema.OneOf, value: Any, key: Key, also: Iterable[str]) -> 
         raise _wrong(key, f"must be a table with `{tag}`, one of {known}", value)
     rest = {k: item for k, item in value.items() if k != tag}
     if name not in kinds and choice.other:
-        return _other(choice.other, name, rest, key)
+        return _made(key, choice.other, name, rest)
     if name not in kinds:
         raise refuse((*key, tag), not_one_of(name, kinds, f"a known {tag}"))
     return _table(kinds[name], rest, key, [tag, *also])
-
-
-def _other(kind: type, name: str, parameters: Mapping[str, Any], key: Key) -> Any:
-    """Make an instance of the class for all names that are not listed."""
-    try:
-        return kind(name, parameters)
-    except StudyError as error:
-        raise error.within(*key) from None
 
 
 def _bare(kind: type, tag: str, value: Any, key: Key) -> Any:

@@ -6,14 +6,13 @@ The first two derivatives count, too; names of functions, comments and paths of 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.system import Params, System, as_dtype
 from jaxmech.utils.digests import jaxpr_texts, sha256
-
-_NO_DERIVATIVE = (TypeError, ValueError, NotImplementedError)  # raised by JAX
 
 
 def digest(fn: Callable[..., Any], *args: Any) -> str:
@@ -25,18 +24,14 @@ def digest(fn: Callable[..., Any], *args: Any) -> str:
         >>> digest(lambda x: x + x, 1.0) == digest(lambda y: y + y, 2.0)
         True
     """
-    leaves, structure = jax.tree.flatten(jax.tree.map(jnp.asarray, args))
-    moving = [jnp.issubdtype(x.dtype, jnp.floating) for x in leaves]
+    arrays = jax.tree.map(jnp.asarray, args)
+    numbers, others = eqx.partition(arrays, lambda x: jnp.issubdtype(x.dtype, jnp.floating))
 
-    def of(numbers: list[Any], others: list[Any]) -> Any:
-        numbers, others = list(numbers), list(others)
-        mixed = [numbers.pop(0) if moves else others.pop(0) for moves in moving]
-        return fn(*jax.tree.unflatten(structure, mixed))
+    def of(numbers: Any, others: Any) -> Any:
+        return fn(*eqx.combine(numbers, others))
 
-    numbers = [x for x, moves in zip(leaves, moving, strict=True) if moves]
-    others = [x for x, moves in zip(leaves, moving, strict=True) if not moves]
     jaxprs = [jax.make_jaxpr(of)(numbers, others), *_derivatives(of, numbers, others)]
-    return sha256(str(structure), *jaxpr_texts(*jaxprs))
+    return sha256(str(jax.tree.structure(arrays)), *jaxpr_texts(*jaxprs))
 
 
 def system_digests(system: System, params: Params, dtype: Any = float) -> dict[str, str]:
@@ -65,22 +60,22 @@ def differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [name for name in {**now, **then} if then.get(name) != now.get(name)]
 
 
-def _derivatives(of: Callable[..., Any], numbers: list[Any], others: list[Any]) -> list[Any]:
+def _derivatives(of: Callable[..., Any], numbers: Any, others: Any) -> list[Any]:
     """The traced second derivative along a direction, else the reverse-mode gradient, if any."""
 
-    def first(x: list[Any], along: list[Any], others: list[Any]) -> Any:
+    def first(x: Any, along: Any, others: Any) -> Any:
         return jax.jvp(lambda x: of(x, others), (x,), (along,))
 
-    def second(x: list[Any], along: list[Any], others: list[Any]) -> Any:
+    def second(x: Any, along: Any, others: Any) -> Any:
         return jax.jvp(lambda x, along: first(x, along, others), (x, along), (along, along))
 
-    def reverse(x: list[Any], others: list[Any]) -> Any:
+    def reverse(x: Any, others: Any) -> Any:
         value, back = jax.vjp(lambda x: of(x, others), x)
         return back(jax.tree.map(jnp.ones_like, value))
 
     for way, given in ((second, (numbers, numbers, others)), (reverse, (numbers, others))):
         try:
             return [jax.make_jaxpr(way)(*given)]
-        except _NO_DERIVATIVE:
+        except (TypeError, ValueError, NotImplementedError):  # raised by JAX
             continue
     return []

@@ -83,13 +83,14 @@ def _functions(then: Mapping[str, Any], now: Mapping[str, Any], comparable: bool
     names = differing(then.get("functions") or {}, now.get("functions") or {})
     if not names:
         return []
-    edited = f"its file there, {_MODEL}, is different" if old != new else ""
-    imports = "its file is the same, but not what it imports" if old else ""
-    why = edited or imports
-    return [f"the model differs in {', '.join(names)}{f' ({why})' if why else ''}"]
+    why = ""
+    if old != new:
+        why = " (its file there, model.py, is different)"
+    elif old:
+        why = " (its file is the same, but not what it imports)"
+    return [f"the model differs in {', '.join(names)}{why}"]
 
 
-_MODEL = "model.py"
 _TOLD = {
     "jaxmech_sha256": "the source files of jaxmech differ",
     "data_sha256": "the measurements differ",

@@ -4,8 +4,7 @@ import hashlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -88,10 +87,12 @@ def _subject(name: str, found: object) -> Subject:
 def _attribute(module: ModuleType, attribute: str, path: Path, kinds: tuple[type, ...]) -> object:
     public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
     if attribute not in public:
-        own = (key for key, x in public.items() if inspect.isfunction(x))
-        known = {key for key in own if public[key].__module__ == module.__name__}
-        known |= {key for key, x in public.items() if isinstance(x, kinds)}
-        raise refuse("model", f"{not_one_of(attribute, known, f'an attribute in {path}')}")
+        known = {
+            key
+            for key, x in public.items()
+            if isinstance(x, kinds) or (inspect.isfunction(x) and x.__module__ == module.__name__)
+        }
+        raise refuse("model", not_one_of(attribute, known, f"an attribute in {path}"))
     return public[attribute]
 
 
@@ -108,25 +109,18 @@ def _run(path: Path, code: bytes) -> ModuleType:
     """Execute a file as a module, with its folder importable as for a script."""
     module = ModuleType(f"jaxmech_study_{path.stem}")
     module.__file__ = str(path.absolute())
+    folder = str(path.parent)
+    sys.path.insert(0, folder)
     try:
-        with _importable(path.parent):
-            # Not by the import system, which takes stored bytecode for that of a file of the same
-            # size and the same second, though the file may have changed.
-            exec(compile(code, path, "exec", dont_inherit=True), vars(module))
+        # Not by the import system, which takes stored bytecode for that of a file of the same
+        # size and the same second, though the file may have changed.
+        exec(compile(code, path, "exec", dont_inherit=True), vars(module))
     except Exception as error:
-        raise refuse(
-            "model", f"cannot be loaded: {_described(error)}{_where(error, path)}"
-        ) from error
-    return module
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
+        text = f"cannot be loaded: {_described(error)}{_where(error, path)}"
+        raise refuse("model", text) from error
     finally:
-        sys.path.remove(str(folder))
+        sys.path.remove(folder)
+    return module
 
 
 def _described(error: Exception) -> str:

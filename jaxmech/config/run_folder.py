@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from jaxmech.config.environment import DECISIVE, changes
+from jaxmech.config.environment import changes
 from jaxmech.config.errors import InputError
 
 LOCK = ".lock"
@@ -82,9 +82,7 @@ def _shown(value: Any) -> str:
     return "not given" if value is None else json.dumps(value)
 
 
-def require_same_environment(
-    path: Path, facts: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
-) -> None:
+def require_same_environment(path: Path, facts: Mapping[str, Any], decisive: Iterable[str]) -> None:
     """Raise a FolderError if `environment.json` differs in a decisive fact."""
     found = changes(stored_environment(path), facts, decisive)
     if found:

@@ -30,7 +30,7 @@ class OneOf:
     bare: type | None = None  # the class represented by a number or a list, its only field
     # the class of all other names, which checks the name; its fields are `name` and `parameters`,
     # a mapping of all other keys
-    other: type | None = None
+    other: type[Any] | None = None
 
     def name_of(self, value: object) -> str | None:
         """The name of the class of a value."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 from jaxmech.config.convert import Config, plain, structure
 from jaxmech.config.errors import InputError, Key, Problem, StudyError
-from jaxmech.config.schema import OneOf, choice_of, short_field, words
+from jaxmech.config.schema import OneOf, choice_of, hints_of, short_field, words
 
 _WIDTH = 98  # characters per line of help
 _OUTER = 2  # indent of the tables of a file
@@ -102,24 +102,23 @@ def key_descriptions(kind: type) -> str:
 
 
 def _descriptions(kind: type, indent: int, within: str = "") -> Iterator[str]:
-    hints = get_type_hints(kind, include_extras=True)
+    hints = hints_of(kind)
     tables = [f for f in fields(kind) if _is_table(hints[f.name])]
-    drawn = [(f, choice) for f in tables if (choice := _values_of(hints[f.name]))]
+    drawn = {f: choice for f in tables if (choice := _values_of(hints[f.name]))}
     for entry in fields(kind):
         if entry not in tables:
             yield _row(entry, hints[entry.name], indent)
     for entry in tables:
         if entry.metadata.get("inline"):
             yield from _inside(hints[entry.name])
-        elif not _values_of(hints[entry.name]):
+        elif entry not in drawn:
             left, right = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
             yield f"\n  {left}{within}{entry.name}{right}  {entry.metadata['doc']}"
             yield from _inside(hints[entry.name], f"{entry.name}.")
-    for choice in {id(choice): choice for _, choice in drawn}.values():
-        own = [f for f, its_own in drawn if its_own is choice]
-        left = " " * (indent - 2)
+    for choice in dict.fromkeys(drawn.values()):
         yield ""
-        yield from (f"{left}  {f'[{within}{f.name}]':<14}  {f.metadata['doc']}" for f in own)
+        for entry in (f for f, own in drawn.items() if own is choice):
+            yield f"{' ' * indent}{f'[{within}{entry.name}]':<14}  {entry.metadata['doc']}"
         if indent > _OUTER:  # its choices belong to another table
             continue
         given = "a number, which is fixed, or a table" if choice.bare else "a table"

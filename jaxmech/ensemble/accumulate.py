@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from jaxmech.config.run_folder import npz
-from jaxmech.ensemble.kernel import AUDIT, BlockProgram, States
+from jaxmech.ensemble.kernel import BlockProgram, States
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
+from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found
 from jaxmech.ensemble.study import Until
 
@@ -25,11 +26,6 @@ class Accumulator:
         self._leaves, self._tree = jax.tree.flatten(like)
         self._total: States | None = None
         self.blocks = 0
-
-    @property
-    def has_own(self) -> bool:
-        """Whether there are statistics beside the audit."""
-        return bool(self._program.statistics.keys() - {AUDIT})
 
     @property
     def state_bytes(self) -> int:
@@ -54,20 +50,13 @@ class Accumulator:
     @property
     def enough(self) -> bool:
         """Whether the study may stop here."""
-        until = self._until
-        if until is None or self._total is None:
+        until, total = self._until, self._total
+        if until is None or total is None or self.blocks * self._program.block < until.at_least:
             return False
-        if self.blocks * self._program.block < until.at_least:
-            return False
-        _, low, high = self._judged(until)
-        return (high - low) / 2 <= until.half_width
-
-    def _judged(self, until: Until) -> Estimate:
-        assert self._total is not None
         statistic: Any = self._program.statistics[until.quantity]
         statistic = replace(statistic, confidence=until.confidence)
-        found = statistic.estimate(statistic.result(self._total[until.quantity]))
-        return found or (np.nan, -np.inf, np.inf)
+        found = statistic.estimate(statistic.result(total[until.quantity]))
+        return found is not None and (found[2] - found[1]) / 2 <= until.half_width
 
     def estimates(self) -> dict[str, Estimate]:
         """Each statistic that is about one number, with its interval."""

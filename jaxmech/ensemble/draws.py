@@ -139,14 +139,13 @@ def _from_table(
         raise refuse("size", text)
     found, problems = {}, []
     for key, column in wanted.items():
-        name = column or next((n for n in (key, key.partition(".")[2]) if n in columns), None)
-        name = name or key.partition(".")[2]
+        name = column or (key if key in columns else key.partition(".")[2])
         if name in columns:
             found[key] = columns[name][:size]
         else:
-            text = f"must be a column of {sampling.table}, but {name}"
-            what = f"{text} {not_one_of(name, columns, 'a column of it')}"
-            problems.append(Problem(tuple(key.split(".", 1)), what))
+            text = f"must be a column of {sampling.table}, but {name} "
+            text += not_one_of(name, columns, "a column of it")
+            problems.append(Problem(tuple(key.split(".", 1)), text))
     refuse_all(problems)
     return found, _weights_of(columns, sampling, size)
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.config.errors import refuse
 from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, substeps_of
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
@@ -103,7 +102,7 @@ def slice_of(study: Study, coordinates: int, group: int = 1) -> int:
 
 def _computed_bytes(study: Study, coordinates: int) -> int:
     """The bytes of the series of one trajectory, as they are computed."""
-    width = 8 if study.precision == "float64" else 4
+    width = np.dtype(study.precision).itemsize
     return width * study.times.saves * (2 * coordinates + 3 + len(study.observe))
 
 
@@ -122,8 +121,31 @@ def _stored_bytes(study: Study, coordinates: int) -> int:
 
 def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:
     """Estimate the requirements of a study; a StudyError names the key that makes it too large."""
-    found = estimate(study, coordinates)
-    refuse_all([*_problems(study, found, out)][:1])
+    found, memory, free = estimate(study, coordinates), _available_memory(), _free_disk(out)
+    steps = (study.times.saves - 1) * (substeps_of(study) or 1)
+
+    def beyond_memory(what: str, count: int) -> str:
+        return f"{what} takes {in_bytes(count)} of memory, but {in_bytes(memory)} are available"
+
+    if (needed := found.trajectory * _COPIES) > memory:
+        what = f"must be fewer: one trajectory with {study.times.saves} saves"
+        raise refuse(("times", "saves"), beyond_memory(what, needed))
+    if steps > _MOST_STEPS:
+        text = f"must be fewer: {steps} steps in all are more than {_MOST_STEPS}"
+        raise refuse(("method", "substeps"), text)
+    if (needed := found.block * _COPIES) > memory:
+        what = f"must be smaller: a block of {study.block_size} trajectories"
+        raise refuse("block", beyond_memory(what, needed))
+    if (needed := found.block * _ON_DEVICE) > (there := device_memory()):
+        text = f"must be smaller: {_ON_DEVICE} blocks of {study.block_size} trajectories take"
+        text += f" {in_bytes(needed)} on the device, which has {in_bytes(there)}"
+        raise refuse("block", text)
+    if found.memory > memory:
+        raise refuse("chunk", beyond_memory("must be smaller: a chunk", found.memory))
+    if found.disk > free:
+        text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"
+        text += f" {in_bytes(free)} are free; save fewer times or series"
+        raise refuse("size", text)
     return found
 
 
@@ -143,35 +165,6 @@ def in_time(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.2g} {unit}"
     return f"{seconds:.2g} s"
-
-
-def _problems(study: Study, found: StudyEstimate, out: Path) -> Iterator[Problem]:
-    free, memory = _free_disk(out), _available_memory()
-    steps = (study.times.saves - 1) * (substeps_of(study) or 1)
-
-    def beyond_memory(what: str, count: int) -> str:
-        return f"{what} takes {in_bytes(count)} of memory, but {in_bytes(memory)} are available"
-
-    if found.trajectory * _COPIES > memory:
-        what = f"must be fewer: one trajectory with {study.times.saves} saves"
-        yield Problem(("times", "saves"), beyond_memory(what, found.trajectory))
-    if steps > _MOST_STEPS:
-        text = f"must be fewer: {steps} steps in all are more than {_MOST_STEPS}"
-        yield Problem(("method", "substeps"), text)
-    if found.block * _COPIES > memory:
-        what = f"must be smaller: a block of {study.block_size} trajectories"
-        yield Problem(("block",), beyond_memory(what, found.block * _COPIES))
-    if found.block * _ON_DEVICE > (there := device_memory()):
-        text = f"must be smaller: {_ON_DEVICE} blocks of {study.block_size} trajectories take"
-        text += f" {in_bytes(found.block * _ON_DEVICE)} on the device, which has {in_bytes(there)}"
-        yield Problem(("block",), text)
-    if found.memory > memory:
-        what = "must be smaller: a chunk"
-        yield Problem(("chunk",), beyond_memory(what, found.memory))
-    if found.disk > free:
-        text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"
-        text += f" {in_bytes(free)} are free; save fewer times or series"
-        yield Problem(("size",), text)
 
 
 def study_devices() -> list[jax.Device]:

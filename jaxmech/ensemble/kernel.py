@@ -20,7 +20,7 @@ from jaxmech.config.errors import StudyError, refuse
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.estimate import slice_of, study_devices
-from jaxmech.ensemble.statistics.audit import Audit
+from jaxmech.ensemble.statistics.audit import AUDIT, Audit
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.ensemble.trajectory import StudyTrajectory, Tree, merged
@@ -33,7 +33,6 @@ from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced
 
 States = dict[str, Any]
-AUDIT = "audit"  # name of the statistic of the statuses, where these are not stored
 
 
 @jax.tree_util.register_dataclass
@@ -85,13 +84,11 @@ class BlockProgram:
         # weight.
         padding = self.block - (last - first)
         varying, same = inputs_of(self.sampler.rows(first, last), self.dtype, padding)
-        columns, weight = {}, np.ones(last - first)
+        columns = {}
         if any(one.with_inputs for one in self.statistics.values()):
             columns = self.sampler.columns(first, last)
             columns = {k: np.pad(x, (0, padding), mode="edge") for k, x in columns.items()}
-        if self.sampler.weighted:
-            weight = self.sampler.weights(first, last)
-        weight = np.pad(weight, (0, padding)).astype(self.dtype)
+        weight = np.pad(self.sampler.weights(first, last), (0, padding)).astype(self.dtype)
         index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
         return Inputs(varying, same, weight, columns, index(first), np.int32(last - first))
 
@@ -172,7 +169,8 @@ class BlockProgram:
 
         arrays, values, met = jax.vmap(one, axis_size=len(index))(varying)
         good = real & succeeded(values["status"])
-        return arrays, values, met.all(), Sample(columns, jnp.where(good, weight, 0), real, index)
+        sample = Sample(columns, jnp.where(good, weight, 0), real, index, good)
+        return arrays, values, met.all(), sample
 
     def _samples(self, values: Mapping[str, Array], sample: Sample) -> Iterator[Any]:
         """Yield each statistic with its sample."""

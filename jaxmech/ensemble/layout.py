@@ -148,13 +148,9 @@ class Layout:
         return found
 
     def _dimensions(self, name: str, count: int) -> Dims:
+        first = self._first_dimensions.get(name, ("time",))
         last = "coordinate" if name in _BY_COORDINATE else f"{name}_row"
-        own = (
-            *self._first_dimensions.get(name, ("time",)),
-            last,
-            *(f"{name}_{k}" for k in range(count)),
-        )
-        return own[:count]
+        return (*first, last, *(f"{name}_{k}" for k in range(count)))[:count]
 
 
 def _attributes(name: str) -> dict[str, Any]:

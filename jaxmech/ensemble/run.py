@@ -17,6 +17,7 @@ from jaxmech.ensemble.observed import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
+from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.store import RunContent, RunFolder, open_run, with_stored_sizes
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
@@ -146,7 +147,7 @@ def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:
     summary = summarize(open_results(target.path), statistics)
     json_, text, arrays = SUMMARY
     files = {json_: as_json(summary).encode(), text: as_table(summary).encode()}
-    if accumulator.has_own:
+    if statistics.keys() - {AUDIT}:
         files[arrays] = as_file(statistics)
     target.conclude(files)
     return summary

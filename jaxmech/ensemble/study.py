@@ -16,6 +16,7 @@ from jaxmech.ensemble.observed import Observed, Series, StudyEvent
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.sampling.plans import Drawn
 from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
+from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
@@ -160,6 +161,9 @@ class Study(Drawn):
             if not isinstance(statistic, Probability | Moments):
                 text = f"must name moments or a probability, but {self.until.quantity} is neither"
                 yield Problem(("until", "quantity"), text)
+        if AUDIT in self.statistics:
+            text = "must have another name: this one is of the outcomes of all trajectories"
+            yield Problem(("statistics", AUDIT), text)
         for name, one in self.statistics.items():
             if isinstance(one, SobolIndices) and self.sampling.design != "saltelli":
                 text = 'must be "saltelli" for the sobol-indices'

@@ -11,9 +11,8 @@ import numpy as np
 
 from jaxmech.ensemble.accumulate import finite
 from jaxmech.ensemble.checksums import STATISTICS
-from jaxmech.ensemble.kernel import AUDIT
 from jaxmech.ensemble.results import Results
-from jaxmech.ensemble.statistics.audit import WORST
+from jaxmech.ensemble.statistics.audit import AUDIT, WORST
 from jaxmech.ensemble.statistics.protocol import Found
 from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status, succeeded
@@ -28,7 +27,11 @@ _WIDTH = 80  # characters of an array that its table shows
 def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -> dict[str, Any]:
     """The content of `summary.json`; worst values are None where no trajectory is good."""
     statistics = results.statistics if statistics is None else statistics
-    own = {name: statistic_summary(found) for name, found in statistics.items() if name != AUDIT}
+    own = {
+        name: {what: _plain(value) for what, value in found.items()}
+        for name, found in statistics.items()
+        if name != AUDIT
+    }
     audit = statistics[AUDIT] if AUDIT in statistics else _audit_of_arrays(results)
     counts = {s: audit["count"][s.name] for s in Status}
     occurring = {s: count for s, count in counts.items() if count or s == Status.OK}
@@ -49,18 +52,13 @@ def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -
 
 def _audit_of_arrays(results: Results) -> Found:
     """The figures of the statistic `Audit`, from stored trajectories."""
-    status, ranks, coarse = results.status, results.good("rank"), 0
-    worst: dict[str, Any] = dict.fromkeys(WORST)
-    for key, name in WORST.items():
-        if results.has(name):
-            values = results.good(name)
-            worst[key] = _largest(values)
-            coarse += int(np.sum(values > TOO_COARSE)) if key == "integration_error" else 0
+    status, ranks = results.status, results.good("rank")
+    values = {key: results.good(name) for key, name in WORST.items()}
     return {
         "count": {s.name: int(np.sum(status == s)) for s in Status},
-        "worst": worst,
+        "worst": {key: _largest(x) for key, x in values.items()},
         "smallest_rank": int(ranks.min()) if len(ranks) else None,
-        "too_coarse": coarse,
+        "too_coarse": int(np.sum(values["integration_error"] > TOO_COARSE)),
     }
 
 
@@ -83,11 +81,7 @@ def as_json(summary: dict[str, Any]) -> str:
 def as_table(summary: dict[str, Any]) -> str:
     """The text of `summary.txt`, as it is printed."""
     parts = (_counts(summary), _audit(summary), _bands(summary), _statistics(summary))
-    lines = [line for part in parts for line in (*part, "")]
-    text = "\n".join(lines)
-    while "\n\n\n" in text:
-        text = text.replace("\n\n\n", "\n\n")
-    return text.rstrip() + "\n"
+    return "\n\n".join(filter(None, map("\n".join, parts))) + "\n"
 
 
 def _counts(summary: dict[str, Any]) -> Iterator[str]:
@@ -133,16 +127,12 @@ def _statistics(summary: dict[str, Any]) -> Iterator[str]:
             yield f"  {what:<18}{text}"
 
 
-def statistic_summary(found: Found) -> dict[str, Any]:
-    """Summarize the result of a statistic, with long arrays reduced to their shape."""
-    plain: dict[str, Any] = {}
-    for what, value in found.items():
-        array = np.asarray(value)
-        if array.size > _MOST:
-            plain[what] = f"array of shape {array.shape}, in {STATISTICS}"
-        else:
-            plain[what] = finite(array.tolist())
-    return plain
+def _plain(value: Any) -> Any:
+    """A result of a statistic as plain data, a long array as its shape."""
+    array = np.asarray(value)
+    if array.size > _MOST:
+        return f"array of shape {array.shape}, in {STATISTICS}"
+    return finite(array.tolist())
 
 
 def _shown(value: Any) -> str:
@@ -157,14 +147,11 @@ def _quantiles(results: Results) -> dict[str, Any]:
     ts = results.ts
     shown = evenly_spaced(len(ts), _SHOWN)
     q = results.good("q", times=shown)
-    bands = np.quantile(q, QUANTILES, axis=0).transpose(2, 1, 0) if len(q) else []
-    names = results.coordinates if len(q) else ()
+    bands = np.quantile(q, QUANTILES, axis=0).T.tolist() if len(q) else []
     return {
         "times": ts[shown].tolist(),
         "probabilities": list(QUANTILES),
-        "coordinates": {
-            name: np.asarray(band).tolist() for name, band in zip(names, bands, strict=True)
-        },
+        "coordinates": dict(zip(results.coordinates, bands, strict=False)),
     }
 
 

@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jaxmech import models
+from jaxmech.cli.interrupt import resumable
 from jaxmech.cli.main import main
 from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_study
@@ -261,6 +263,14 @@ except KeyboardInterrupt:
     (out / "kept").touch()
     sys.exit(130)
 """
+
+
+def test_the_command_that_continues_is_quoted_for_a_shell(capsys) -> None:
+    given = Namespace(command="fit", config="my fit.toml", out="runs/a fit", data=None)
+    with pytest.raises(KeyboardInterrupt), resumable(given, "out", "data"):
+        raise KeyboardInterrupt
+    again = "jaxmech fit 'my fit.toml' --out 'runs/a fit'\n"
+    assert capsys.readouterr().err.endswith(f"continue with: {again}")
 
 
 def test_an_interrupted_benchmark_keeps_what_is_measured(tmp_path) -> None:

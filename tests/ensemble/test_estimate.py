@@ -79,6 +79,12 @@ def test_a_block_beyond_the_memory_of_the_device_is_refused(
         estimate.require_possible(replace(FEW, block=65536), 2, tmp_path)
 
 
+def test_a_trajectory_beyond_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(estimate, "_available_memory", lambda: 400.0)
+    with pytest.raises(StudyError, match=r"with 2 saves takes 504 B .* but 400 B are avail"):
+        estimate.require_possible(FEW, 2, tmp_path)
+
+
 def test_the_block_of_a_run_folder_is_kept(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("block = 4096\n")
     assert with_stored_sizes(FEW, tmp_path).block == 4096

@@ -176,6 +176,22 @@ def test_failures_are_left_out_and_counted(tmp_path) -> None:
     assert same_statistics(only, kept)
 
 
+def test_a_proposal_may_be_wider_than_the_distribution(tmp_path) -> None:
+    text = STUDY.replace("size = 20", "size = 200").replace("block = 4", "block = 100")
+    text += """
+[sampling]
+design = "latin-hypercube"
+proposal = { x = { distribution = "uniform", low = -3.0, high = 3.0 } }
+[observe]
+x0 = "spring.py:place"
+[statistics]
+right = { statistic = "first-passage", of = "x0", above = 0.0 }
+"""
+    found = open_results(computed(tmp_path, text)).statistics["right"]
+    assert found["probability"][0] == pytest.approx(0.5, abs=0.02)
+    assert found["count"] == 200
+
+
 def test_the_last_times_alone_are_stored(whole, tmp_path) -> None:
     text = STUDY.replace("block = 4", 'block = 4\nstore = "final"\nstored_precision = "float32"')
     found = arrays(computed(tmp_path, text))
@@ -267,6 +283,14 @@ def test_reactions_are_given_on_request(tmp_path) -> None:
         ("[observe]", '[until]\nquantity = "wid"\nhalf_width = 1.0\n[observe]', "`wide`"),
         ("[observe]", '[sampling]\ndesign = "saltely"\n[observe]', '"saltelli"'),
         ('functions = "of.py:largest"', 'functions = "of.py:stretch"', "Reduction"),
+        ("[observe]", '[observe]\nt = "of.py:stretch"', "an array `t` already"),
+        ("[observe]", '[observe]\ncoordinate_x = "of.py:stretch"', "an array `coordinate_x`"),
+        ("[observe]", '[observe]\nstatistics = "of.py:stretch"', "an array `statistics`"),
+        (
+            "[statistics]",
+            '[statistics]\naudit = { statistic = "moments", of = "x" }',
+            "this one is",
+        ),
     ],
 )
 def test_errors_name_file_line_and_remedy(tmp_path, capsys, old, new, message) -> None:

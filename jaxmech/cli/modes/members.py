@@ -88,14 +88,15 @@ def members(
         require_used(subject, *inputs[0])
         blocks = _blocks_in(kept, study, subject, inputs[0])
         compute = _program(study, subject, inputs[0])
-        bar = tqdm(total=study.size, unit=" members", disable=None if progress else True)
-        with bar:
+        disable = None if progress else True
+        with tqdm(total=study.size, unit=" members", disable=disable) as bar:
             parts = []
             for number, given in enumerate(inputs):
-                found = blocks.read(number, given)
+                found = blocks.read(number, given) if blocks else None
                 if found is None:
                     found = compute(*given)
-                    blocks.write(number, given, found)
+                    if blocks:
+                        blocks.write(number, given, found)
                 parts.append(found)
                 bar.update(min(block, study.size - bar.n))
     return _members(subject, variables, jax.tree.map(lambda *x: np.concatenate(x), *parts), study)
@@ -161,31 +162,27 @@ def _symmetries(subject: Subject, given: dict[str, Any]) -> Symmetries | None:
 class Blocks:
     """Files of a folder, each with the arrays of a block and the digest of what they come from."""
 
-    folder: Path | None  # where they are; None keeps nothing
-    origin: str = ""  # digest of all that decides about results, but for the draws of a block
+    folder: Path
+    origin: str  # digest of all that decides about results, but for the draws of a block
 
     def read(self, block: int, given: tuple[Tree, Tree]) -> Arrays | None:
         """The arrays of a block that was computed from the same, or None."""
-        if self.folder is None or not (file := self._file(self.folder, block)).is_file():
-            return None
         try:
-            with np.load(io.BytesIO(file.read_bytes())) as stored:
+            with np.load(io.BytesIO(self._file(block).read_bytes())) as stored:
                 arrays = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, zipfile.BadZipFile):  # damaged: computed again
+        except (OSError, ValueError, zipfile.BadZipFile):  # there is none, or it is damaged
             return None
         same = str(arrays.pop(_ORIGIN, "")) == self._origin_of(given)
         return arrays if same else None
 
     def write(self, block: int, given: tuple[Tree, Tree], arrays: Arrays) -> None:
         """Keep the arrays of a block."""
-        if self.folder is None:
-            return
         self.folder.mkdir(exist_ok=True)
         origin = np.array(self._origin_of(given))
-        write_whole(self._file(self.folder, block), npz({**arrays, _ORIGIN: origin}))
+        write_whole(self._file(block), npz({**arrays, _ORIGIN: origin}))
 
-    def _file(self, folder: Path, block: int) -> Path:
-        return folder / f"{block:06d}.npz"
+    def _file(self, block: int) -> Path:
+        return self.folder / f"{block:06d}.npz"
 
     def _origin_of(self, given: tuple[Tree, Tree]) -> str:
         leaves, structure = jax.tree.flatten(given)
@@ -195,10 +192,10 @@ class Blocks:
 
 def _blocks_in(
     folder: Path | None, study: Any, subject: Subject, first: tuple[Tree, Tree]
-) -> Blocks:
+) -> Blocks | None:
     """The blocks of a study in a folder, which count if functions and environment are the same."""
     if folder is None:
-        return Blocks(None)
+        return None
     functions, _ = function_digests(subject, *first, float)
     facts = environment(subject)
     known = {key: facts[key] for key in DECISIVE if key in facts}

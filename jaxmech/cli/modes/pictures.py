@@ -13,6 +13,7 @@ from jaxmech.cli.modes.members import Members
 from jaxmech.plot import panels
 from jaxmech.plot.eigenvalues import poles
 from jaxmech.plot.panels import BLUE, GREY, MOST_PANELS, ORANGE
+from jaxmech.utils.trees import entry_names
 
 _BINS = 40
 _LABELS = {"coordinates": "guess of ", "velocities": "rate of "}
@@ -52,9 +53,8 @@ def _scattered(found: Members) -> Iterator[tuple[str, np.ndarray]]:
         for index in np.ndindex(variable.values.shape[1:] if variable.varies else (0,)):
             values = variable.values[(slice(None), *index)]
             if values.min() < values.max():
-                place = f"[{','.join(map(str, index))}]" if index else ""
-                of = _LABELS.get(variable.section, "")
-                yield f"{of}{variable.name}{place}", values
+                name = _LABELS.get(variable.section, "") + variable.name
+                yield entry_names(name, [index])[0], values
 
 
 def _verdicts(found: Members, name: str, values: np.ndarray, ax: Axes) -> None:

@@ -104,8 +104,7 @@ def write_report(
 
 def _pictures(results: Results) -> Html | None:
     """Embed all pictures of the run, which are drawn if they do not exist."""
-    drawn = list((results.path / "pictures").glob("*.png")) or draw_pictures(results)
-    files = sorted(drawn)
+    files = sorted((results.path / "pictures").glob("*.png")) or sorted(draw_pictures(results))
     if not files:
         return None
     return section("Pictures", *(_figure(file, file.stem.replace("_", " ")) for file in files))

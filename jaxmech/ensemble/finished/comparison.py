@@ -64,15 +64,14 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     """
     one, two = open_results(first), open_results(second)
     facts = stored_environment(first), stored_environment(second)
-    found = {r.path: dict(_estimates(r)) for r in (one, two)}
-    names = [name for name in found[one.path] if name in found[two.path]]
-    only = [name for name in {**found[one.path], **found[two.path]} if name not in names]
+    estimates = dict(_estimates(one)), dict(_estimates(two))
+    known = {**estimates[0], **estimates[1]}
     return RunComparison(
         paths=(first, second),
         configuration=tuple(differences(one.config, two.config, _LEFT)),
         environment=tuple(changes(*facts, _FACTS)),
-        statistics=tuple(_differences(found[one.path], found[two.path])),
-        only=tuple(only),
+        statistics=tuple(_differences(*estimates)),
+        only=tuple(name for name in known if not all(name in found for found in estimates)),
         arrays=dict(_arrays(one, two)),
         same_draws=facts[0].get("draws") == facts[1].get("draws"),
     )

@@ -18,6 +18,7 @@ from jaxmech.ensemble.distributions import (
     Spread,
     needs_default,
 )
+from jaxmech.utils.trees import entry_names
 
 Index = tuple[int, ...]
 _SCALARS = ("coordinates", "velocities")
@@ -48,8 +49,7 @@ class DrawPlan:
 
     def key(self, index: Index) -> str:
         """The full name of an entry, such as "parameters.m[3]"."""
-        place = f"[{','.join(map(str, index))}]" if index else ""
-        return f"{self.section}.{self.name}{place}"
+        return entry_names(f"{self.section}.{self.name}", [index])[0]
 
 
 def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:

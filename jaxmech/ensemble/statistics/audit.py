@@ -9,6 +9,7 @@ from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sampl
 from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status, succeeded
 
+AUDIT = "audit"  # name of the statistic of the statuses, where these are not stored
 WORST = {
     "position_residual": "worst_position_residual",
     "velocity_residual": "worst_velocity_residual",

@@ -53,7 +53,7 @@ class Probability(_Threshold):
     def of_sample(self, sample: Sample) -> State:
         """Count hits, and sum their weights."""
         value = sample.floats(self.of).reshape(len(sample.weight), -1)
-        counts = (sample.weight > 0) & ~jnp.isnan(value).any(1)
+        counts = sample.counts & ~jnp.isnan(value).any(1)
         hit = counts & self.beyond(value).any(1)
         w = jnp.where(hit, sample.weight, 0)
         own = {"hits": hit, "count": counts, "failed": sample.real & ~counts}
@@ -114,7 +114,7 @@ class FirstPassage(_Threshold):
         """Count the trajectories by the time of their first passage."""
         value = sample.floats(self.names[0])
         value = value.reshape(*value.shape[:2], -1)
-        counts = (sample.weight > 0) & ~jnp.isnan(value).any((1, 2))
+        counts = sample.counts & ~jnp.isnan(value).any((1, 2))
         past = (value > 0 if self.of_event is not None else self.beyond(value)).any(2)
         never = jnp.full((len(past), 1), True)
         # The first true one; the last column stands for trajectories that never pass.
@@ -172,12 +172,9 @@ class FirstPassage(_Threshold):
             return {}
         weight = float(x["weights"][:-1].sum())
         known = weight > 0
-        return {
-            "mean": float(x["mean"]) if known else np.nan,
-            "sd": float(np.sqrt(x["deviations"] / weight)) if known else np.nan,
-            "earliest": float(x["earliest"]) if known else np.nan,
-            "latest": float(x["latest"]) if known else np.nan,
-        }
+        sd = np.sqrt(x["deviations"] / weight) if known else np.nan
+        times = {"mean": x["mean"], "sd": sd, "earliest": x["earliest"], "latest": x["latest"]}
+        return {name: float(time) if known else np.nan for name, time in times.items()}
 
 
 def _of_times(times: Array, weight: Array) -> State:

@@ -34,12 +34,19 @@ class Sample(NamedTuple):
         weight: importance weights, 0 for failed trajectories and padding, shape (B,).
         real: False for padding, shape (B,).
         number: index of the trajectory in the study, shape (B,).
+        good: False for failed trajectories and padding, shape (B,); by default as the weights say.
     """
 
     values: Mapping[str, Array]
     weight: Float[Array, " B"]
     real: Bool[Array, " B"]
     number: Int[Array, " B"]
+    good: Bool[Array, " B"] | None = None
+
+    @property
+    def counts(self) -> Bool[Array, " B"]:
+        """Whether a trajectory counts in a probability: with a weight of zero it does not hit."""
+        return self.weight > 0 if self.good is None else self.good
 
     def floats(self, name: str) -> Array:
         """A quantity as floating-point numbers, truth values too."""

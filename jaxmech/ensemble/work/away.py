@@ -20,7 +20,7 @@ from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.progress import RunProgress
 from jaxmech.ensemble.store import RunFolder
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.work.tasks import Tasks
+from jaxmech.ensemble.work.tasks import Tasks, pickled
 from jaxmech.ensemble.work.worker import Computed, Order, compute_blocks, lease_of
 
 Blocks = tuple[int, ...]
@@ -85,7 +85,7 @@ class AwayWork:
         self._add_up(blocks)
         path, lease = self.target.path.resolve(), uuid4().hex
         x64 = bool(jax.config.read("jax_enable_x64"))
-        order = _packed(Order(self.study, self.folder.resolve(), path, lease, x64))
+        order = pickled(Order(self.study, self.folder.resolve(), path, lease, x64))
         # A second worker begins at the end, so that the two meet in the middle.
         self.tasks.again = lambda part: part[::-1]
         # a chunk of one block is the default of a study
@@ -149,10 +149,3 @@ class AwayWork:
                 raise FolderError(f"{self.target.path}: {text}; is it on a shared file system?")
             time.sleep(0.2)
         return self.target.states(block)
-
-
-def _packed(order: Order) -> bytes:
-    """An order as bytes, also of a study whose functions have no name in a module."""
-    from distributed.protocol import pickle as pickles
-
-    return bytes(pickles.dumps(order))

@@ -90,14 +90,15 @@ def facts_of_all(client: "Client", cluster: Cluster, tell: Callable[[str], None]
         if problem := refusal(like, facts, f"{address} on {facts['host']}"):
             raise ClusterError(problem)
     assert first is not None
-    several = {key: sorted({x[key] for x in found.values()}, key=str) for key in MAY_DIFFER}
-    for key, kinds in several.items():
+    common = {key: value for key, value in first.items() if key != "host"}
+    for key in MAY_DIFFER:
+        kinds = sorted({x[key] for x in found.values()}, key=str)
         if len(kinds) > 1:
-            what = " and ".join(kinds)
+            what = " and ".join(map(str, kinds))
             text = "the last bits of the results may differ too"
             tell(f"the workers differ in their {key}: {what}; {text}")
-    joined = {key: kinds[0] if len(kinds) == 1 else kinds for key, kinds in several.items()}
-    return {**{key: value for key, value in first.items() if key != "host"}, **joined}
+            common[key] = kinds
+    return common
 
 
 @contextmanager

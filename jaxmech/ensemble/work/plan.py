@@ -1,6 +1,6 @@
 """A study after all checks that need no tracing: its sizes, system, draws and functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ from jaxmech.analysis.states import State
 from jaxmech.analysis.unused import unused_parameters
 from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.config.load import Subject, load
-from jaxmech.ensemble.draws import Sampler
+from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
+from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.observed import Observed, loaded, name_problems_of, study_watch
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.trajectory import Tree, first_of
@@ -36,14 +37,29 @@ class Planned:
 
 def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     """The study with its sizes, its system, draws and estimate: all checks without tracing."""
-    _require_precision(study)
+    if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
+        advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
+        raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder)
     refuse_all(name_problems_of(study, subject.system.coordinates))
     functions, files = loaded(study, folder)
     sampler = Sampler(study, subject, study.sampling, folder)
+    refuse_all(_taken_names(study, sampler))
     study = sized(study, subject.system.n, sampler.points.group)
     forecast = require_possible(study, subject.system.n, out)
     return Planned(study, subject, sampler, forecast, functions, files)
+
+
+def _taken_names(study: Study, sampler: Sampler) -> Iterator[Problem]:
+    """Quantities to store whose names are those of other arrays of a run folder."""
+    store = study.store
+    if store == "statistics":
+        return
+    taken = {"t", "coordinate", STATES, *map(stored_name, sampler.rows(0, 1))}
+    for name in study.observe:
+        if name in taken and (isinstance(store, str) or name in store):
+            text = f"must have another name: a run folder has an array `{name}` already"
+            yield Problem(("observe", name), text)
 
 
 def require_used(subject: Subject, varying: Tree, same: Tree, study: Study | None = None) -> None:
@@ -80,9 +96,3 @@ def _state_reads(study: Study | None, subject: Subject) -> Callable[..., Any] | 
         )
 
     return reads
-
-
-def _require_precision(study: Study) -> None:
-    if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
-        advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
-        raise refuse("precision", f"must be float32, the precision of this process; {advice}")

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Literal
 
 from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse_all
 from jaxmech.utils.field_docs import doc, setting
 
 _WORDS = ("local", "slurm")
+_ADDRESS = re.compile(r"//(?:[^\s/:]+|\[[0-9a-fA-F:]+\]):\d+")
 _DURATION = re.compile(r"(?:(\d+)-)?(\d{1,2}):(\d{2}):(\d{2})")
 _MEMORY = re.compile(r"\d+(?:\.\d+)? ?[kMGT]i?B")
 _OF_SLURM = ("walltime", "queue", "account", "directives", "prologue", "interface")
@@ -86,9 +87,7 @@ class Cluster:
         name, colon, rest = self.scheduler.partition(":")
         where = ("scheduler",)
         if name in ("tcp", "tls", "ws", "wss", "ucx"):
-            if not re.fullmatch(r"//[^\s/:]+:\d+", rest) and not re.fullmatch(
-                r"//\[[0-9a-fA-F:]+\]:\d+", rest
-            ):
+            if not _ADDRESS.fullmatch(rest):
                 text = "must be an address with a port, such as tcp://host:8786, but is "
                 yield Problem(where, text + self.scheduler)
         elif name == "file":
@@ -114,11 +113,10 @@ class Cluster:
         if not _DURATION.fullmatch(self.walltime):
             text = f"must be of the form hours:minutes:seconds, but is {self.walltime}"
             yield Problem(("walltime",), text)
-        if self.kind in _WORDS and self.kind != "slurm":
-            defaults = {f.name: f.default for f in fields(self)}
+        if self.kind == "local":
             for key in _OF_SLURM:
-                if getattr(self, key) != defaults[key]:
-                    text = f'must be left out: it is for the scheduler "slurm", not {self.kind}'
+                if getattr(self, key) != getattr(Cluster, key):  # the default
+                    text = 'must be left out: it is for the scheduler "slurm", not local'
                     yield Problem((key,), text)
         if self.kind == "slurm" and self.memory is None:
             yield Problem(("memory",), 'must be given for jobs of SLURM, such as "4 GiB"')

@@ -88,8 +88,9 @@ class Tasks:
         """The results in the order of the items, as from Python's `map`."""
         held: dict[int, Result] = {}
         following = 0
-        parcels = ((place, Parcel.of(function, item)) for place, item in enumerate(items))
-        for (place, _), result in self.as_done(_computed, parcels):
+        x64 = bool(jax.config.read("jax_enable_x64"))
+        parcels = ((place, pickled((function, item)), x64) for place, item in enumerate(items))
+        for (place, _, _), result in self.as_done(computed, parcels):
             held[place] = result
             while following in held:
                 yield held.pop(following)
@@ -201,28 +202,19 @@ def use_x64(x64: bool) -> None:
         jax.config.update("jax_enable_x64", x64)
 
 
-@dataclass(frozen=True)
-class Parcel:
-    """A function and its argument, unpacked only after JAX has the precision of the sender."""
+def pickled(given: Any) -> bytes:
+    """Pickle an object, also a function that has no name in a module."""
+    from distributed.protocol import pickle as pickles
 
-    # Arrays of 64 bits would lose half of them otherwise.
+    return bytes(pickles.dumps(given))
 
-    content: bytes
-    x64: bool
 
-    @classmethod
-    def of(cls, function: Any, item: Any) -> "Parcel":
-        """Pack a function, also one that has no name in a module, with its argument."""
-        from distributed.protocol import pickle as pickles
-
-        content = pickles.dumps((function, item))
-        return cls(content, bool(jax.config.read("jax_enable_x64")))
-
-    def computed(self) -> Any:
-        """Compute the result of the function."""
-        use_x64(self.x64)
-        function, item = pickle.loads(self.content)
-        return function(item)
+def computed(parcel: tuple[int, bytes, bool]) -> Any:
+    """The result of a numbered, pickled function and its argument, in the sender's precision."""
+    _, content, x64 = parcel
+    use_x64(x64)  # before they are unpacked: arrays of 64 bits would lose half of them
+    function, item = pickle.loads(content)
+    return function(item)
 
 
 def _lost() -> ClusterError:
@@ -230,7 +222,3 @@ def _lost() -> ClusterError:
         "the connection to the scheduler was lost; finished blocks are kept, and the same "
         "command resumes from them once a scheduler is running again"
     )
-
-
-def _computed(numbered: tuple[int, Parcel]) -> Any:
-    return numbered[1].computed()

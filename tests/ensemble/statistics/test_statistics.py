@@ -194,6 +194,19 @@ def test_importance_weights_reach_a_rare_event() -> None:
     assert covered >= 42
 
 
+def test_weights_of_zero_count_in_a_probability() -> None:
+    """A uniform number, drawn from twice its range, is above the middle with probability 1/2."""
+    x = (np.arange(4000) + 0.5) / 2000
+    whole = sample({"x": x}, np.where(x < 1, 2.0, 0.0))._replace(good=np.full(4000, True))
+    found = result(Probability(of="x", above=0.5), whole, 1000)
+    assert found["probability"] == pytest.approx(0.5)
+    assert (found["count"], found["left_out"]) == (4000, 0)
+    series = whole._replace(values={"x": x[:, None]})
+    found = result(FirstPassage(of="x", above=0.5), series, 1000)
+    assert found["probability"] == pytest.approx([0.5])
+    assert found["count"] == 4000
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -1,6 +1,5 @@
 """The map over workers: lost workers, slow workers, and a lost scheduler."""
 
-import pickle
 import time
 from concurrent.futures import CancelledError
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ from distributed import KilledWorker
 
 from jaxmech.ensemble.work import tasks as module
 from jaxmech.ensemble.work.connect import _Keeper
-from jaxmech.ensemble.work.tasks import ClusterError, Parcel, Tasks
+from jaxmech.ensemble.work.tasks import ClusterError, Tasks, computed, pickled
 from tests.ensemble.work.crews import Crew
 
 
@@ -145,10 +144,10 @@ def test_a_worker_that_its_nanny_gives_up_is_replaced() -> None:
 
 def test_functions_and_arrays_are_sent_unchanged() -> None:
     factor = np.float64(1 / 3)
-    parcel = pickle.loads(pickle.dumps(Parcel.of(lambda x: x * factor, jnp.float64(1.5))))
+    content = pickled((lambda x: x * factor, jnp.float64(1.5)))
     jax.config.update("jax_enable_x64", False)
     try:
-        found = parcel.computed()
+        found = computed((0, content, True))
         assert found.dtype == jnp.float64
         assert jax.config.read("jax_enable_x64")
     finally:

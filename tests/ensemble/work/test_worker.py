@@ -110,6 +110,13 @@ def test_equal_workers_are_accepted() -> None:
     assert told == []
 
 
+def test_mixed_numbers_of_devices_are_reported_and_recorded() -> None:
+    told = list[str]()
+    facts = facts_of_all(Known(OWN | {"devices": 1}, OWN | {"devices": 2}), CLUSTER, told.append)
+    assert facts["devices"] == [1, 2]
+    assert "the workers differ in their devices: 1 and 2; " in told[0]
+
+
 def test_mixed_processors_are_reported_and_recorded() -> None:
     told = list[str]()
     facts = facts_of_all(Known(OWN, OWN | {"processor": "Other"}), CLUSTER, told.append)
