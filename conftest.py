@@ -1,6 +1,6 @@
 """Settings for all tests and for the examples in the docstrings.
 
-Double precision, no display, and types and shapes checked at every call of the package.
+Double precision, no display, and types and shapes checked at the calls of the package.
 
 It is in the root folder because the examples in `jaxmech/` need it as well as `tests/`.
 """
@@ -32,9 +32,13 @@ ROOT = Path(__file__).parent
 
 # Before anything of the package is imported. Excluded are the modules that process programs: their
 # functions are called a million times for one program, and take three times as long with checks.
+# The quick tests also exclude the modules that are called at every tracing of a step, a sixth of
+# their time; they are checked in all other runs.
 FILES = (ROOT / "jaxmech").rglob("*.py")
 MODULES = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in FILES)
 UNCHECKED = ("jaxmech.compiler.", "jaxmech.utils.digests")
+if quick:
+    UNCHECKED += ("jaxmech.formulations.", "jaxmech.integrate.", "jaxmech.linalg.")
 CHECKED = [module for module in MODULES if not module.startswith(UNCHECKED)]
 install_import_hook(CHECKED, "beartype.beartype")
 

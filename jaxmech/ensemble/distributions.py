@@ -11,7 +11,6 @@ from math import exp, inf, isfinite, log
 from typing import Annotated, Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
 
 from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, unknown
 from jaxmech.config.schema import OneOf
@@ -314,6 +313,8 @@ def needs_default(rule: Distribution) -> str | None:
 
 def _normal_quantile(unit: np.ndarray, low: float, high: float) -> np.ndarray:
     """Quantiles of the standard normal distribution, truncated; from the nearer tail."""
+    from scipy.special import ndtr, ndtri  # slow to import, and seldom needed
+
     if low > 0:
         return -_normal_quantile(1 - unit, -high, -low)
     start, end = ndtr(low), ndtr(high)
@@ -321,6 +322,8 @@ def _normal_quantile(unit: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _normal_log_density(z: np.ndarray, low: float, high: float) -> np.ndarray:
+    from scipy.special import log_ndtr, ndtr  # slow to import, and seldom needed
+
     mass = ndtr(high) - ndtr(low) if low < 0 else exp(log_ndtr(-low)) - exp(log_ndtr(-high))
     density = -(np.asarray(z) ** 2) / 2 - log(np.sqrt(2 * np.pi) * mass)
     return np.where((low <= z) & (z <= high), density, -inf)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
 from jaxmech.config.load import Subject
@@ -94,6 +93,8 @@ class Sampler:
         """The numbers that vary, by full name, for some trajectories."""
         unit = {key: inside(x) for key, x in self.points.rows(first, last).items()}
         if self._factor is not None:
+            from scipy.special import ndtr, ndtri  # slow to import, and seldom needed
+
             normal = np.stack([ndtri(unit[key]) for key in self._drawn], axis=1) @ self._factor.T
             unit |= {key: inside(x) for key, x in zip(self._drawn, ndtr(normal).T, strict=True)}
         drawn = {

@@ -6,7 +6,6 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.special import chdtr, chdtrc, fdtrc
 
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.information import Numbers, percent
@@ -127,6 +126,8 @@ def similarity(residuals: Sequence[Numbers], recordings: Sequence[Recording]) ->
 
 def _compare_with_stated(squares: float, degrees: int, alike: float) -> str:
     """The warning of a two-sided chi-square test, or an empty text."""
+    from scipy.special import chdtr, chdtrc  # slow to import, and seldom needed
+
     if degrees <= 0:
         return ""
     factor = float(np.sqrt(squares / degrees))
@@ -170,6 +171,8 @@ def _chance(p: float) -> str:
 
 def _held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     """A warning about fixed initial states, or an empty text if they agree with the recordings."""
+    from scipy.special import chdtrc, fdtrc  # slow to import, and seldom needed
+
     # The score test: how much the sum of squares falls, to second order, if these are freed too.
     # Under noise alone the fall has a chi-square distribution in units of the stated noise, or an F
     # distribution where the noise is estimated (Seber and Wild, "Nonlinear regression", 5.3).

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit
 
 from jaxmech.identify.inference.information import (
     Directions,
@@ -118,6 +117,8 @@ class Uncertainty:
         return found
 
     def _interval(self, errors: Numbers, degrees: float | int, level: float | int) -> Numbers:
+        from scipy.special import ndtri, stdtrit  # slow to import, and seldom needed
+
         if not 0 < level < 1:
             raise ValueError(f"Argument `level` must lie between 0 and 1, but is {level:g}.")
         share = (1 + level) / 2
