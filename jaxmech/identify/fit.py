@@ -22,7 +22,14 @@ from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
 from jaxmech.identify.problem.initial_states import consistent_start
-from jaxmech.identify.problem.least_squares import Data, Observe, SegmentRun, Task, runs
+from jaxmech.identify.problem.least_squares import (
+    Data,
+    Observe,
+    SegmentRun,
+    Task,
+    half_square,
+    runs,
+)
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
 from jaxmech.integrate import RK4, AbstractMethod
@@ -161,10 +168,21 @@ def fit_identifiable(
     tasks = starting_points(task, multistart) if multistart else [task]
     several = folder is not None and len(tasks) > 1
     places = [Path(folder) / f"start-{k}" if several else folder for k in range(len(tasks))]
-    one = partial(solve, policy, watched, progress)
-    ends = zip(tasks, workers(one, list(zip(tasks, places, strict=True))), strict=True)
-    task, solved = min(ends, key=lambda end: end[1].history[-1])
+    one = partial(solve, policy=policy, validation=watched, progress=progress)
+    ends = [*zip(tasks, workers(one, list(zip(tasks, places, strict=True))), strict=True)]
+    losses = [_final_loss(*end, policy, watched) for end in ends] if len(ends) > 1 else [0.0]
+    task, solved = ends[int(np.nanargmin(losses))]
     return _result(task, solved, others, subject.params)
+
+
+def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -> float:
+    """Half the sum of squares that decides between the fits of several starting points."""
+    if watched is not None:
+        z = solved.y[: task.problem.layout.size]
+        return 0.5 * float((runs(task.problem, z, watched).residual ** 2).sum())
+    if isinstance(policy, Descent):  # its last loss is that of a batch, before the last step
+        return float(half_square(task.problem, solved.y, task.data, solved.conditions))
+    return solved.history[-1]
 
 
 def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> None:

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from jaxmech import RK4
-from jaxmech.identify import Descent, Fit, Recording, fit
+from jaxmech.identify import Descent, Fit, MultiStart, Recording, fit
 from jaxmech.identify.optimize.checkpoint import CheckpointError
 from tests.identify.swings import BEGIN, FREE, SWING, TRUTH, noisy, swings
 
@@ -65,6 +65,28 @@ def test_patience_gives_back_the_best(noisy_motions: list[Recording]) -> None:
     mean_squares = np.mean(np.array(losses) ** 2, axis=1)
     assert np.mean(found.validation_errors**2) <= mean_squares.min() * (1 + 1e-9)
     assert np.mean(found.validation_errors**2) < mean_squares[-1]
+
+
+@pytest.mark.parametrize("patience", [None, 5])
+def test_the_best_of_several_starts_is_not_that_of_the_last_batch(
+    motions: list[Recording], patience: int | None
+) -> None:
+    """A short step from each start; the recording of the last batch is one of another length."""
+    other = swings(FOUR[3:], params={"l": 0.4})[0]
+    one_step = Descent(optax.sgd(1e-12), iterations=1, batch=1, patience=patience)
+    train, held = [*motions[:3], other], []
+    if patience:
+        train, held = [other], motions[:3]
+
+    def best_of(refine: int) -> Fit:
+        starts = MultiStart(count=32, refine=refine)
+        return descended(train, one_step, validation=held, multistart=starts)
+
+    first, best = best_of(1), best_of(32)
+    if patience:
+        assert abs(best.params["l"] - 0.5) < 0.03 < abs(first.params["l"] - 0.5)
+    else:
+        np.testing.assert_array_equal(best.values, first.values)
 
 
 def test_a_descent_continues_where_it_stopped(motions: list[Recording], tmp_path: Path) -> None:

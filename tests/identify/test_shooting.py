@@ -77,7 +77,7 @@ def test_no_jump_is_left(recording: Recording) -> None:
     subject = jm.Identifiable(MODEL.system, BEGIN, free=FREE)
     task = prepare(subject, recording, jm.Settings(horizon=Shooting(LENGTH), method=jm.RK4(1)))
     assert task.problem.observe is coordinates
-    solved = solve(LevenbergMarquardt(), None, False, (task, None))
+    solved = solve((task, None), policy=LevenbergMarquardt(), validation=None, progress=False)
     found = runs(task.problem, solved.y, task.data)
     left = np.asarray(jumps(found.end, found.begin, task.data))
     assert left.shape == (8, 4)

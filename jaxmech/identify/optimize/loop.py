@@ -32,8 +32,8 @@ class Solved(NamedTuple):
 
 
 def solve(
+    given: tuple[Task, Any], *,
     policy: LevenbergMarquardt | Descent, validation: Data | None, progress: bool,
-    given: tuple[Task, Any],
 ) -> Solved:  # fmt: skip
     """Solve a task, with its state kept in a folder unless that is None.
 
