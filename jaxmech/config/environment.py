@@ -101,7 +101,7 @@ _TOLD = {
 def processor() -> str:
     """The kind of processor, which determines the instructions available to the compiler."""
     listing = Path("/proc/cpuinfo")
-    lines = listing.read_text().splitlines() if listing.is_file() else []
+    lines = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor()) or platform.machine()
 

@@ -54,7 +54,7 @@ def npz(arrays: Mapping[str, Any], *, compressed: bool = False) -> bytes:
 def require_same_config(path: Path, now: Mapping[str, Any], may_change: Container[str]) -> None:
     """Raise a FolderError if `config.toml` differs in a key that is not in `may_change`."""
     try:
-        then = tomllib.loads((path / "config.toml").read_text())
+        then = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
     except ValueError as error:
         raise FolderError(f"{path / 'config.toml'} cannot be read: {error}") from error
     for key, new, old in differences(now, then, may_change):
@@ -96,7 +96,7 @@ def stored_environment(path: Path) -> dict[str, Any]:
     """Read `environment.json`, or raise a FolderError."""
     file = path / "environment.json"
     try:
-        then = json.loads(file.read_text())
+        then = json.loads(file.read_text(encoding="utf-8"))
         return dict(then.items())
     except (OSError, ValueError, AttributeError) as error:
         raise FolderError(f"{file} cannot be read: {error}") from error

@@ -151,7 +151,8 @@ def missing_marks(path: Path, seal: Mapping[str, str], count: int) -> Iterator[D
     """The marks that were deleted from a finished run of so many blocks, or as its summary says."""
     if SUMMARY[0] in seal:
         with suppress(*_UNREADABLE):  # reported elsewhere, or from an older run
-            count = min(count, int(json.loads((path / SUMMARY[0]).read_text())["blocks"]))
+            summary = json.loads((path / SUMMARY[0]).read_text(encoding="utf-8"))
+            count = min(count, int(summary["blocks"]))
         for block in sorted(set(range(count)).difference(marked_blocks(path))):
             yield Damage(f"{BLOCKS}/{mark_of(path, block).name}", "is missing", block)
 

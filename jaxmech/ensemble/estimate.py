@@ -190,7 +190,7 @@ def _free_disk(out: Path) -> float:
 def _available_memory() -> float:
     """The free bytes, else all bytes of the machine, else infinity where neither is known."""
     listing = Path("/proc/meminfo")
-    lines = listing.read_text().splitlines() if listing.is_file() else []
+    lines = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
     for line in lines:
         if line.startswith("MemAvailable:"):
             return 1024.0 * int(line.split()[1])

@@ -112,7 +112,7 @@ def open_results(path: Path) -> Results:
     seal = _seal(path)
     _require_sound(path, checksums.damaged(path, seal))
     try:
-        config = tomllib.loads((path / "config.toml").read_text())
+        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
         group = zarr.open_group(path / RESULTS, mode="r", use_consolidated=False)
     except (OSError, ValueError) as error:
         raise FolderError(f"{path} cannot be read: {error}") from error
@@ -128,7 +128,7 @@ def verify(path: Path) -> tuple[Damage, ...]:
         if f"{RESULTS}/zarr.json" not in seal:  # the run is a fit
             return tuple(found)
         if not any(one.file == "config.toml" for one in found):
-            config = tomllib.loads((path / "config.toml").read_text())
+            config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
             found += checksums.missing_marks(path, seal, _count(config))
         for block in checksums.marked_blocks(path):
             found += checksums.block_damage(path, block)

@@ -134,8 +134,8 @@ class RunContent:
             shutil.copyfile(self.subject.source, path / "model.py")
         for name, source in self.copies.items():
             shutil.copyfile(source, path / name)
-        (path / "environment.json").write_text(environment_json(self.facts))
-        (path / "config.toml").write_text(tomli_w.dumps(self.config))
+        (path / "environment.json").write_text(environment_json(self.facts), encoding="utf-8")
+        (path / "config.toml").write_text(tomli_w.dumps(self.config), encoding="utf-8")
         for file in path.glob("**/*"):
             run_folder.flush(file)
 
@@ -164,7 +164,7 @@ def open_run(
 def with_stored_sizes(study: Study, path: Path) -> Study:
     """The study with the block and substeps of an existing run folder, where it names none."""
     try:
-        stored: Any = tomllib.loads((path / "config.toml").read_text())
+        stored: Any = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
         sizes = stored.get("block"), stored.get("method", {}).get("substeps")
     except (OSError, ValueError, AttributeError):  # `open_run` reports it
         return study

@@ -16,6 +16,7 @@ from jaxmech import models
 from jaxmech.cli.interrupt import resumable
 from jaxmech.cli.main import main
 from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
+from jaxmech.ensemble.results import open_results
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_study
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -263,6 +264,19 @@ except KeyboardInterrupt:
     (out / "kept").touch()
     sys.exit(130)
 """
+
+
+def test_run_folders_are_in_utf8_whatever_the_locale(tmp_path) -> None:
+    text = STUDY + '[statistics]\n"größer" = { statistic = "probability", of = "x", above = 0.0 }\n'
+    write_study(tmp_path).write_text(text, encoding="utf-8")
+    ascii_locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    subprocess.run(
+        [sys.executable, "-m", "jaxmech", "ensemble", "study.toml", "--out", "run"],
+        env=os.environ | ascii_locale | {"PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        check=True,
+    )
+    assert "größer" in open_results(tmp_path / "run").statistics
 
 
 def test_the_command_that_continues_is_quoted_for_a_shell(capsys) -> None:

@@ -91,7 +91,7 @@ def run_fit(
 def redraw(out: Path) -> list[Path]:
     """Draw the pictures of a run folder again, from the stored fit."""
     try:
-        config = tomllib.loads((out / "config.toml").read_text())
+        config = tomllib.loads((out / "config.toml").read_text(encoding="utf-8"))
         lost = list(checksums.damaged(out, checksums.read_seal(out)))
         if lost:
             raise FolderError(
