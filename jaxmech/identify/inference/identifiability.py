@@ -8,7 +8,6 @@ the noise: only the latter are cured by more data of the same kind.
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import compress
 
 import numpy as np
@@ -72,7 +71,6 @@ class Identifiability:
     noise: float  # standard deviation of the weighted residuals
     exact: tuple[Direction, ...]  # changes without effect on the residuals, of few parameters each
     weak: tuple[Direction, ...]  # changes with a relative standard error above `weak_above`
-    weak_above: float
     combinations: Combinations  # formulas that are determined though their parameters are not
 
     @property
@@ -84,11 +82,6 @@ class Identifiability:
     def rank(self) -> int:
         """The number of determined independent numbers."""
         return self.directions.rank
-
-    @property
-    def condition(self) -> float:
-        """The condition number of the determined part of the information with a unit diagonal."""
-        return self.directions.condition
 
     @property
     def undetermined(self) -> tuple[str, ...]:
@@ -113,11 +106,6 @@ class Identifiability:
 
         pivots = qr(np.linalg.qr(null)[0].T, pivoting=True, mode="economic")[2]
         return tuple(found.names[k] for k in sorted(pivots[: null.shape[1]]))
-
-    @cached_property
-    def fixing(self) -> tuple[FixedParameter, ...]:
-        """The effects of fixing each parameter."""
-        return tuple(self.if_fixed(name) for name in self.names)
 
     def if_fixed(self, name: str) -> FixedParameter:
         """The effect of knowing the named parameter on the others, and on their standard errors."""
@@ -144,7 +132,7 @@ class Identifiability:
         lines += [("determined", text) for text in _formulas(self)]
         lines += [("fixing", text) for text in _gains(self)]
         lines += [("remedy", text) for text in _remedies(self)]
-        shown = [f"{head}, condition {self.condition:.2g}"]
+        shown = [f"{head}, condition {self.directions.condition:.2g}"]
         for k, (title, text) in enumerate(lines):
             repeated = k and lines[k - 1][0] == title
             first = f"  {'' if repeated else title:<16}"
@@ -183,7 +171,6 @@ def identifiability(
         noise=float(noise),
         exact=tuple(Direction(found.names, _readable(z), np.inf) for z in circuits(relative).T),
         weak=tuple(_weak_directions(found, noise, weak_above)),
-        weak_above=float(weak_above),
         combinations=replace(known, formulas=best),
     )
 
@@ -236,7 +223,7 @@ def _gains(found: Identifiability) -> Iterator[str]:
     elif found.weak:
         scales = found.directions.scales
         worst = percent(np.max(found.standard_errors / scales))
-        for one in found.fixing:
+        for one in map(found.if_fixed, found.names):
             best = percent(np.max(one.standard_errors / scales))
             yield f"{one.name}: largest standard error {best} instead of {worst}"
 
