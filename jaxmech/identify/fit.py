@@ -28,6 +28,7 @@ from jaxmech.identify.problem.least_squares import (
     SegmentRun,
     Task,
     half_square,
+    mean_square,
     runs,
 )
 from jaxmech.identify.problem.setup import prepare
@@ -176,10 +177,9 @@ def fit_identifiable(
 
 
 def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -> float:
-    """Half the sum of squares that decides between the fits of several starting points."""
+    """The loss that decides between the fits of several starting points."""
     if watched is not None:
-        z = solved.y[: task.problem.layout.size]
-        return 0.5 * float((runs(task.problem, z, watched).residual ** 2).sum())
+        return float(mean_square(task.problem, solved.y, watched))
     if isinstance(policy, Descent):  # its last loss is that of a batch, before the last step
         return float(half_square(task.problem, solved.y, task.data, solved.conditions))
     return solved.history[-1]
@@ -237,8 +237,6 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
 
 def _from_start(task: Task, z: Array, u: Array, train: Predicted) -> Predicted:
     """The fitted recordings from their recorded initial states."""
-    if not u.size:
-        return train
     if not task.origin.first.all():
         return _predicted(task, z, task.origin.recordings)
     # of the same shape as in the fit, so that nothing is compiled anew

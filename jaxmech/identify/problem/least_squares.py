@@ -238,6 +238,13 @@ def half_square(problem: FitProblem, y: Array, data: Data, conditions: Condition
 
 
 @jit_of("problem")
+def mean_square(problem: FitProblem, y: Array, data: Data) -> Array:
+    """Half the mean square of the measurements alone, from recorded initial states."""
+    squares = (runs(problem, y[: problem.layout.size], data).residual ** 2).sum()
+    return 0.5 * squares / (data.segments.weights > 0).sum()
+
+
+@jit_of("problem")
 def half_squares(problem: FitProblem, ys: Array, data: Data, conditions: Conditions) -> Array:
     """The `half_square` at many points (K, size of y), as one batch."""
     return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)
@@ -258,6 +265,6 @@ def _shifted_jumps(found: SegmentRun, data: Data, conditions: Conditions) -> Arr
 def outer_rows(problem: FitProblem, data: Data, conditions: Conditions, y: Array) -> Array:
     """Residuals of the priors of parameters and initial states, (p + S 2 k,)."""
     z, u = data.parts(y, problem.layout.size)
-    numbers = problem.layout.numbers(problem.layout.params(z, data.leaves))
+    numbers = problem.layout.numbers(z, data.leaves)
     prior = conditions.prior_weight * (numbers - conditions.prior_mean)
     return jnp.concatenate([prior, (conditions.start_weight * data.start_changes(u)).ravel()])

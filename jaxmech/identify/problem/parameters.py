@@ -176,9 +176,9 @@ class ParameterLayout:
             place += len(entries)
         return jax.tree.unflatten(self.structure, whole)
 
-    def numbers(self, params: Params) -> Array:
+    def numbers(self, z: Array, leaves: Sequence[Array]) -> Array:
         """The numbers that are fitted, (p,), in the order of their names."""
-        leaves = jax.tree.leaves(params)
+        leaves = jax.tree.leaves(self.params(z, leaves))
         return jnp.array([leaves[k][entry] for k, _, entries in self.free for entry in entries])
 
 
