@@ -21,12 +21,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.assemble import Start, begin
-from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.identify.data.segments import SegmentOrigin, Segments
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
-from jaxmech.sensitivity.forward import direction_groups
+from jaxmech.sensitivity.forward import slopes_by_groups
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import Params, System
@@ -153,25 +152,15 @@ def runs(problem: FitProblem, y: Array, data: Data) -> SegmentRun:
 def linearized(problem: FitProblem, y: Array, data: Data) -> tuple[SegmentRun, Slopes]:
     """Run all segments with their derivatives, several directions of a segment per trajectory."""
     z, u = data.parts(y, problem.layout.size)
-    count = z.size + data.free_starts
-    directions = direction_groups(count, y.dtype)
 
-    def along(z: Array, u: Array, directions: Array, one: Data) -> Slopes:
-        def whole(z: Array, u: Array) -> Slopes:
-            made = run_segment(problem, z, u, one, ForwardMode())
-            return Slopes(made.residual, made.begin, made.end)
+    def slopes(u: Array, one: Data) -> Slopes:
+        def whole(x: Array) -> tuple[Slopes, None]:
+            made = run_segment(problem, x[: z.size], x[z.size :], one, ForwardMode())
+            return Slopes(made.residual, made.begin, made.end), None
 
-        def slope(direction: Array) -> Slopes:
-            return jax.jvp(whole, (z, u), (direction[: z.size], direction[z.size :]))[1]
+        return slopes_by_groups(whole, jnp.concatenate([z, u]))[0]
 
-        return jax.vmap(slope)(directions)
-
-    def along_all(u: Array, one: Data) -> Slopes:
-        # a batch of groups fills the lanes that a few recordings would leave empty
-        slopes = jax.vmap(lambda group: batched(along)(z, u, group, one))(directions)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], slopes)
-
-    return runs(problem, y, data), _over_segments(along_all, data, u)
+    return runs(problem, y, data), _over_segments(slopes, data, u)
 
 
 def triangle(J: Float[Array, "N P"], r: Float[Array, " N"]) -> Float[Array, "P+1 P+1"]:
