@@ -56,8 +56,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         pairs = zip(given, states, strict=True)
         given = tuple(_with_guesses(problem, params, *pair) for pair in pairs)
     cut, origin = segments(given, horizon=horizon)
-    if horizon is not None:  # otherwise every recording is one segment
-        states = initial_states(problem, cut, params)
+    states = initial_states(problem, cut, params)
     problem, longest = _with_chosen_steps(problem, params, given, cut, states, settings.step)
     if longest is not None:
         cut, origin = segments(given, horizon=horizon, step=longest)
