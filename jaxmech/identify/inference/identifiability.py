@@ -5,7 +5,6 @@ values. Changes without any effect on the residuals are kept apart from those wi
 the noise: only the latter are cured by more data of the same kind.
 """
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -23,7 +22,8 @@ from jaxmech.identify.inference.information import (
     require_noise,
     row,
 )
-from jaxmech.identify.inference.sparse_null_space import circuits, is_simple
+from jaxmech.identify.inference.sparse_null_space import circuits, is_simple, tidy
+from jaxmech.utils.text import titled_lines
 
 _SHOWN = 0.05  # share of the largest change from which a weak direction mentions a parameter
 
@@ -132,12 +132,8 @@ class Identifiability:
         lines += [("determined", text) for text in _formulas(self)]
         lines += [("fixing", text) for text in _gains(self)]
         lines += [("remedy", text) for text in _remedies(self)]
-        shown = [f"{head}, condition {self.directions.condition:.2g}"]
-        for k, (title, text) in enumerate(lines):
-            repeated = k and lines[k - 1][0] == title
-            first = f"  {'' if repeated else title:<16}"
-            shown += textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=" " * 18)
-        return "\n".join(shown)
+        head += f", condition {self.directions.condition:.2g}"
+        return "\n".join([head, *titled_lines(lines, 16)])
 
 
 def identifiability(
@@ -187,14 +183,13 @@ def _weak_directions(
     errors = noise / np.sqrt(np.maximum(eigenvalues, np.finfo(H.dtype).tiny))
     for error, z in zip(errors, (basis @ vectors).T, strict=True):
         if error > above:
-            changes = _readable(np.where(np.abs(z) > 1e-12 * np.abs(z).max(), z, 0.0))
+            changes = _readable(tidy(z, 1e-12))
             yield Direction(found.names, changes, float(error / np.linalg.norm(changes)))
 
 
 def _readable(z: Numbers) -> Numbers:
-    nonzero = np.abs(z[z != 0])
-    z = z / (nonzero.min() if is_simple(z) else nonzero.max())
-    return z * np.sign(z[np.flatnonzero(z)[0]])
+    """A `tidy` vector in multiples of its smallest component, where these are small integers."""
+    return z / np.abs(z[z != 0]).min() if is_simple(z) else z
 
 
 def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[bool, float]:

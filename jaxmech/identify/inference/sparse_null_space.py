@@ -37,17 +37,15 @@ def circuits(null_space: Numbers) -> Numbers:
         for zero in subsets(rows, r - 1):
             _, s, vt = np.linalg.svd(basis[list(zero)])
             if np.all(s > 1e-6):
-                found.append(basis @ vt[-1])
+                found.append(tidy(basis @ vt[-1]))
     else:
         from scipy.linalg import qr  # slow to import, and seldom needed
 
         pivots = qr(basis.T, pivoting=True, mode="economic")[2][:r]
-        found = list((basis @ np.linalg.inv(basis[pivots])).T)
+        found = [tidy(z) for z in (basis @ np.linalg.inv(basis[pivots])).T]
     # few parameters first, then simple ratios, then the first parameters
-    tidy = sorted(
-        map(_tidy, found), key=lambda z: (np.count_nonzero(z), not is_simple(z), (z == 0).tolist())
-    )
-    return np.transpose(independent(tidy, lambda z: z, r, least=1e-6))
+    found.sort(key=lambda z: (np.count_nonzero(z), not is_simple(z), (z == 0).tolist()))
+    return np.transpose(independent(found, lambda z: z, r, least=1e-6))
 
 
 def is_simple(z: Numbers) -> bool:
@@ -56,9 +54,9 @@ def is_simple(z: Numbers) -> bool:
     return bool(np.all(np.abs(z - z.round()) < 1e-6) and np.abs(z).max() < 9.5)
 
 
-def _tidy(z: Numbers) -> Numbers:
+def tidy(z: Numbers, negligible: float = NEGLIGIBLE) -> Numbers:
     """The vector without round-off, its largest component 1 or -1, its first positive."""
-    z = np.where(np.abs(z) > NEGLIGIBLE * np.abs(z).max(), z, 0.0)
+    z = np.where(np.abs(z) > negligible * np.abs(z).max(), z, 0.0)
     z = z / np.abs(z).max()
     return z * np.sign(z[np.flatnonzero(z)[0]])
 
