@@ -162,9 +162,7 @@ def fit_identifiable(
         require_same_sensors((*task.origin.recordings, *others))
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
-    _require_possible(policy, task, others)
-    watches = isinstance(policy, Descent) and policy.patience is not None
-    watched = _held(task, others)[0] if watches else None
+    watched = _watched(policy, task, others)
     multistart = settings.multistart
     tasks = starting_points(task, multistart) if multistart else [task]
     several = folder is not None and len(tasks) > 1
@@ -185,9 +183,10 @@ def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -
     return solved.history[-1]
 
 
-def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> None:
+def _watched(policy: Any, task: Task, others: Sequence[Recording]) -> Data | None:
+    """The validation recordings that decide when a descent stops, if any do."""
     if not isinstance(policy, Descent):
-        return
+        return None
     if policy.patience is not None and not others:
         raise ValueError("Argument `validation` must hold recordings where `patience` is given.")
     if policy.batch is not None and not task.origin.first.all():
@@ -195,6 +194,7 @@ def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> N
             "Argument `batch` draws recordings, which multiple shooting cuts into segments that "
             "depend on each other; leave out `batch` or `horizon`."
         )
+    return None if policy.patience is None else _held(task, others)[0]
 
 
 def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:

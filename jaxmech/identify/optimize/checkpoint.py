@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -84,9 +85,7 @@ def checkpoint(folder: Any, task: Task, policy: Any, validation: Any) -> Checkpo
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / ".writable"
-        probe.touch()
-        probe.unlink()
+        TemporaryFile(dir=path).close()  # whether it can be written
     except OSError as error:
         raise CheckpointError(
             f"Argument `folder` {path} cannot be written: {error.strerror}."
