@@ -1,6 +1,5 @@
 """`Structure`: the report of `structure`."""
 
-import textwrap
 from dataclasses import dataclass
 
 from jaxmech.analysis.findings import Finding, Severity
@@ -11,6 +10,7 @@ from jaxmech.analysis.row_dependence import Dependence
 from jaxmech.analysis.short_run import Slope
 from jaxmech.compiler import Explanation
 from jaxmech.stabilization import Violation
+from jaxmech.utils.text import titled_lines
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,4 @@ def _card(found: Structure) -> list[str]:
         lines += [("batches", part) for part in repr(found.lanes).splitlines()]
     serious = sum(finding.severity == Severity.SERIOUS for finding in found.findings)
     lines.append(("findings", f"{len(found.findings)}, of which {serious} serious"))
-    shown = [
-        line
-        for title, text in lines
-        for line in textwrap.wrap(
-            text, 100, initial_indent=f"  {title:<14}", subsequent_indent=" " * 16
-        )
-    ]
-    return ["Structure", *shown]
+    return ["Structure", *titled_lines(lines, 14)]

@@ -1,6 +1,5 @@
 """Origins of the results of a study: digests of the functions and of the drawn numbers."""
 
-import hashlib
 import inspect
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.trajectory import Tree, first_of, params_of
-from jaxmech.utils.digests import sha256
+from jaxmech.utils.digests import arrays_digest, sha256
 
 
 def origin(kernel: BlockProgram) -> dict[str, Any]:
@@ -26,9 +25,9 @@ def origin(kernel: BlockProgram) -> dict[str, Any]:
     size = sampler.size
     block, last = sampler.rows(0, min(kernel.block, size)), sampler.rows(size - 1, size)
     pairs = zip(block, last, strict=True)
-    draws = {stored_name(v): _of_arrays(v.values, end.values) for v, end in pairs}
+    draws = {stored_name(v): arrays_digest(v.values, end.values) for v, end in pairs}
     if sampler.weighted:
-        draws["weights"] = _of_arrays(inputs.weight, sampler.weights(size - 1, size))
+        draws["weights"] = arrays_digest(inputs.weight, sampler.weights(size - 1, size))
     return {**environment(subject), "functions": functions, "draws": draws}
 
 
@@ -73,11 +72,3 @@ def _of_file(fn: Any) -> str:
     except (TypeError, OSError):
         code = getattr(fn, "__code__", None)
         return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
-
-
-def _of_arrays(*arrays: np.ndarray) -> str:
-    code = hashlib.sha256()
-    for values in arrays:
-        code.update(f"{values.dtype} {values.shape}".encode())
-        code.update(np.ascontiguousarray(values).tobytes())
-    return code.hexdigest()

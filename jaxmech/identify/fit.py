@@ -28,6 +28,7 @@ from jaxmech.identify.problem.least_squares import (
     SegmentRun,
     Task,
     half_square,
+    mean_square,
     runs,
 )
 from jaxmech.identify.problem.setup import prepare
@@ -161,9 +162,7 @@ def fit_identifiable(
         require_same_sensors((*task.origin.recordings, *others))
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
-    _require_possible(policy, task, others)
-    watches = isinstance(policy, Descent) and policy.patience is not None
-    watched = _held(task, others)[0] if watches else None
+    watched = _watched(policy, task, others)
     multistart = settings.multistart
     tasks = starting_points(task, multistart) if multistart else [task]
     several = folder is not None and len(tasks) > 1
@@ -176,18 +175,18 @@ def fit_identifiable(
 
 
 def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -> float:
-    """Half the sum of squares that decides between the fits of several starting points."""
+    """The loss that decides between the fits of several starting points."""
     if watched is not None:
-        z = solved.y[: task.problem.layout.size]
-        return 0.5 * float((runs(task.problem, z, watched).residual ** 2).sum())
+        return float(mean_square(task.problem, solved.y, watched))
     if isinstance(policy, Descent):  # its last loss is that of a batch, before the last step
         return float(half_square(task.problem, solved.y, task.data, solved.conditions))
     return solved.history[-1]
 
 
-def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> None:
+def _watched(policy: Any, task: Task, others: Sequence[Recording]) -> Data | None:
+    """The validation recordings that decide when a descent stops, if any do."""
     if not isinstance(policy, Descent):
-        return
+        return None
     if policy.patience is not None and not others:
         raise ValueError("Argument `validation` must hold recordings where `patience` is given.")
     if policy.batch is not None and not task.origin.first.all():
@@ -195,6 +194,7 @@ def _require_possible(policy: Any, task: Task, others: Sequence[Recording]) -> N
             "Argument `batch` draws recordings, which multiple shooting cuts into segments that "
             "depend on each other; leave out `batch` or `horizon`."
         )
+    return None if policy.patience is None else _held(task, others)[0]
 
 
 def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
@@ -237,8 +237,6 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
 
 def _from_start(task: Task, z: Array, u: Array, train: Predicted) -> Predicted:
     """The fitted recordings from their recorded initial states."""
-    if not u.size:
-        return train
     if not task.origin.first.all():
         return _predicted(task, z, task.origin.recordings)
     # of the same shape as in the fit, so that nothing is compiled anew

@@ -40,7 +40,7 @@ class Point(NamedTuple):
         """The value of fn(params), and its derivatives by the numbers that were fitted, (p,)."""
         params = partial(self.layout.params, leaves=self.leaves)
         value, by_z = jax.value_and_grad(lambda z: jnp.asarray(fn(params(z)), float))(self.z)
-        T = jax.jacfwd(lambda z: self.layout.numbers(params(z)))(self.z)
+        T = jax.jacfwd(self.layout.numbers)(self.z, self.leaves)
         return float(value), np.linalg.solve(np.asarray(T).T, np.asarray(by_z))
 
 

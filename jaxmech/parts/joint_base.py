@@ -10,8 +10,9 @@ from jaxtyping import Array
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Moving
 from jaxmech.parts.position_equations import AbstractPosition
-from jaxmech.parts.values import Reader, Vector, are_numbers, capital, direction, vector
+from jaxmech.parts.values import Reader, Vector, are_numbers, direction, vector
 from jaxmech.parts.velocity_equations import AbstractVelocity
+from jaxmech.utils.text import capital
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from typing import Any
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.joint_base import Joint, axes_of, partners, pinned
 from jaxmech.parts.position_equations import Across, Coincide, Parallel, Perpendicular, Turned
-from jaxmech.parts.values import Vector, capital, direction, number
+from jaxmech.parts.values import Vector, direction, number
+from jaxmech.utils.text import capital
 
 
 def revolute(

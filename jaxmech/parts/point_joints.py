@@ -30,8 +30,9 @@ from jaxmech.parts.position_equations import (
     Turned,
     TurnedAbout,
 )
-from jaxmech.parts.values import Value, Vector, capital, direction, number
+from jaxmech.parts.values import Value, Vector, direction, number
 from jaxmech.utils.checks import require_function
+from jaxmech.utils.text import capital
 
 
 def distance(

@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, Start, entries
-from jaxmech.parts.values import Reader, Value, Vector, are_numbers, capital, number, vector
+from jaxmech.parts.values import Reader, Value, Vector, are_numbers, number, vector
 from jaxmech.parts.vectors import (
     Numbers,
     apply,
@@ -40,6 +40,7 @@ from jaxmech.parts.vectors import (
     spin_in_space,
     turned,
 )
+from jaxmech.utils.text import capital
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ for bodies, points or directions that do not fit; the message names the joint.
 from jaxmech.parts.body import AbstractBody, ground
 from jaxmech.parts.joint_base import Joint, called, partners, pinned, point
 from jaxmech.parts.position_equations import Level, Mesh
-from jaxmech.parts.values import Value, Vector, capital, direction, number
+from jaxmech.parts.values import Value, Vector, direction, number
 from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelContact, WheelSlip
+from jaxmech.utils.text import capital
 
 
 def rolling_disk(

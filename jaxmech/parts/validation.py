@@ -8,7 +8,7 @@ from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.force_elements import AbstractForce, Gravity
 from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.values import capital
+from jaxmech.utils.text import capital
 
 AnyJoint = Joint | AbstractConstraint
 AnyForce = AbstractForce | Gravity | Callable[..., Any]

@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.vectors import Numbers
 from jaxmech.utils.checks import is_known, require_function
+from jaxmech.utils.text import capital
 
 Value = Any  # a number, the name of a parameter, or a function of (t, params)
 Vector = Any  # a sequence of values, or the name or function of a whole array
@@ -165,8 +166,3 @@ def _wrong(part: str, argument: str, plain: str, value: Any) -> str:
         f"{capital(part)} must have as `{argument}` {plain}, the name of a parameter or a "
         f"function of (t, params), but has {value!r}."
     )
-
-
-def capital(part: str) -> str:
-    """Capitalize the name of a part for the start of a sentence."""
-    return part[:1].upper() + part[1:]

@@ -48,14 +48,13 @@ class _Motion:
     loss: Loss
     start: Start | None
     method: AbstractMethod
-    stabilization: AbstractStabilization
+    projection: AbstractStabilization
     formulation: AbstractFormulation
 
     @property
     def policies(self) -> dict[str, Any]:
         """The policies for `simulate`."""
-        return {"method": self.method, "projection": self.stabilization,
-                "formulation": self.formulation}  # fmt: skip
+        return {name: getattr(self, name) for name in ("method", "projection", "formulation")}
 
 
 class _Base(NamedTuple):
@@ -262,7 +261,7 @@ def _solved(
 
 
 def _scheme(run: _Motion, *state: Any) -> Scheme:
-    return Scheme.of(run.system, run.method, run.formulation, run.stabilization, *state)
+    return Scheme.of(run.system, run.method, run.formulation, run.projection, *state)
 
 
 @jit_of("run")

@@ -95,22 +95,31 @@ def sensitivities(
         solution = simulate(system, q0, v0, ts, params, **ways)
         return (solution.q, solution.v), solution
 
-    def along(flat: Array, directions: Array) -> tuple[tuple[Array, Array], Solution]:
-        def one(direction: Array) -> tuple[tuple[Array, Array], Solution]:
-            _, slopes, solution = jax.jvp(states, (flat,), (direction,), has_aux=True)
-            return slopes, solution
-
-        return jax.vmap(one, out_axes=(-1, None))(directions)
-
-    directions = direction_groups(flat.size, flat.dtype)
-    group = batched_closure(along, flat, directions[0])
-    slopes, solutions = jax.vmap(partial(group, flat))(directions)
-    slopes = [jnp.concatenate(list(slope), axis=-1)[..., : flat.size] for slope in slopes]
-    solution = jax.tree.map(lambda x: x[0], solutions)
+    slopes, solution = slopes_by_groups(states, flat)
     failed = jnp.isnan(solution.q[:, :1, None])
-
     shaped = jax.vmap(jax.vmap(unravel))
-    return Sensitivities(solution, *(shaped(jnp.where(failed, jnp.nan, x)) for x in slopes))
+    moved = (jnp.where(failed, jnp.nan, jnp.moveaxis(x, 0, -1)) for x in slopes)
+    return Sensitivities(solution, *map(shaped, moved))
+
+
+def slopes_by_groups(
+    fn: Callable[[Array], tuple[Any, Any]], x: Float[Array, " p"]
+) -> tuple[Any, Any]:
+    """The derivatives of the first result of fn by x on a first axis (p, ...), and the second."""
+
+    def along(x: Array, directions: Array) -> tuple[Any, Any]:
+        def one(direction: Array) -> tuple[Any, Any]:
+            _, slopes, other = jax.jvp(fn, (x,), (direction,), has_aux=True)
+            return slopes, other
+
+        return jax.vmap(one, out_axes=(0, None))(directions)
+
+    directions = direction_groups(x.size, x.dtype)
+    # a batch of groups fills the lanes that a few trajectories would leave empty
+    group = batched_closure(along, x, directions[0])
+    slopes, others = jax.vmap(partial(group, x))(directions)
+    slopes = jax.tree.map(lambda s: s.reshape(-1, *s.shape[2:])[: x.size], slopes)
+    return slopes, jax.tree.map(lambda o: o[0], others)
 
 
 def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions count"]:

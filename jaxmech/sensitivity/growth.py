@@ -27,6 +27,7 @@ from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.text import titled_lines
 
 _FIRST_STEPS = 30  # attempts by which an interval alone may take more than its part of a motion
 
@@ -108,7 +109,7 @@ class Growth:
             ("scaling", scaling),
             ("round-off", f"leaves about {max(digits, 0.0):.0f} digits of the end"),
         ]
-        return "\n".join(["Growth", *(f"  {title:<12}{text}" for title, text in lines)])
+        return "\n".join(["Growth", *titled_lines(lines, 12)])
 
 
 def sensitivity_growth(

@@ -68,11 +68,12 @@ def _origins(what: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOri
     return [NanOrigin(what, (inputs[k],), float(ts[int(bad[:, k].argmax())])) for k in columns]
 
 
-def _nan(fn: Callable[..., Any], *args: Any) -> tuple[Any, list[Array]]:
-    """The value, and flags of its non-finite derivatives by arguments and numbers of parameters."""
-    *others, params = args
+def _nan(
+    fn: Callable[..., Any], q: Array, v: Array, t: Array, params: Params
+) -> tuple[Any, list[Array]]:
+    """The value, and flags of its non-finite derivatives by q, v and numbers of parameters."""
     numbers, with_numbers = numbers_of(params)
-    value, pull = jax.vjp(lambda *x: fn(*x[:-1], with_numbers(x[-1])), *others, numbers)
+    value, pull = jax.vjp(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers)
     return value, [~jnp.isfinite(x) for x in pull(jax.tree.map(jnp.ones_like, value))]
 
 
@@ -80,7 +81,7 @@ def bad_slopes(
     fn: Callable[..., Any], q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Any, Array]:
     """The value of a function, and flags of its non-finite derivatives by q, v and numbers."""
-    value, bad = _nan(lambda q, v, params: fn(q, v, t, params), q, v, params)
+    value, bad = _nan(fn, q, v, t, params)
     return value, jnp.concatenate(bad)
 
 
@@ -130,7 +131,7 @@ def origins_in_start(
     """The numbers by which `start` has no derivative."""
     if start is None:
         return []
-    _, (bad,) = _nan(partial(start, q0, v0), params)
+    _, (*_, bad) = _nan(lambda q, v, t, params: start(q, v, params), q0, v0, t, params)
     return _origins("`start`", bad[None], names, [t])
 
 
@@ -138,9 +139,7 @@ def origins_in_loss(
     loss: Callable[..., Any], solution: Solution, params: Params, names: tuple[str, ...]
 ) -> list[NanOrigin]:
     """The coordinates, velocities and numbers by which `loss` has no derivative."""
-    _, (by_q, by_v, by_numbers) = _nan(
-        lambda q, v, params: loss(q, v, solution.ts, params), solution.q, solution.v, params
-    )
+    _, (by_q, by_v, by_numbers) = _nan(loss, solution.q, solution.v, solution.ts, params)
     inputs = state_names(solution.coordinates)
     found = _origins("`loss`", np.hstack([by_q, by_v]), inputs, solution.ts)
     return found + [NanOrigin("`loss`", (names[k],), None) for k in np.flatnonzero(by_numbers)]

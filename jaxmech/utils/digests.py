@@ -38,6 +38,15 @@ def sha256(*parts: str | bytes) -> str:
     return code.hexdigest()
 
 
+def arrays_digest(*arrays: Any) -> str:
+    """The digest of the types, shapes and numbers of arrays."""
+    code = hashlib.sha256()
+    for values in arrays:
+        code.update(f"{values.dtype} {values.shape}".encode())
+        code.update(np.ascontiguousarray(values).tobytes())
+    return code.hexdigest()
+
+
 def sources_digest(folder: Path) -> str:
     """The digest of all Python files in a folder."""
     code = hashlib.sha256()

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from jaxmech.identify.inference.formulas import Formula, passing
 from jaxmech.identify.inference.information import Numbers, checked, row
-from jaxmech.identify.inference.sparse_null_space import circuits, new_direction
+from jaxmech.identify.inference.sparse_null_space import circuits, independent
 
 _INDEPENDENT = 1e-5  # share of a gradient that must be new for a formula to be independent
 _WORTH = 0.5  # a longer divisor must reduce the error to this share
@@ -65,17 +65,12 @@ def combinations(
     here = row(values, len(names), "values")
     affected = np.any(spaces[0] != 0, axis=1)
     goal = int(affected.sum()) - spaces[0].shape[1]
-    found: list[Formula] = []
-    span = np.zeros((0, int(affected.sum())))
+
+    def relative_gradient(formula: Formula) -> Numbers:
+        return (formula.gradient(here) * np.where(here != 0, here, 1.0))[affected]
+
     formulas = passing(tuple(names), np.hstack(points), np.hstack(spaces), affected, tolerance)
-    for formula in formulas if goal else ():
-        gradient = formula.gradient(here) * np.where(here != 0, here, 1.0)
-        new = new_direction(gradient[affected], span, _INDEPENDENT)
-        if new is not None:
-            found.append(formula)
-            span = np.vstack([span, new])
-        if len(found) == goal:
-            break
+    found = independent(formulas, relative_gradient, goal, least=_INDEPENDENT)
     return Combinations(tuple(compress(names, affected)), tuple(found), goal - len(found))
 
 

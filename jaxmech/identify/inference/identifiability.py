@@ -5,10 +5,8 @@ values. Changes without any effect on the residuals are kept apart from those wi
 the noise: only the latter are cured by more data of the same kind.
 """
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import compress
 
 import numpy as np
@@ -24,7 +22,8 @@ from jaxmech.identify.inference.information import (
     require_noise,
     row,
 )
-from jaxmech.identify.inference.sparse_null_space import circuits, is_simple
+from jaxmech.identify.inference.sparse_null_space import circuits, is_simple, tidy
+from jaxmech.utils.text import titled_lines
 
 _SHOWN = 0.05  # share of the largest change from which a weak direction mentions a parameter
 
@@ -72,7 +71,6 @@ class Identifiability:
     noise: float  # standard deviation of the weighted residuals
     exact: tuple[Direction, ...]  # changes without effect on the residuals, of few parameters each
     weak: tuple[Direction, ...]  # changes with a relative standard error above `weak_above`
-    weak_above: float
     combinations: Combinations  # formulas that are determined though their parameters are not
 
     @property
@@ -84,11 +82,6 @@ class Identifiability:
     def rank(self) -> int:
         """The number of determined independent numbers."""
         return self.directions.rank
-
-    @property
-    def condition(self) -> float:
-        """The condition number of the determined part of the information with a unit diagonal."""
-        return self.directions.condition
 
     @property
     def undetermined(self) -> tuple[str, ...]:
@@ -113,11 +106,6 @@ class Identifiability:
 
         pivots = qr(np.linalg.qr(null)[0].T, pivoting=True, mode="economic")[2]
         return tuple(found.names[k] for k in sorted(pivots[: null.shape[1]]))
-
-    @cached_property
-    def fixing(self) -> tuple[FixedParameter, ...]:
-        """The effects of fixing each parameter."""
-        return tuple(self.if_fixed(name) for name in self.names)
 
     def if_fixed(self, name: str) -> FixedParameter:
         """The effect of knowing the named parameter on the others, and on their standard errors."""
@@ -144,12 +132,8 @@ class Identifiability:
         lines += [("determined", text) for text in _formulas(self)]
         lines += [("fixing", text) for text in _gains(self)]
         lines += [("remedy", text) for text in _remedies(self)]
-        shown = [f"{head}, condition {self.condition:.2g}"]
-        for k, (title, text) in enumerate(lines):
-            repeated = k and lines[k - 1][0] == title
-            first = f"  {'' if repeated else title:<16}"
-            shown += textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=" " * 18)
-        return "\n".join(shown)
+        head += f", condition {self.directions.condition:.2g}"
+        return "\n".join([head, *titled_lines(lines, 16)])
 
 
 def identifiability(
@@ -183,7 +167,6 @@ def identifiability(
         noise=float(noise),
         exact=tuple(Direction(found.names, _readable(z), np.inf) for z in circuits(relative).T),
         weak=tuple(_weak_directions(found, noise, weak_above)),
-        weak_above=float(weak_above),
         combinations=replace(known, formulas=best),
     )
 
@@ -200,14 +183,13 @@ def _weak_directions(
     errors = noise / np.sqrt(np.maximum(eigenvalues, np.finfo(H.dtype).tiny))
     for error, z in zip(errors, (basis @ vectors).T, strict=True):
         if error > above:
-            changes = _readable(np.where(np.abs(z) > 1e-12 * np.abs(z).max(), z, 0.0))
+            changes = _readable(tidy(z, 1e-12))
             yield Direction(found.names, changes, float(error / np.linalg.norm(changes)))
 
 
 def _readable(z: Numbers) -> Numbers:
-    nonzero = np.abs(z[z != 0])
-    z = z / (nonzero.min() if is_simple(z) else nonzero.max())
-    return z * np.sign(z[np.flatnonzero(z)[0]])
+    """A `tidy` vector in multiples of its smallest component, where these are small integers."""
+    return z / np.abs(z[z != 0]).min() if is_simple(z) else z
 
 
 def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[bool, float]:
@@ -236,7 +218,7 @@ def _gains(found: Identifiability) -> Iterator[str]:
     elif found.weak:
         scales = found.directions.scales
         worst = percent(np.max(found.standard_errors / scales))
-        for one in found.fixing:
+        for one in map(found.if_fixed, found.names):
             best = percent(np.max(one.standard_errors / scales))
             yield f"{one.name}: largest standard error {best} instead of {worst}"
 

@@ -55,11 +55,8 @@ def basis(columns: np.ndarray) -> np.ndarray:
 @jit_of("problem")
 def _numbers(problem: FitProblem, z: Array, leaves: Any) -> tuple[Array, Array]:
     """The numbers that are fitted, (p,), and their derivatives by the free numbers, (p, p)."""
-
-    def numbers(z: Array) -> Array:
-        return problem.layout.numbers(problem.layout.params(z, leaves))
-
-    return numbers(z), jax.jacfwd(numbers)(z)
+    numbers = problem.layout.numbers
+    return numbers(z, leaves), jax.jacfwd(numbers)(z, leaves)
 
 
 def _recording_of_rows(task: Task) -> np.ndarray:

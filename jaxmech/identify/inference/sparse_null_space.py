@@ -1,7 +1,9 @@
 """The sparsest basis of a null space: each vector changes as few parameters as possible."""
 
+from collections.abc import Callable, Iterable
 from itertools import combinations as subsets
 from math import comb
+from typing import TypeVar
 
 import numpy as np
 
@@ -9,6 +11,8 @@ from jaxmech.identify.inference.information import Numbers
 
 NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
 _MOST = 5000  # subsets to be tried
+
+T = TypeVar("T")
 
 
 def circuits(null_space: Numbers) -> Numbers:
@@ -33,26 +37,15 @@ def circuits(null_space: Numbers) -> Numbers:
         for zero in subsets(rows, r - 1):
             _, s, vt = np.linalg.svd(basis[list(zero)])
             if np.all(s > 1e-6):
-                found.append(basis @ vt[-1])
+                found.append(tidy(basis @ vt[-1]))
     else:
         from scipy.linalg import qr  # slow to import, and seldom needed
 
         pivots = qr(basis.T, pivoting=True, mode="economic")[2][:r]
-        found = list((basis @ np.linalg.inv(basis[pivots])).T)
+        found = [tidy(z) for z in (basis @ np.linalg.inv(basis[pivots])).T]
     # few parameters first, then simple ratios, then the first parameters
-    tidy = sorted(
-        map(_tidy, found), key=lambda z: (np.count_nonzero(z), not is_simple(z), (z == 0).tolist())
-    )
-    chosen: list[Numbers] = []
-    span = np.zeros((0, p))
-    for vector in tidy:
-        new = new_direction(vector, span, 1e-6)
-        if new is not None:
-            chosen.append(vector)
-            span = np.vstack([span, new])
-        if len(chosen) == r:
-            break
-    return np.transpose(chosen)
+    found.sort(key=lambda z: (np.count_nonzero(z), not is_simple(z), (z == 0).tolist()))
+    return np.transpose(independent(found, lambda z: z, r, least=1e-6))
 
 
 def is_simple(z: Numbers) -> bool:
@@ -61,17 +54,28 @@ def is_simple(z: Numbers) -> bool:
     return bool(np.all(np.abs(z - z.round()) < 1e-6) and np.abs(z).max() < 9.5)
 
 
-def _tidy(z: Numbers) -> Numbers:
+def tidy(z: Numbers, negligible: float = NEGLIGIBLE) -> Numbers:
     """The vector without round-off, its largest component 1 or -1, its first positive."""
-    z = np.where(np.abs(z) > NEGLIGIBLE * np.abs(z).max(), z, 0.0)
+    z = np.where(np.abs(z) > negligible * np.abs(z).max(), z, 0.0)
     z = z / np.abs(z).max()
     return z * np.sign(z[np.flatnonzero(z)[0]])
 
 
-def new_direction(row: Numbers, span: Numbers, least: float) -> Numbers | None:
-    """The direction of a row orthogonal to the rows of `span`; None if its share is too small."""
-    unit = row / np.linalg.norm(row)
-    rest = unit - span.T @ (span @ unit)
-    rest = rest - span.T @ (span @ rest)  # twice is enough for orthogonality to round-off
-    length = np.linalg.norm(rest)
-    return rest / length if length > least else None
+def independent(
+    candidates: Iterable[T], vector: Callable[[T], Numbers], count: int, *, least: float
+) -> list[T]:
+    """The first `count` whose vectors have a share of `least` beyond the span of those before."""
+    found: list[T] = []
+    span: list[Numbers] = []
+    for candidate in candidates if count else ():
+        given = vector(candidate)
+        unit = given / np.linalg.norm(given)
+        rows = np.reshape(span, (-1, unit.size))
+        rest = unit - rows.T @ (rows @ unit)
+        rest = rest - rows.T @ (rows @ rest)  # twice is enough for orthogonality to round-off
+        if (length := np.linalg.norm(rest)) > least:
+            found.append(candidate)
+            span.append(rest / length)
+        if len(found) == count:
+            break
+    return found

@@ -3,19 +3,19 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxmech.config.digest import differing, digest, system_digests
 from jaxmech.config.environment import environment
 from jaxmech.config.run_folder import flush, write_whole
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.problem.least_squares import Task
-from jaxmech.utils.digests import sha256
+from jaxmech.utils.digests import arrays_digest, sha256
 
 
 class CheckpointError(ValueError):
@@ -85,9 +85,7 @@ def checkpoint(folder: Any, task: Task, policy: Any, validation: Any) -> Checkpo
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / ".writable"
-        probe.touch()
-        probe.unlink()
+        TemporaryFile(dir=path).close()  # whether it can be written
     except OSError as error:
         raise CheckpointError(
             f"Argument `folder` {path} cannot be written: {error.strerror}."
@@ -116,10 +114,7 @@ def _digests(task: Task, policy: Any, validation: Any) -> dict[str, str]:
                "prior, start_sd or horizon": task.conditions, "multistart": task.y}  # fmt: skip
     if validation is not None:  # the recordings that decide when it stops
         numbers["validation"] = validation
-    for name, tree in numbers.items():
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-        shapes = repr([leaf.shape for leaf in leaves])
-        found[name] = sha256(shapes, *(leaf.tobytes() for leaf in leaves))
+    found |= {name: arrays_digest(*jax.tree.leaves(tree)) for name, tree in numbers.items()}
     if descends:
         steps = policy.optimizer
         found["the optax transformation"] = digest(steps.update, task.y, steps.init(task.y), task.y)

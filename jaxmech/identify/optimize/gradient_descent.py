@@ -18,7 +18,7 @@ from jaxmech.identify.problem.least_squares import (
     FitProblem,
     Task,
     half_square,
-    runs,
+    mean_square,
 )
 from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
 
@@ -83,7 +83,7 @@ def descend(
 ) -> Iterator[Progress]:  # fmt: skip
     """The progress after each step from y, or from an earlier `state`; the last holds the best."""
     problem, data = task.problem, task.data
-    step, loss_of = _program(problem, policy.optimizer)
+    step = _program(problem, policy.optimizer)
     if state is None:
         zero, none = jnp.zeros((), int), jnp.asarray(jnp.inf)
         state = _DescentState(policy.optimizer.init(y), y, none, zero, zero, none)
@@ -95,7 +95,7 @@ def descend(
                 f"The loss is {float(loss)} in step {count + 1}: the steps are too long for the "
                 "motion; take a smaller learning rate."
             )
-        score = loss if validation is None else loss_of(y[: problem.layout.size], validation)
+        score = loss if validation is None else mean_square(problem, y, validation)
         better = score < state.best_loss
         best = new if validation is None else jnp.where(better, y, state.best)
         since = jnp.where(better, 0, state.since + 1)
@@ -114,15 +114,14 @@ def descend(
 
 
 def _drawn(policy: Descent, segments: int, count: int) -> Array:
-    if policy.batch is None or policy.batch >= segments:
-        return jnp.arange(segments)
     # seeded with the number of the step, so that a continued fit draws the same
     draw = np.random.default_rng([policy.seed, count])
-    return jnp.asarray(np.sort(draw.choice(segments, policy.batch, replace=False)))
+    size = min(policy.batch or segments, segments)
+    return jnp.asarray(np.sort(draw.choice(segments, size, replace=False)))
 
 
 @lru_cache(maxsize=32)
-def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> tuple[Any, Any]:
+def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Any:
     def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
         """Half the mean square of the measurements in the chosen segments."""
         z, u = data.parts(y, problem.layout.size)
@@ -130,17 +129,12 @@ def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> tu
         data, conditions = _chosen(data, conditions, chosen)
         return half_square(problem, taken, data, conditions) / (data.segments.weights > 0).sum()
 
-    def alone(z: Array, data: Data) -> Array:
-        """Half the mean square of the measurements, without conditions."""
-        squares = (runs(problem, z, data).residual ** 2).sum()
-        return 0.5 * squares / (data.segments.weights > 0).sum()
-
     def step(y: Array, state: Any, *args: Any) -> tuple[Array, Array, Any]:
         value, slope = jax.value_and_grad(loss)(y, *args)
         change, state = optimizer.update(slope, state, y)
         return value, optax.apply_updates(y, change), state
 
-    return jax.jit(step), jax.jit(alone)
+    return jax.jit(step)
 
 
 def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Conditions]:

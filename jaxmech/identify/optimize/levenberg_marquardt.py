@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem, Task, dense, rows
-from jaxmech.utils.checks import require_positive_integer
+from jaxmech.utils.checks import require_positive, require_positive_integer
 from jaxmech.utils.field_docs import setting
 
 _NEAR = 0.1  # distance from the minimum in standard errors at which a fit has converged
@@ -44,8 +44,7 @@ class LevenbergMarquardt:
 
     def __post_init__(self) -> None:
         require_positive_integer("iterations", self.iterations, "give a number of steps")
-        if not self.tolerance > 0:
-            raise ValueError(f"Argument `tolerance` must be positive, but is {self.tolerance}.")
+        require_positive("tolerance", self.tolerance)
 
 
 class Progress(NamedTuple):

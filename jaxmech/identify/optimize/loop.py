@@ -13,7 +13,7 @@ from jaxmech.identify.optimize.checkpoint import FitState, checkpoint
 from jaxmech.identify.optimize.gradient_descent import Descent, descend
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
 from jaxmech.identify.problem.least_squares import Conditions, Data, Task, half_squares, jumps, runs
-from jaxmech.utils.checks import require_positive_integer, require_seed
+from jaxmech.utils.checks import require_positive, require_positive_integer, require_seed
 from jaxmech.utils.field_docs import setting
 
 ROUNDS = 30  # of a hard continuity condition
@@ -114,8 +114,7 @@ class MultiStart:
         require_positive_integer("count", self.count, "give the number of starting points")
         require_positive_integer("refine", self.refine, "give the number of fits")
         require_seed(self.seed)
-        if not self.spread > 0:
-            raise ValueError(f"Argument `spread` must be positive, but is {self.spread}.")
+        require_positive("spread", self.spread)
         if self.refine > self.count:
             raise ValueError(
                 f"Argument `refine` must be at most `count`, {self.count}, but is {self.refine}."

@@ -19,6 +19,7 @@ from jaxmech.identify.problem.least_squares import FitProblem
 from jaxmech.stabilization import constraint_jacobians, near, violations
 from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.text import capital
 
 # by how much recorded initial states may be off the constraints:
 FARTHEST = 1e-2  # relative to 1 + |q|, without further knowledge
@@ -103,11 +104,6 @@ def _require_near(
                 f"{name}[{worst}] = {x[worst]:.6g} would have to move by "
                 f"{abs(y - x)[worst]:.3g}, more than {limit[worst]:.3g}; {_REMEDY}"
             )
-
-
-def capital(text: str) -> str:
-    """The text with a capital letter at its beginning."""
-    return text[:1].upper() + text[1:]
 
 
 def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[InitialState]:

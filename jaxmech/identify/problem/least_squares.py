@@ -21,12 +21,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.assemble import Start, begin
-from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.identify.data.segments import SegmentOrigin, Segments
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
-from jaxmech.sensitivity.forward import direction_groups
+from jaxmech.sensitivity.forward import slopes_by_groups
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import Params, System
@@ -153,25 +152,15 @@ def runs(problem: FitProblem, y: Array, data: Data) -> SegmentRun:
 def linearized(problem: FitProblem, y: Array, data: Data) -> tuple[SegmentRun, Slopes]:
     """Run all segments with their derivatives, several directions of a segment per trajectory."""
     z, u = data.parts(y, problem.layout.size)
-    count = z.size + data.free_starts
-    directions = direction_groups(count, y.dtype)
 
-    def along(z: Array, u: Array, directions: Array, one: Data) -> Slopes:
-        def whole(z: Array, u: Array) -> Slopes:
-            made = run_segment(problem, z, u, one, ForwardMode())
-            return Slopes(made.residual, made.begin, made.end)
+    def slopes(u: Array, one: Data) -> Slopes:
+        def whole(x: Array) -> tuple[Slopes, None]:
+            made = run_segment(problem, x[: z.size], x[z.size :], one, ForwardMode())
+            return Slopes(made.residual, made.begin, made.end), None
 
-        def slope(direction: Array) -> Slopes:
-            return jax.jvp(whole, (z, u), (direction[: z.size], direction[z.size :]))[1]
+        return slopes_by_groups(whole, jnp.concatenate([z, u]))[0]
 
-        return jax.vmap(slope)(directions)
-
-    def along_all(u: Array, one: Data) -> Slopes:
-        # a batch of groups fills the lanes that a few recordings would leave empty
-        slopes = jax.vmap(lambda group: batched(along)(z, u, group, one))(directions)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], slopes)
-
-    return runs(problem, y, data), _over_segments(along_all, data, u)
+    return runs(problem, y, data), _over_segments(slopes, data, u)
 
 
 def triangle(J: Float[Array, "N P"], r: Float[Array, " N"]) -> Float[Array, "P+1 P+1"]:
@@ -238,6 +227,13 @@ def half_square(problem: FitProblem, y: Array, data: Data, conditions: Condition
 
 
 @jit_of("problem")
+def mean_square(problem: FitProblem, y: Array, data: Data) -> Array:
+    """Half the mean square of the measurements alone, from recorded initial states."""
+    squares = (runs(problem, y[: problem.layout.size], data).residual ** 2).sum()
+    return 0.5 * squares / (data.segments.weights > 0).sum()
+
+
+@jit_of("problem")
 def half_squares(problem: FitProblem, ys: Array, data: Data, conditions: Conditions) -> Array:
     """The `half_square` at many points (K, size of y), as one batch."""
     return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)
@@ -258,6 +254,6 @@ def _shifted_jumps(found: SegmentRun, data: Data, conditions: Conditions) -> Arr
 def outer_rows(problem: FitProblem, data: Data, conditions: Conditions, y: Array) -> Array:
     """Residuals of the priors of parameters and initial states, (p + S 2 k,)."""
     z, u = data.parts(y, problem.layout.size)
-    numbers = problem.layout.numbers(problem.layout.params(z, data.leaves))
+    numbers = problem.layout.numbers(z, data.leaves)
     prior = conditions.prior_weight * (numbers - conditions.prior_mean)
     return jnp.concatenate([prior, (conditions.start_weight * data.start_changes(u)).ravel()])

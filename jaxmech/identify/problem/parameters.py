@@ -17,7 +17,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import inf, isinf, isnan
+from math import inf, isinf
 from typing import Any, NamedTuple
 
 import jax
@@ -135,14 +135,12 @@ def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
     try:
         low, high = given
         found = Interval(-inf if low is None else float(low), inf if high is None else float(high))
-        if isnan(found.low) or isnan(found.high):
-            raise ValueError("a bound is NaN")
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"Argument `bounds` must hold (low, high) for {name!r}, None for no bound, or "
             f"PhysicalInertia(); but holds {given!r}."
         ) from error
-    if not found.low < found.high:
+    if not found.low < found.high:  # also for NaN
         raise ValueError(f"Argument `bounds` must have low < high for {name!r}: {given!r}.")
     return found
 
@@ -176,9 +174,9 @@ class ParameterLayout:
             place += len(entries)
         return jax.tree.unflatten(self.structure, whole)
 
-    def numbers(self, params: Params) -> Array:
+    def numbers(self, z: Array, leaves: Sequence[Array]) -> Array:
         """The numbers that are fitted, (p,), in the order of their names."""
-        leaves = jax.tree.leaves(params)
+        leaves = jax.tree.leaves(self.params(z, leaves))
         return jnp.array([leaves[k][entry] for k, _, entries in self.free for entry in entries])
 
 

@@ -14,7 +14,6 @@ from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, se
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.initial_states import (
     InitialState,
-    capital,
     consistent_start,
     free_directions,
     initial_states,
@@ -28,6 +27,7 @@ from jaxmech.simulate import simulate
 from jaxmech.stabilization import Free
 from jaxmech.status import Status
 from jaxmech.system import Params, as_dtype
+from jaxmech.utils.text import capital
 from jaxmech.utils.tracers import evenly_spaced
 
 _LONGER = 1.5  # an interval longer than the usual one by this factor is divided
@@ -56,8 +56,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         pairs = zip(given, states, strict=True)
         given = tuple(_with_guesses(problem, params, *pair) for pair in pairs)
     cut, origin = segments(given, horizon=horizon)
-    if horizon is not None:  # otherwise every recording is one segment
-        states = initial_states(problem, cut, params)
+    states = initial_states(problem, cut, params)
     problem, longest = _with_chosen_steps(problem, params, given, cut, states, settings.step)
     if longest is not None:
         cut, origin = segments(given, horizon=horizon, step=longest)
