@@ -84,6 +84,11 @@ class Identifiability:
         return self.directions.rank
 
     @property
+    def condition(self) -> float:
+        """The condition number of the determined part of the information with a unit diagonal."""
+        return self.directions.condition
+
+    @property
     def undetermined(self) -> tuple[str, ...]:
         """The parameters that are not determined."""
         return tuple(compress(self.names, ~self.directions.determined))
@@ -132,7 +137,7 @@ class Identifiability:
         lines += [("determined", text) for text in _formulas(self)]
         lines += [("fixing", text) for text in _gains(self)]
         lines += [("remedy", text) for text in _remedies(self)]
-        head += f", condition {self.directions.condition:.2g}"
+        head += f", condition {self.condition:.2g}"
         return "\n".join([head, *titled_lines(lines, 16)])
 
 
