@@ -9,6 +9,7 @@ and Stone 1984, section 3.4.3, there with the standard error of the best by itse
 """
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -282,7 +283,10 @@ def errors_with_fitted_starts(
     subject: Identifiable, params: Params, recordings: Sequence[Recording],
     settings: Settings = Settings(),
 ) -> np.ndarray:  # fmt: skip
-    """RMS errors (R,) of recordings with only their initial states fitted; NaN after a failure."""
+    """RMS errors (R,) of recordings with only their initial states fitted; NaN after a failure.
+
+    Warns if the initial states have not converged.
+    """
     # A wrong model shows in them even where recorded initial states have larger errors than the
     # model, as long as the recordings are so long that an initial state cannot make up for it.
     first = parameters(params).layout.names[0].partition("[")[0]
@@ -295,7 +299,11 @@ def errors_with_fitted_starts(
         problem=replace(task.problem, layout=replace(task.problem.layout, free=(), names=())),
         conditions=replace(task.conditions, prior_mean=none, prior_weight=none),
     )
+    converged = True
     for at in steps(_REFIT, task, y, task.conditions) if y.size else ():
-        y = at.y
+        y, converged = at.y, at.converged
+    if not converged:
+        text = "the fitted initial states have not converged, so these errors may be too large"
+        warnings.warn(f'{text}; compare with score="recorded"', stacklevel=2)
     found = runs(task.problem, y, task.data)
     return Predicted(task.origin.recordings, task.origin.gathered(found.predicted)).errors

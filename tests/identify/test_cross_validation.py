@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.identify import Descent, Recording
+from jaxmech.identify import Descent, LevenbergMarquardt, Recording
 from jaxmech.identify import cross_validation as module
 from jaxmech.identify.cross_validation import (
     CrossValidation,
@@ -147,6 +147,12 @@ def test_errors_with_fitted_starts() -> None:
     held = [Recording(r.ts, r.observed, r.q0, r.v0, 1.0, (1e-9, 1e-9)) for r in swings(0.1)]
     stuck = errors_with_fitted_starts(DAMPED, truth, held, fine)
     assert stuck.min() > 0.05  # the start is said to be known
+
+
+def test_fitted_starts_that_have_not_converged_are_reported(monkeypatch) -> None:
+    monkeypatch.setattr(module, "_REFIT", LevenbergMarquardt(iterations=1))
+    with pytest.warns(UserWarning, match="initial states have not converged"):
+        errors_with_fitted_starts(DAMPED, {"k": 7.0, "c": 0.2}, swings(0.1), Settings(step=0.01))
 
 
 @pytest.mark.parametrize(
