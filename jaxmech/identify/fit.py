@@ -170,7 +170,7 @@ def fit_identifiable(
     one = partial(solve, policy=policy, validation=watched, progress=progress)
     ends = [*zip(tasks, workers(one, list(zip(tasks, places, strict=True))), strict=True)]
     losses = [_final_loss(*end, policy, watched) for end in ends] if len(ends) > 1 else [0.0]
-    task, solved = ends[int(np.nanargmin(losses))]
+    task, solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
     return _result(task, solved, others, subject.params)
 
 
