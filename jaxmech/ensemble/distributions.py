@@ -313,7 +313,7 @@ def needs_default(rule: Distribution) -> str | None:
 
 def _normal_quantile(unit: np.ndarray, low: float, high: float) -> np.ndarray:
     """Quantiles of the standard normal distribution, truncated; from the nearer tail."""
-    from scipy.special import ndtr, ndtri  # slow to import, and seldom needed
+    from scipy.special import ndtr, ndtri  # slow to import
 
     if low > 0:
         return -_normal_quantile(1 - unit, -high, -low)
@@ -322,7 +322,7 @@ def _normal_quantile(unit: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _normal_log_density(z: np.ndarray, low: float, high: float) -> np.ndarray:
-    from scipy.special import log_ndtr, ndtr  # slow to import, and seldom needed
+    from scipy.special import log_ndtr, ndtr  # slow to import
 
     mass = ndtr(high) - ndtr(low) if low < 0 else exp(log_ndtr(-low)) - exp(log_ndtr(-high))
     density = -(np.asarray(z) ** 2) / 2 - log(np.sqrt(2 * np.pi) * mass)

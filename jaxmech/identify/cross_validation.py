@@ -31,7 +31,7 @@ from jaxmech.identify.problem.parameters import parameters
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Predicted
 from jaxmech.system import Params
-from jaxmech.utils.digests import sha256
+from jaxmech.utils.digests import arrays_digest, sha256
 
 Rule = Literal["one-standard-error", "minimum"]
 Score = Literal["recorded", "fitted"]
@@ -276,7 +276,7 @@ def _fingerprint(job: _Job) -> str:
     arrays = [(r.ts, r.observed, r.q0, r.v0, r.weights, r.start_sd) for r in job.recordings]
     leaves, structure = jax.tree.flatten(arrays)
     facts = job.name, job.held.tolist(), job.score, subject, policies, structure
-    return sha256(repr(facts), *(leaf.tobytes() for leaf in leaves))
+    return sha256(repr(facts), arrays_digest(*leaves))
 
 
 def errors_with_fitted_starts(
