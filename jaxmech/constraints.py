@@ -103,8 +103,13 @@ class Holonomic(AbstractConstraint):
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
         """The rows A = dphi/dq and b = -(second time derivative without A a)."""
-        A = jax.jacfwd(lambda q: self.value(q, t, params))(q)
-        return A, -rate(lambda q, t: self.speed(q, v, t, params), q, v, t)
+        b = -rate(lambda q, t: self.speed(q, v, t, params), q, v, t)
+        return self.jacobian(q, t, params), b
+
+    @traced_once
+    def jacobian(self, q: Array, t: Array, params: Any) -> Array:
+        """The Jacobian dphi/dq, (k, n), which is that of dphi/dt with respect to v, too."""
+        return jax.jacfwd(lambda q: self.value(q, t, params))(q)
 
 
 class Nonholonomic(AbstractConstraint):
@@ -129,8 +134,13 @@ class Nonholonomic(AbstractConstraint):
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
         """The rows A = dpsi/dv and b = -(dpsi/dq v + dpsi/dt)."""
-        A = jax.jacfwd(lambda v: self.value(q, v, t, params))(v)
-        return A, -rate(lambda q, t: self.value(q, v, t, params), q, v, t)
+        b = -rate(lambda q, t: self.value(q, v, t, params), q, v, t)
+        return self.jacobian(q, v, t, params), b
+
+    @traced_once
+    def jacobian(self, q: Array, v: Array, t: Array, params: Any) -> Array:
+        """The Jacobian dpsi/dv, (k, n)."""
+        return jax.jacfwd(lambda v: self.value(q, v, t, params))(v)
 
 
 class Acceleration(AbstractConstraint):

@@ -185,10 +185,10 @@ def constraint_jacobians(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:
     """The Jacobians d(position level)/dq and d(velocity level)/dv, (k, n) and (l, n)."""
-    A_velocity = jax.jacfwd(lambda v: system.velocity_level(q, v, t, params))(v)
+    A_velocity = system.velocity_jacobian(q, v, t, params)
     if not any(isinstance(c, Nonholonomic) for c in system.constraints):
         return A_velocity, A_velocity
-    return jax.jacfwd(lambda q: system.position_level(q, t, params))(q), A_velocity
+    return system.position_jacobian(q, t, params), A_velocity
 
 
 def near(level: Array, A: Array, x: Array) -> Array:

@@ -131,8 +131,7 @@ class System:
                 F = _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
             Q = Q + F.astype(q.dtype)
         rows = [c.rows(q, v, t, params) for c in self.constraints]
-        A = jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *(A for A, _ in rows)])
-        b = jnp.concatenate([jnp.zeros((0,), q.dtype), *(b for _, b in rows)])
+        A, b = self._matrix([A for A, _ in rows], q), _stacked([b for _, b in rows], q.dtype)
         return EquationsOfMotion(self.mass(q, v, t, params), Q, A, b, self.singular_mass)
 
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
@@ -170,8 +169,11 @@ class System:
     @traced_once
     def position_level(self, q: Array, t: Array, params: Params) -> Array:
         """The residuals phi of the holonomic constraints, (k,)."""
-        holonomic = [c for c in self.constraints if isinstance(c, Holonomic)]
-        return _stacked([c.value(q, t, params) for c in holonomic], q.dtype)
+        return _stacked([c.value(q, t, params) for c in self._holonomic], q.dtype)
+
+    def position_jacobian(self, q: Array, t: Array, params: Params) -> Array:
+        """The Jacobian of the position level with respect to q, (k, n)."""
+        return self._matrix([c.jacobian(q, t, params) for c in self._holonomic], q)
 
     @traced_once
     def velocity_level(self, q: Array, v: Array, t: Array, params: Params) -> Array:
@@ -182,8 +184,17 @@ class System:
                 return constraint.value(q, v, t, params)
             return constraint.speed(q, v, t, params)
 
-        levels = [c for c in self.constraints if isinstance(c, Holonomic | Nonholonomic)]
-        return _stacked([value(c) for c in levels], q.dtype)
+        return _stacked([value(c) for c in self._on_velocities], q.dtype)
+
+    def velocity_jacobian(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The Jacobian of the velocity level with respect to v, (k, n)."""
+
+        def rows(constraint: Holonomic | Nonholonomic) -> Array:
+            if isinstance(constraint, Nonholonomic):
+                return constraint.jacobian(q, v, t, params)
+            return constraint.jacobian(q, t, params)
+
+        return self._matrix([rows(c) for c in self._on_velocities], q)
 
     def sizes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[int, ...]:
         """The number of equations of each constraint."""
@@ -204,6 +215,20 @@ class System:
         floats = [x.dtype for x in (q, v) if jnp.issubdtype(x.dtype, jnp.floating)]
         dtype = jnp.result_type(*floats) if floats else jnp.result_type(float)
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
+
+    @property
+    def _holonomic(self) -> list[Holonomic]:
+        """The constraints of the position level."""
+        return [c for c in self.constraints if isinstance(c, Holonomic)]
+
+    @property
+    def _on_velocities(self) -> list[Holonomic | Nonholonomic]:
+        """The constraints of the velocity level."""
+        return [c for c in self.constraints if isinstance(c, Holonomic | Nonholonomic)]
+
+    def _matrix(self, rows: Sequence[Array], q: Array) -> Array:
+        """Stack rows (k, n) of constraints, of which there may be none."""
+        return jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *rows])
 
     @traced_once
     def _slopes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:

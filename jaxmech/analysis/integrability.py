@@ -98,7 +98,7 @@ def _covectors(
     def of(c: Nonholonomic) -> tuple[Array, Array, Array]:
         def rows(z: Array) -> Array:
             q, t, still = z[:-1], z[-1], jnp.zeros_like(v)
-            A = jax.jacfwd(lambda v: c.value(q, v, t, params))(still)
+            A = c.jacobian(q, still, t, params)
             return jnp.concatenate([A, c.value(q, still, t, params)[:, None]], axis=1)
 
         z = jnp.append(q, t)

@@ -134,14 +134,13 @@ class CoordinatePartition(AbstractFormulation):
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> Partition | None:
         """The choice of dependent coordinates and velocities at the start of a step."""
-        A = jax.jacfwd(lambda v: system.velocity_level(q, v, t, params))(v)
+        A = system.velocity_jacobian(q, v, t, params)
         if A.shape[0] == 0:
             return None
         positions = velocities = pivots(A, self.tolerance)
         nonholonomic = any(isinstance(c, Nonholonomic) for c in system.constraints)
         if nonholonomic:
-            A = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
-            positions = pivots(A, self.tolerance)
+            positions = pivots(system.position_jacobian(q, t, params), self.tolerance)
         sizes = jnp.concatenate([positions.sizes, velocities.sizes])
         # Round-off is divided by a pivot in the dependent coordinates, again in their velocities
         # and again in their accelerations, and a pivot changes during a step.

@@ -250,7 +250,7 @@ def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledPro
 
     # The effect of a relative change of q on forces, which themselves vanish at an equilibrium.
     largest = jnp.max(jnp.abs(force(q)) + reach(jax.jacfwd(force)(q), q))
-    A_p = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
+    A_p = system.position_jacobian(q, t, params)
     row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
     scales = jax.lax.stop_gradient((jnp.where(largest > 0, largest, 1.0), row, row_p))
     start = jnp.concatenate([q, none, symmetries.along(q, guess)])

@@ -134,7 +134,7 @@ def full_equations(system: System, state: State, freedom: Freedom) -> FullEquati
 
     def matrices(t: Array) -> tuple[Array, Array, Balance]:
         """M, the rows on positions, and the derivatives of each part with respect to q and v."""
-        A_p = jax.jacfwd(lambda q: system.position_level(q, t, params))(q)
+        A_p = system.position_jacobian(q, t, params)
         slopes = jax.jacfwd(lambda q, v: parts(q, v, t), (0, 1))(q, v)
         return system.mass(q, v, t, params), A_p, slopes
 
