@@ -1,7 +1,5 @@
 """`LDL`: the pseudo-inverse from L D L^T = C C^T, dropping the pivots of dependent rows."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -58,29 +56,33 @@ class LDL(AbstractSolver):
         [1. 0. 1.] [1. 0.] 1
     """
 
-    @partial(jax.jit, static_argnums=0)
     def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> LDLRowSpace:
         """Factorize C C^T; pivots are compared with the squared lengths of the rows of C."""
-        # Only the lower triangle is read, so native code does not compute the upper one.
-        gram = (C[:, None, :] * C[None, :, :]).sum(-1)
-        # Rows are not scaled to unit length as in `QR`: comparing a pivot with the squared length
-        # of its row drops the same rows, and saves a fifth of the operations of an acceleration.
-        smallest = self.thresholds(C, kept) * (C * C).sum(1)
-        rank = jnp.zeros((), jnp.int32)
-        keeps, columns, inverse_pivots = [jnp.zeros(0, bool)], [], []
-        for least in smallest:
-            keep = gram[0, 0] > least
-            rank = rank + keep
-            keeps.append(keep[None])
-            # The inner `where` keeps the division finite, so that the compiler may fold its
-            # products with zero: no NaN can originate here.
-            inverse_pivots.append(jnp.where(keep, 1 / jnp.where(keep, gram[0, 0], 1.0), 0.0))
-            columns.append(gram[1:, 0] * inverse_pivots[-1])
-            gram = gram[1:, 1:] - columns[-1][:, None] * gram[None, 1:, 0]
-        return LDLRowSpace(
-            C=C,
-            columns=tuple(columns),
-            inverse_pivots=tuple(inverse_pivots),
-            rank=rank,
-            kept=jnp.concatenate(keeps),
-        )
+        return _eliminated(C, self.thresholds(C, kept))
+
+
+@jax.jit  # traced once for all tolerances
+def _eliminated(C: Array, thresholds: Array) -> LDLRowSpace:
+    # Only the lower triangle is read, so native code does not compute the upper one.
+    gram = (C[:, None, :] * C[None, :, :]).sum(-1)
+    # Rows are not scaled to unit length as in `QR`: comparing a pivot with the squared length
+    # of its row drops the same rows, and saves a fifth of the operations of an acceleration.
+    smallest = thresholds * (C * C).sum(1)
+    rank = jnp.zeros((), jnp.int32)
+    keeps, columns, inverse_pivots = [jnp.zeros(0, bool)], [], []
+    for least in smallest:
+        keep = gram[0, 0] > least
+        rank = rank + keep
+        keeps.append(keep[None])
+        # The inner `where` keeps the division finite, so that the compiler may fold its
+        # products with zero: no NaN can originate here.
+        inverse_pivots.append(jnp.where(keep, 1 / jnp.where(keep, gram[0, 0], 1.0), 0.0))
+        columns.append(gram[1:, 0] * inverse_pivots[-1])
+        gram = gram[1:, 1:] - columns[-1][:, None] * gram[None, 1:, 0]
+    return LDLRowSpace(
+        C=C,
+        columns=tuple(columns),
+        inverse_pivots=tuple(inverse_pivots),
+        rank=rank,
+        kept=jnp.concatenate(keeps),
+    )

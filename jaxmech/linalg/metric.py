@@ -110,6 +110,8 @@ def metric(
         >>> print(pair.smallest(jnp.array([4.0]))[0])
         [3. 1.]
     """
+    # An array in any case, so that `with_rows` is traced once for both.
+    kept = jnp.ones(A.shape[0], bool) if kept is None else kept
     return with_rows(M, cholesky(M), A, solver, kept)
 
 

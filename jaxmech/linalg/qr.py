@@ -1,7 +1,5 @@
 """`QR`: the pseudo-inverse from an orthogonalization of the rows of C."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -66,28 +64,32 @@ class QR(AbstractSolver):
         [1. 0. 1.] [1. 0.] 1
     """
 
-    @partial(jax.jit, static_argnums=0)
     def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> QRRowSpace:
         """Orthogonalize the rows of C after scaling them."""
-        C, scale = unit_rows(C)
+        return _orthogonalized(C, self.thresholds(C, kept))
 
-        def orthogonalize(U: Array, row: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-            j, c, threshold = row
-            along = times(U, c)
-            rest = c - times(U.T, along)
-            # A second time: the round-off left along U by the first is large compared with a `rest`
-            # that is nearly zero, and twice is enough (Parlett, The Symmetric Eigenvalue Problem,
-            # 6.9).
-            again = times(U, rest)
-            rest = rest - times(U.T, again)
-            squared = (rest * rest).sum()
-            keep = squared > threshold**2
-            inverse = jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, squared, 1.0)), 0.0)
-            return U.at[j].set(rest * inverse), (along + again, inverse)
 
-        if C.shape[0] == 0:
-            return QRRowSpace(C, C @ C.T, scale, scale, jnp.zeros((), jnp.int32), scale > 0)
-        rows = (jnp.arange(C.shape[0]), C, self.thresholds(C, kept))
-        U, (R, inverse_lengths) = jax.lax.scan(orthogonalize, jnp.zeros_like(C), rows)
-        kept = inverse_lengths > 0
-        return QRRowSpace(U, R, inverse_lengths, scale, kept.sum(dtype=jnp.int32), kept)
+@jax.jit  # traced once for all tolerances
+def _orthogonalized(C: Array, thresholds: Array) -> QRRowSpace:
+    C, scale = unit_rows(C)
+
+    def orthogonalize(U: Array, row: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        j, c, threshold = row
+        along = times(U, c)
+        rest = c - times(U.T, along)
+        # A second time: the round-off left along U by the first is large compared with a `rest`
+        # that is nearly zero, and twice is enough (Parlett, The Symmetric Eigenvalue Problem,
+        # 6.9).
+        again = times(U, rest)
+        rest = rest - times(U.T, again)
+        squared = (rest * rest).sum()
+        keep = squared > threshold**2
+        inverse = jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, squared, 1.0)), 0.0)
+        return U.at[j].set(rest * inverse), (along + again, inverse)
+
+    if C.shape[0] == 0:
+        return QRRowSpace(C, C @ C.T, scale, scale, jnp.zeros((), jnp.int32), scale > 0)
+    rows = (jnp.arange(C.shape[0]), C, thresholds)
+    U, (R, inverse_lengths) = jax.lax.scan(orthogonalize, jnp.zeros_like(C), rows)
+    kept = inverse_lengths > 0
+    return QRRowSpace(U, R, inverse_lengths, scale, kept.sum(dtype=jnp.int32), kept)

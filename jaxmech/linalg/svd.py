@@ -1,6 +1,5 @@
 """`SVD`: the pseudo-inverse from singular values, used as reference."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -49,14 +48,18 @@ class SVD(AbstractSolver):
         [1. 0. 1.] [0.5  0.25] 1
     """
 
-    @partial(jax.jit, static_argnums=0)
     def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> SVDRowSpace:
         """Compute the pseudo-inverse of C after scaling its rows."""
-        C, scale = unit_rows(C)
-        if C.shape[0] == 0:
-            return SVDRowSpace(C.T, scale, jnp.zeros((), jnp.int32), scale > 0)
-        inverse, kept = _pseudo_inverse(C, self.thresholds(C, kept))
-        return SVDRowSpace(inverse, scale, kept.sum(dtype=jnp.int32), kept)
+        return _inverted(C, self.thresholds(C, kept))
+
+
+@jax.jit  # traced once for all tolerances
+def _inverted(C: Array, thresholds: Array) -> SVDRowSpace:
+    C, scale = unit_rows(C)
+    if C.shape[0] == 0:
+        return SVDRowSpace(C.T, scale, jnp.zeros((), jnp.int32), scale > 0)
+    inverse, kept = _pseudo_inverse(C, thresholds)
+    return SVDRowSpace(inverse, scale, kept.sum(dtype=jnp.int32), kept)
 
 
 @jax.custom_jvp
