@@ -1,15 +1,24 @@
 """Cholesky factorization M = L L^T of a small matrix, column by column.
 
-Written as `jnp` operations on shrinking columns, which become native code for a batch; a batched
+Written as operations on shrinking columns, which become native code for a batch; a batched
 LAPACK call would factorize the matrices one after another.
 """
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.linalg.products import diagonal
+from jaxmech.linalg.products import (
+    below_corner,
+    corner,
+    diagonal,
+    outer,
+    scaled,
+    split_first,
+    with_first,
+)
 
 
 class Cholesky(eqx.Module):
@@ -30,16 +39,17 @@ class Cholesky(eqx.Module):
         """Solve L X = B for a vector or for the columns of a matrix."""
         rows = []
         for column, inverse in zip(self.columns, self.inverse_pivots, strict=True):
-            rows.append(B[0] * inverse)
-            B = B[1:] - _outer(column, rows[-1])
-        return jnp.stack(rows)
+            first, rest = split_first(B)
+            rows.append(scaled(first, inverse))
+            B = lax.sub(rest, outer(column, rows[-1]))
+        return lax.concatenate(rows, 0)
 
     def upper(self, y: Float[Array, " n"]) -> Float[Array, " n"]:
         """Solve L^T x = y for a vector."""
         x = y[:0]
-        pairs = zip(self.columns, self.inverse_pivots, strict=True)
-        for j, (column, inverse) in reversed(list(enumerate(pairs))):
-            x = jnp.concatenate([((y[j] - (column * x).sum()) * inverse)[None], x])
+        numbers = zip(self.columns, self.inverse_pivots, jnp.unstack(y), strict=True)
+        for column, inverse, number in reversed(list(numbers)):
+            x = with_first(lax.mul(lax.sub(number, lax.mul(column, x).sum()), inverse), x)
         return x
 
 
@@ -54,17 +64,14 @@ def cholesky(M: Float[Array, " n n"]) -> Cholesky:
         [1. 2.] True
     """
     columns, inverse_pivots = [], []
-    definite = jnp.asarray(True)
+    definite, one = jnp.asarray(True), jnp.ones((), M.dtype)
     # Round-off of the elimination: smaller pivots count as zero.
     threshold = 4 * M.shape[0] * jnp.finfo(M.dtype).eps * jnp.abs(diagonal(M))
-    for smallest in threshold:
-        singular = M[0, 0] <= smallest  # false for NaN, which is passed on to the result
+    for smallest in jnp.unstack(threshold):
+        pivot, (column, rest) = corner(M), below_corner(M)
+        singular = lax.le(pivot, smallest)  # false for NaN, which is passed on to the result
         definite = definite & ~singular
-        inverse_pivots.append(1 / jnp.sqrt(jnp.where(singular, 1.0, M[0, 0])))
-        columns.append(M[1:, 0] * inverse_pivots[-1])
-        M = M[1:, 1:] - _outer(columns[-1], columns[-1])
+        inverse_pivots.append(lax.div(one, lax.sqrt(lax.select(singular, one, pivot))))
+        columns.append(scaled(column, inverse_pivots[-1]))
+        M = lax.sub(rest, outer(columns[-1], lax.expand_dims(columns[-1], (0,))))
     return Cholesky(tuple(columns), tuple(inverse_pivots), definite)
-
-
-def _outer(column: Array, row: Array) -> Array:
-    return column.reshape(-1, *(1,) * row.ndim) * row[None]

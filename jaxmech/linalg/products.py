@@ -1,12 +1,50 @@
-"""Products of small matrices as multiply and sum, which fuse under plain `vmap`; a dot does not."""
+"""Products of small matrices as multiply and sum, which fuse under plain `vmap`; a dot does not.
+
+What a factorization repeats for every column is written in `lax`: indexing and broadcasting by
+`jnp` take several times as long to trace.
+"""
 
 import jax
+from jax import lax
 from jaxtyping import Array, Float
 
 
 def times(A: Float[Array, " m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
     """Multiply a matrix and a vector."""
-    return (A * x[None, :]).sum(1)
+    return (A * lax.broadcast_in_dim(x, A.shape, (1,))).sum(1)
+
+
+def outer(column: Float[Array, " m"], row: Float[Array, "1 *k"]) -> Float[Array, " m *k"]:
+    """Multiply a column and a row, or the numbers of a column and one number."""
+    shape = (*column.shape, *row.shape[1:])
+    rows = lax.broadcast_in_dim(row, shape, tuple(range(row.ndim)))
+    return lax.mul(lax.broadcast_in_dim(column, shape, (0,)), rows)
+
+
+def scaled(x: Float[Array, " *k"], factor: Float[Array, ""]) -> Float[Array, " *k"]:
+    """Multiply an array and a scalar."""
+    return lax.mul(x, lax.broadcast(factor, x.shape))
+
+
+def corner(M: Float[Array, " n n"]) -> Float[Array, ""]:
+    """The first element of a matrix."""
+    return lax.squeeze(lax.slice(M, (0, 0), (1, 1)), (0, 1))
+
+
+def below_corner(M: Float[Array, " n n"]) -> tuple[Float[Array, " k"], Float[Array, " k k"]]:
+    """The first column below the corner, and the matrix without first row and column."""
+    n = len(M)
+    return lax.squeeze(lax.slice(M, (1, 0), (n, 1)), (1,)), lax.slice(M, (1, 1), (n, n))
+
+
+def split_first(x: Float[Array, " n *k"]) -> tuple[Float[Array, "1 *k"], Float[Array, " l *k"]]:
+    """The first row, and the others."""
+    return lax.slice_in_dim(x, 0, 1), lax.slice_in_dim(x, 1, None)
+
+
+def with_first(first: Float[Array, ""], x: Float[Array, " n"]) -> Float[Array, " l"]:
+    """Put a number before a vector."""
+    return lax.concatenate([lax.expand_dims(first, (0,)), x], 0)
 
 
 def product(A: Float[Array, " k m"], B: Float[Array, " m n"]) -> Float[Array, " k n"]:
