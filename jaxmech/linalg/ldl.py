@@ -80,10 +80,13 @@ def _eliminated(C: Array, thresholds: Array) -> LDLRowSpace:
     # of its row drops the same rows, and saves a fifth of the operations of an acceleration.
     smallest = thresholds * (C * C).sum(1)
     zero, one = jnp.zeros((), C.dtype), jnp.ones((), C.dtype)
+    rank = jnp.zeros((), jnp.int32)
     keeps, columns, inverse_pivots = [jnp.zeros(0, bool)], [], []
     for least in jnp.unstack(smallest):
         pivot, (column, rest) = corner(gram), below_corner(gram)
         keep = lax.gt(pivot, least)
+        # Not by a sum at the end: XLA may compute all pivots once more for it, rounded otherwise.
+        rank = rank + keep
         keeps.append(lax.expand_dims(keep, (0,)))
         # The inner `select` keeps the division finite, so that the compiler may fold its products
         # with zero: no NaN can originate here.
@@ -91,11 +94,10 @@ def _eliminated(C: Array, thresholds: Array) -> LDLRowSpace:
         inverse_pivots.append(inverse)
         columns.append(scaled(column, inverse))
         gram = lax.sub(rest, outer(columns[-1], lax.expand_dims(column, (0,))))
-    kept = lax.concatenate(keeps, 0)
     return LDLRowSpace(
         C=C,
         columns=tuple(columns),
         inverse_pivots=tuple(inverse_pivots),
-        rank=kept.sum(dtype=jnp.int32),
-        kept=kept,
+        rank=rank,
+        kept=lax.concatenate(keeps, 0),
     )
