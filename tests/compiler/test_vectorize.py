@@ -225,6 +225,12 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "hessian": lambda x, A: jax.hessian(lambda y: jnp.sin(y @ A @ y))(x),
     "solve by hand": lambda x, A: jax.jacfwd(lambda y: A @ y * y)(x) @ x,
+    "parts of an array": lambda x, A: (
+        [jnp.sin(row) for row in jnp.unstack(A)],
+        jnp.split(x, [1, 3]),
+        # An array without numbers has no parts.
+        lax.while_loop(lambda y: y.sum() < 9, lambda y: y + 1 + sum(jnp.unstack(y[:0])), x),
+    ),
 }
 
 

@@ -235,7 +235,8 @@ def _platform_index(primitive: Primitive, params: tuple[tuple[str, Any], ...]) -
 
 
 def _split(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
-    return np.split(x, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"])
+    # Without the rest after the last part, which is empty; there may be no part at all.
+    return np.split(x, np.cumsum(eqn.params["sizes"], dtype=int), eqn.params["axis"])[:-1]
 
 
 _OTHER_ELEMENTWISE = (
