@@ -243,6 +243,8 @@ def _names(found: Symmetries) -> list[str]:
 
 def _quantity(found: Symmetries, k: int, name: str) -> Quantity:
     c, W, s = found.c[k], found.W[k], found.s[k]
+    if name == "energy":  # and not its negative, which is J of a shift of time by 1
+        s = -s
     return Quantity(name, lambda q, t, params: (c + W @ q, s), is_conserved=True, rate=0.0)
 
 
