@@ -83,7 +83,8 @@ class Symmetries(eqx.Module):
 
         texts, digits = [], 9 if self.c.dtype == np.float64 else 4
         for c, W, s in zip(
-            *(np.asarray(x, float).round(digits) + 0.0 for x in (self.c, self.W, self.s)), strict=True
+            *(np.asarray(x, float).round(digits) + 0.0 for x in (self.c, self.W, self.s)),
+            strict=True,
         ):
             parts = []
             for i, name in enumerate(names):
