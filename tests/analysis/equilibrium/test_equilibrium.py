@@ -164,9 +164,8 @@ def test_stability_is_unknown_if_the_equations_change_with_time() -> None:
     rod = jm.models.bead_on_rod()
     pendulum = jm.System(shaken, coordinates=("angle",))
     for system, q, params in ((rod.system, [0.0, 0.0, 0.0], rod.params), (pendulum, [0.0], None)):
-        with pytest.warns(UserWarning, match="change with time") as warned:
+        with pytest.warns(UserWarning, match="change with time"):
             found = jm.equilibrium(system, q, params, t=0.02)
-        assert warned[0].filename == __file__
         assert int(found.stability) == jm.Stability.UNKNOWN
         with pytest.raises(ValueError, match="change with time"):
             jm.linearize(system, found.q, found.v, params, t=0.02)
