@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.stability.linearization import Linearization, is_negligible
-from jaxmech.analysis.stability.spectrum import Numbers, eigenvalues, on_host
+from jaxmech.analysis.stability.spectrum import Numbers, eigenvalues, null, on_host
 
-AXIS = 1e-7  # relative to the largest eigenvalue: on the imaginary axis, also when repeated
-FLAT = 1e-9  # relative to the largest stiffness: counts as zero
+AXIS = 0.45  # power of round-off of a real part that is zero, also when repeated
 
 
 class Stability(IntEnum):
@@ -82,15 +81,17 @@ def assess(lin: Linearization) -> Assessment:
     A = jnp.where(is_negligible(lin.unsteadiness), lin.space.A, jnp.nan)
     # The size relative to which the reduced stiffness counts as zero.
     stiffness = sum(jnp.max(jnp.abs(x), initial=0.0) for x in (full.K, full.geometric))
-    given = jax.lax.stop_gradient((A, small.M, small.C, small.K, stiffness))
+    given = jax.lax.stop_gradient((A, small.M, small.C, small.K, stiffness, lin.rate))
     count, growth = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), A.dtype)
     free = jax.ShapeDtypeStruct((k, k), A.dtype)
     shapes = Assessment(count, count, count, count, growth, free)
     return on_host(_assess, shapes, *given, vmap_method="sequential")
 
 
-def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) -> Assessment:
-    k = K.shape[1]
+def _assess(
+    A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers, rate: Numbers
+) -> Assessment:
+    k, negligible = K.shape[1], null(A.dtype)
     free = np.zeros((k, k), A.dtype)
 
     def assessment(*counts: int, growth: float) -> Assessment:
@@ -99,28 +100,30 @@ def _assess(A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers) 
 
     if not np.isfinite(A).all():
         return assessment(Stability.UNKNOWN, -1, 0, 0, growth=np.nan)
-    values, zero = eigenvalues(A, M, K)
-    size = np.abs(values).max(initial=0.0)
+    values, zero = eigenvalues(A, M, K, float(rate))
     moving = values[~zero]
-    unstable = int((moving.real > AXIS * size).sum())
+    # Round-off of the largest eigenvalue moves a slow one less, even if this one is repeated.
+    size = np.sqrt(np.abs(moving) * np.abs(values).max(initial=0.0))
+    axis = float(np.finfo(A.dtype).eps) ** AXIS * size
+    unstable = int((moving.real > axis).sum())
     growth = float(values.real.max(initial=-np.inf))
     index, definite = -1, False
     if K.shape[0] == k:
         curvatures, V = np.linalg.eigh((K + K.T) / 2)
-        flat = np.abs(curvatures) <= FLAT * stiffness
+        flat = np.abs(curvatures) <= negligible * stiffness
         index = int(((curvatures < 0) & ~flat).sum())
         free[:, : flat.sum()] = V[:, flat]
         definite = bool((curvatures[~flat] > 0).all()) and not flat.any()
         # A minimum of the potential energy proves stability only if the other forces are gyroscopic
         # or dissipative: no skew part of K (circulatory forces), and no negative damping.
-        scale = FLAT * max(float(stiffness), 1e-300)
+        scale = negligible * max(float(stiffness), 1e-300)
         definite &= bool(np.abs(K - K.T).max(initial=0.0) <= scale)
         dissipation = np.linalg.eigvalsh((C + C.T) / 2) if k else np.zeros(0)
-        definite &= bool(dissipation.min(initial=0.0) >= -FLAT * np.abs(C).max(initial=0.0))
+        definite &= bool(dissipation.min(initial=0.0) >= -negligible * np.abs(C).max(initial=0.0))
     stability = Stability.MARGINAL
     if unstable:
         stability = Stability.UNSTABLE
-    elif moving.size and (moving.real < -AXIS * size).all():
+    elif moving.size and (moving.real < -axis).all():
         stability = Stability.ASYMPTOTICALLY_STABLE
     elif definite:
         stability = Stability.STABLE

@@ -1,7 +1,7 @@
 """`equilibria`: the distinct equilibria reached from many random starts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -21,6 +21,8 @@ from jaxmech.utils.checks import (
 )
 
 SAME = 1e-6  # relative distance of two starts' results that count as one equilibrium
+STEPS = 30  # along a family from one equilibrium to another
+LEAST = 0.05  # share of the way that free directions must cover in each step
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,17 +118,30 @@ def equilibria(
             "`spread`, or check that there is one."
         )
     symmetric = None if v is None else case.theta[3]
+
+    def at(place: Any) -> Equilibrium:
+        start = np.where(held, middle, place)
+        return equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
+
+    scale = float(np.max(spread))
     distinct: list[_Distinct] = []
     for place in places:
-        known = next((x for x in distinct if _same(x.found.q, place, cycles)), None)
-        if known is None:
-            start = np.where(held, middle, place)
-            one = equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
+        known = [x for x in distinct if _same(x.found.q, place, cycles, scale)][:1]
+        if not known:
+            one = at(place)
             energy = float(system.energy(one.q, one.v, jnp.asarray(t, one.q.dtype), params))
             new = _Distinct(one, energy)
-            known = next((x for x in distinct if _is_one_family(new, x)), new)
-            distinct += [new] if known is new else []
-        known.hits += 1
+            known = [x for x in distinct if _is_one_family(new, x, at, cycles, scale)]
+            if not known:
+                known = [new]
+                distinct.append(new)
+            known[0].places.append(np.asarray(one.q))
+            # What joins two families shows that they are one.
+            for other in known[1:]:
+                known[0].hits += other.hits
+                known[0].places += other.places
+                distinct.remove(other)
+        known[0].hits += 1
     distinct.sort(key=lambda x: x.energy)
     return Equilibria(
         tuple(x.found for x in distinct),
@@ -136,13 +151,14 @@ def equilibria(
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class _Distinct:
     """An equilibrium, its energy, and the number of starts that led to it."""
 
     found: Equilibrium
     energy: float
     hits: int = 0
+    places: list[np.ndarray] = field(default_factory=list)  # coordinates, of a family several
 
 
 def _periods(system: System, periods: Mapping[str, float]) -> np.ndarray:
@@ -155,16 +171,40 @@ def _periods(system: System, periods: Mapping[str, float]) -> np.ndarray:
     return np.array([float(periods.get(name, np.inf)) for name in system.coordinates])
 
 
-def _same(q: Any, place: np.ndarray, cycles: np.ndarray) -> bool:
-    difference = np.asarray(q) - place
+def _difference(q: Any, place: Any, cycles: np.ndarray) -> np.ndarray:
+    """The shortest way from a place to q, without whole periods."""
+    difference = np.asarray(q) - np.asarray(place)
     whole = np.where(np.isfinite(cycles), cycles, 0.0)
-    difference = difference - whole * np.round(difference / cycles)
-    return bool(np.abs(difference).max() <= SAME * (1 + np.abs(place).max()))
+    return difference - whole * np.round(difference / cycles)
 
 
-def _is_one_family(one: _Distinct, other: _Distinct) -> bool:
-    """Whether an equilibrium with free directions has the energy and stability of another one."""
+def _same(q: Any, place: np.ndarray, cycles: np.ndarray, scale: float) -> bool:
+    distance = np.abs(_difference(q, place, cycles)).max()
+    return bool(distance <= SAME * (scale + np.abs(place).max()))
+
+
+def _is_one_family(
+    one: _Distinct, other: _Distinct, at: Callable[[Any], Equilibrium], cycles: np.ndarray,
+    scale: float,
+) -> bool:  # fmt: skip
+    """Whether free directions lead from an equilibrium to another one, or to its family."""
     a, b = one.found.assessment, other.found.assessment
     same = np.any(np.asarray(a.free_directions)) and a.index == b.index and a.zeros == b.zeros
     same = same and abs(one.energy - other.energy) <= SAME * (1 + abs(one.energy))
-    return bool(same) and np.allclose(a.growth, b.growth, rtol=1e-5)
+    if not same or not np.allclose(a.growth, b.growth, rtol=1e-5):
+        return False
+    # Equal energies are not enough: the wells of (x^2 - 1)^2 are two families if y is free.
+    ways = [_difference(place, one.found.q, cycles) for place in other.places]
+    here, end = one.found, other.places[int(np.argmin([np.abs(way).max() for way in ways]))]
+    for _ in range(STEPS):
+        if _same(here.q, end, cycles, scale):
+            return True
+        way, free = _difference(end, here.q, cycles), np.asarray(here.free_directions)
+        step = free @ (free.T @ way)
+        if np.abs(step).max() < LEAST * np.abs(way).max():
+            return False
+        try:
+            here = at(here.q + step)
+        except ValueError:  # no equilibrium in this direction, or a singular pose
+            return False
+    return False

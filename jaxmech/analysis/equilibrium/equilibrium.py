@@ -105,7 +105,7 @@ def equilibrium(
             "The linear equations about this equilibrium change with time: its `stability` is "
             "unknown, and `linearization` holds for this moment alone. Use `floquet` if they are "
             "periodic.",
-            stacklevel=2,
+            stacklevel=3,  # beyond the wrapper for type promotion
         )
     return Equilibrium(
         q=found.q,

@@ -111,6 +111,15 @@ class Linearization(eqx.Module):
         K = self._square()
         return (K - _transposed(K)) / 2
 
+    @property
+    def rate(self) -> Array:
+        """The rate [1/s] at which the forces at play move a unit of length, roughly, shape ().
+
+        The stiffness has round-off of these forces even if none of them varies with q.
+        """
+        force, mass = jnp.max(self.full.forces, -1), jnp.max(jnp.abs(self.full.M), (-2, -1))
+        return jax.lax.stop_gradient(jnp.sqrt(0.1 * force / jnp.where(mass > 0, mass, 1.0)))
+
     def deviation(self, x: Any) -> tuple[Array, Array]:
         """The deviations dq and dv, shapes (n,), of a state (x, u), shape (j,)."""
         positions, speeds = x[: self.positions], x[self.positions :]

@@ -32,7 +32,8 @@ class Modes(eqx.Module):
         states: the same in (x, u), shape (j, j).
         signature: sign of the energy of a mode on the imaginary axis (Krein), for a conservative
             system with as many velocities as positions; else 0, shape (j,).
-        zero: whether an eigenvalue is zero, shape (j,).
+        zero: whether an eigenvalue is zero, or so much smaller than the largest that round-off
+            hides it (in float64 by 3e5), shape (j,).
         simple: whether it is neither zero nor repeated, shape (j,).
         coordinates: names of the coordinates.
 
@@ -106,7 +107,7 @@ def modes(linearization: Linearization) -> Modes:
 
 
 def _spectrum(lin: Linearization) -> Spectrum:
-    return spectrum(lin.space.A, lin.reduced.M, lin.reduced.K)
+    return spectrum(lin.space.A, lin.reduced.M, lin.reduced.K, lin.rate)
 
 
 @jax.jit

@@ -5,7 +5,9 @@ two batched LAPACK calls. So a batch is a loop, about 0.1 ms for each matrix.
 
 The QR algorithm returns a zero eigenvalue of multiplicity k as eps^(1/k), 1e-4 for k = 4, and a
 vehicle has many of them, since its place and heading have no effect. So null spaces are split off
-by orthogonal transformations, one after the other, until the rest is regular.
+by orthogonal transformations, one after the other, until the rest is regular. What counts as zero
+must not depend on the unit of time, so x is first multiplied by the rate of the motion: in seconds,
+the singular values 1 and 1e10 of an oscillator at 16 kHz look like a rank of 1.
 """
 
 from collections.abc import Callable
@@ -21,7 +23,6 @@ from numpy.typing import NDArray
 from jaxmech.utils.checks import is_known
 
 Numbers = NDArray[Any]
-NULL = 1e-9  # relative to the largest singular value: counts as zero
 SAME = 1e-7  # relative to the largest eigenvalue: counts as repeated
 
 
@@ -40,13 +41,17 @@ class Spectrum(NamedTuple):
 
 
 @jax.custom_jvp
-def spectrum(A: Array, M: Array, K: Array) -> Spectrum:
-    """The spectrum of A (j, j), from a symmetric problem where A is that of M x'' + K x = 0."""
+def spectrum(A: Array, M: Array, K: Array, rate: Array | float = 0.0) -> Spectrum:
+    """The spectrum of A (j, j), from a symmetric problem where A is that of M x'' + K x = 0.
+
+    `rate` is that of the forces at play: a K (l, k) far below rate^2 M is round-off.
+    """
     j, kind = A.shape[-1], jnp.result_type(A.dtype, jnp.complex64)
     matrix, vector = jax.ShapeDtypeStruct((j, j), kind), jax.ShapeDtypeStruct((j,), kind)
     flags = jax.ShapeDtypeStruct((j,), jnp.bool_)
     shapes = Spectrum(vector, matrix, matrix, flags, flags)
-    return on_host(partial(_many, kind), shapes, A, M, K, vmap_method="broadcast_all")
+    rate = jnp.asarray(rate, A.dtype)
+    return on_host(partial(_many, kind), shapes, A, M, K, rate, vmap_method="broadcast_all")
 
 
 def on_host(fn: Callable[..., Any], shapes: Any, *args: Any, vmap_method: str) -> Any:
@@ -79,10 +84,10 @@ def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[
     return found, Spectrum(moved, right, left, *none)
 
 
-def _many(kind: Any, A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
+def _many(kind: Any, A: Numbers, M: Numbers, K: Numbers, rate: Numbers) -> Spectrum:
     """Compute the spectra of a batch in a loop over its members."""
     batch = A.shape[:-2]
-    members = [_one(A[i], M[i], K[i]) for i in np.ndindex(batch)]
+    members = [_one(A[i], M[i], K[i], float(rate[i])) for i in np.ndindex(batch)]
 
     def stacked(dtype: Any, *parts: Numbers) -> Numbers:
         return np.stack(parts).astype(dtype).reshape(*batch, *parts[0].shape)
@@ -90,14 +95,23 @@ def _many(kind: Any, A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
     return jax.tree.map(stacked, Spectrum(kind, kind, kind, np.bool_, np.bool_), *members)
 
 
-def _one(A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
+def null(dtype: Any) -> float:
+    """The size relative to the largest of its kind that counts as zero."""
+    return float(np.finfo(dtype).eps) ** 0.7
+
+
+def _one(A: Numbers, M: Numbers, K: Numbers, rate: float) -> Spectrum:
     if not np.isfinite(A).all() or not A.size:
         nan = np.full(A.shape, np.nan, complex)
         return Spectrum(nan.diagonal(), nan, nan, *np.zeros((2, len(A)), bool))
     # Without damping the squares of the frequencies are eigenvalues of a symmetric problem, which
     # are real: round-off cannot cause growth or decay.
-    undamped = is_undamped(A, M, K)
-    values, right, left, zero = _vibrations(M, K) if undamped else _split(A)
+    if is_undamped(A, M, K, rate):
+        values, right, left, zero = _vibrations(M, K, rate)
+    else:
+        units = _units(A, K.shape[1], rate)
+        values, right, left, zero = _split(A * units[:, None] / units)
+        right, left = right / units[:, None], left * units[:, None]
     size = np.abs(values).max(initial=0.0)
     apart = np.abs(values[:, None] - values[None, :]) + np.diag(np.full(len(values), np.inf))
     simple = ~zero & (apart.min(1, initial=np.inf) > SAME * size)
@@ -108,31 +122,45 @@ def _one(A: Numbers, M: Numbers, K: Numbers) -> Spectrum:
     return Spectrum(values[place], right[:, place], left[:, place], zero[place], simple[place])
 
 
-def eigenvalues(A: Numbers, M: Numbers, K: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+def eigenvalues(
+    A: Numbers, M: Numbers, K: Numbers, rate: float
+) -> tuple[Numbers, NDArray[np.bool_]]:
     """The eigenvalues of one matrix on the host, and which of them are zero."""
-    found = _one(A, M, K)
+    found = _one(A, M, K, rate)
     return found.eigenvalues, found.zero
 
 
-def is_undamped(A: Numbers, M: Numbers, K: Numbers) -> bool:
+def _units(A: Numbers, k: int, rate: float) -> Numbers:
+    """Factors of the state (x, u), shape (j,), by which the numbers in A become comparable rates.
+
+    `rate` is the least that the k numbers x are multiplied by.
+    """
+    stiffness, along = (np.abs(x).max(initial=0.0) for x in (A[k:, :k], A[:k, k:]))
+    fastest = np.sqrt(stiffness / along) if along else 0.0
+    return np.where(np.arange(len(A)) < k, max(fastest, rate) or 1.0, 1.0).astype(A.dtype)
+
+
+def is_undamped(A: Numbers, M: Numbers, K: Numbers, rate: float) -> bool:
     """Whether A is that of M x'' + K x = 0 with a symmetric K."""
     j = len(A)
     k = j // 2
     if K.shape != M.shape or j != 2 * len(M):
         return False
-    size = np.abs(A).max()
-    free = np.abs(A[:k, :k]).max() + np.abs(A[k:, k:]).max() + np.abs(A[:k, k:] - np.eye(k)).max()
-    skew = np.abs(K - K.T).max()
-    return bool(free <= 1e-12 * max(size, 1.0) and skew <= 1e-11 * max(np.abs(K).max(), 1e-300))
+    units, small = _units(A, k, rate), null(A.dtype)
+    scaled = A * units[:, None] / units
+    size = np.abs(scaled).max()
+    moves_alone = np.abs(A[:k, k:] - np.eye(k)).max() <= small
+    free = max(np.abs(scaled[:k, :k]).max(), np.abs(scaled[k:, k:]).max()) <= small * size
+    return bool(moves_alone and free and np.abs(K - K.T).max() <= small * np.abs(K).max())
 
 
-def _vibrations(M: Numbers, K: Numbers) -> tuple[Numbers, ...]:
+def _vibrations(M: Numbers, K: Numbers, rate: float) -> tuple[Numbers, ...]:
     """The spectrum of M x'' + K x = 0, with lambda^2 minus an eigenvalue of the pair (K, M)."""
     from scipy.linalg import eigh  # slow to import, and seldom needed
 
     squares, X = eigh((K + K.T) / 2, (M + M.T) / 2)
     k = len(squares)
-    zero = np.abs(squares) <= NULL * np.abs(squares).max()
+    zero = np.abs(squares) <= null(K.dtype) * max(np.abs(squares).max(), rate**2)
     root = np.where(zero, 0.0, np.sqrt(-squares.astype(complex)))
     values, zeros = np.concatenate([root, -root]), np.concatenate([zero, zero])
     twice, momenta = np.hstack([X, X]), np.hstack([M @ X, M @ X])
@@ -149,7 +177,7 @@ def _split(A: Numbers) -> tuple[Numbers, ...]:
     N, Q, rest = np.zeros((j, 0)), np.eye(j), A
     while rest.size:
         _, sizes, V = np.linalg.svd(rest)
-        rank = int((sizes > NULL * size).sum())
+        rank = int((sizes > null(A.dtype) * size).sum())
         if rank == len(rest):
             break
         N, Q = np.concatenate([N, Q @ V[rank:].T], 1), Q @ V[:rank].T

@@ -23,6 +23,7 @@ from jaxmech.analysis.states import Numbers, checked_state
 from jaxmech.analysis.symmetry.symmetries import (
     Symmetries,
     generic_states,
+    negligible,
     null_vectors,
     outside_span,
 )
@@ -32,7 +33,6 @@ from jaxmech.solution import Solution
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_function, with_standard_promotion
 
-SMALL = 1e-9  # rate of a conserved quantity over the rates of its parts
 Field = Callable[[Array, Array, Any], Array]
 
 
@@ -126,7 +126,8 @@ def conserved(
 
     Raises:
         TypeError: `system` is not a `System`, or a field is not a function.
-        ValueError: a shape is wrong, or a value is not finite.
+        ValueError: a shape is wrong, a value is not finite, or no states on the constraints are
+            found near `q` and `v`.
 
     Example:
         >>> def planet(q, v, t, p):
@@ -203,12 +204,13 @@ def _basis_rates(
 
 def _integrals(rates: Numbers, sizes: Numbers, values: Numbers, n: int) -> Numbers:
     """(c, W, s) of independent conserved quantities: energy, constant fields, then the rest."""
-    scale = np.maximum(sizes.max(1, keepdims=True), 1e-300)
-    rows = rates / scale
-    found: Numbers = np.zeros((0, rates.shape[1]))
-    every = np.eye(rates.shape[1])
+    scale = np.maximum(sizes.max(1, keepdims=True), np.finfo(rates.dtype).tiny)
+    rows, largest = rates / scale, (sizes / scale).max(0)
+    largest = np.where(largest > 0, largest, 1.0)
+    found: Numbers = np.zeros((0, rates.shape[1]), rates.dtype)
+    every = np.eye(rates.shape[1], dtype=rates.dtype)
     for part in (every[-1:], every[:n], every):
-        null = null_vectors(rows @ part.T) @ part
+        null = null_vectors(rows @ part.T, part @ largest) @ part
         if len(null):
             found = np.concatenate([found, _nontrivial(null, found, values)])
     return found
@@ -223,7 +225,8 @@ def _nontrivial(own: Numbers, found: Numbers, values: Numbers) -> Numbers:
         tried = np.concatenate([kept, x[None]])
         levels, size = values[..., 0] @ tried.T, (values[..., 1] @ np.abs(tried).T).max(0)
         levels = (levels - levels.mean(0)) / np.where(size > 0, size, 1.0)
-        if np.linalg.matrix_rank(levels, tol=1e-7 * np.sqrt(len(levels))) == len(tried):
+        tolerance = 10 * negligible(levels.dtype) * np.sqrt(len(levels))
+        if np.linalg.matrix_rank(levels, tol=tolerance) == len(tried):
             kept = tried
             chosen.append(x)
     return np.array(chosen).reshape(-1, own.shape[1])
@@ -240,6 +243,8 @@ def _names(found: Symmetries) -> list[str]:
 
 def _quantity(found: Symmetries, k: int, name: str) -> Quantity:
     c, W, s = found.c[k], found.W[k], found.s[k]
+    if name == "energy":  # and not its negative, which is J of a shift of time by 1
+        s = -s
     return Quantity(name, lambda q, t, params: (c + W @ q, s), is_conserved=True, rate=0.0)
 
 
@@ -260,4 +265,4 @@ def _tested(
     )
     size = np.asarray(sizes)
     rate = float((np.abs(np.asarray(rates)) / np.where(size > 0, size, 1.0)).max(initial=0.0))
-    return Quantity(name, field, is_conserved=rate <= SMALL, rate=rate)
+    return Quantity(name, field, is_conserved=rate <= negligible(q.dtype), rate=rate)

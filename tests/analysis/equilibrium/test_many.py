@@ -133,3 +133,27 @@ def test_a_real_eigenvalue_passes_the_zeros_of_a_symmetry(middle: float) -> None
     ).crossings
     np.testing.assert_allclose(found.value, np.sqrt(2), atol=1e-12)
     assert (found.frequency, found.rising) == (0.0, True)
+
+
+def _wells(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return v @ v / 2 - ((q[0] / p) ** 2 - 1) ** 2
+
+
+@pytest.mark.parametrize("length", [1.0, 1e-7])
+def test_equal_wells_are_two_families_though_a_direction_is_free(length: float) -> None:
+    """Their energies and eigenvalues agree, and so would those of one family."""
+    free = jm.System(_wells, coordinates=("x", "y"))
+    start, spread = length * np.array([0.3, 0.0]), 2 * length
+    found = jm.equilibria(free, start, length, starts=12, spread=spread)
+    places = [float(x.q[0]) / length for x in found.found]
+    np.testing.assert_allclose(sorted(places), [-1.0, 0.0, 1.0], atol=1e-6)
+
+
+def _groove(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return v @ v / 2 - (jnp.sqrt(q @ q) - 1) ** 2
+
+
+def test_a_ring_of_equilibria_is_one_family() -> None:
+    ring = jm.System(_groove, coordinates=("x", "y"))
+    found = jm.equilibria(ring, [0.9, 0.1], starts=12)
+    assert found.hits == (12,)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from jaxmech.analysis.equilibrium.assessment import assess
 from jaxmech.analysis.stability import Modes, linearize, modes
 from jaxmech.analysis.stability.spectrum import spectrum
 
@@ -183,3 +184,76 @@ def test_repeated_eigenvalues_have_no_derivative() -> None:
         return modes(linearize(ROTOR, jnp.zeros(2), jnp.zeros(2), params)).frequencies[0]
 
     assert np.isnan(jax.grad(frequency)(1.0))
+
+
+def _springs(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return v @ v / 2 - p["k"] @ q**2 / 2
+
+
+def _dampers(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return -p["c"] * v
+
+
+PAIR = jm.System(_springs, force=_dampers, coordinates=("x", "y"))
+
+
+@pytest.mark.parametrize("rate", [1e-7, 1e-5, 1.0, 1e5, 1e8, 1e14])
+def test_the_unit_of_time_does_not_matter(rate: float) -> None:
+    params = {"k": np.array([1.0, 2.0]) * rate**2, "c": np.array([0.2, 0.0]) * rate}
+    found = jm.equilibrium(PAIR, np.zeros(2), params)
+    exact = np.array([-0.1 + 1j * np.sqrt(0.99), 1j * np.sqrt(2)])
+    values = np.asarray(modes(found.linearization).eigenvalues)
+    np.testing.assert_allclose(values[[0, 2]], rate * exact, atol=1e-12 * rate)
+    assert (int(found.assessment.zeros), found.stability) == (0, jm.Stability.STABLE)
+
+
+def test_a_stiff_spring_does_not_hide_that_a_soft_direction_is_unstable() -> None:
+    params = {"k": np.array([2e10, -9.81]), "c": np.zeros(2)}
+    for damping in (0.0, 1e3):
+        found = jm.equilibrium(PAIR, np.zeros(2), params | {"c": np.array([damping, 0.0])})
+        assert (found.stability, found.index) == (jm.Stability.UNSTABLE, 1)
+        assert found.assessment.zeros == 0
+        np.testing.assert_allclose(found.assessment.growth, np.sqrt(9.81), rtol=1e-6)
+
+
+def _moon(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """Lagrangian of a satellite between earth and moon, in the frame that turns with them."""
+    speed = v + p["w"] * jnp.stack([-q[1], q[0]])
+    earth, moon = (jnp.sqrt((q[0] - x) ** 2 + q[1] ** 2) for x in (p["earth"], p["moon"]))
+    return speed @ speed / 2 + p["mu_earth"] / earth + p["mu_moon"] / moon
+
+
+def test_a_triangular_libration_point_in_metres_and_seconds() -> None:
+    """Szebehely, Theory of Orbits, 1967: lambda^4 + lambda^2 + 27/4 mu (1 - mu) = 0."""
+    distance, masses = 3.844e8, np.array([3.986e14, 4.905e12])
+    mu, w = masses[1] / masses.sum(), np.sqrt(masses.sum() / distance**3)
+    params = {
+        "earth": -mu * distance, "moon": (1 - mu) * distance, "w": w, "mu_earth": masses[0],
+        "mu_moon": masses[1],
+    }  # fmt: skip
+    satellite = jm.System(_moon, coordinates=("x", "y"))
+    start = distance * np.array([0.5 - mu, np.sqrt(0.75)])
+    found = modes(linearize(satellite, start, np.zeros(2), params))
+    exact = w * np.sqrt((1 + np.array([-1, 1]) * np.sqrt(1 - 27 * mu * (1 - mu))) / 2)
+    np.testing.assert_allclose(found.eigenvalues.imag[::2], exact, rtol=1e-6)
+    np.testing.assert_allclose(found.eigenvalues.real, 0.0, atol=1e-9 * w)
+
+
+def _triangle(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """Lagrangian of three masses that springs hold at unit distances, free in the plane."""
+    places = q.reshape(3, 2)
+    sides = places - jnp.roll(places, 1, 0)
+    return v @ v / 2 - 50 * ((jnp.sqrt((sides**2).sum(1)) - 1) ** 2).sum()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_round_off_of_single_precision_is_not_growth(dtype: Any) -> None:
+    free = jm.System(_triangle, coordinates=tuple("abcdef"))
+    q = jnp.array([0, 0, 1, 0, 0.5, np.sqrt(0.75)], dtype)
+    found = linearize(free, q, jnp.zeros_like(q))
+    assessment = assess(found)
+    assert (assessment.stability, assessment.zeros) == (jm.Stability.MARGINAL, 6)
+    frequencies = np.asarray(modes(found).frequencies)[6::2]
+    assert frequencies.dtype == dtype
+    exact = np.sqrt([150.0, 150.0, 300.0]) / (2 * np.pi)
+    np.testing.assert_allclose(frequencies, exact, rtol=100 * np.finfo(dtype).eps)

@@ -64,3 +64,41 @@ def test_given_fields() -> None:
     assert "not conserved" in repr(found)
     with pytest.raises(ValueError, match="must hold functions that return shape"):
         jm.conserved(kepler, [1.0, 0.0], [0.0, 1.1], fields={"one": lambda q, t, p: q[:1]})
+
+
+def _heavy(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return v @ v / 2 - 9810.0 * q[2]
+
+
+@pytest.mark.parametrize("length", [1.0, 1000.0, 1e5])
+def test_the_unit_of_length_does_not_matter(length: float) -> None:
+    """A spherical pendulum in millimetres conserves its energy and one angular momentum."""
+    sphere = jm.Holonomic(lambda q, t, p: (q @ q - p**2) / 2, "sphere")
+    pendulum = jm.System(_heavy, [sphere], coordinates=("x", "y", "z"))
+    q, v = length * np.array([0.6, 0.0, -0.8]), np.zeros(3)
+    found = jm.conserved(pendulum, q, v, length)
+    values = found.values([1.0, 2.0, 3.0], [5.0, 7.0, 9.0])
+    energy, momentum = values.values()
+    assert energy == (5**2 + 7**2 + 9**2) / 2 + 3 * 9810
+    np.testing.assert_allclose(abs(momentum), abs(1 * 7 - 2 * 5), rtol=1e-6)
+    assert len(jm.symmetries(pendulum, q, v, 0.0, length).s) == 2
+
+
+def test_single_precision() -> None:
+    q, v = jnp.array([0.6, 0.0, -0.8], jnp.float32), jnp.zeros(3, jnp.float32)
+    sphere = jm.Holonomic(lambda q, t, p: (q @ q - 1) / 2, "sphere")
+    pendulum = jm.System(_heavy, [sphere], coordinates=("x", "y", "z"))
+    turn = {"turn": lambda q, t, p: jnp.stack([-q[1], q[0], 0 * q[2]])}
+    found = jm.conserved(pendulum, q, v, fields=turn)
+    names = [x.name for x in found.quantities]
+    assert names == ["energy", "momentum of x: y, y: -x", "turn"]
+    assert all(x.is_conserved for x in found.quantities)
+    assert jm.symmetries(pendulum, q, v).texts() == ["time: 1", "x: y, y: -x"]
+
+
+def test_constraints_that_cannot_be_met_have_no_symmetries() -> None:
+    never = jm.Holonomic(lambda q, t, p: q @ q + 1, "never")
+    system = jm.System(_heavy, [never], coordinates=("x", "y", "z"))
+    for find in (jm.conserved, jm.symmetries):
+        with pytest.raises(ValueError, match="but only 0 of"):
+            find(system, [0.6, 0.0, -0.8], [0.0, 0.0, 0.0])
