@@ -11,11 +11,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.linalg.products import (
-    below_corner,
-    corner,
     diagonal,
     outer,
     scaled,
+    split_corner,
     split_first,
     with_first,
 )
@@ -68,7 +67,7 @@ def cholesky(M: Float[Array, " n n"]) -> Cholesky:
     # Round-off of the elimination: smaller pivots count as zero.
     threshold = 4 * M.shape[0] * jnp.finfo(M.dtype).eps * jnp.abs(diagonal(M))
     for smallest in jnp.unstack(threshold):
-        pivot, (column, rest) = corner(M), below_corner(M)
+        pivot, column, rest = split_corner(M)
         singular = lax.le(pivot, smallest)  # false for NaN, which is passed on to the result
         definite = definite & ~singular
         inverse_pivots.append(lax.div(one, lax.sqrt(lax.select(singular, one, pivot))))

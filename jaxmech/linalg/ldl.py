@@ -7,10 +7,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver
 from jaxmech.linalg.products import (
-    below_corner,
-    corner,
     outer,
     scaled,
+    split_corner,
     split_first,
     times,
     with_first,
@@ -83,7 +82,7 @@ def _eliminated(C: Array, thresholds: Array) -> LDLRowSpace:
     rank = jnp.zeros((), jnp.int32)
     keeps, columns, inverse_pivots = [jnp.zeros(0, bool)], [], []
     for least in jnp.unstack(smallest):
-        pivot, (column, rest) = corner(gram), below_corner(gram)
+        pivot, column, rest = split_corner(gram)
         keep = lax.gt(pivot, least)
         # Not by a sum at the end: XLA may compute all pivots once more for it, rounded otherwise.
         rank = rank + keep

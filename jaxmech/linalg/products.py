@@ -26,15 +26,13 @@ def scaled(x: Float[Array, " *k"], factor: Float[Array, ""]) -> Float[Array, " *
     return lax.mul(x, lax.broadcast(factor, x.shape))
 
 
-def corner(M: Float[Array, " n n"]) -> Float[Array, ""]:
-    """The first element of a matrix."""
-    return lax.squeeze(lax.slice(M, (0, 0), (1, 1)), (0, 1))
-
-
-def below_corner(M: Float[Array, " n n"]) -> tuple[Float[Array, " k"], Float[Array, " k k"]]:
-    """The first column below the corner, and the matrix without first row and column."""
+def split_corner(
+    M: Float[Array, " n n"],
+) -> tuple[Float[Array, ""], Float[Array, " k"], Float[Array, " k k"]]:
+    """The first number, the column below it, and the matrix without first row and column."""
     n = len(M)
-    return lax.squeeze(lax.slice(M, (1, 0), (n, 1)), (1,)), lax.slice(M, (1, 1), (n, n))
+    first, column = lax.slice(M, (0, 0), (1, 1)), lax.slice(M, (1, 0), (n, 1))
+    return lax.squeeze(first, (0, 1)), lax.squeeze(column, (1,)), lax.slice(M, (1, 1), (n, n))
 
 
 def split_first(x: Float[Array, " n *k"]) -> tuple[Float[Array, "1 *k"], Float[Array, " l *k"]]:
