@@ -10,14 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.linalg.products import (
-    diagonal,
-    outer,
-    scaled,
-    split_corner,
-    split_first,
-    with_first,
-)
+from jaxmech.linalg.products import diagonal, outer, scaled, split_corner, split_first, with_first
 
 
 class Cholesky(eqx.Module):

@@ -6,14 +6,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver
-from jaxmech.linalg.products import (
-    outer,
-    scaled,
-    split_corner,
-    split_first,
-    times,
-    with_first,
-)
+from jaxmech.linalg.products import outer, scaled, split_corner, split_first, times, with_first
 
 
 class LDLRowSpace(AbstractRowSpace):
