@@ -134,6 +134,19 @@ def test_affinity_is_checked_while_everything_is_traced() -> None:
         jax.jit(lambda p: square.equations(q[0], q[0], 0.0, p).A)({"n": 2})
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_jacobians_are_those_of_the_levels(name: str) -> None:
+    system, params = CASES[name].system, CASES[name].params
+    q, v = jnp.asarray(np.random.default_rng(5).uniform(0.5, 1.5, (2, system.n)))
+    t = jnp.asarray(0.3)
+    pairs = [
+        (system.position_jacobian(q, t, params), system.position_level, (q, t, params), 0),
+        (system.velocity_jacobian(q, v, t, params), system.velocity_level, (q, v, t, params), 1),
+    ]
+    for ours, level, state, place in pairs:
+        np.testing.assert_allclose(ours, jax.jacrev(level, place)(*state), rtol=1e-12, atol=1e-12)
+
+
 def test_no_rows_without_constraints() -> None:
     eom = jax.eval_shape(OSCILLATOR.system.equations, *OSCILLATOR[2:], 0.0, OSCILLATOR.params)
     assert eom.A.shape == (0, 2)

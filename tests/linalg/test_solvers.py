@@ -195,3 +195,21 @@ def test_column_space_projector_makes_multipliers_smallest() -> None:
     np.testing.assert_allclose(
         smallest, np.linalg.lstsq(A.T, A.T @ some, rcond=1e-10)[0], atol=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "traced"), [(LDL, "_eliminated"), (QR, "_orthogonalized"), (SVD, "_inverted")]
+)
+def test_a_factorization_is_traced_once_for_all_uses(kind: Any, traced: str) -> None:
+    """Tracing one takes longer than compiling it."""
+
+    def uses(M: Any, A: Any, kept: Any) -> Any:
+        pairs = metric(M, A, kind()), metric(M, A, kind(), kept)
+        return *pairs, kind(tolerance=1e-3).factor(A), kind().factor(2 * A, kept)
+
+    found = jax.make_jaxpr(uses)(jnp.eye(5), jnp.ones((3, 5)), jnp.ones(3, bool))
+    calls = [eqn.params for eqn in found.eqns if "jaxpr" in eqn.params]
+    for name, count in (("cholesky", 2), ("with_rows", 2), (traced, 2)):
+        of_name = [id(p["jaxpr"]) for p in calls if p["name"] == name]
+        assert len(of_name) == count
+        assert len(set(of_name)) == 1
