@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, shifted
 from jaxmech.parts.position_equations import pointing, turn_about, way
-from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.values import Reader, Value, Vector, unit
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Gravity:
         g = read.number(self.acceleration)
         if self.down is None:
             return g * moment[-1]
-        return -g * (read.vector(self.down, moment.shape[0]) @ moment)
+        return -g * (unit(read, self.down, moment.shape[0]) @ moment)
 
 
 @dataclass(frozen=True)

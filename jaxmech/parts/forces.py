@@ -26,7 +26,7 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
 
     Args:
         acceleration: acceleration of gravity [m/s^2].
-        down: the direction of gravity; by default -y in the plane and -z in space.
+        down: the direction of gravity, of any length; by default -y in the plane, -z in space.
 
     Example:
         >>> gravity("g")

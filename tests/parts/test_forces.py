@@ -154,10 +154,14 @@ def test_torsion_spring_in_space_acts_on_the_angle_in_the_hinge(angle: float) ->
     np.testing.assert_allclose(energy, 1.5 * (angle - 0.1) ** 2, rtol=1e-12)
 
 
+@pytest.mark.parametrize("form", ["numbers", "name", "function", "mixed"])
 @both
-def test_gravity_acts_in_the_given_direction(size: int) -> None:
+def test_gravity_acts_in_the_given_direction(size: int, form: str) -> None:
     down = np.array([3.0, 4.0, 0.0])[:size]
-    state = State(size, [jp.gravity("g", down=down)], {"g": 2.0})
+    given = {"numbers": down, "name": "down", "function": lambda t, p: p["down"]}
+    mixed = (lambda t, p: p["down"][0], *down[1:])
+    params = {"g": 2.0, "down": down}
+    state = State(size, [jp.gravity("g", down=given.get(form, mixed))], params)
     drop = 1.3 * 2.0 * state.r @ (down / 5)
     np.testing.assert_allclose(state.energy(), -drop.sum(), rtol=1e-13)
 
