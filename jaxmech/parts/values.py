@@ -132,9 +132,10 @@ def direction(part: str, argument: str, values: Vector, size: int) -> Vector:
         return kept
     length = math.hypot(*kept)
     if length == 0:
+        example = (1.0, 0.0, 0.0, 0.0) if size == 4 else (0.0,) * (size - 1) + (1.0,)
         raise ValueError(
             f"{capital(part)} must have a direction in `{argument}`, but all its components are "
-            f"zero; write for example {(0.0,) * (size - 1) + (1.0,)}."
+            f"zero; write for example {example}."
         )
     return tuple(component / length for component in kept)
 
