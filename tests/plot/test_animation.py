@@ -211,7 +211,6 @@ BARE = jm.models.Model("bare", "", MODEL.system, MODEL.params, MODEL.start, MODE
         ((rod, (TS, TS[:, None])), {"fps": -1.0}, ValueError, "`fps` must be positive"),
         ((rod, (TS, TS[:, None])), {"members": [1]}, ValueError, "numbers from 0 to 0"),
         ((rod, (TS, TS[:, None])), {"members": [True]}, ValueError, "numbers from 0 to 0"),
-        ((rod, (TS, TS[:, None])), {"members": [0.5]}, ValueError, "numbers from 0 to 0"),
         ((rod, (TS, TS[:, None])), {"trails": "tip"}, TypeError, r"write \('tip',\)"),
         ((rod, (TS, TS[:, None])), {"trails": ["foot"]}, ValueError, "'foot'; there are tip"),
         ((rod, (TS, TS[:, None])), {"params_axes": 1}, ValueError, "`params_axes` must fit"),
