@@ -103,6 +103,19 @@ def test_damper_takes_the_square_of_the_speed(size: int) -> None:
 
 
 @both
+def test_damper_feels_the_motion_of_its_point_along_a_body(size: int) -> None:
+    a, b = pair(size)
+    way = np.array([0.7, 0.2, -0.4])
+    dampers = [jp.damper("D", a, lambda t, p: p["at"] + way[:size] * t**2, b, PB[:size], damping=3)]
+    state = State(size, dampers, {"at": PA[:size]})
+    (p, p_rate), (r, r_rate) = state.point(0, PA + way * T**2), state.point(1, PB)
+    d, rate = r - p, r_rate - p_rate - state.R[0] @ (2 * T * way[:size])
+    force = state.mechanism.system.force(state.q, state.v, jnp.asarray(T), state.params)
+    found, _ = state.mechanism.load("b", state.q, force)
+    np.testing.assert_allclose(found, -3 * d * (d @ rate) / (d @ d), rtol=1e-12)
+
+
+@both
 def test_torque_does_work_on_the_relative_spin(size: int) -> None:
     a, b = pair(size)
     motor = jp.torque("M", a, b, lambda t, p: p["peak"] * t, axis=axis_of(size))
