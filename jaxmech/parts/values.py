@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.vectors import Numbers
-from jaxmech.utils.checks import is_known, require_function
+from jaxmech.utils.checks import is_known, naming_missing, require_function
 from jaxmech.utils.text import capital
 
 Value = Any  # a number, the name of a parameter, or a function of (t, params)
@@ -66,22 +66,10 @@ class Reader:
         return jnp.result_type(self.t, float)
 
     def _found(self, value: Any) -> Any:
-        try:
+        with naming_missing(self.part, self.params):
             if callable(value):
                 return value(self.t, self.params)
             return self.params[value] if isinstance(value, str) else value
-        except (KeyError, TypeError, IndexError) as error:
-            wanted = repr(value) if isinstance(value, str) else str(error)
-            if not isinstance(self.params, dict):
-                has = f"which is not a dictionary but {self.params!r}"
-            else:
-                has = f"which has {', '.join(map(str, self.params)) or 'none'}"
-            if not isinstance(value, str) and not isinstance(error, KeyError):
-                raise  # an error raised by the function itself
-            raise ValueError(
-                f"{capital(self.part)} needs the parameter {wanted}, but it is not in `params`, "
-                f"{has}; add it there, or write a number in its place."
-            ) from error
 
 
 def number(part: str, argument: str, value: Value) -> Value:

@@ -171,12 +171,12 @@ MISUSE = {
     ),
     # parameters
     "Mechanism([bar], [revolute('A', ground, o, bar, ('l', 0))], params={'m': 1.0})": (
-        "ValueError: Revolute joint 'A' needs the parameter 'l', but it is not in `params`, which "
-        "has m; add it there, or write a number in its place."
+        "MissingParameterError: Argument `params` must hold 'l', which revolute joint 'A' reads, "
+        "but holds m."
     ),
     "Mechanism([planar_body('b', mass=lambda t, p: p['m'], inertia=1)])": (
-        "ValueError: Body 'b' needs the parameter 'm', but it is not in `params`, which has none; "
-        "add it there, or write a number in its place."
+        "MissingParameterError: Argument `params` must hold 'm', which body 'b' reads, but holds "
+        "nothing."
     ),
     "Mechanism([bar], [revolute('A', ground, 'at', bar, o)], params={'at': [1.0, 2.0, 3.0]})": (
         "ValueError: Revolute joint 'A' needs the parameter 'at' to have shape (2,), but it has "
